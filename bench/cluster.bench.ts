@@ -18,7 +18,7 @@ import { routerLabels } from '../src/models/rules/reading/parse-routing.ts'
 import { createClusterSource } from '../src/models/sources/cluster-source.ts'
 import { collections } from '../src/models/sources/collections.ts'
 import { startPipeline } from '../src/models/sources/pipeline.ts'
-import { createResourceReport } from '../src/models/sources/resource-report.ts'
+import { createResourceLogger } from '../src/models/sources/resource-report.ts'
 import { inSlices } from '../src/runtime/slices.ts'
 import { cpuMicros, type Figure, maxTurn, median } from './measure.ts'
 
@@ -163,7 +163,7 @@ export async function benchCluster(): Promise<readonly Figure[]> {
   const heap = process.memoryUsage().heapUsed
   let controller: { close(): void } | undefined
   try {
-    const report = createResourceReport(pino({ level: 'silent' }))
+    const report = createResourceLogger(pino({ level: 'silent' }))
     const noteChanges = createResourceAudit(noTrail)
     const first = await time(async () => {
       controller = await startPipeline({

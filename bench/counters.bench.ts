@@ -9,7 +9,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import type { Counter } from '../src/ratelimit/rules/counter.ts'
 import { type Calendar, readWindowText, windowAt } from '../src/ratelimit/rules/windows.ts'
-import { keyOf } from '../src/ratelimit/sums/part.ts'
+import { windowKey } from '../src/ratelimit/sums/part.ts'
 import { type CountingGateway, startCountingGateway } from '../test/support/counting-gateway.ts'
 import { poll } from '../test/support/poll.ts'
 import { createSharingGateway, type SharingGateway } from '../test/support/redis-world.ts'
@@ -160,7 +160,7 @@ async function measurePools(valkey: RunningValkey): Promise<readonly Figure[]> {
     return using(valkey, async (gateway) => {
       const fields = new Map([['+', `${each * BigInt(gateways)}`]])
       for (let i = 0; i < gateways; i += 1) fields.set(`gateway${i}`, `${each}`)
-      const key = keyOf('all', windowAt(pool, Date.now()))
+      const key = windowKey('all', windowAt(pool, Date.now()))
       await valkey.client.hset(key, fields)
       const add = async (): Promise<void> => {
         for (let i = 0; i < rounds; i += 1) {

@@ -12,7 +12,7 @@ import { openFolder } from '../src/journal/folder.ts'
 import { migrate } from '../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../src/store/postgres/postgres.ts'
 import { createLedgerFeed } from '../src/usage/ledger/feed.ts'
-import { namesOf } from '../src/usage/ledger/journal-files.ts'
+import { sourceNames } from '../src/usage/ledger/journal-files.ts'
 import { createUsageLedger } from '../src/usage/ledger/postgres/ledger.ts'
 import { explainUsage, fillLedger, heaviest } from '../test/support/ledger-rows.ts'
 import { scriptLine } from '../test/support/line-of.ts'
@@ -102,7 +102,7 @@ async function feedFigure(sql: Pool, directory: string): Promise<Figure> {
     }),
   ).join('')
   const feed = createLedgerFeed({
-    ...{ folder: openFolder(directory), names: namesOf(path), journal: 'bench' },
+    ...{ folder: openFolder(directory), names: sourceNames(path), journal: 'bench' },
     ...{ ledger: createUsageLedger(sql), unusableUsage: 'allow', onGap() {} },
     ...{ clock: Date.now, monotonic: () => performance.now() },
   })

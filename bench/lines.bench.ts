@@ -23,7 +23,7 @@ import { createLedger } from '../src/usage/ledger/ledger.ts'
 import { createArchiveHeads, createUsageLedger } from '../src/usage/ledger/postgres/ledger.ts'
 import { tendPartitions } from '../src/usage/ledger/postgres/partitions.ts'
 import { countedOf } from '../src/usage/rules/counted.ts'
-import { countersOf, nothingReported } from '../src/usage/rules/usage.ts'
+import { nothingReported, tokenCountersOf } from '../src/usage/rules/usage.ts'
 import { createSettle } from '../src/usage/settle.ts'
 import { scriptLine } from '../test/support/line-of.ts'
 import { startValkey } from '../test/support/valkey.ts'
@@ -112,7 +112,7 @@ async function measure(sql: Pool, redisUrl: string, directory: string): Promise<
     const writer = spawn(process.execPath, [import.meta.filename, place.path], { stdio: 'inherit' })
     void look(checks, ending.signal, (i) => {
       const usage = { ...asker(i), status: 200, bytes: 0, reported: nothingReported }
-      void sums.read(countersOf(usage, snapshot), Date.now())
+      void sums.read(tokenCountersOf(usage, snapshot), Date.now())
     })
     await once(writer, 'exit')
     ending.abort()

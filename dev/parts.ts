@@ -10,7 +10,7 @@ import { startChild } from './child.ts'
 import { startEmbeddedPostgres } from './postgres/embedded-postgres.ts'
 import { signal } from './run-records.ts'
 import { createServiceLog } from './service-log.ts'
-import type { Part } from './supervisor.ts'
+import type { SupervisedPart } from './supervisor.ts'
 import type { UpSettings } from './up-settings.ts'
 import { waitForHttp } from './wait-for-http.ts'
 
@@ -38,14 +38,14 @@ interface PartsOptions {
 const maxEnvoyThreads = 4
 
 /** Postgres (unless DATABASE_URL names one), the sample model server if it is wanted, the service, Envoy. */
-export function createParts(options: PartsOptions): Part[] {
+export function createParts(options: PartsOptions): SupervisedPart[] {
   const { env, settings, resourceFolder, envoy, log } = options
   const { config } = settings
   const records = join(config.dataDir, 'run')
   const logs = join(config.dataDir, 'log')
   let embedded: { url: string; port: number } | undefined
 
-  const postgres: Part = {
+  const postgres: SupervisedPart = {
     name: 'Postgres',
     async spawn() {
       const server = await startEmbeddedPostgres({
@@ -60,7 +60,7 @@ export function createParts(options: PartsOptions): Part[] {
     async ready() {},
   }
 
-  const sampleModelServer = (address: SocketAddress): Part => ({
+  const sampleModelServer = (address: SocketAddress): SupervisedPart => ({
     name: 'the sample model server',
     spawn: async () =>
       startChild({
@@ -77,7 +77,7 @@ export function createParts(options: PartsOptions): Part[] {
   })
 
   const serviceLog = createServiceLog(join(logs, 'service.log'), log)
-  const service: Part = {
+  const service: SupervisedPart = {
     name: 'the service',
     spawn: async () =>
       startChild({
@@ -107,7 +107,7 @@ export function createParts(options: PartsOptions): Part[] {
     lastWords: serviceLog.lastLine,
   }
 
-  const gateway: Part = {
+  const gateway: SupervisedPart = {
     name: 'Envoy',
     async spawn() {
       const bootstrap = await writeEnvoyFiles(config)

@@ -5,7 +5,7 @@ import { StartError } from '../src/runtime/start-error.ts'
 import type { Child } from './child.ts'
 
 /** A supervised process. */
-export interface Part {
+export interface SupervisedPart {
   /** Its name in messages: `the service`. */
   readonly name: string
   /** Starts it, initially and after each exit. */
@@ -27,12 +27,12 @@ export type Supervisor = ReturnType<typeof createSupervisor>
  * to ten while it keeps exiting. `log` gets a sentence for each such event.
  */
 export function createSupervisor(log: (line: string) => void) {
-  const running: { part: Part; child: Child; isReady: boolean }[] = []
+  const running: { part: SupervisedPart; child: Child; isReady: boolean }[] = []
   const watches: Promise<void>[] = []
   const ending = new AbortController()
 
   /** Starts a part for the first time. Rejects with a StartError if it exits before it is ready. */
-  async function start(part: Part): Promise<void> {
+  async function start(part: SupervisedPart): Promise<void> {
     const entry = { part, child: await part.spawn(), isReady: false }
     if (ending.signal.aborted) {
       // A stop was requested before this process could be stopped.
@@ -69,7 +69,7 @@ export function createSupervisor(log: (line: string) => void) {
     }
   }
 
-  async function untilReady(part: Part, child: Child): Promise<void> {
+  async function untilReady(part: SupervisedPart, child: Child): Promise<void> {
     const waiting = new AbortController()
     const died = child.exited.then((how) => {
       const said = part.lastWords?.()

@@ -4,7 +4,7 @@
  */
 
 import { type Logger, pino } from 'pino'
-import { drain } from './admin/operation/drain.ts'
+import { drainServer } from './admin/operation/drain.ts'
 import { openEarlyProbes } from './admin/operation/early-probes.ts'
 import { writeEnvoyFiles } from './gateway/envoy-files.ts'
 import { createGatewayDrain } from './gateway/service-drain.ts'
@@ -125,12 +125,13 @@ async function start(context: Context): Promise<ServiceAddresses> {
     config.metricsAddress && (await listenServer('METRICS_ADDRESS', metrics, config.metricsAddress))
   const internal = createInternalApi(context, parts, tls, { ...condition, metricsAddress })
   // The probes close late, because they report that the others are closing.
-  stops.push(part('the internal listener', () => drain(internal, 0)))
+  stops.push(part('the internal listener', () => drainServer(internal, 0)))
   stops.push({
     name: 'the listeners',
     shareMs: 5_000,
     lost: 'running calls',
-    stop: (graceMs) => Promise.all([grpc.stop(graceMs), drain(external, Math.min(graceMs, 5_000))]),
+    stop: (graceMs) =>
+      Promise.all([grpc.stop(graceMs), drainServer(external, Math.min(graceMs, 5_000))]),
   })
   await internal.ready()
   await probes.handOver(internal.server)

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { startChild } from '../../dev/child.ts'
-import type { Part } from '../../dev/supervisor.ts'
+import type { SupervisedPart } from '../../dev/supervisor.ts'
 import { waitForHttp } from '../../dev/wait-for-http.ts'
 import type { SocketAddress } from '../../src/settings/config.ts'
 import { isListening } from '../../test/support/is-listening.ts'
@@ -25,7 +25,7 @@ export function plainEnvoyPart(
   name: string,
   settings: PlainEnvoySettings,
   { folder, env, envoy, envoyThreads }: Surroundings,
-): Part {
+): SupervisedPart {
   const file = fileName(name)
   return {
     name,
@@ -54,7 +54,7 @@ export function yardstickPart(
   { command, args, isNode }: Yardstick,
   listen: SocketAddress,
   { folder, env }: Surroundings,
-): Part {
+): SupervisedPart {
   const file = fileName(name)
   return {
     name,

@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url'
 import { findEnvoy } from '../../dev/envoy-binary.ts'
 import { inMemory } from '../../dev/journal-place.ts'
 import { createParts } from '../../dev/parts.ts'
-import { createSupervisor, type Part } from '../../dev/supervisor.ts'
+import { createSupervisor, type SupervisedPart } from '../../dev/supervisor.ts'
 import { localUrl, readUpSettings } from '../../dev/up-settings.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { StartError } from '../../src/runtime/start-error.ts'
@@ -56,14 +56,14 @@ export function createWorld(options: WorldOptions) {
   const broken = Promise.withResolvers<never>()
   broken.promise.catch(() => {})
 
-  async function start(part: Part): Promise<void> {
+  async function start(part: SupervisedPart): Promise<void> {
     supervisor.ending.throwIfAborted()
     log(`Starting ${part.name}`)
     await supervisor.start(once(part))
   }
 
   /** A part that is not restarted: its figures would mix two processes. */
-  function once(part: Part): Part {
+  function once(part: SupervisedPart): SupervisedPart {
     return {
       ...part,
       async spawn() {

@@ -12,16 +12,16 @@ import {
 } from '../../src/ratelimit/rules/estimates/estimator.ts'
 import {
   grown,
+  type HeldSums,
   type HeldTokens,
   noHolds,
-  type Sums,
   withHold,
 } from '../../src/ratelimit/rules/estimates/hold.ts'
 import { modelMax, type Trace, type TracedRequest, users } from './trace.ts'
 
 /** Decides by the same figures as the service. */
 export type Policy = (
-  room: { readonly limit: number; readonly used: number; readonly held: Sums },
+  room: { readonly limit: number; readonly used: number; readonly held: HeldSums },
   expected: Expected,
   request: TracedRequest,
 ) => Admission
@@ -49,7 +49,7 @@ interface Window {
   readonly endsAt: number
   used: number
   true: number
-  held: Sums
+  held: HeldSums
 }
 
 interface Refusal {

@@ -1,6 +1,6 @@
 /** Counters of a user, a key or a shared limit, for administrators: `tollgate limits --user` and `tollgate limits reset`. */
 
-import type { CounterList, CountersReset } from '../admin/usage/counters.ts'
+import type { CountersReset, ShownCounters } from '../admin/usage/counters.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import { type Call, WrongCall } from './command.ts'
@@ -15,7 +15,7 @@ type Chosen = Call<typeof limitsFlags>['flags']
 
 /** Why there is nothing to show. */
 function explainNothing(
-  { unknown = [] }: Pick<CounterList, 'unknown'>,
+  { unknown = [] }: Pick<ShownCounters, 'unknown'>,
   selected: Readonly<Record<string, string>>,
 ): string {
   const kinds: Readonly<Record<string, string>> = { subscription: 'Subscription', model: 'model' }
@@ -28,7 +28,7 @@ export async function listCounters(flags: Chosen, io: Omit<Io, 'ask'>): Promise<
   const selected = selectedBy(flags)
   const ask = createApiClient(findApiServer(io.env, flags))
   const query = new URLSearchParams(selected)
-  const found = (await ask('GET', `/v1/counters?${query}`)) as CounterList
+  const found = (await ask('GET', `/v1/counters?${query}`)) as ShownCounters
   print(found, found.data, selected, flags.json, io)
   return 0
 }
@@ -42,7 +42,7 @@ export async function resetLimits(
   const ask = createApiClient(findApiServer(io.env, flags))
   if (!flags.yes) {
     const query = new URLSearchParams(selected)
-    const found = (await ask('GET', `/v1/counters?${query}`)) as CounterList
+    const found = (await ask('GET', `/v1/counters?${query}`)) as ShownCounters
     const { data, currency } = found
     if (data.length === 0) io.err(explainNothing(found, selected))
     if (data.length === 0) return 0
@@ -67,8 +67,8 @@ function selectedBy(flags: Chosen | Call<typeof resetLimitsFlags>['flags']) {
 }
 
 function print(
-  answer: Pick<CounterList, 'currency' | 'unknown'>,
-  counters: CounterList['data'],
+  answer: Pick<ShownCounters, 'currency' | 'unknown'>,
+  counters: ShownCounters['data'],
   selected: Readonly<Record<string, string>>,
   json: boolean,
   { out, err }: Pick<Io, 'out' | 'err'>,
@@ -78,7 +78,7 @@ function print(
   else out(show(counters, answer.currency))
 }
 
-function show(counters: CounterList['data'], currency: string | undefined): string {
+function show(counters: ShownCounters['data'], currency: string | undefined): string {
   const rows = counters.map((each) => ({
     ...toCells(each),
     USED: showFigure(each.used, currency),

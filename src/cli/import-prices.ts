@@ -1,7 +1,7 @@
 /** `tollgate prices import`: prints the prices of others' lists as billingRates, as YAML on standard output. */
 
 import { stringify } from 'yaml'
-import { type ListedModel, readPriceList } from '../models/rules/price-lists.ts'
+import { type PricedModel, readPriceList } from '../models/rules/price-lists.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Call } from './command.ts'
 import type { json } from './commands/shared.ts'
@@ -61,7 +61,7 @@ function parse(file: string, raw: string): unknown {
 }
 
 /** What is not in the rate is beside it, for whoever reviews. */
-function show({ model, prices, others }: ListedModel): string {
+function show({ model, prices, others }: PricedModel): string {
   const notes = others.map((each) => `# not imported: ${printable(each)}\n`)
   return notes.join('') + stringify(new Map([[model, { billingRate: prices }]])).trimEnd()
 }

@@ -31,7 +31,7 @@ export async function showIncreases(
   const list = (await createApiClient(findApiServer(io.env, flags))('GET', path)) as IncreaseList
   const rows = list.data.map((each) => ({
     ID: each.id,
-    ...toCells(each, list.currency),
+    ...toIncreaseCells(each, list.currency),
     BY: each.createdBy,
     NOTE: each.effective === false ? 'raises nothing now' : '',
   }))
@@ -130,7 +130,7 @@ type Given =
   | ('limit' | 'until' | 'reason')
 
 /** Which limit is meant, for whom, and what of it is given or asked for. */
-export function toCells(given: Pick<Increase, Given>, currency: string | undefined): Cells {
+export function toIncreaseCells(given: Pick<Increase, Given>, currency: string | undefined): Cells {
   const { subscription, model, name, kind, user, keyId, limit, until, reason } = given
   return {
     LIMIT: name,

@@ -10,11 +10,11 @@ type Given = Partial<
 >
 
 /** The fields of a request; those without a flag are left out. */
-export function readFields(given: Given): Readonly<Record<string, unknown>> {
+export function toKeyFields(given: Given): Readonly<Record<string, unknown>> {
   const { description, label, model, limit, address, 'token-limit': tokenLimit } = given
   const fields = {
     description,
-    labels: given['no-labels'] ? {} : label && readLabels(label),
+    labels: given['no-labels'] ? {} : label && parseLabels(label),
     models: given['no-models'] ? null : model?.map(readModel),
     tokenRateLimits: given['no-token-limits'] ? null : tokenLimit?.map(readTokenLimit),
     limits: given['no-limits'] ? null : limit?.map(readLimit),
@@ -24,7 +24,7 @@ export function readFields(given: Given): Readonly<Record<string, unknown>> {
 }
 
 /** `--label team=search`, any number of times. */
-export function readLabels(raw: readonly string[] = []): Record<string, string> {
+export function parseLabels(raw: readonly string[] = []): Record<string, string> {
   return Object.fromEntries(
     raw.map((label) => {
       const at = label.indexOf('=')

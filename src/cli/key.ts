@@ -5,7 +5,7 @@ import { WrongCall } from './command.ts'
 import type { common, editKeyFlags, newKeyFlags, rotateKeyFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
 import { clientOf, type KeyIo, warnOfPending } from './key-client.ts'
-import { readFields, showKey } from './key-fields.ts'
+import { showKey, toKeyFields } from './key-fields.ts'
 import { printable } from './text-table.ts'
 
 /** `tollgate key new`: returns the exit status, as the others. */
@@ -19,7 +19,7 @@ export async function newKey(
     subscription: flags.subscription,
     expiresIn: flags.expires,
     ephemeral: flags.ephemeral,
-    ...readFields(flags),
+    ...toKeyFields(flags),
   }
   const created = await clientOf(flags, io).create(fields)
   io.out(flags.json ? toJson(created) : printable(created.key))
@@ -48,7 +48,7 @@ export async function editKey(
   io: KeyIo,
 ): Promise<number> {
   const { name } = flags
-  const fields = { ...(name !== undefined && { name }), ...readFields(flags) }
+  const fields = { ...(name !== undefined && { name }), ...toKeyFields(flags) }
   if (Object.keys(fields).length === 0) throw new WrongCall('Say what is to be changed.')
   const record = await clientOf(flags, io).edit(id, fields)
   io.out(flags.json ? toJson(record) : showKey(record))

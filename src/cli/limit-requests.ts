@@ -10,7 +10,7 @@ import type {
   listRequestsFlags,
   newRequestFlags,
 } from './commands/increases.ts'
-import { meanwhile, readGiven, readWanted, toCells } from './increases.ts'
+import { meanwhile, readGiven, readWanted, toIncreaseCells } from './increases.ts'
 import { toJson } from './json.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
 import { showFigure, showSharers, toTable } from './limit-cells.ts'
@@ -37,7 +37,7 @@ export async function showRequests(
     return {
       ID: each.id,
       STATE: each.state,
-      ...toCells({ ...each, limit: grantedLimit, until: grantedUntil }, currency),
+      ...toIncreaseCells({ ...each, limit: grantedLimit, until: grantedUntil }, currency),
       'DECIDED BY': each.decidedBy ?? '',
       WHY: each.decisionReason ?? '',
     }

@@ -4,7 +4,7 @@ import { type Call, WrongCall } from './command.ts'
 import type { listKeysFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
 import { clientOf, type KeyIo, type KeyRecord } from './key-client.ts'
-import { readLabels } from './key-fields.ts'
+import { parseLabels } from './key-fields.ts'
 import { renderTable } from './text-table.ts'
 
 /** Lists keys; returns the exit status. */
@@ -15,7 +15,7 @@ export async function listKeys({ flags }: Call<typeof listKeysFlags>, io: KeyIo)
     includeEphemeral: flags.all,
     user: flags.user,
     prefix: flags.prefix,
-    labels: readLabels(flags.label),
+    labels: parseLabels(flags.label),
     sort: readSort(flags.sort),
     limit: readLimit(flags.limit),
   }

@@ -25,10 +25,10 @@ import { checkBudget } from './steps/budget.ts'
 import { checkCap } from './steps/cap.ts'
 import { checkCredential } from './steps/credential.ts'
 import { findModel } from './steps/model.ts'
-import { checkOperation, readName } from './steps/operation.ts'
+import { checkOperation, nameInBody } from './steps/operation.ts'
 import { checkPath } from './steps/path.ts'
 import type { DecisionContext, Step } from './steps/step.ts'
-import { selectSubscription } from './steps/subscription.ts'
+import { resolveSubscription } from './steps/subscription.ts'
 
 /** In the order in which they are asked. */
 const steps = [
@@ -39,7 +39,7 @@ const steps = [
   { name: 'access', step: checkAccess },
   { name: 'cap', step: checkCap },
   { name: 'operation', step: checkOperation },
-  { name: 'subscription', step: selectSubscription },
+  { name: 'subscription', step: resolveSubscription },
   { name: 'budget', step: checkBudget },
   { name: 'backend', step: checkBackend },
 ] as const satisfies readonly { readonly name: string; readonly step: Step }[]
@@ -158,7 +158,7 @@ function grantOf(context: DecisionContext): Grant {
     factors: tariff?.factors,
     pool: subscription.hasPools ? poolOf(subscription.resource, caller.groups) : undefined,
     bodyNames:
-      target.modelKey === undefined || readName(request) !== undefined
+      target.modelKey === undefined || nameInBody(request) !== undefined
         ? undefined
         : model.bodyNames,
     sentName: sentName(request, model, snapshot),

@@ -33,13 +33,13 @@ export interface PastRefusal {
 }
 
 /** Whose refusals: those of a user, or of one key of this user. */
-export interface Whose {
+export interface RefusalOwner {
   readonly user: string
   readonly keyId?: string | undefined
 }
 
 /** Whether a refusal is one of theirs; one without a valid credential is nobody's. */
-export function isOf({ caller }: PastRefusal, { user, keyId }: Whose): boolean {
+export function isOf({ caller }: PastRefusal, { user, keyId }: RefusalOwner): boolean {
   if (caller?.user !== user) return false
   return keyId === undefined || (caller.by === 'key' && caller.keyId === keyId)
 }
@@ -49,7 +49,7 @@ export interface PastRefusals {
   /** The last refusal of this request. `user` undefined: whoever made it. */
   find(requestId: string, user: string | undefined, now: number): PastRefusal | undefined
   /** The last ones, newest first. `whose` undefined: everybody's. */
-  recent(limit: number, now: number, whose?: Whose): readonly PastRefusal[]
+  recent(limit: number, now: number, whose?: RefusalOwner): readonly PastRefusal[]
   /** When the process began to remember, if that is less than an hour ago. */
   since(now: number): number | undefined
 }
@@ -67,5 +67,5 @@ export interface ReportedRefusals {
 /** The refusals that the other processes of the service remember. Never rejects. */
 export interface OthersRefusals {
   find(requestId: string, user: string | undefined): Promise<ReportedRefusals>
-  recent(limit: number, whose?: Whose): Promise<ReportedRefusals>
+  recent(limit: number, whose?: RefusalOwner): Promise<ReportedRefusals>
 }

@@ -12,7 +12,7 @@ import { restAfter } from '../runtime/loop.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
 import type { LoadedClusters } from './admin-page.ts'
 import { joinClusters, renderCluster, writeClusters } from './clusters.ts'
-import { locationOf, secretsOf } from './secret-location.ts'
+import { locationOf, serverSecrets } from './secret-location.ts'
 
 /**
  * How long a cluster stays after its model was removed, because answered Checks still need it;
@@ -263,7 +263,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
 
 /** The cluster's settings besides the address; secrets are in files below `directory`. */
 function readFrom({ metadata, server }: ModelRef, directory: string) {
-  const [credential, authorities] = secretsOf(metadata.namespace, server).map(
+  const [credential, authorities] = serverSecrets(metadata.namespace, server).map(
     (secret) => secret && locationOf(secret, directory),
   )
   const header = server.credential?.header

@@ -14,7 +14,7 @@ import {
   type Secret,
   type SecretLocation,
   secretFolder,
-  secretsOf,
+  serverSecrets,
 } from './secret-location.ts'
 import type { Reading } from './secret-source.ts'
 
@@ -88,7 +88,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
       await withLock(async () => {
         const found = new Map<string, Needed>()
         for (const [model, { resource }] of snapshot.models) {
-          for (const secret of secretsOf(resource.metadata.namespace, resource.server)) {
+          for (const secret of serverSecrets(resource.metadata.namespace, resource.server)) {
             if (secret === undefined) continue
             const location = locationOf(secret, deps.directory)
             const before = needed.get(location.name)

@@ -23,7 +23,7 @@ export interface SecretLocation {
 }
 
 /** The credential and the authorities of a model's server, if it has its own. */
-export function secretsOf(
+export function serverSecrets(
   namespace: string,
   { credential, caFile }: ModelServer,
 ): [credential: Secret | undefined, authorities: Secret | undefined] {

@@ -13,7 +13,7 @@ import { readServedModels, type ServedModel } from '../models/rules/model-list.t
 import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { inSlices } from '../runtime/slices.ts'
 import { findAuthorities } from './bootstrap.ts'
-import { type Secret, secretsOf } from './secret-location.ts'
+import { type Secret, serverSecrets } from './secret-location.ts'
 import type { Reading } from './secret-source.ts'
 
 interface ServerListOptions {
@@ -50,7 +50,7 @@ export async function askServer(
 ): Promise<readonly ServedModel[]> {
   const { backendUrl = '', backendHost: host, metadata, server } = ref
   const url = new URL(`${backendUrl.replace(/\/+$/, '')}/v1/models`)
-  const [credential, authorities] = secretsOf(metadata.namespace, server)
+  const [credential, authorities] = serverSecrets(metadata.namespace, server)
   const value = await read(credential, options)
   const headers = {
     accept: 'application/json',

@@ -35,7 +35,7 @@ export function openTokenFile(path: string, onProblem: (message: string) => void
 }
 
 /** No token file: no identity token is valid. */
-export const noTokens: VerifyNow = () => null
+export const noTokenFile: VerifyNow = () => null
 
 /** Parses the whole file; an invalid line is skipped and reported. */
 export function parseTokens(text: string): TokenTable {

@@ -29,6 +29,6 @@ export function headIn(bytes: Buffer): string {
 }
 
 /** A stored head, of which the version before kept more digits. */
-export function storedHead(head: string): string {
+export function headFromLedger(head: string): string {
   return head.slice(0, digits)
 }

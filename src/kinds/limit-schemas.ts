@@ -246,7 +246,7 @@ const weekdays = [
 ] as const
 
 /** `otherwise`: what holds for a field that is not written. */
-export function calendarOf(description: string, otherwise?: string) {
+export function calendarSchema(description: string, otherwise?: string) {
   return object(
     partial({
       timeZone: text({

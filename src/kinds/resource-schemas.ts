@@ -24,7 +24,7 @@ import {
 import { openableFields } from './body-fields.ts'
 import {
   billingRate,
-  calendarOf,
+  calendarSchema,
   limitedModels,
   limitOn,
   namedLimits,
@@ -360,7 +360,7 @@ const subscriptionFields = {
     },
   ),
   calendar: optional(
-    calendarOf('the calendar for windows of a day, a week or a month', "the Tenant's"),
+    calendarSchema('the calendar for windows of a day, a week or a month', "the Tenant's"),
   ),
   tokenMetadata: attribution('organization and cost center of the use'),
   admission: optional(admission),
@@ -404,7 +404,7 @@ const tenantFields = {
     'limits on all use, under any Subscription',
     { models: limitedModels(object(reference, { form: referenceForm }), 'all') },
   ),
-  calendar: optional(calendarOf('the calendar for windows of a day, a week or a month')),
+  calendar: optional(calendarSchema('the calendar for windows of a day, a week or a month')),
   ...partial({
     apiKeys: object(
       {

@@ -3,7 +3,7 @@
 import { errorMessage } from '../runtime/error-message.ts'
 import { repeat } from '../runtime/loop.ts'
 import { type LeaseOptions, type SeenLease, seeLease } from './lease.ts'
-import { keyOf, listObjects } from './list.ts'
+import { listObjects, objectKey } from './list.ts'
 
 interface OthersLeaseOptions
   extends Pick<LeaseOptions, 'client' | 'name' | 'onProblem' | 'signal' | 'monotonic'> {
@@ -43,7 +43,7 @@ export function followOthersLease(options: OthersLeaseOptions) {
     })
     const answered = monotonic()
     for (const object of objects.values()) {
-      const key = keyOf(object)
+      const key = objectKey(object)
       seen.set(key, seeLease(object, seen.get(key), answered))
     }
     let alive: AliveLease | undefined

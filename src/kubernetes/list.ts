@@ -53,7 +53,7 @@ export async function listObjects(
     })
     const { items, metadata } = page
     if (!Array.isArray(items) || !isObject(metadata)) throw new Error('the response is not a list')
-    for (const item of items) if (isKubeObject(item)) objects.set(keyOf(item), keep(item))
+    for (const item of items) if (isKubeObject(item)) objects.set(objectKey(item), keep(item))
     if (typeof metadata.continue !== 'string' || metadata.continue === '') {
       return { objects, version: String(metadata.resourceVersion ?? '') }
     }
@@ -66,6 +66,6 @@ export function isKubeObject(value: unknown): value is KubeObject {
 }
 
 /** `<namespace>/<name>` */
-export function keyOf({ metadata: { namespace = '', name } }: KubeObject): string {
+export function objectKey({ metadata: { namespace = '', name } }: KubeObject): string {
   return `${namespace}/${name}`
 }

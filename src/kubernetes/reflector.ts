@@ -9,7 +9,7 @@ import { errorMessage } from '../runtime/error-message.ts'
 import { restAfter } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
 import { type KubeClient, KubeError } from './client.ts'
-import { isKubeObject, type KubeObject, keyOf, type ListOptions, listObjects } from './list.ts'
+import { isKubeObject, type KubeObject, type ListOptions, listObjects, objectKey } from './list.ts'
 
 interface ReflectorOptions extends Pick<ListOptions, 'keep' | 'pageSize'> {
   readonly client: KubeClient
@@ -144,7 +144,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
         reached.version = object.metadata.resourceVersion
       }
       if (type === 'BOOKMARK' || !isKubeObject(object)) continue
-      const key = keyOf(object)
+      const key = objectKey(object)
       if (type === 'DELETED') objects.delete(key)
       else objects.set(key, keep(object))
       onChange(key)

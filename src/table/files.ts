@@ -8,19 +8,19 @@ import * as fs from 'node:fs'
 import { type FileMode, openNew } from '../journal/prepare-folder.ts'
 import {
   blockBytes,
-  headBytes,
+  encodeTableHeader,
   lanesHeadBytes,
   nameBytes,
-  placesOf,
   recordBytes,
   type TableBlock,
   type TableHead,
   type TablePlaces,
   type TableRecord,
   type TableSizes,
+  tableHeaderBytes,
+  tablePlaces,
   templateBytes,
   writeBlock,
-  writeHead,
   writeLanesHead,
   writeName,
   writeRecord,
@@ -36,7 +36,7 @@ export type TableFiles = ReturnType<typeof openFiles>
 
 /** Written at once: a slice of work. */
 const chunk = Buffer.alloc(262_144)
-const seen = Buffer.alloc(headBytes)
+const seen = Buffer.alloc(tableHeaderBytes)
 /** Where a head has the number of its file. */
 const numberAt = 16
 
@@ -49,7 +49,7 @@ export function* createFiles(
   mode: FileMode,
   head: TableHead,
 ): Generator<undefined, TableFiles> {
-  const places = placesOf(head)
+  const places = tablePlaces(head)
   const made: number[] = []
   try {
     for (const [path, bytes] of [
@@ -93,7 +93,7 @@ function openFiles(
 ) {
   const part = Buffer.alloc(templateBytes)
   const identities = [table, lanes].map(identityOf)
-  const [head, lanesHead] = [Buffer.alloc(headBytes), Buffer.alloc(lanesHeadBytes)]
+  const [head, lanesHead] = [Buffer.alloc(tableHeaderBytes), Buffer.alloc(lanesHeadBytes)]
 
   function put(bytes: number, at: number): void {
     writeWhole(table, part, bytes, at)
@@ -118,8 +118,8 @@ function openFiles(
         writeLanesHead(lanesHead, written)
         writeWhole(lanes, lanesHead, lanesHeadBytes, 0)
       }
-      writeHead(head, written)
-      writeWhole(table, head, headBytes, 0)
+      encodeTableHeader(head, written)
+      writeWhole(table, head, tableHeaderBytes, 0)
     },
     writeRecord(slot: number, record: TableRecord): void {
       writeRecord(part, record)

@@ -16,7 +16,7 @@ import { blocksOf } from './rules/lane.ts'
 import { type Plan, planOf } from './rules/plan.ts'
 import type { MissRule, Unpublished } from './rules/rules.ts'
 import { createSlots } from './slots.ts'
-import { createTemplates } from './templates.ts'
+import { createTemplateNumbers } from './templates.ts'
 
 /** An allowed request. */
 export interface Admitted {
@@ -70,7 +70,7 @@ interface Drawn extends Plan {
 }
 
 /** Scripts decide by the table for so long after each beat. */
-export const leaseMs = 1_000
+export const tableLeaseMs = 1_000
 /** A script keeps what it has read of the head for 5 ms. */
 export const headKeptMs = 10
 /** A key in use is reviewed this often, by how much sooner at most, so that not all are at once. */
@@ -102,7 +102,7 @@ export function createOpenTable(options: OpenTableOptions) {
     write: files.writeBlock,
     clear: files.clearBlock,
   })
-  const templates = createTemplates(sizes.templates, files.writeTemplate)
+  const templates = createTemplateNumbers(sizes.templates, files.writeTemplate)
   let generation = 1
   /** CLOCK_BOOTTIME; 0: scripts ask for every request. */
   let leaseUntil = 0
@@ -239,7 +239,7 @@ export function createOpenTable(options: OpenTableOptions) {
     renew(ms: number): void {
       const now = clocks.boot()
       slots.sweep(sweptSlots, now)
-      leaseUntil = now + Math.min(leaseMs, ms)
+      leaseUntil = now + Math.min(tableLeaseMs, ms)
       renewedAt = now
       writeHead()
     },

@@ -15,10 +15,10 @@ import {
   type Admitted,
   createOpenTable,
   headKeptMs,
-  leaseMs,
   type OpenTable,
   type OpenTableOptions,
   type PublishedEstimate,
+  tableLeaseMs,
 } from './open-table.ts'
 import type { Unpublished } from './rules/rules.ts'
 
@@ -134,7 +134,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     } catch (error) {
       onFault(error)
       // Whoever waits for a withdrawal must not go on before.
-      sleep(Math.min(table.leaseLeftMs, leaseMs))
+      sleep(Math.min(table.leaseLeftMs, tableLeaseMs))
     }
   }
 

@@ -1,6 +1,9 @@
 /** The numbers of a table's templates. A text keeps its number as long as the file is there. */
 
-export function createTemplates(most: number, write: (template: number, text: string) => void) {
+export function createTemplateNumbers(
+  most: number,
+  write: (template: number, text: string) => void,
+) {
   const numbers = new Map<string, number>()
   return {
     get size(): number {

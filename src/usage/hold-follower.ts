@@ -5,7 +5,7 @@ import type { Snapshot } from '../models/rules/snapshot.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
 import { anyCounterOf, type Counter, isOfRequests } from '../ratelimit/rules/counter.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
-import { leaseMs, ownerOf } from '../ratelimit/rules/estimates/hold.ts'
+import { holdLeaseMs, ownerOf } from '../ratelimit/rules/estimates/hold.ts'
 import { counterOfCharged, readChargedLimit } from '../ratelimit/rules/named-limits.ts'
 import { estimateOutput } from '../ratelimit/rules/unreported.ts'
 import { whoseOf } from './rules/counted.ts'
@@ -57,7 +57,7 @@ export function createHoldFollower({
     follow(usage, now) {
       const { held, estimate, reported, user, subscription, model, response } = usage
       // A line that is read again after a restart says nothing about now.
-      if (!held?.admittedAt || now - response.endedAt >= leaseMs) return
+      if (!held?.admittedAt || now - response.endedAt >= holdLeaseMs) return
       const counters = countersOf(usage)
       if (estimate === undefined) return holds.renew(counters, held.id, noTokens, now)
       const sent = estimateOutput(estimate, sentOf(usage))

@@ -3,7 +3,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { OperatorDeps } from '../admin/deps.ts'
 import { createIsAdmin } from '../admin/http/administrators.ts'
-import { admit, createRequestLimit } from '../admin/http/request-limit.ts'
+import { createRequestLimit, enforceWait } from '../admin/http/request-limit.ts'
 import { addressOf } from '../admin/http/trusted-proxies.ts'
 import { createGatewayClient } from '../admin/models/gateway-client.ts'
 import { createProbeModel, type ProbeModel } from '../admin/models/model-probe.ts'
@@ -24,7 +24,7 @@ import { readPastSums } from '../usage/ledger/postgres/state.ts'
 import { createSimulate } from '../usage/ledger/simulation.ts'
 import { createLimitRequests } from '../usage/limit-requests/postgres-limit-requests.ts'
 import type { Context } from './context.ts'
-import type { Parts } from './parts.ts'
+import type { ServiceParts } from './parts.ts'
 import type { State } from './state.ts'
 
 /** What the APIs say and ask besides the parts. */
@@ -36,7 +36,7 @@ interface Condition {
 /** The external API, not listening yet. */
 export function createExternalApi(
   context: Context,
-  parts: Parts,
+  parts: ServiceParts,
   tls: ListenerTls | undefined,
   { state }: Condition,
 ): FastifyInstance {
@@ -100,7 +100,7 @@ export function createExternalApi(
   const exchanges = apiAddressRateLimit && createRequestLimit(apiAddressRateLimit)
   const from = (request: FastifyRequest): string => networkOf(addressOf(request))
   const countAttempt = (request: FastifyRequest, reply: FastifyReply): void =>
-    admit(reply, exchanges?.take(from(request), clock()))
+    enforceWait(reply, exchanges?.take(from(request), clock()))
   app.register(async (scope) =>
     serveConsole(scope, {
       codeFlows,
@@ -148,7 +148,7 @@ export function internalTls(
 /** The internal API, not listening yet. */
 export function createInternalApi(
   context: Context,
-  parts: Parts,
+  parts: ServiceParts,
   tls: ListenerTls | undefined,
   { state, gatewayDrain, metricsAddress }: Condition & Pick<OperatorDeps, 'metricsAddress'>,
 ): FastifyInstance {
@@ -170,7 +170,7 @@ export function createInternalApi(
 }
 
 /** What both APIs need. */
-function sharedDeps({ config }: Context, parts: Parts) {
+function sharedDeps({ config }: Context, parts: ServiceParts) {
   return {
     hopMark: config.hopMark,
     onAnswered: parts.telemetry.onApiAnswered,

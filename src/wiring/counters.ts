@@ -31,7 +31,7 @@ import { countedOf } from '../usage/rules/counted.ts'
 import type { Settle } from '../usage/settle.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
-import type { Ledger } from './ledger.ts'
+import type { OpenLedger } from './ledger.ts'
 import type { Resources } from './resources.ts'
 import type { Table } from './table.ts'
 
@@ -70,7 +70,7 @@ export async function openCounters(
   { pool }: Database,
   { snapshot }: Pick<Resources, 'snapshot'>,
   settle: Settle,
-  ledger: Ledger,
+  ledger: OpenLedger,
   table: Pick<Table, 'dropCounter' | 'onCounted'>,
 ): Promise<Counters> {
   const { config, log, clock, onFault, stops } = context

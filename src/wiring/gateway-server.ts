@@ -10,12 +10,12 @@ import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
 import type { ListenerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 import { createEarlierEnvoyLog } from './earlier-envoy.ts'
-import type { Parts } from './parts.ts'
+import type { ServiceParts } from './parts.ts'
 
 /** A server of these parts that does not listen yet. */
 export function createGatewayServer(
   { config, log, clock, onFault }: Context,
-  parts: Parts,
+  parts: ServiceParts,
   tls: ListenerTls | undefined,
 ): GrpcServer {
   const { tracing, discovery, authenticate, counterParts, estimators, telemetry, table } = parts

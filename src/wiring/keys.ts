@@ -10,7 +10,7 @@ import { logFollower, logKeeper } from '../keys/revocations/log-lines.ts'
 import { createPropagationWatch } from '../keys/revocations/propagation.ts'
 import { createRevocationFollower } from '../keys/revocations/revocation-follower.ts'
 import { createRevocationKeeper } from '../keys/revocations/revocation-keeper.ts'
-import { secretsOf } from '../keys/revocations/revocation-log.ts'
+import { endedSecrets } from '../keys/revocations/revocation-log.ts'
 import type { ApiKeyTable } from '../keys/store.ts'
 import { createActiveIncreases } from '../ratelimit/increases/active-increases.ts'
 import { createIncreaseStore } from '../ratelimit/increases/postgres-increases.ts'
@@ -127,7 +127,7 @@ export async function openKeys(
     pool,
     id: follower.id,
     others: () => follower.stats().others,
-    keep: (revoked) => keeper.keep(secretsOf(revoked).map((key) => ({ ...key, at: clock() }))),
+    keep: (revoked) => keeper.keep(endedSecrets(revoked).map((key) => ({ ...key, at: clock() }))),
     keptAs: `the revocation log of ${config.replicaName}`,
     onUnlogged: (keys) =>
       log.error(

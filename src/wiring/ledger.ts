@@ -8,7 +8,7 @@ import { createUsageReader } from '../usage/ledger/postgres/reader.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 
-export type Ledger = ReturnType<typeof openLedger>
+export type OpenLedger = ReturnType<typeof openLedger>
 
 /** Not started yet; undefined: there is no journal, and so no ledger. */
 export function openLedger({ config, log, clock, stops }: Context, { pool }: Database) {

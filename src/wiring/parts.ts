@@ -21,7 +21,7 @@ import { openTelemetry } from './telemetry.ts'
 import { openTokens } from './tokens.ts'
 import { openTracing, startExport } from './tracing.ts'
 
-export type Parts = Awaited<ReturnType<typeof openParts>>
+export type ServiceParts = Awaited<ReturnType<typeof openParts>>
 
 /** Opens them in order of their dependencies. */
 export async function openParts(context: Context) {

@@ -11,7 +11,7 @@ import { createClusterFile } from '../gateway/cluster-file.ts'
 import { createSecretFiles } from '../gateway/secret-files.ts'
 import { checkNamedAddresses } from '../models/sources/named-addresses.ts'
 import { startPipeline } from '../models/sources/pipeline.ts'
-import { createResourceReport } from '../models/sources/resource-report.ts'
+import { createResourceLogger } from '../models/sources/resource-report.ts'
 import { linesShown } from '../runtime/line-limit.ts'
 import { untilAnswered } from '../store/postgres/until-answered.ts'
 import type { Context } from './context.ts'
@@ -96,7 +96,7 @@ export async function openResources(
     onPublished(compileMs) {
       published = { compileS: compileMs / 1_000, at: performance.now() }
     },
-    report: createResourceReport(log),
+    report: createResourceLogger(log),
     onFailure: (error) =>
       log.error({ code: 'resources_failing', err: error }, 'cannot put resources in force'),
   }).catch((error: unknown) => {

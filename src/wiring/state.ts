@@ -6,12 +6,12 @@ import { readVersion } from '../runtime/package-root.ts'
 import { ping } from '../store/postgres/postgres.ts'
 import type { Context } from './context.ts'
 import { outageGraceMs } from './keys.ts'
-import type { Parts } from './parts.ts'
+import type { ServiceParts } from './parts.ts'
 
 export type State = ReturnType<typeof openState>
 
 /** `isReady`: whether requests may be sent here. */
-export function openState({ config }: Context, parts: Parts, isReady: () => boolean) {
+export function openState({ config }: Context, parts: ServiceParts, isReady: () => boolean) {
   const { resources, tokens } = parts
   const { sums } = parts.counterParts
   const { pool } = parts.database

@@ -5,7 +5,7 @@ import { createVerifyToken } from '../identity/identity-token.ts'
 import { openCluster } from '../identity/kubernetes/reviews.ts'
 import { openOidc } from '../identity/oidc/configured-providers.ts'
 import { createRefusalLog } from '../identity/refusal-log.ts'
-import { noTokens, openTokenFile } from '../identity/token-file.ts'
+import { noTokenFile, openTokenFile } from '../identity/token-file.ts'
 import { createIdentityCounts } from '../telemetry/identity-counts.ts'
 import { noTracing } from '../telemetry/tracing.ts'
 import type { Context } from './context.ts'
@@ -47,7 +47,7 @@ export function openTokens(
 }
 
 function openFile({ config, log, stops }: Context): VerifyNow {
-  if (config.tokenAuthFile === undefined) return noTokens
+  if (config.tokenAuthFile === undefined) return noTokenFile
   try {
     const file = openTokenFile(config.tokenAuthFile, (problem) =>
       log.warn({ code: 'token_file_invalid', problem }, 'cannot use all of TOKEN_AUTH_FILE'),

@@ -11,7 +11,7 @@ import { type Test, test } from 'tap'
 import { openFolder } from '../../src/journal/folder.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { createLedgerFeed } from '../../src/usage/ledger/feed.ts'
-import { namesOf } from '../../src/usage/ledger/journal-files.ts'
+import { sourceNames } from '../../src/usage/ledger/journal-files.ts'
 import { nameJournal } from '../../src/usage/ledger/journal-name.ts'
 import { forgetUser } from '../../src/usage/ledger/postgres/forget.ts'
 import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
@@ -35,7 +35,7 @@ async function createWorld(t: Test) {
   await migrate(sql)
   const path = join(temporaryFolder(t), 'usage.jsonl')
   const feed = createLedgerFeed({
-    ...{ folder: openFolder(dirname(path)), names: namesOf(path) },
+    ...{ folder: openFolder(dirname(path)), names: sourceNames(path) },
     ...{ journal: nameJournal(path), ledger: createUsageLedger(sql), unusableUsage: 'allow' },
     clock: () => start + 100_000_000,
     monotonic: () => 0,

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
-import { leaseMs } from '../../src/ratelimit/rules/estimates/hold.ts'
+import { holdLeaseMs } from '../../src/ratelimit/rules/estimates/hold.ts'
 import { type Burst, promised, startBurstWorld } from '../support/bursts.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { poll } from '../support/poll.ts'
@@ -74,6 +74,6 @@ root.test('a burst over four processes', { skip, timeout: 300_000 }, async (t) =
     const [seconds, micros] = (await valkey.client.time()).map(Number) as [number, number]
     const now = 1_000 * seconds + micros / 1_000
     t.ok(ends.length > followed, `${ends.length} are held`)
-    t.ok(Math.max(...ends) <= now + leaseMs, `${Math.max(...ends) - now} ms are left`)
+    t.ok(Math.max(...ends) <= now + holdLeaseMs, `${Math.max(...ends) - now} ms are left`)
   })
 })

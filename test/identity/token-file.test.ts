@@ -1,7 +1,7 @@
 import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { noTokens, openTokenFile, parseTokens } from '../../src/identity/token-file.ts'
+import { noTokenFile, openTokenFile, parseTokens } from '../../src/identity/token-file.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -182,5 +182,5 @@ test('a mounted Secret is followed through its link', async (t) => {
 })
 
 test('without a file no token is accepted', async (t) => {
-  for (const token of ['', 'a', 'alice-token']) t.equal(noTokens(token, 0), null)
+  for (const token of ['', 'a', 'alice-token']) t.equal(noTokenFile(token, 0), null)
 })

@@ -825,7 +825,7 @@ export const allMutants: readonly Mutant[] = [
       ['if (mayHold(ended)) holds', 'if (ended.held) holds'],
       ['(estimate === undefined && !isOfRequests(limit))', '!isOfRequests(limit)'],
       ['if (held?.admittedAt) return true', ''],
-      [' || now - response.endedAt >= leaseMs', ''],
+      [' || now - response.endedAt >= holdLeaseMs', ''],
     ],
   ),
   ...mutants(
@@ -1043,8 +1043,8 @@ export const allMutants: readonly Mutant[] = [
     ['ratelimit/sums/sum-counters.test.ts'],
     [
       [
-        'at: number): readonly KnownWindow[] {\n      look()\n',
-        'at: number): readonly KnownWindow[] {\n',
+        'at: number): readonly WindowUsage[] {\n      look()\n',
+        'at: number): readonly WindowUsage[] {\n',
       ],
     ],
   ),
@@ -1426,7 +1426,7 @@ export const allMutants: readonly Mutant[] = [
       // Each line is added once: sums and position move together, from where the database has them.
       ['position.set(head, offset)', ''],
       ['if (!isOurs) throw new OtherReader()', ''],
-      ['const head = storedHead(known)', 'const head = known'],
+      ['const head = headFromLedger(known)', 'const head = known'],
       ["if (line.isMetered && line.state === 'ended')", 'if (line.isMetered)'],
       ['!isRetold(text, name)', 'true'],
       ['if (!done) noteGap(', 'if (false) noteGap('],
@@ -1484,7 +1484,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['writes && due.size <= batch.length ? ended', 'writes ? ended'],
       ['    ended.forget(holds)\n', ''],
-      ['isWriter() ? leaseMs : handoverMs', 'leaseMs'],
+      ['isWriter() ? holdLeaseMs : handoverMs', 'holdLeaseMs'],
       // What a version before has counted.
       ['!isKnown && !isReset &&', '!isKnown &&'],
       ['since <= startedAt && startedAt < end', 'true'],
@@ -1559,7 +1559,7 @@ export const allMutants: readonly Mutant[] = [
     'table/open-table.ts',
     ['table/table.test.ts'],
     [
-      ['leaseUntil = now + Math.min(leaseMs, ms)', 'leaseUntil = now + leaseMs'],
+      ['leaseUntil = now + Math.min(tableLeaseMs, ms)', 'leaseUntil = now + tableLeaseMs'],
       ['generation = (generation + 1) >>> 0', ''],
       ['now - namedAt < settledMs', 'false'],
       ['grant.held?.estimate !== undefined && estimate === undefined', 'false'],

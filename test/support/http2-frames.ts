@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import type { Test } from 'tap'
-import { frameType, headBytes, preface, putHead } from '../../src/grpc/http2/frames.ts'
+import { frameHeaderBytes, frameType, preface, putHead } from '../../src/grpc/http2/frames.ts'
 import { poll } from './poll.ts'
 
 /** A frame of the named type with any content. */
@@ -12,7 +12,7 @@ export function frame(
   payload: Buffer | string = '',
 ): Buffer {
   const bytes = Buffer.from(payload)
-  const head = Buffer.alloc(headBytes)
+  const head = Buffer.alloc(frameHeaderBytes)
   const kind = typeof type === 'number' ? type : frameType[type]
   putHead(head, 0, bytes.length, kind, flags, stream)
   return Buffer.concat([head, bytes])
@@ -125,14 +125,14 @@ export async function connectRaw(t: Test, port: number): Promise<RawConnection> 
 
 export function framesOf(bytes: Buffer): Frame[] {
   const frames: Frame[] = []
-  for (let at = 0; at + headBytes <= bytes.length; ) {
-    const end = at + headBytes + bytes.readUIntBE(at, 3)
+  for (let at = 0; at + frameHeaderBytes <= bytes.length; ) {
+    const end = at + frameHeaderBytes + bytes.readUIntBE(at, 3)
     if (end > bytes.length) break
     frames.push({
       type: bytes[at + 3] as number,
       flags: bytes[at + 4] as number,
       stream: bytes.readUInt32BE(at + 5),
-      payload: bytes.subarray(at + headBytes, end),
+      payload: bytes.subarray(at + frameHeaderBytes, end),
     })
     at = end
   }

@@ -6,7 +6,7 @@ import { tagsOf } from '../../src/ratelimit/redis/keys.ts'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
 import { createSums } from '../../src/ratelimit/rules/sums.ts'
 import { windowAt } from '../../src/ratelimit/rules/windows.ts'
-import { keyOf } from '../../src/ratelimit/sums/part.ts'
+import { windowKey } from '../../src/ratelimit/sums/part.ts'
 import { createPartSender, type PartSender } from '../../src/ratelimit/sums/part-sender.ts'
 import { createRedisSums } from '../../src/ratelimit/sums/redis-sums.ts'
 import { createSharedSums } from '../../src/ratelimit/sums/shared-sums.ts'
@@ -128,5 +128,5 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
 
 /** The key of a counter's present window in a single server. */
 export function redisKey(counter: Counter, at = Date.now()): string {
-  return keyOf(tagsOf(false).tags[0] as string, windowAt(counter, at))
+  return windowKey(tagsOf(false).tags[0] as string, windowAt(counter, at))
 }

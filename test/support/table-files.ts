@@ -3,19 +3,19 @@ import { filesOf } from '../../src/journal/files.ts'
 import {
   blockBytes,
   bucketOf,
-  headBytes,
+  encodeTableHeader,
   lanesHeadBytes,
   nameBytes,
-  placesOf,
   recordBytes,
   recordDigest,
   slotsOfBucket,
   type TableBlock,
   type TableHead,
   type TableRecord,
+  tableHeaderBytes,
+  tablePlaces,
   templateBytes,
   writeBlock,
-  writeHead,
   writeLanesHead,
   writeName,
   writeRecord,
@@ -45,7 +45,7 @@ export function writeTable(usageJournal: string, changes: Partial<TableHead> = {
     clock: Date.now() - bootTime(),
     ...changes,
   }
-  const places = placesOf(head)
+  const places = tablePlaces(head)
   const part = Buffer.alloc(templateBytes)
   const write = (path: string, bytes: number, at: number) => {
     const file = fs.openSync(path, 'r+')
@@ -53,8 +53,8 @@ export function writeTable(usageJournal: string, changes: Partial<TableHead> = {
     fs.closeSync(file)
   }
   const put = (changed: Partial<TableHead> = {}, path = table) => {
-    writeHead(part, { ...head, ...changed })
-    write(path, headBytes, 0)
+    encodeTableHeader(part, { ...head, ...changed })
+    write(path, tableHeaderBytes, 0)
   }
   for (const [path, bytes] of [
     [lanes, places.lanesBytes],

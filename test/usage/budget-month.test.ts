@@ -13,7 +13,7 @@ import { connectRedis } from '../../src/ratelimit/redis/connection.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
 import { createRedisSums } from '../../src/ratelimit/sums/redis-sums.ts'
 import { createLedgerFeed } from '../../src/usage/ledger/feed.ts'
-import { namesOf } from '../../src/usage/ledger/journal-files.ts'
+import { sourceNames } from '../../src/usage/ledger/journal-files.ts'
 import { nameJournal } from '../../src/usage/ledger/journal-name.ts'
 import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
 import { countedOf } from '../../src/usage/rules/counted.ts'
@@ -135,7 +135,11 @@ function lineOf(head: string, what: string) {
 async function feedLedger(t: Test, path: string, now: () => number) {
   const api = await createKeyApi(t)
   const feed = createLedgerFeed({
-    ...{ folder: openFolder(dirname(path)), names: namesOf(path), journal: nameJournal(path) },
+    ...{
+      folder: openFolder(dirname(path)),
+      names: sourceNames(path),
+      journal: nameJournal(path),
+    },
     ...{
       ledger: createUsageLedger(api.sql),
       unusableUsage: 'allow',

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
-import { leaseMs } from '../../src/ratelimit/rules/estimates/hold.ts'
+import { holdLeaseMs } from '../../src/ratelimit/rules/estimates/hold.ts'
 import { createHoldFollower } from '../../src/usage/hold-follower.ts'
 import type { HeldUsage, Usage } from '../../src/usage/rules/usage.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
@@ -102,8 +102,8 @@ test('a hold grows to what the rest is expected to use', async (t) => {
 
 test('an old line renews nothing', async (t) => {
   const { follow, calls } = watched()
-  follow(usageOf({ held: room }), now + leaseMs)
+  follow(usageOf({ held: room }), now + holdLeaseMs)
   t.strictSame(calls, [])
-  follow(usageOf({ held: room }), now + leaseMs - 1)
+  follow(usageOf({ held: room }), now + holdLeaseMs - 1)
   t.equal(calls.length, 1)
 })

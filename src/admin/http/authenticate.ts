@@ -14,7 +14,7 @@ import {
 import type { Caller, KeyCaller } from '../../identity/rules/caller.ts'
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import { rateLimitKey, revocationRateLimitKey } from './rate-limit-key.ts'
-import { admit, createRequestLimit, type Rate } from './request-limit.ts'
+import { createRequestLimit, enforceWait, type Rate } from './request-limit.ts'
 import { addressOf, gatewayAddressOf, trustPeers } from './trusted-proxies.ts'
 
 declare module 'fastify' {
@@ -78,13 +78,13 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
     } catch (error) {
       if (isBare(presentedBy(request))) reply.header(...bareChallenge)
       else if (isRefused(error)) {
-        admit(reply, networks?.take(networkOf(addressOf(request)), now))
+        enforceWait(reply, networks?.take(networkOf(addressOf(request)), now))
       }
       throw error
     }
     if (!mayEndItself(request)) {
       requireAddress(request, request.caller)
-      admit(reply, takeFrom(request, request.caller, now))
+      enforceWait(reply, takeFrom(request, request.caller, now))
     }
   })
   // Whether a revocation ends its own key may be in its body.
@@ -93,7 +93,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
     const caller = callerOf(request) as KeyCaller
     if (!request.routeOptions.config.endsOwnKey?.(request, caller)) {
       requireAddress(request, caller)
-      admit(reply, takeFrom(request, caller, clock()))
+      enforceWait(reply, takeFrom(request, caller, clock()))
     }
   })
 

@@ -56,7 +56,7 @@ export function createRequestLimit({ limit, windowMs }: Rate, owners: number = d
 }
 
 /** Refuses a request that may be made only in so many milliseconds. */
-export function admit(reply: FastifyReply, waitMs = 0): void {
+export function enforceWait(reply: FastifyReply, waitMs = 0): void {
   if (waitMs === 0) return
   reply.header('retry-after', Math.ceil(waitMs / 1_000))
   throw new ServiceError('too_many_requests')

@@ -25,13 +25,13 @@ import {
 import { unknownLimit } from '../usage/unknown-limit.ts'
 import { effectiveOf } from './effective-increases.ts'
 import {
+  auditTargetOf,
   limitMeant,
   limitsOfName,
   readFigure,
   readUntil,
   requireEnforced,
   requireHigher,
-  targetOf,
   toMeantJson,
   tooMany,
   wanted,
@@ -162,7 +162,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     async (request) => {
       const { body: asked } = request
       for (const field of [...named, 'reason'] as const) requirePlainText(field, asked[field])
-      const target = targetOf(asked)
+      const target = auditTargetOf(asked)
       addToOutcome(request, target)
       const increases = opened()
       const now = clock()
@@ -229,7 +229,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
           throw new ServiceError('not_found', { message })
         }
         const shown = toJson(ended)
-        addToOutcome(request, targetOf(shown))
+        addToOutcome(request, auditTargetOf(shown))
         return await answer(shown)
       },
     )

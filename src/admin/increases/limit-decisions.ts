@@ -13,13 +13,13 @@ import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
 import { oneRequest, openedRequests, toOneRequestJson, toRequestJson } from './limit-requests.ts'
 import {
+  auditTargetOf,
   limitsOfName,
   readFigure,
   readUntil,
   requireEnforced,
   requireHigher,
   requireLower,
-  targetOf,
   tooMany,
   wanted,
 } from './wanted-limit.ts'
@@ -84,7 +84,7 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     const requests = openedRequests(deps)
     const now = clock()
     const asked = foundRequest(isKeyId(id) ? await requests.find(id, now) : undefined)
-    const target = targetOf(toRequestJson(asked))
+    const target = auditTargetOf(toRequestJson(asked))
     addToOutcome(request, target)
     if (asked.user === by) {
       const message = 'Nobody decides their own request; another administrator does.'

@@ -23,13 +23,13 @@ import { currencyOf, currencySchema, figure, name, type OwnLimit } from '../usag
 import { limitsOf } from '../usage/limits.ts'
 import { foreignLimit } from '../usage/unknown-limit.ts'
 import {
+  auditTargetOf,
   limitMeant,
   originOf,
   readFigure,
   readUntil,
   requireEnforced,
   requireHigher,
-  targetOf,
   toMeantJson,
   wanted,
 } from './wanted-limit.ts'
@@ -121,7 +121,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
       for (const field of ['subscription', 'model', 'name', 'whom', 'reason'] as const)
         requirePlainText(field, asked[field])
       const { user } = caller
-      const target = targetOf({ ...asked, user })
+      const target = auditTargetOf({ ...asked, user })
       addToOutcome(request, target)
       const requests = openedRequests(deps)
       const now = clock()

@@ -68,7 +68,7 @@ export interface Named {
 }
 
 /** As the trail names it. */
-export function targetOf({
+export function auditTargetOf({
   subscription,
   model,
   name: limit,

@@ -2,7 +2,7 @@
 
 import type { ListedModel } from '../../models/rules/model-list.ts'
 import { boolean, integer, object, objects, optional, string } from '../http/schema.ts'
-import { billingRate, toBillingRateJson } from './subscription-record.ts'
+import { billingRateSchema, toBillingRateJson } from './subscription-record.ts'
 
 export const modelRecord = object('Model', {
   id: string(
@@ -47,7 +47,7 @@ export const modelRecord = object('Model', {
       name: { type: 'string', examples: ['team-a-premium'] },
       displayName: optional({ type: 'string', examples: ['Team A premium'] }),
       description: optional({ type: 'string' }),
-      billing_rate: optional(billingRate),
+      billing_rate: optional(billingRateSchema),
     }),
   },
 })

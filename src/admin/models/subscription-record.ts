@@ -18,7 +18,7 @@ import {
 
 const price = (description: string) => optional(string(description, { examples: ['0.00002'] }))
 
-export const billingRate = object('BillingRate', {
+export const billingRateSchema = object('BillingRate', {
   per_token: price('Of a token without a price of its own.'),
   per_input_token: price('Left out: as per_token; the same holds for output.'),
   per_output_token: price('Reasoning included.'),
@@ -59,7 +59,7 @@ export const modelRefsSchema = objects('SubscriptionModel', {
   concurrency: optional(
     integer('The most requests of a user in progress; left out if there is no limit.'),
   ),
-  billing_rate: optional(billingRate),
+  billing_rate: optional(billingRateSchema),
   display_name: optional(string('Left out when empty.')),
   description: optional(string('Left out when empty.')),
   source: optional(

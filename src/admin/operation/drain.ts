@@ -14,7 +14,7 @@ const announceMs = 500
  * a request that is on its way there would be lost, and the proxy could not know whether it was executed. Requests still
  * in progress after `graceMs` are cut off.
  */
-export async function drain(app: Api, graceMs: number): Promise<void> {
+export async function drainServer(app: Api, graceMs: number): Promise<void> {
   const { server } = app
   server.prependListener('request', (_request, response) => {
     response.setHeader('connection', 'close')

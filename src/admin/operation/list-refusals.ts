@@ -4,7 +4,7 @@
  */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import type { PastRefusal, Whose } from '../../decide/past-refusal.ts'
+import type { PastRefusal, RefusalOwner } from '../../decide/past-refusal.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { pastRefusal, toPastJson } from '../explain/explain-view.ts'
@@ -87,7 +87,7 @@ export function listRefusals(app: Api, deps: ExternalDeps): void {
 async function readRecent(
   { clock, pastRefusals, othersRefusals }: ExternalDeps,
   raw: Raw,
-  whose?: Whose,
+  whose?: RefusalOwner,
 ) {
   const { limit } = readPage({ limit: raw.limit })
   const { refusals: reported, silent } = await othersRefusals.recent(limit, whose)

@@ -119,7 +119,7 @@ before are not added again; the windows end when they would have. The usage ledg
 } as const
 
 /** The answers. */
-export type CounterList = FromSchema<(typeof listSchema.response)[200]>
+export type ShownCounters = FromSchema<(typeof listSchema.response)[200]>
 export type CountersReset = FromSchema<(typeof resetSchema.response)[200]>
 
 type Selected = FromSchema<typeof selection>

@@ -16,7 +16,7 @@ import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { createClusterSource } from '../../models/sources/cluster-source.ts'
 import { checkNamedAddresses } from '../../models/sources/named-addresses.ts'
 import { startPipeline } from '../../models/sources/pipeline.ts'
-import { createResourceReport } from '../../models/sources/resource-report.ts'
+import { createResourceLogger } from '../../models/sources/resource-report.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { Config } from '../../settings/config.ts'
 import { type Reports, viewOf } from '../rules/enforcement.ts'
@@ -209,7 +209,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
     checkAddress: addresses.check,
     publish,
-    report: createResourceReport(log),
+    report: createResourceLogger(log),
     onFailure: (error) =>
       log.error({ code: 'resources_unreadable', err: error }, 'cannot read resources'),
   })

@@ -7,7 +7,7 @@ import { errorMessage } from '../../runtime/error-message.ts'
 import { createAlarm, restAfter } from '../../runtime/loop.ts'
 
 /** An object that we write, or the status of one. */
-export interface Target {
+export interface WriteTarget {
   /** Its own path; for a status with `/status`. */
   readonly path: string
   /** The object in the cluster; undefined: it does not exist. */
@@ -38,15 +38,15 @@ const echoMs = 10_000
 
 export function startObjectWriter(options: ObjectWriterOptions) {
   const { client, mayWrite, onProblem, signal, writesPerSecond = 20 } = options
-  const urgent = new Map<string, Target>()
-  const routine = new Map<string, Target>()
+  const urgent = new Map<string, WriteTarget>()
+  const routine = new Map<string, WriteTarget>()
   const failures = new Map<string, number>()
   const echoes = new Map<string, Echo>()
   let written = 0
   const alarm = createAlarm(signal)
 
   /** Returns whether something had to be written. */
-  async function bring(target: Target): Promise<boolean> {
+  async function bring(target: WriteTarget): Promise<boolean> {
     const { path, current, next } = target
     const before = current()
     const request = next(before)
@@ -71,7 +71,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     return true
   }
 
-  function retry(target: Target, error: unknown): void {
+  function retry(target: WriteTarget, error: unknown): void {
     const { path } = target
     const failed = failures.get(path) ?? 0
     failures.set(path, failed + 1)
@@ -82,7 +82,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     setTimeout(requeue, restAfter(failed + 1, backoff), target).unref()
   }
 
-  function requeue(target: Target): void {
+  function requeue(target: WriteTarget): void {
     const { path } = target
     if (!urgent.has(path) && !routine.has(path)) routine.set(path, target)
     alarm.ring()
@@ -119,7 +119,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
      * Checks whether these have their desired state; for each path the last call counts. Urgent
      * targets come first, unless there are too many of them.
      */
-    enqueue(targets: Iterable<Target>, isUrgent = false): void {
+    enqueue(targets: Iterable<WriteTarget>, isUrgent = false): void {
       const all = [...targets]
       const isFirst = isUrgent && all.length <= maxUrgent
       for (const target of all) {

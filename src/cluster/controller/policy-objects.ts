@@ -20,7 +20,7 @@ import {
 import { toConditions } from '../rules/object-status.ts'
 import type { Policies } from '../rules/policies.ts'
 import { applyPolicy, applyStatus } from './apply.ts'
-import type { Target } from './object-writer.ts'
+import type { WriteTarget } from './object-writer.ts'
 
 interface PolicyObjectsOptions {
   readonly client: KubeClient
@@ -30,7 +30,7 @@ interface PolicyObjectsOptions {
   /** The object of a model, which owns its policies; undefined: it no longer exists. */
   readonly ownerOf: (model: string) => Owner | undefined
   /** Objects in the cluster have changed: these must be checked, or all. */
-  readonly onChange: (targets: readonly Target[] | undefined) => void
+  readonly onChange: (targets: readonly WriteTarget[] | undefined) => void
   readonly onProblem: (collection: string, problem: string | undefined) => void
 }
 
@@ -59,7 +59,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
   ) as Record<PolicyKind, Reflector>
 
   /** The policy at `<namespace>/<name>`: first the object, then its status. */
-  function targetsAt(kind: PolicyKind, key: string): readonly Target[] {
+  function targetsAt(kind: PolicyKind, key: string): readonly WriteTarget[] {
     const [namespace, name] = key.split('/')
     const path = `${group}/namespaces/${namespace}/${plurals[kind]}/${name}`
     const current = (): KubeObject | undefined => reflectors[kind].objects.get(key)
@@ -108,7 +108,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
     return applyStatus({ path, apiVersion, kind }, current, toConditions(conditions, about))
   }
 
-  function* targetsOf(models: Iterable<string>): Generator<Target> {
+  function* targetsOf(models: Iterable<string>): Generator<WriteTarget> {
     for (const model of models) {
       for (const kind of policyKinds) yield* targetsAt(kind, placeOfPolicy(kind, model).join('/'))
     }
@@ -122,7 +122,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
     /** The policies of these models, with their statuses. */
     targetsOf,
     /** All desired policies, and those that are to be removed. */
-    *all(): Iterable<Target> {
+    *all(): Iterable<WriteTarget> {
       if (desired === undefined) return
       yield* targetsOf(desired.policies.byModel.keys())
       for (const kind of policyKinds) {

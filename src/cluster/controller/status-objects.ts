@@ -14,7 +14,7 @@ import {
   toOriginalStatus,
 } from '../rules/object-status.ts'
 import { applyStatus, replaceStatus, takeOffFinalizers } from './apply.ts'
-import type { Target } from './object-writer.ts'
+import type { WriteTarget } from './object-writer.ts'
 
 /** The inputs of statuses. */
 export interface StatusInputs extends StatusView {
@@ -55,7 +55,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
     return status && replaceStatus(path, now, toOriginalStatus(status))
   }
 
-  function* targetsAt(key: string, object: ClusterObject): Generator<Target> {
+  function* targetsAt(key: string, object: ClusterObject): Generator<WriteTarget> {
     const { path, group, current } = object
     const isOriginal = group === originalGroup
     // It is not in force here any more, which is all that had to happen before its deletion.
@@ -82,7 +82,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
       current = { ...inputs, statusOfKey: createStatusOfKey(inputs.snapshot, inputs) }
     },
     /** The targets of these objects, or of all. */
-    *targetsOf(keys: Iterable<string> = current?.objects.keys() ?? []): Iterable<Target> {
+    *targetsOf(keys: Iterable<string> = current?.objects.keys() ?? []): Iterable<WriteTarget> {
       for (const key of keys) {
         const object = current?.objects.get(key)
         if (object !== undefined) yield* targetsAt(key, object)

@@ -26,7 +26,7 @@ export function checkOperation(context: DecisionContext): Denial | Found {
   const isOneAnswer = takesOneAnswer(model, operation, rules, snapshot)
   const problem = refuseBody(request, model, rules, isOneAnswer)
   if (problem !== undefined) return deny('invalid_body', { about: 'body', problem })
-  const name = readName(request)
+  const name = nameInBody(request)
   if (name !== undefined && !mayName(name, model)) {
     return deny('model_not_allowed', { about: 'model', name })
   }
@@ -34,7 +34,7 @@ export function checkOperation(context: DecisionContext): Denial | Found {
 }
 
 /** The name in the body of a model's own path. Not before the gateway has read it, whatever a client says. */
-export function readName({ target, isUnread, bodyModel }: AccessRequest): string | undefined {
+export function nameInBody({ target, isUnread, bodyModel }: AccessRequest): string | undefined {
   return target.modelKey !== undefined && !isUnread ? bodyModel : undefined
 }
 

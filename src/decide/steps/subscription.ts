@@ -5,7 +5,7 @@ import type { Denial } from '../decision.ts'
 import { bestPaying, isHealthy, requestedBy, type SelectionError, select } from '../selection.ts'
 import type { DecisionContext, Found } from './step.ts'
 
-export function selectSubscription(context: DecisionContext): Denial | Found {
+export function resolveSubscription(context: DecisionContext): Denial | Found {
   const { request, snapshot, caller, model } = context
   const requested = requestedBy(caller, request.requestedSubscription)
   const selected = select(snapshot, caller, requested, model.key)

@@ -1,6 +1,6 @@
 /** Splits a socket's data into frames, wherever it is cut (RFC 9113, 3.4 and 4.1). */
 
-import { ConnectionError, errorCode, headBytes, preface, readUint31 } from './frames.ts'
+import { ConnectionError, errorCode, frameHeaderBytes, preface, readUint31 } from './frames.ts'
 
 /** Receives a frame; its payload is in `buffer` from `start` to `end`. */
 type OnFrame = (
@@ -50,7 +50,7 @@ export class FrameReader {
         continue
       }
       const left = data.length - at
-      const size = left < headBytes ? headBytes : this.#sizeOf(data, at)
+      const size = left < frameHeaderBytes ? frameHeaderBytes : this.#sizeOf(data, at)
       if (size > left) {
         this.#torn = Buffer.allocUnsafe(size)
         this.#have = data.copy(this.#torn, 0, at)
@@ -84,13 +84,13 @@ export class FrameReader {
   #take(buffer: Buffer, at: number, end: number): void {
     const type = buffer[at + 3] as number
     const flags = buffer[at + 4] as number
-    this.#onFrame(type, flags, readUint31(buffer, at + 5), buffer, at + headBytes, end)
+    this.#onFrame(type, flags, readUint31(buffer, at + 5), buffer, at + frameHeaderBytes, end)
   }
 
   /** The size of a frame with its head. */
   #sizeOf(buffer: Buffer, at: number): number {
     const length = buffer.readUIntBE(at, 3)
-    if (length <= this.#maxPayload) return headBytes + length
+    if (length <= this.#maxPayload) return frameHeaderBytes + length
     throw new ConnectionError(errorCode.frameSizeError, `frame of ${length} bytes`)
   }
 

@@ -14,9 +14,9 @@ export const frameType = {
 } as const
 
 /** ACK and END_STREAM share a bit: no frame has both. */
-export const flag = { ack: 1, endStream: 1, endHeaders: 4, padded: 8, priority: 32 } as const
+export const frameFlag = { ack: 1, endStream: 1, endHeaders: 4, padded: 8, priority: 32 } as const
 
-export const setting = {
+export const settingId = {
   headerTableSize: 1,
   enablePush: 2,
   maxConcurrentStreams: 3,
@@ -41,7 +41,7 @@ export const errorCode = {
 } as const
 
 /** Bytes of a frame's head. */
-export const headBytes = 9
+export const frameHeaderBytes = 9
 /**
  * The largest payload that every peer accepts, and the largest that we do
  * (SETTINGS_MAX_FRAME_SIZE).

@@ -1,6 +1,6 @@
 /** Header blocks: HEADERS and its CONTINUATION frames (RFC 9113, 4.3, 6.2 and 6.10). */
 
-import { ConnectionError, errorCode, flag, readUint31 } from './frames.ts'
+import { ConnectionError, errorCode, frameFlag, readUint31 } from './frames.ts'
 
 interface BlockLimits {
   readonly blockBytes: number
@@ -41,18 +41,18 @@ export class HeaderBlocks {
   begin(stream: number, flags: number, buffer: Buffer, start: number, end: number): void {
     let from = start
     let to = end
-    if ((flags & flag.padded) !== 0) {
+    if ((flags & frameFlag.padded) !== 0) {
       to -= from < to ? (buffer[from] as number) : 0
       from += 1
     }
     let circular = false
-    if ((flags & flag.priority) !== 0) {
+    if ((flags & frameFlag.priority) !== 0) {
       circular = from + 5 <= to && readUint31(buffer, from) === stream
       from += 5
     }
     if (from > to) throw new ConnectionError(errorCode.protocolError, 'padding of HEADERS')
-    const last = (flags & flag.endStream) !== 0
-    if ((flags & flag.endHeaders) !== 0) {
+    const last = (flags & frameFlag.endStream) !== 0
+    if ((flags & frameFlag.endHeaders) !== 0) {
       this.#onBlock(stream, last, circular, buffer, from, to)
       return
     }
@@ -65,7 +65,7 @@ export class HeaderBlocks {
   continuation(flags: number, buffer: Buffer, start: number, end: number): void {
     if (this.#stream === 0) throw new ConnectionError(errorCode.protocolError, 'CONTINUATION')
     this.#keep(buffer, start, end)
-    if ((flags & flag.endHeaders) === 0) return
+    if ((flags & frameFlag.endHeaders) === 0) return
     const block = Buffer.concat(this.#parts)
     const stream = this.#stream
     this.#stream = 0

@@ -7,7 +7,7 @@ import {
   errorCode,
   frameSizeLimit,
   maxWindow,
-  setting,
+  settingId,
 } from './frames.ts'
 
 const settingBytes = 6
@@ -30,16 +30,16 @@ export class PeerSettings {
 
   /** Ignores unknown settings, and limits of what this server never does. */
   #set(name: number, value: number): void {
-    if (name === setting.headerTableSize) {
+    if (name === settingId.headerTableSize) {
       this.minTable = Math.min(this.minTable, value)
-    } else if (name === setting.enablePush) {
+    } else if (name === settingId.enablePush) {
       if (value > 1) throw new ConnectionError(errorCode.protocolError, 'ENABLE_PUSH')
-    } else if (name === setting.initialWindowSize) {
+    } else if (name === settingId.initialWindowSize) {
       if (value > maxWindow) {
         throw new ConnectionError(errorCode.flowControlError, 'INITIAL_WINDOW_SIZE')
       }
       this.initialWindow = value
-    } else if (name === setting.maxFrameSize) {
+    } else if (name === settingId.maxFrameSize) {
       if (value < defaultFrameSize || value > frameSizeLimit) {
         throw new ConnectionError(errorCode.protocolError, 'MAX_FRAME_SIZE')
       }

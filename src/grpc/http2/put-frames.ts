@@ -1,6 +1,6 @@
 /** Writes connection frames, and RST_STREAM (RFC 9113, section 6). */
 
-import { flag, frameType, headBytes, putHead, putUint32 } from './frames.ts'
+import { frameFlag, frameHeaderBytes, frameType, putHead, putUint32 } from './frames.ts'
 import type { Output } from './output.ts'
 
 export const pingBytes = 8
@@ -10,7 +10,7 @@ type SettingsToSend = readonly (readonly [name: number, value: number])[]
 
 export function putSettings(output: Output, settings: SettingsToSend): void {
   const bytes = settings.length * settingBytes
-  const begin = output.reserve(headBytes + bytes)
+  const begin = output.reserve(frameHeaderBytes + bytes)
   const { buffer } = output
   let at = putHead(buffer, begin, bytes, frameType.settings, 0, 0)
   for (const [name, value] of settings) {
@@ -19,13 +19,13 @@ export function putSettings(output: Output, settings: SettingsToSend): void {
 }
 
 export function putSettingsAck(output: Output): void {
-  const at = output.reserve(headBytes)
-  putHead(output.buffer, at, 0, frameType.settings, flag.ack, 0)
+  const at = output.reserve(frameHeaderBytes)
+  putHead(output.buffer, at, 0, frameType.settings, frameFlag.ack, 0)
 }
 
 /** The payload is in `payload` from `start` on. */
 export function putPing(output: Output, flags: number, payload: Buffer, start: number): void {
-  const at = output.reserve(headBytes + pingBytes)
+  const at = output.reserve(frameHeaderBytes + pingBytes)
   const { buffer } = output
   payload.copy(
     buffer,
@@ -38,7 +38,7 @@ export function putPing(output: Output, flags: number, payload: Buffer, start: n
 /** `message` is ASCII, for debugging. */
 export function putGoaway(output: Output, last: number, code: number, message = ''): void {
   const bytes = 8 + message.length
-  const at = output.reserve(headBytes + bytes)
+  const at = output.reserve(frameHeaderBytes + bytes)
   const { buffer } = output
   const to = putUint32(buffer, putHead(buffer, at, bytes, frameType.goaway, 0, 0), last)
   buffer.write(message, putUint32(buffer, to, code), 'latin1')
@@ -53,7 +53,7 @@ export function putReset(output: Output, stream: number, code: number): void {
 }
 
 function put32(output: Output, type: number, stream: number, value: number): void {
-  const at = output.reserve(headBytes + 4)
+  const at = output.reserve(frameHeaderBytes + 4)
   const { buffer } = output
   putUint32(buffer, putHead(buffer, at, 4, type, 0, stream), value)
 }

@@ -8,10 +8,10 @@ import {
   ConnectionError,
   defaultWindow,
   errorCode,
-  flag,
+  frameFlag,
   frameType,
   readUint31,
-  setting,
+  settingId,
 } from './frames.ts'
 import { HpackEncoder } from './hpack-encoder.ts'
 import type { ConnectionLimits } from './limits.ts'
@@ -102,9 +102,9 @@ export class Session implements StreamsLink {
   greet(): void {
     const { streams, streamWindow, head, connectionWindow } = this.#limits
     putSettings(this.output, [
-      [setting.maxConcurrentStreams, streams],
-      [setting.initialWindowSize, streamWindow],
-      [setting.maxHeaderListSize, head.bytes],
+      [settingId.maxConcurrentStreams, streams],
+      [settingId.initialWindowSize, streamWindow],
+      [settingId.maxHeaderListSize, head.bytes],
     ])
     if (connectionWindow > defaultWindow) {
       putWindowUpdate(this.output, 0, connectionWindow - defaultWindow)
@@ -125,7 +125,7 @@ export class Session implements StreamsLink {
     if (openBlock !== 0) {
       expect(type === frameType.continuation && stream === openBlock, 'header block')
     } else if (!this.#greeted) {
-      expect(type === frameType.settings && (flags & flag.ack) === 0, 'SETTINGS come first')
+      expect(type === frameType.settings && (flags & frameFlag.ack) === 0, 'SETTINGS come first')
     }
     switch (type) {
       case frameType.data:
@@ -181,19 +181,19 @@ export class Session implements StreamsLink {
     }
     let from = start
     let to = end
-    if ((flags & flag.padded) !== 0) {
+    if ((flags & frameFlag.padded) !== 0) {
       to -= from < to ? (buffer[from] as number) : 0
       from += 1
       expect(from <= to, 'padding of DATA')
     }
-    const last = (flags & flag.endStream) !== 0
+    const last = (flags & frameFlag.endStream) !== 0
     if (from === to && !last) this.#charge(1)
     this.streams.onData(stream, last, size, buffer, from, to)
   }
 
   #onSettings(flags: number, stream: number, buffer: Buffer, start: number, end: number): void {
     expect(stream === 0, 'SETTINGS')
-    if ((flags & flag.ack) !== 0) {
+    if ((flags & frameFlag.ack) !== 0) {
       expectSize(start === end, 'SETTINGS')
       this.#charge(1)
       return
@@ -215,7 +215,7 @@ export class Session implements StreamsLink {
     expect(stream === 0, 'PING')
     expectSize(end - start === pingBytes, 'PING')
     this.#charge(1)
-    if ((flags & flag.ack) === 0) putPing(this.output, flag.ack, buffer, start)
+    if ((flags & frameFlag.ack) === 0) putPing(this.output, frameFlag.ack, buffer, start)
     else this.#link.pinged(buffer.subarray(start, end))
   }
 

@@ -3,9 +3,9 @@
 import {
   ConnectionError,
   errorCode,
-  flag,
+  frameFlag,
+  frameHeaderBytes,
   frameType,
-  headBytes,
   maxWindow,
   putHead,
 } from './frames.ts'
@@ -125,7 +125,7 @@ export class Stream implements Sender {
     }
     this.#sendWindow -= bytes
     window.spend(bytes)
-    let at = output.reserve(headBytes + bytes)
+    let at = output.reserve(frameHeaderBytes + bytes)
     const { buffer } = output
     at = putHead(buffer, at, bytes, frameType.data, 0, this.id)
     buffer.set(prefix, at)
@@ -169,7 +169,7 @@ export class Stream implements Sender {
     this.#sendWindow -= bytes
     window.spend(bytes)
     window.hold(-bytes)
-    const at = output.reserve(headBytes + bytes)
+    const at = output.reserve(frameHeaderBytes + bytes)
     const { buffer } = output
     first.copy(buffer, putHead(buffer, at, bytes, frameType.data, 0, this.id), 0, bytes)
     this.#link.wrote()
@@ -218,12 +218,12 @@ export class Stream implements Sender {
     const { output, encoder, maxFrame } = this.#link
     const block = encoder.encode(fields)
     let type: number = frameType.headers
-    let flags = end ? flag.endStream : 0
+    let flags = end ? frameFlag.endStream : 0
     let from = 0
     do {
       const bytes = Math.min(maxFrame, block.length - from)
-      if (from + bytes === block.length) flags |= flag.endHeaders
-      const at = output.reserve(headBytes + bytes)
+      if (from + bytes === block.length) flags |= frameFlag.endHeaders
+      const at = output.reserve(frameHeaderBytes + bytes)
       const { buffer } = output
       block.copy(buffer, putHead(buffer, at, bytes, type, flags, this.id), from, from + bytes)
       from += bytes

@@ -22,13 +22,13 @@ export interface EndedKey {
 }
 
 /** The most rows that one statement reads, except for rows of the same hash. */
-export const pageRows = 10_000
+export const endedPageRows = 10_000
 /** The most keys that one statement revokes. */
 const someKeys = 2_000
 
 /**
  * All that have ended and not expired, by the table and by the log, which has deleted keys too: a
- * page after the hash `after`. The last page has fewer than `pageRows`.
+ * page after the hash `after`. The last page has fewer than `endedPageRows`.
  */
 export async function readEnded(sql: Sql, after: string): Promise<readonly EndedKey[]> {
   const matters = sql`(expires_at is null or expires_at > now())`
@@ -39,18 +39,18 @@ export async function readEnded(sql: Sql, after: string): Promise<readonly Ended
     from (
       (select key_hash as hash, coalesce(key_id, '') as id, at, ends_at, expires_at
         from tollgate_revocations where key_hash > ${after} and ended and ${matters}
-        order by key_hash fetch first ${pageRows} rows with ties)
+        order by key_hash fetch first ${endedPageRows} rows with ties)
       union all
       (select key_hash, id, now(), null, expires_at
         from api_keys where key_hash > ${after} and status = 'revoked' and ${matters}
-        order by key_hash fetch first ${pageRows} rows with ties)
+        order by key_hash fetch first ${endedPageRows} rows with ties)
       union all
       (select previous_hash, id, now(), case status when 'active' then previous_ends_at end, expires_at
         from api_keys where previous_hash > ${after} and ${matters}
-        order by previous_hash fetch first ${pageRows} rows with ties)
+        order by previous_hash fetch first ${endedPageRows} rows with ties)
     ) as known
     order by hash
-    fetch first ${pageRows} rows with ties`
+    fetch first ${endedPageRows} rows with ties`
   return await withLongDeadline(query)
 }
 

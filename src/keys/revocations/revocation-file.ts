@@ -18,7 +18,7 @@ export function fileOf(folder: string, process: string): string {
 }
 
 /** The files of all processes that have written to this folder. */
-export async function listFiles(folder: string): Promise<readonly string[]> {
+export async function listRevocationFiles(folder: string): Promise<readonly string[]> {
   const names = (await readdir(folder)).filter((name) => namePattern.test(name)).sort()
   return names.map((name) => join(folder, name))
 }

@@ -10,7 +10,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
 import { databaseRetryMs } from '../../store/postgres/connection.ts'
-import { type Listener, startListener } from '../../store/postgres/listener.ts'
+import { type NotificationListener, startListener } from '../../store/postgres/listener.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { EndedKey } from './ended-keys.ts'
 import { createLease } from './lease.ts'
@@ -105,7 +105,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
   let silent: readonly string[] = []
   let otherZones: readonly string[] = []
   const outage = createOutage((cause) => options.onUnavailable?.(cause))
-  let listener: Listener | undefined
+  let listener: NotificationListener | undefined
   let running: Promise<void> | undefined
   let following: Promise<void> | undefined
   const stopped = new AbortController()

@@ -15,11 +15,11 @@ import type { Sql } from '../../store/postgres/sql.ts'
 import {
   type EndedKey,
   endAgain,
+  endedPageRows,
   forgetForeignTransactions,
-  pageRows,
   readEnded,
 } from './ended-keys.ts'
-import { append, fileOf, listFiles, readFile, rewrite } from './revocation-file.ts'
+import { append, fileOf, listRevocationFiles, readFile, rewrite } from './revocation-file.ts'
 
 export interface RevocationKeeperOptions {
   readonly pool: Sql
@@ -104,7 +104,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   }
 
   async function readFolder(): Promise<void> {
-    const others = (await listFiles(folder)).filter((path) => path !== file)
+    const others = (await listRevocationFiles(folder)).filter((path) => path !== file)
     // Its own first, because what it lacks is written to it.
     for (const path of existsSync(file) ? [file, ...others] : others) {
       const news: EndedKey[] = []
@@ -162,7 +162,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     for (let after: string | undefined = ''; after !== undefined && !signal.aborted; ) {
       const page = await readEnded(pool, after)
       queue(page)
-      after = page.length < pageRows ? undefined : page.at(-1)?.hash
+      after = page.length < endedPageRows ? undefined : page.at(-1)?.hash
     }
   }
 
@@ -226,7 +226,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     /** Removes expired keys from memory and file. */
     async clean(): Promise<void> {
       for (const key of ended.values()) if (!isNeeded(key)) ended.delete(key.hash)
-      for (const path of await listFiles(folder)) {
+      for (const path of await listRevocationFiles(folder)) {
         // Others' files that are not written any more, and of which none is needed.
         if (path === file || Date.now() - (await stat(path)).mtimeMs < 2 * expiredKeptMs) continue
         let needed = 0

@@ -94,7 +94,7 @@ export interface LogAnswer {
 }
 
 /** Each secret that these revocations end; a replaced one of a revoked key ends at once. */
-export function secretsOf(revoked: readonly RevokedKey[]): readonly RevokedKey[] {
+export function endedSecrets(revoked: readonly RevokedKey[]): readonly RevokedKey[] {
   return revoked.flatMap(({ previousHash, ...key }) => {
     if (previousHash === undefined) return key
     const { endsAt: _, ...previous } = { ...key, hash: previousHash }
@@ -104,7 +104,7 @@ export function secretsOf(revoked: readonly RevokedKey[]): readonly RevokedKey[]
 
 /** The hashes of these. */
 export function hashesOf(revoked: readonly RevokedKey[]): readonly string[] {
-  return secretsOf(revoked).map(({ hash }) => hash)
+  return endedSecrets(revoked).map(({ hash }) => hash)
 }
 
 /** A process, and which of the given transactions it has not read. */

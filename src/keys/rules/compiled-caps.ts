@@ -9,7 +9,7 @@ import { countedAs, counterKey, userInLines } from '../../ratelimit/rules/counte
 import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
 import type { ApiKeyRecord } from './api-key.ts'
 import { isUncapped, modelKeyOf, networksOf } from './key-caps.ts'
-import { readLimits } from './key-limits.ts'
+import { readKeyLimits } from './key-limits.ts'
 
 type CappedKey = Pick<ApiKeyRecord, 'id' | 'user' | 'subscription' | 'caps'>
 
@@ -35,7 +35,7 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
   const unnamed = toCountedLimits(subscription, scopeOf(id), raw, of)
   const windows = unnamed.map(({ windowMs }) => windowMs)
   const counted = unnamed.length === 0 ? undefined : `${id} ${windows.join(',')}`
-  const named = readLimits(written)
+  const named = readKeyLimits(written)
   const whose = { subscription, organization: '', user: userInLines(user), keyId: id }
   const place = { resource: 'key', origin: 'key', whose } as const
   /** The models that some of them are about; the others have the same limits. */

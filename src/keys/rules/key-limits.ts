@@ -37,7 +37,7 @@ export function problemOfLimits(raw: unknown): string | undefined {
 }
 
 /** Those of which nothing is wrong. */
-export function readLimits(written: readonly KeyLimit[]): readonly NamedLimit[] {
+export function readKeyLimits(written: readonly KeyLimit[]): readonly NamedLimit[] {
   return readFields(written, schema, []).map(toNamedLimit)
 }
 
@@ -46,8 +46,8 @@ export function wideningOfLimits(
   before: readonly KeyLimit[],
   next: readonly KeyLimit[],
 ): string | undefined {
-  const after = readLimits(next)
-  for (const [i, had] of readLimits(before).entries()) {
+  const after = readKeyLimits(next)
+  for (const [i, had] of readKeyLimits(before).entries()) {
     const at = after.findIndex((each) => each.name === had.name)
     const has = after[at]
     if (has === undefined) return `limits must keep ${toQuoted(had.name)}.`

@@ -7,7 +7,7 @@ import type { ResourceProblem, Snapshot } from './snapshot.ts'
 const maxCompared = 5
 
 /** Places of documents that are not in force, by `<kind>/<namespace>/<name>`. */
-export type UnreadPlaces = ReadonlyMap<string, string>
+export type InvalidDocumentLocations = ReadonlyMap<string, string>
 
 /** Why the model is not there, as what a resource names. */
 export function namesMissing(key: string, why = 'does not exist'): string {
@@ -18,7 +18,7 @@ export function namesMissing(key: string, why = 'does not exist'): string {
 export function sayMissing(
   problems: readonly ResourceProblem[],
   said: Snapshot['saidOfMissing'],
-  unread?: UnreadPlaces,
+  unread?: InvalidDocumentLocations,
 ): readonly ResourceProblem[] {
   return problems.map((problem) => {
     const { missing: key = '' } = problem
@@ -32,7 +32,7 @@ export function sayMissing(
 /** Of missing models, whether their ModelRef is written and not in force, else which one was probably meant. */
 export function aboutMissing(
   { models, problems }: Pick<Snapshot, 'models' | 'problems'>,
-  unread: UnreadPlaces,
+  unread: InvalidDocumentLocations,
 ): Snapshot['saidOfMissing'] {
   const known = [...models.keys()]
   const said = new Map<string, string>()

@@ -7,7 +7,7 @@ import { isObject } from '../../formats/fields.ts'
 import { readPrice } from '../../formats/money.ts'
 import type { Prices } from '../../kinds/limits.ts'
 
-export interface ListedModel {
+export interface PricedModel {
   readonly model: string
   /** undefined: input or output has no price that can be taken. */
   readonly prices: Prices | undefined
@@ -32,7 +32,7 @@ const names: Readonly<Record<string, keyof Prices>> = {
 const reasoning = ['output_cost_per_reasoning_token', 'internal_reasoning']
 
 /** The models of a parsed list; undefined: it has neither form. */
-export function readPriceList(list: unknown): readonly ListedModel[] | undefined {
+export function readPriceList(list: unknown): readonly PricedModel[] | undefined {
   if (!isObject(list)) return undefined
   if (Array.isArray(list.data)) {
     return list.data.flatMap((each: unknown) => {
@@ -50,7 +50,7 @@ export function readPriceList(list: unknown): readonly ListedModel[] | undefined
   return models.length === 0 ? undefined : models
 }
 
-function toListed(model: string, fields: readonly (readonly [string, unknown])[]): ListedModel {
+function toListed(model: string, fields: readonly (readonly [string, unknown])[]): PricedModel {
   const prices: Partial<Record<keyof Prices, string>> = {}
   const others: string[] = []
   const given = new Map(fields)

@@ -21,7 +21,7 @@ import { prune } from '../rules/reading/prune.ts'
 import type { Refused } from '../rules/refused-resources.ts'
 import { resourceKey } from '../rules/snapshot.ts'
 import { collections, type Group, othersCollections } from './collections.ts'
-import { type DocumentProblem, type FileProblem, readObject, subjectOf } from './documents.ts'
+import { type DocumentProblem, type FileProblem, problemPrefix, readObject } from './documents.ts'
 import { type ClusterObject, type Kept, keepObject, noObjects, toOwner } from './object-cache.ts'
 import type { Gathered } from './source.ts'
 import { besideSecond, whichCounts } from './unreadable-tenant.ts'
@@ -256,7 +256,7 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
       file: found.get(key)?.shown ?? '',
       line: 0,
       severity: 'warning',
-      message: `${subjectOf(key)}${message}`,
+      message: `${problemPrefix(key)}${message}`,
     }),
   }
 }

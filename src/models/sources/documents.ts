@@ -219,7 +219,8 @@ export function readObject(value: unknown): Reading {
     found.push({ path: ['spec', 'limits'], severity: 'error', sentence })
   }
   const problems = found.map(({ path, severity, sentence }) => {
-    const subject = 'resource' in result ? subjectOf(resourceKey(result.resource)) : named(value)
+    const subject =
+      'resource' in result ? problemPrefix(resourceKey(result.resource)) : named(value)
     return { path, severity, message: `${subject}${sentence}` }
   })
   if ('resource' in result) return { resource: result.resource, problems }
@@ -292,7 +293,7 @@ function besideLimits(document: unknown, path: FieldPath): string {
 }
 
 /** `Subscription team-a: ` of the resource's key, as of a document that is not read. */
-export function subjectOf(key: string): string {
+export function problemPrefix(key: string): string {
   const [kind, , name] = key.split('/')
   return `${kind} ${name}: `
 }

@@ -12,8 +12,8 @@ import {
   type FileContent,
   type FileProblem,
   type FileText,
+  problemPrefix,
   readInSteps,
-  subjectOf,
   type WrittenResource,
 } from './documents.ts'
 import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
@@ -208,7 +208,7 @@ export function* gather(contents: Iterable<FileContent>): Generator<void, Gather
         file: source?.file ?? '',
         line: source?.lineOf(path) ?? 1,
         severity: 'warning',
-        message: `${subjectOf(key)}${message}`,
+        message: `${problemPrefix(key)}${message}`,
       }
     },
   }

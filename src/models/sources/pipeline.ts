@@ -7,7 +7,7 @@ import { inSlices } from '../../runtime/slices.ts'
 import { compileInSteps } from '../rules/compile.ts'
 import type { RoutingOptions } from '../rules/find-backend.ts'
 import { joinRoutes } from '../rules/join-routes.ts'
-import { aboutMissing, sayMissing, type UnreadPlaces } from '../rules/missing-model.ts'
+import { aboutMissing, type InvalidDocumentLocations, sayMissing } from '../rules/missing-model.ts'
 import { joinExternalModels } from '../rules/original/external-models.ts'
 import { type CheckAddress, refuseAddresses } from '../rules/refuse-addresses.ts'
 import type { ResourceProblem, Snapshot } from '../rules/snapshot.ts'
@@ -92,7 +92,7 @@ async function load(
 }
 
 /** Where the documents that are not in force have their first problem. */
-function placesOfUnread({ problems }: Gathered): UnreadPlaces {
+function placesOfUnread({ problems }: Gathered): InvalidDocumentLocations {
   const places = new Map<string, string>()
   for (const { unread, file, line } of problems) {
     if (unread === undefined || places.has(unread)) continue

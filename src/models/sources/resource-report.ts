@@ -10,7 +10,7 @@ import type { Snapshot } from '../rules/snapshot.ts'
  * Logs what is in force after a change. A problem, a shared priority or a route past us is logged
  * when it is new or recurs.
  */
-export function createResourceReport(
+export function createResourceLogger(
   log: Pick<Logger, 'info' | 'warn'>,
 ): (fresh: Snapshot, problems: readonly string[]) => void {
   function warnOfNew(

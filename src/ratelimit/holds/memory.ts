@@ -7,22 +7,22 @@ import { admit } from '../rules/estimates/admit.ts'
 import {
   type Factors,
   grown,
+  type HeldSums,
   type HeldTokens,
-  leaseMs,
+  holdLeaseMs,
   noHolds,
-  type Sums,
   withHold,
 } from '../rules/estimates/hold.ts'
 import type { Hold, HoldAnswer } from '../rules/hold.ts'
 import { memberOf } from './request-ids.ts'
-import { boundWindow, type KnownWindows, type Place, placesOf, windowedOf } from './windows.ts'
+import { boundWindow, type HoldPlace, type KnownWindows, placesOf, windowedOf } from './windows.ts'
 
 /** The open holds of one window, or of a counter whatever its window. */
 interface Pool {
   readonly name: string
   /** Where it is found by its name while something is held. */
   readonly among: Map<string, Pool>
-  sums: Sums
+  sums: HeldSums
 }
 
 /** What a request holds in one of them. */
@@ -41,7 +41,7 @@ interface OpenHold {
   endsAt: number
 }
 
-type PooledPlace = Place & { readonly pool: Pool }
+type PooledPlace = HoldPlace & { readonly pool: Pool }
 
 /** How often leases are looked at, in milliseconds. */
 const sweepEveryMs = 1_000
@@ -76,11 +76,11 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     sweptAt = now
     // A lease that ends so late is of a clock that has since stepped back.
     for (const [member, { endsAt }] of open) {
-      if (now >= endsAt || endsAt > now + 2 * leaseMs) end(member)
+      if (now >= endsAt || endsAt > now + 2 * holdLeaseMs) end(member)
     }
   }
 
-  function poolOf(place: Place, charge: Hold['charge']): Pool {
+  function poolOf(place: HoldPlace, charge: Hold['charge']): Pool {
     const { id } = boundWindow(place, charge) ?? {}
     const [name, among] = id === undefined ? [place.counter.key, ofCounters] : [id, ofWindows]
     return among.get(name) ?? { name, among, sums: noHolds }
@@ -115,7 +115,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
         if (pool.sums.count === 0) pool.among.set(pool.name, pool)
         pool.sums = withHold(pool.sums, hold, 1)
       }
-      open.set(member, { places: held, hold: tokens, ceiling, endsAt: now + leaseMs })
+      open.set(member, { places: held, hold: tokens, ceiling, endsAt: now + holdLeaseMs })
     }
     return toAnswer(places, now, 'held', ceiling)
   }
@@ -141,7 +141,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
         pool.sums = withHold(withHold(pool.sums, hold, -1), place.hold, 1)
       }
       found.hold = grown(found.hold, output)
-      found.endsAt = now + leaseMs
+      found.endsAt = now + holdLeaseMs
     },
   }
 }

@@ -5,16 +5,16 @@ import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { CounterStore } from '../counters.ts'
 import type { HoldStore } from '../holds.ts'
 import type { Counter, CounterState } from '../rules/counter.ts'
-import { leaseMs } from '../rules/estimates/hold.ts'
+import { holdLeaseMs } from '../rules/estimates/hold.ts'
 import type { Hold, HoldAnswer } from '../rules/hold.ts'
-import { keyOf } from '../sums/part.ts'
+import { windowKey } from '../sums/part.ts'
 import type { SharedSums } from '../sums/shared-sums.ts'
 import { askedOf, type Home, homesOf } from './homes.ts'
 import { createMemoryHolds } from './memory.ts'
 import { memberOf } from './request-ids.ts'
 import { argsOf, readAnswer } from './spend-call.ts'
 import type { SpendAnswer, SpendCommands } from './spend-scripts.ts'
-import { type KnownWindows, type Place, placesOf, windowedOf } from './windows.ts'
+import { type HoldPlace, type KnownWindows, placesOf, windowedOf } from './windows.ts'
 
 /** Between two attempts to give back what Redis has not acknowledged. */
 const retryMs = 500
@@ -33,7 +33,7 @@ export interface RedisHolds extends HoldStore {
 /** What a home has answered. */
 interface Answered {
   readonly home: Home
-  readonly places: readonly Place[]
+  readonly places: readonly HoldPlace[]
   readonly answer: SpendAnswer
 }
 
@@ -57,7 +57,7 @@ interface RedisHoldsOptions {
 }
 
 export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
-  const { commands, windows, read, partOf, isWriter, lease = leaseMs } = options
+  const { commands, windows, read, partOf, isWriter, lease = holdLeaseMs } = options
   /** By the key of the sums; those of one call at most. */
   const due = new Map<string, Undo>()
   let waiting = 0
@@ -115,7 +115,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     const places = placesOf(asked, seen.known)
     const all = [...keys]
     // A place in a limit on concurrency has no sums: any key of the same slot stands for them.
-    for (const { window } of places) all.push(window ? keyOf(part.tag, window) : (all[0] as string))
+    for (const { window } of places)
+      all.push(window ? windowKey(part.tag, window) : (all[0] as string))
     const args = argsOf(asked, places, lease, part.gateway, unsettledMs)
     try {
       return { home, places, answer: await commands.spend(all, [...args, ...seen.ended]) }

@@ -6,10 +6,10 @@ import type { Factors } from '../rules/estimates/hold.ts'
 import type { Hold, HoldAnswer } from '../rules/hold.ts'
 import { memberOf } from './request-ids.ts'
 import type { SpendAnswer } from './spend-scripts.ts'
-import { boundWindow, type Place } from './windows.ts'
+import { boundWindow, type HoldPlace } from './windows.ts'
 
 /** The name of a place in the sums of its subject: of a counter, or of one of its windows. */
-function nameOf(place: Place, charge: Hold['charge']): string {
+function nameOf(place: HoldPlace, charge: Hold['charge']): string {
   const { key } = place.counter
   const { model, counted } = readCounterKey(key)
   const { id = key } = boundWindow(place, charge) ?? {}
@@ -22,7 +22,7 @@ function nameOf(place: Place, charge: Hold['charge']): string {
  */
 export function argsOf(
   asked: Hold,
-  places: readonly Place[],
+  places: readonly HoldPlace[],
   lease: number,
   gateway: string,
   unsettledMs: number,
@@ -52,7 +52,7 @@ function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): s
 
 /** `isGivenBack`: without what the request itself holds, of a home that may be asked to give it back. */
 export function readAnswer(
-  places: readonly Place[],
+  places: readonly HoldPlace[],
   now: number,
   [outcome, ceiling, open, ...figures]: SpendAnswer,
   isGivenBack = false,

@@ -11,7 +11,7 @@
 
 import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
 import { firstFloor } from '../rules/estimates/estimator.ts'
-import { leaseMs, mostAmount, mostVariance } from '../rules/estimates/hold.ts'
+import { holdLeaseMs, mostAmount, mostVariance } from '../rules/estimates/hold.ts'
 
 /** Keys, then arguments. */
 export interface SpendCommands {
@@ -77,7 +77,7 @@ local function spread(per_input, input_variance, per_output, output_variance, gr
 end
 -- Longer than any lease, which may differ.
 local function keep()
-  for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ${2 * leaseMs}) end
+  for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ${2 * holdLeaseMs}) end
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIMIT', 0, 64)) do drop(id) end
 `

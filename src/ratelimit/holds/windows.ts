@@ -2,10 +2,10 @@
 
 import type { HeldCounter, Hold } from '../rules/hold.ts'
 import { isWindowless, type WindowedCounter } from '../rules/windows.ts'
-import type { KnownWindow } from '../sums/shared-sums.ts'
+import type { WindowUsage } from '../sums/shared-sums.ts'
 
 /** A counter's window at an instant. */
-export type HeldWindow = Omit<KnownWindow, 'since' | 'ageMs' | 'fields'>
+export type HeldWindow = Omit<WindowUsage, 'since' | 'ageMs' | 'fields'>
 
 /**
  * The windows of these counters at an instant, in their order, at once: what would have to be fetched is told as far
@@ -17,7 +17,7 @@ export type KnownWindows = (
 ) => readonly HeldWindow[]
 
 /** A counter in which a request holds. */
-export interface Place {
+export interface HoldPlace {
   /** `tokens`, or what these amount to. */
   readonly kind: 'tokens' | 'requests' | 'concurrency'
   readonly counter: HeldCounter
@@ -35,9 +35,9 @@ export function windowedOf({ counters, requestCounters = [] }: Hold): readonly H
 export function placesOf(
   { counters, requestCounters = [] }: Hold,
   known: readonly HeldWindow[],
-): readonly Place[] {
+): readonly HoldPlace[] {
   let next = 0
-  const places = counters.map((counter): Place => {
+  const places = counters.map((counter): HoldPlace => {
     return { kind: 'tokens', counter, window: known[next++] }
   })
   for (const counter of requestCounters) {
@@ -48,6 +48,6 @@ export function placesOf(
 }
 
 /** The window that a hold binds; undefined: all. */
-export function boundWindow({ kind, window }: Place, charge: Hold['charge']) {
+export function boundWindow({ kind, window }: HoldPlace, charge: Hold['charge']) {
   return kind === 'tokens' && charge === 'end' ? undefined : window
 }

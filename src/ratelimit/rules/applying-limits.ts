@@ -2,11 +2,11 @@
 
 import { isCostLimit, type NamedLimit, type WrittenCalendar } from '../../kinds/limits.ts'
 import { type CountedLimit, isOfRequests } from './counter.ts'
-import { type Place, toNamedLimit, windowOf, writeChargedLimit } from './named-limits.ts'
+import { type LimitSource, toCountedLimit, windowOf, writeChargedLimit } from './named-limits.ts'
 
 export interface ApplyingLimit {
   readonly limit: NamedLimit
-  readonly place: Place
+  readonly place: LimitSource
   readonly counted: CountedLimit
   /** As lines name it. */
   readonly charged: string
@@ -16,13 +16,13 @@ export interface ApplyingLimit {
 export function placeLimits(
   limits: readonly NamedLimit[],
   calendar: WrittenCalendar | undefined,
-  place: Place,
+  place: LimitSource,
 ): readonly ApplyingLimit[] {
   return limits.map((limit) => {
     const window = windowOf(limit, calendar)
     const { resource } = place
     const charged = writeChargedLimit({ ...limit, resource, kind: limit.of, window })
-    return { limit, place, counted: toNamedLimit(limit, window, place), charged }
+    return { limit, place, counted: toCountedLimit(limit, window, place), charged }
   })
 }
 

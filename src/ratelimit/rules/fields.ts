@@ -8,13 +8,13 @@ import { type Exact, parseExact, plus } from '../../formats/exact.ts'
 export type Fields = ReadonlyMap<string, Exact>
 
 /** Names have no spaces; sums are whole. */
-export function writeFields(fields: Fields): string {
+export function formatSums(fields: Fields): string {
   let text = ''
   for (const [name, sum] of fields) text += text === '' ? `${name} ${sum}` : ` ${name} ${sum}`
   return text
 }
 
-export function readFields(text: string): Map<string, Exact> {
+export function parseSums(text: string): Map<string, Exact> {
   const fields = new Map<string, Exact>()
   if (text === '') return fields
   const parts = text.split(' ')

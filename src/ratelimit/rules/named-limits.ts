@@ -74,7 +74,10 @@ export const readChargedLimit = remember(maxRead, (text): ChargedLimit | undefin
 })
 
 /** Whose use one counter of it adds up; empty: there is one. */
-export function whomOf({ per, resource }: Pick<ChargedLimit, 'per' | 'resource'>, whose: Whose) {
+export function counterOwnerOf(
+  { per, resource }: Pick<ChargedLimit, 'per' | 'resource'>,
+  whose: Whose,
+) {
   if (per === 'user' || per === 'key') return whose.user
   if (per === 'group') return whose.pool
   if (per === 'organization') return whose.organization
@@ -84,7 +87,7 @@ export function whomOf({ per, resource }: Pick<ChargedLimit, 'per' | 'resource'>
 
 /** Its counter for a request. Windows of a key's begin with the key, of pools with the counter. */
 export function counterOfCharged(charged: ChargedLimit, whose: Whose): Counter {
-  const whom = whomOf(charged, whose)
+  const whom = counterOwnerOf(charged, whose)
   const key = prefixOf(charged, whose) + whom
   const owner = charged.per === 'user' ? whom : charged.per === 'key' ? whose.keyId : key
   return { key, owner, window: charged.window }
@@ -104,17 +107,17 @@ function prefixOf(
 }
 
 /** Where a limit is written, and whose request it is as far as that is known without one. */
-export interface Place {
+export interface LimitSource {
   readonly resource: string
   readonly origin: CountedLimit['origin']
   readonly whose: Pick<Whose, 'subscription' | 'organization'> & Partial<Whose>
 }
 
 /** A limit by name, as it is enforced. `window`: as its calendar says. */
-export function toNamedLimit(
+export function toCountedLimit(
   limit: NamedLimit,
   window: Window,
-  { resource, origin, whose }: Place,
+  { resource, origin, whose }: LimitSource,
 ): CountedLimit {
   const { name, per, of: kind, windowMs } = limit
   const charged = { resource, name, kind, per, window }

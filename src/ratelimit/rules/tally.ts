@@ -4,7 +4,7 @@
  */
 
 import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
-import { type Fields, highestOf, readFields, sumOf, writeFields } from './fields.ts'
+import { type Fields, formatSums, highestOf, parseSums, sumOf } from './fields.ts'
 import type { CounterWindow } from './windows.ts'
 
 /** What was never told of is as old as that. */
@@ -83,9 +83,9 @@ export function noteTotal(tally: Tally, field: Exact, total: Exact): boolean {
 
 /** The store, and a second place if there is one, have these fields of others. Returns what the store lacks of them. */
 export function noteFields(tally: Tally, found: Fields, kept?: Fields): Fields {
-  const known = readFields(tally.fields)
+  const known = parseSums(tally.fields)
   const most = highestOf(known, found, kept ?? new Map())
-  tally.fields = writeFields(most)
+  tally.fields = formatSums(most)
   tally.fieldsSum = sumOf(most)
   if (tally.fieldsSum > tally.others) tally.others = tally.fieldsSum
   const lacking = new Map<string, Exact>()

@@ -4,7 +4,7 @@
  */
 
 import { type Exact, greatest, plus } from '../../formats/exact.ts'
-import { leaseMs } from '../rules/estimates/hold.ts'
+import { holdLeaseMs } from '../rules/estimates/hold.ts'
 import type { Fields } from '../rules/fields.ts'
 import { graceOf, isOver, longMs } from '../rules/sums.ts'
 import { isWithin, noteFields, noteTotal, ownOf, type Tally, toTick } from '../rules/tally.ts'
@@ -82,7 +82,7 @@ export function createPart(options: PartOptions) {
 
   function entryOf(tally: Tally, field: string, sum: Exact): SumEntry {
     const keptMs = Math.max(graceOf(tally), Math.min(mostKeptMs, tally.ms))
-    return { key: keyOf(tag, tally), field, sum, ttlMs: tally.end + keptMs - now() }
+    return { key: windowKey(tag, tally), field, sum, ttlMs: tally.end + keptMs - now() }
   }
 
   function ask(tally: Tally): void {
@@ -194,7 +194,7 @@ export function createPart(options: PartOptions) {
     const kept = ids.length === 0 ? [] : await (longSums as LongSums).load(ids).catch(() => [])
     const begun = tallies.filter(mayHaveOld)
     const [hashes, old = []] = await Promise.all([
-      store.read(tallies.map((tally) => keyOf(tag, tally))),
+      store.read(tallies.map((tally) => windowKey(tag, tally))),
       begun.length === 0
         ? []
         : store.readOld?.(begun.map((tally) => ({ counter: keyIn(tally), id: tally.id }))),
@@ -261,7 +261,7 @@ export function createPart(options: PartOptions) {
      */
     end(keys: readonly string[], id: string): void {
       // What has waited for a lease has ended with it.
-      ended.add(keys, id, monotonic(), isWriter() ? leaseMs : handoverMs)
+      ended.add(keys, id, monotonic(), isWriter() ? holdLeaseMs : handoverMs)
       if (isWriter()) hurry()
     },
     /**
@@ -295,7 +295,7 @@ export function createPart(options: PartOptions) {
 }
 
 /** The key of a window in the store. */
-export function keyOf(tag: string, { id }: Pick<Tally, 'id'>): string {
+export function windowKey(tag: string, { id }: Pick<Tally, 'id'>): string {
   return `tollgate:{${tag}}:w:${id}`
 }
 

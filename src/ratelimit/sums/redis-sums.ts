@@ -2,7 +2,7 @@
 
 import { type Exact, readExact } from '../../formats/exact.ts'
 import { oldKeyOf, oldNoteOf } from '../redis/keys.ts'
-import { readFields } from '../rules/fields.ts'
+import { parseSums } from '../rules/fields.ts'
 import { markMs, type SumCommands } from './scripts.ts'
 import type { SumStore } from './sum-store.ts'
 
@@ -31,7 +31,7 @@ export function createRedisSums(commands: SumCommands): SumStore {
     async read(keys) {
       const found = await commands.readSums(keys, [])
       if (found.length !== keys.length) throw new Error(unexpected)
-      return found.map(readFields)
+      return found.map(parseSums)
     },
     async readOld(windows) {
       const keys = windows.flatMap(({ counter }) => [oldKeyOf(counter), oldNoteOf(counter)])

@@ -13,7 +13,7 @@ import type { CounterReset, WindowedCounter } from '../rules/windows.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import { type LineWatchOptions, startLineWatch } from './line-watch.ts'
 import { createPartSender, type PartSender, type PartSenderOptions } from './part-sender.ts'
-import type { KnownWindow } from './shared-sums.ts'
+import type { WindowUsage } from './shared-sums.ts'
 
 export interface RunningSumsOptions
   extends Pick<PartSenderOptions, 'flushMs' | 'monotonic'>,
@@ -189,7 +189,7 @@ export function runSums(options: RunningSumsOptions) {
       return failing.size > 0
     },
     /** What is known of these windows at once, for holds beside them. Throws as `read`. */
-    windows(counters: readonly WindowedCounter[], at: number): readonly KnownWindow[] {
+    windows(counters: readonly WindowedCounter[], at: number): readonly WindowUsage[] {
       look()
       const tick = toTick(monotonic())
       return counters.map((counter) => shared.read(counter, at, tick))

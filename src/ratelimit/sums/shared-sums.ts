@@ -22,7 +22,7 @@ export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows' |
 }
 
 /** What is known of a counter's window; if it is not, `fetch` it first. */
-export interface KnownWindow {
+export interface WindowUsage {
   /** The counter's key, `@` and what the window is called. */
   readonly id: string
   readonly used: Exact
@@ -113,7 +113,7 @@ export function createSharedSums(options: SharedSumsOptions) {
       return tallies
     },
     /** What is used of a counter's window, as far as is known; `tick`: now, if the clock was read for several. */
-    read(counter: WindowedCounter, at: number, tick?: number): KnownWindow {
+    read(counter: WindowedCounter, at: number, tick?: number): WindowUsage {
       const tally = use(counter, at, tick)
       return {
         id: tally.id,

@@ -18,7 +18,7 @@ export interface ConnectionOptions {
 }
 
 /** A client of the driver whose socket we can destroy, and whose errors never end the process. */
-export interface Connection extends pg.Client {
+export interface PostgresConnection extends pg.Client {
   /**
    * Closes the connection at once, and cancels what runs on it at the server. Pending queries are
    * rejected. Waits for nothing, whether or not the server can be reached.
@@ -42,7 +42,7 @@ const types: pg.CustomTypesConfig = {
 }
 
 /** A class of connections that are not open yet, as the driver's pool expects. */
-export function connectionClass(options: ConnectionOptions): new () => Connection {
+export function connectionClass(options: ConnectionOptions): new () => PostgresConnection {
   const { statementTimeoutMs, readOnly = false } = options
   const settings: pg.ClientConfig = {
     application_name: options.applicationName,
@@ -53,7 +53,7 @@ export function connectionClass(options: ConnectionOptions): new () => Connectio
     keepAliveInitialDelayMillis: keepAliveAfterMs,
     types,
   }
-  return class extends pg.Client implements Connection {
+  return class extends pg.Client implements PostgresConnection {
     constructor() {
       super({ ...settings, connectionString: connectionString(options.url) })
       // Pending queries report the error; an idle connection is replaced.
@@ -86,7 +86,7 @@ function connectionString(written: ConnectionOptions['url']): string {
 }
 
 /** Queries over this connection. */
-export function sqlOver(connection: Connection): Sql {
+export function sqlOver(connection: PostgresConnection): Sql {
   return createSql((statement, deadlineMs) => {
     return orGiveUp(ask(connection, statement), deadlineMs, () => {
       connection.abandon()
@@ -97,7 +97,7 @@ export function sqlOver(connection: Connection): Sql {
 
 /** Sends a statement and returns its rows, those of the last one if there are several. */
 export async function ask(
-  connection: Connection,
+  connection: PostgresConnection,
   { text, values }: Statement,
 ): Promise<Rows<readonly object[]>> {
   const results = await connection.query(text, [...values])

@@ -1,6 +1,6 @@
 /** A separate connection that receives notifications, and reconnects when it ends. */
 
-import { type Connection, connectionClass, databaseRetryMs, sqlOver } from './connection.ts'
+import { connectionClass, databaseRetryMs, type PostgresConnection, sqlOver } from './connection.ts'
 
 interface ListenerOptions {
   readonly url: string | (() => string)
@@ -14,7 +14,7 @@ export interface Notification {
   readonly payload?: string | undefined
 }
 
-export type Listener = ReturnType<typeof startListener>
+export type NotificationListener = ReturnType<typeof startListener>
 
 const deadlineMs = 2_000
 
@@ -29,7 +29,7 @@ export function startListener({ url, channels, onNotification }: ListenerOptions
     statementTimeoutMs: deadlineMs,
   })
   const listen = channels.map((channel) => `listen "${channel}"`).join('; ')
-  let current: Connection | undefined
+  let current: PostgresConnection | undefined
   let retry: NodeJS.Timeout | undefined
   let isStopped = false
 

@@ -5,11 +5,11 @@ import { ServiceError } from '../../formats/errors.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import {
   ask,
-  type Connection,
   type ConnectionOptions,
   connectionClass,
   GivenUp,
   orGiveUp,
+  type PostgresConnection,
   sqlOver,
 } from './connection.ts'
 import { createSql, type Query, type Rows, type Sql } from './sql.ts'
@@ -71,10 +71,10 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
 
   /** Runs `use` on a connection of the pool; a caller that gives up waits for neither. */
   function withConnection<T>(
-    use: (connection: Connection) => Promise<T>,
+    use: (connection: PostgresConnection) => Promise<T>,
     deadlineMs?: number,
   ): Promise<T> {
-    let used: Connection | undefined
+    let used: PostgresConnection | undefined
     let isOver = false
     async function work(): Promise<T> {
       const free = await pool.connect().catch((error: unknown) => {
@@ -85,7 +85,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
         free.release()
         throw new GivenUp(false)
       }
-      used = free as pg.PoolClient & Connection
+      used = free as pg.PoolClient & PostgresConnection
       try {
         const result = await use(used)
         free.release()
@@ -126,7 +126,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
     },
     end(graceMs = 2_000) {
       ending ??= orGiveUp(pool.end(), graceMs, () => {
-        for (const connection of all) (connection as pg.PoolClient & Connection).abandon()
+        for (const connection of all) (connection as pg.PoolClient & PostgresConnection).abandon()
         return true
       }).catch(() => {})
       return ending

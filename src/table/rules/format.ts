@@ -10,7 +10,7 @@ import { cellsOfBlock } from './rules.ts'
 /** The first words of both files, `TGTABLE1` and `TGLANES1`, and the form of what follows. */
 const [tableMagic, lanesMagic, form] = ['TGTABLE1', 'TGLANES1', 2]
 
-export const headBytes = 96
+export const tableHeaderBytes = 96
 export const lanesHeadBytes = 28
 export const recordBytes = 256
 export const blockBytes = 320
@@ -47,7 +47,7 @@ export interface TablePlaces {
   readonly lanesBytes: number
 }
 
-export function placesOf({ buckets, blocks, templates, lanes }: TableSizes): TablePlaces {
+export function tablePlaces({ buckets, blocks, templates, lanes }: TableSizes): TablePlaces {
   const bucketsBytes = buckets * slotsOfBucket * recordBytes
   const blocksAt = partsAt + bucketsBytes
   const templatesAt = blocksAt + blocks * blockBytes
@@ -80,8 +80,8 @@ export interface TableHead extends TableSizes {
   readonly clock: number
 }
 
-export function writeHead(part: Buffer, head: TableHead): void {
-  part.fill(0, 0, headBytes)
+export function encodeTableHeader(part: Buffer, head: TableHead): void {
+  part.fill(0, 0, tableHeaderBytes)
   part.write(tableMagic, 0, 'latin1')
   part.writeUInt32LE(form, 8)
   part.writeUInt32LE(head.generation, 12)
@@ -92,7 +92,7 @@ export function writeHead(part: Buffer, head: TableHead): void {
   part.writeUInt32LE(head.blocks, 44)
   part.writeUInt32LE(head.templates, 48)
   part.writeUInt32LE(head.lanes, 52)
-  seal(part, headBytes)
+  seal(part, tableHeaderBytes)
 }
 
 export function writeLanesHead(part: Buffer, { file, lanes }: TableHead): void {

@@ -13,7 +13,7 @@ import { createGunzip, createGzip } from 'node:zlib'
 import { isObject } from '../../formats/fields.ts'
 import { replaceFile } from '../../runtime/replace-file.ts'
 import { unlessMissing } from '../../runtime/unless-missing.ts'
-import type { Lane } from './journal-files.ts'
+import type { LineSource } from './journal-files.ts'
 
 /** What an archive says of itself. */
 interface ArchiveHeader {
@@ -33,7 +33,7 @@ interface ArchiveHeader {
 export interface ListedArchive extends Pick<ArchiveHeader, 'piece' | 'day'> {
   readonly path: string
   /** Whose lines it has. */
-  readonly lane: Lane
+  readonly source: LineSource
 }
 
 const form = /^(\d{4}-\d\d-\d\d)\.(\d{6,15})(\.envoy)?\.jsonl\.gz$/
@@ -50,8 +50,8 @@ export async function listArchives(folder: string): Promise<readonly ListedArchi
       const { name } = entry
       const [, day = '', piece, isOfEnvoy] = form.exec(name) ?? []
       if (piece === undefined) return []
-      const lane: Lane = isOfEnvoy === undefined ? 'script' : 'envoy'
-      return [{ day, piece: Number(piece), lane, path: join(folder, name) }]
+      const source: LineSource = isOfEnvoy === undefined ? 'script' : 'envoy'
+      return [{ day, piece: Number(piece), source, path: join(folder, name) }]
     })
     .sort((a, b) => a.piece - b.piece)
 }
@@ -68,13 +68,13 @@ export async function removeDrafts(folder: string): Promise<void> {
 /** Writes an archive: the whole of it to the disk, or nothing. It never replaces one. */
 export async function writeArchive(
   folder: string,
-  lane: Lane,
+  source: LineSource,
   header: ArchiveHeader,
   content: AsyncIterable<Buffer>,
 ): Promise<void> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const number = String(header.piece).padStart(6, '0')
-  const end = lane === 'envoy' ? '.envoy.jsonl.gz' : '.jsonl.gz'
+  const end = source === 'envoy' ? '.envoy.jsonl.gz' : '.jsonl.gz'
   const path = join(folder, `${header.day}.${number}${end}`)
   const draft = `${path}.${randomUUID()}.tmp`
   async function* all() {

@@ -5,7 +5,7 @@
 
 import { join } from 'node:path'
 import type { Folder, Listed, OpenFile } from '../../journal/folder.ts'
-import { beginningOf, headIn, storedHead } from '../../journal/head.ts'
+import { beginningOf, headFromLedger, headIn } from '../../journal/head.ts'
 import { readLine } from '../../journal/read-line.ts'
 import type { ArchiveHead, ArchiveHeads } from '../store.ts'
 import {
@@ -15,12 +15,12 @@ import {
   removeDrafts,
   writeArchive,
 } from './archive-file.ts'
-import { bytesOf, type LaneNames, type LineFile, listLineFiles } from './journal-files.ts'
+import { bytesOf, type JournalFile, listJournalFiles, type SourceNames } from './journal-files.ts'
 
 interface ArchiveOptions {
   /** The folder that the gateway shares with the service. */
   readonly folder: Pick<Folder, 'list' | 'open' | 'touchedAt'>
-  readonly names: LaneNames
+  readonly names: SourceNames
   readonly journal: string
   /** Where archives of all journals are, a folder each. */
   readonly archives: string
@@ -40,11 +40,11 @@ export function createArchive(options: ArchiveOptions) {
   /** Archived bytes by inode. */
   let archived = new Map<string, number>()
 
-  async function add(listed: LineFile, file: OpenFile): Promise<void> {
+  async function add(listed: JournalFile, file: OpenFile): Promise<void> {
     const head = headIn(beginningOf(file))
     for (;;) {
       const last = await heads.open(journal)
-      const from = last.places.find((place) => storedHead(place.head) === head)?.offset ?? 0
+      const from = last.places.find((place) => headFromLedger(place.head) === head)?.offset ?? 0
       // A file that is too short for a head has no line.
       if (head === '' || from >= listed.size) break
       const written = await find(last.piece + 1)
@@ -58,7 +58,7 @@ export function createArchive(options: ArchiveOptions) {
           bytes: listed.size - from,
           before: last.hash,
         }
-        await writeArchive(own, listed.lane, header, bytesOf(file, from, listed.size))
+        await writeArchive(own, listed.source, header, bytesOf(file, from, listed.size))
       } else await heads.move(journal, await follow(last, written))
     }
     archived.set(listed.inode, listed.size)
@@ -75,12 +75,14 @@ export function createArchive(options: ArchiveOptions) {
     if (header.journal !== journal || piece !== last.piece + 1 || before !== last.hash) {
       throw new Error(`${written} does not follow the archive before it; move it away`)
     }
-    const others = last.places.filter((place) => storedHead(place.head) !== storedHead(head))
+    const others = last.places.filter(
+      (place) => headFromLedger(place.head) !== headFromLedger(head),
+    )
     return { piece, hash, places: [...others, { head, offset: from + bytes }].slice(-maxPlaces) }
   }
 
   /** When the first line of these bytes was written; the same for every process that reads them. */
-  function dayOf({ name }: LineFile, file: OpenFile, from: number): string {
+  function dayOf({ name }: JournalFile, file: OpenFile, from: number): string {
     const bytes = Buffer.allocUnsafe(maxLineBytes)
     const text = bytes.toString('utf8', 0, file.read(bytes, from))
     const writtenAt = folder.touchedAt(name) ?? 0
@@ -93,7 +95,7 @@ export function createArchive(options: ArchiveOptions) {
   return {
     /** Archives complete files, oldest first; `closes`: also those that grow. */
     async step(closes = false): Promise<void> {
-      const files = listLineFiles(folder, names)
+      const files = listJournalFiles(folder, names)
       const there = new Set(files.map(({ inode }) => inode))
       archived = new Map([...archived].filter(([inode]) => there.has(inode)))
       for (const listed of files) {

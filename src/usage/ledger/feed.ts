@@ -6,19 +6,19 @@
 
 import type { Folder, Listed } from '../../journal/folder.ts'
 import { createFollower, type Follower, type Position } from '../../journal/follower.ts'
-import { storedHead } from '../../journal/head.ts'
+import { headFromLedger } from '../../journal/head.ts'
 import { isAfterTorn, readLine } from '../../journal/read-line.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { UsageGap, UsageLedger } from '../store.ts'
-import type { LaneNames } from './journal-files.ts'
+import type { SourceNames } from './journal-files.ts'
 import { createLimitSums } from './limit-sums.ts'
 import { createUsageSums } from './sums.ts'
 
 export interface LedgerFeedOptions {
   /** The folder that the gateway shares with the service. */
   readonly folder: Pick<Folder, 'list' | 'open' | 'remove'>
-  readonly names: LaneNames
+  readonly names: SourceNames
   /** The name of the journal, the same for every process that sees the folder. */
   readonly journal: string
   readonly ledger: Pick<UsageLedger, 'open' | 'feed'>
@@ -79,7 +79,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     if (revision !== undefined) return
     const found = await ledger.open(journal)
     for (const { head: known, offset, endedAt, done } of found.places) {
-      const head = storedHead(known)
+      const head = headFromLedger(known)
       places.set(head, { endedAt, done, gapFrom: undefined })
       position.set(head, offset)
     }

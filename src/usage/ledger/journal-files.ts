@@ -4,37 +4,40 @@ import { basename, dirname } from 'node:path'
 import { filesOf } from '../../journal/files.ts'
 import {
   type Folder,
-  type LineFile as ListedFile,
-  listLineFiles as listFiles,
+  type LineFile,
+  listLineFiles,
   type OpenFile,
   openFolder,
 } from '../../journal/folder.ts'
 import type { Position } from '../../journal/follower.ts'
-import { storedHead } from '../../journal/head.ts'
+import { headFromLedger } from '../../journal/head.ts'
 import type { LedgerPlace } from '../store.ts'
 import { findKeptFolder } from './journal-name.ts'
 
 /** Who writes the lines of a file. Each has a file that grows, and earlier ones. */
-export const lanes = ['script', 'envoy'] as const
+export const sources = ['script', 'envoy'] as const
 
-export type Lane = (typeof lanes)[number]
+export type LineSource = (typeof sources)[number]
 
 /** The names of the files that grow. */
-export type LaneNames = Readonly<Record<Lane, string>>
+export type SourceNames = Readonly<Record<LineSource, string>>
 
-export function namesOf(path: string): LaneNames {
+export function sourceNames(path: string): SourceNames {
   const { script, envoy } = filesOf(path)
   return { script: basename(script), envoy: basename(envoy) }
 }
 
-export interface LineFile extends ListedFile {
-  readonly lane: Lane
+export interface JournalFile extends LineFile {
+  readonly source: LineSource
 }
 
-/** Those of a folder, of each lane the oldest first. */
-export function listLineFiles(folder: Pick<Folder, 'list'>, names: LaneNames): readonly LineFile[] {
-  return listFiles(folder, [names.script, names.envoy]).map((each) => {
-    return { ...each, lane: each.growing === names.script ? 'script' : 'envoy' }
+/** Those of a folder, of each source the oldest first. */
+export function listJournalFiles(
+  folder: Pick<Folder, 'list'>,
+  names: SourceNames,
+): readonly JournalFile[] {
+  return listLineFiles(folder, [names.script, names.envoy]).map((each) => {
+    return { ...each, source: each.growing === names.script ? 'script' : 'envoy' }
   })
 }
 
@@ -53,7 +56,7 @@ export async function* bytesOf(file: OpenFile, from: number, to: number): AsyncG
 
 /** How far each file was read, as these places say it. */
 export function positionOf(places: readonly LedgerPlace[]): Position {
-  return new Map(places.map(({ head, offset }) => [storedHead(head), offset]))
+  return new Map(places.map(({ head, offset }) => [headFromLedger(head), offset]))
 }
 
 /** The folder of the journal at this path, and that with copies of what it may lack. */

@@ -3,18 +3,18 @@
 import { basename, join } from 'node:path'
 import type { Span } from '../../formats/span.ts'
 import { createFollower, type Position } from '../../journal/follower.ts'
-import { storedHead } from '../../journal/head.ts'
+import { headFromLedger } from '../../journal/head.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import type { LedgerState } from '../store.ts'
 import { type ListedArchive, listArchives, openArchive } from './archive-file.ts'
-import { foldersOf, type Lane, lanes, namesOf, positionOf } from './journal-files.ts'
+import { foldersOf, type LineSource, positionOf, sourceNames, sources } from './journal-files.ts'
 import { findJournalName } from './journal-name.ts'
 
 type Places = LedgerState['journals'][number]['places']
 
 /** Lines of one file, or of a part of one. To be read to their end before the next ones. */
 export interface KeptFile {
-  readonly lane: Lane
+  readonly source: LineSource
   /** Whether more lines may be added to it. */
   readonly isCurrent: boolean
   readonly lines: AsyncIterable<string> | Iterable<string>
@@ -70,7 +70,7 @@ function* readFiles(
   places: Places,
   position: Position,
 ): Generator<KeptFile> {
-  const names = namesOf(path)
+  const names = sourceNames(path)
   const archived = new Set(position.keys())
   let lines: string[] = []
   let [head, name] = ['', '']
@@ -90,7 +90,7 @@ function* readFiles(
       for (const _ of follower.readAll()) {
         const one = follower.files().find((each) => each.head === head)
         const isCurrent = one?.isCurrent === true && !archived.has(head)
-        yield { lane: name === names.script ? 'script' : 'envoy', isCurrent, lines }
+        yield { source: name === names.script ? 'script' : 'envoy', isCurrent, lines }
         lines = []
       }
     } finally {
@@ -106,9 +106,11 @@ function archivesOf(
   to: number,
 ): readonly ListedArchive[] {
   const dayOf = (time: number): string => new Date(time).toISOString().slice(0, 10)
-  // Of each lane the last one that began before.
-  const begun = lanes
-    .map((lane) => archives.findLastIndex((each) => each.lane === lane && each.day < dayOf(from)))
+  // Of each source the last one that began before.
+  const begun = sources
+    .map((source) =>
+      archives.findLastIndex((each) => each.source === source && each.day < dayOf(from)),
+    )
     .filter((at) => at >= 0)
   const end = archives.findLastIndex(({ day }) => day <= dayOf(to)) + 1
   return archives.slice(begun.length === 0 ? 0 : Math.min(...begun), end)
@@ -135,7 +137,7 @@ async function* readArchives(
 ): AsyncGenerator<KeptFile> {
   let before: { readonly piece: number; readonly name: string; readonly hash?: string } | undefined
   for (const each of next === undefined ? archives : [...archives, next]) {
-    const { piece, path, lane } = each
+    const { piece, path, source } = each
     const name = basename(path)
     const lost = (before?.piece ?? piece - 1) + 1
     if (lost < piece) onProblem(`Before ${name}, ${showPieces(lost, piece - 1)} missing.`)
@@ -156,9 +158,9 @@ async function* readArchives(
       }
       if (each === next) continue
       const whole = readWhole(archive.lines, noteUnreadable)
-      yield { lane, isCurrent: false, lines: whole.lines }
+      yield { source, isCurrent: false, lines: whole.lines }
       if (!whole.isRead()) continue
-      read.set(storedHead(header.head), header.from + header.bytes)
+      read.set(headFromLedger(header.head), header.from + header.bytes)
       const hash = archive.hash()
       before = { piece, name, hash }
       if (last?.piece === piece && last.hash !== hash) {

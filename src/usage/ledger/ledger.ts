@@ -10,7 +10,7 @@ import { createOutage } from '../../runtime/outage.ts'
 import type { ArchiveHeads, UsageLedger } from '../store.ts'
 import { createArchive } from './archive.ts'
 import { createLedgerFeed, type LedgerFeedOptions } from './feed.ts'
-import { namesOf } from './journal-files.ts'
+import { sourceNames } from './journal-files.ts'
 import { nameJournal } from './journal-name.ts'
 import { createRefusalSums } from './refusals.ts'
 
@@ -57,7 +57,7 @@ export function createLedger(options: LedgerOptions) {
 
   function openReader() {
     const journal = nameJournal(path, options.dataDir)
-    const files = { folder: openFolder(dirname(path)), names: namesOf(path) }
+    const files = { folder: openFolder(dirname(path)), names: sourceNames(path) }
     const feed = createLedgerFeed({
       ...files,
       journal,

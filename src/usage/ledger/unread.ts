@@ -3,7 +3,7 @@
 import { createFollower } from '../../journal/follower.ts'
 import { readLine } from '../../journal/read-line.ts'
 import type { LedgerState } from '../store.ts'
-import { foldersOf, namesOf, positionOf } from './journal-files.ts'
+import { foldersOf, positionOf, sourceNames } from './journal-files.ts'
 import { findJournalName } from './journal-name.ts'
 import type { KeptPlaces } from './ledger-lines.ts'
 
@@ -32,7 +32,7 @@ export function countUnread(
   for (const folder of foldersOf(path, dataDir)) {
     const follower = createFollower({
       folder,
-      names: Object.values(namesOf(path)),
+      names: Object.values(sourceNames(path)),
       position,
       now: Date.now,
       take(line) {

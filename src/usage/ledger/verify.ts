@@ -14,7 +14,7 @@ import {
   usageFigures,
   type VerifiedSums,
 } from '../store.ts'
-import type { Lane } from './journal-files.ts'
+import type { LineSource } from './journal-files.ts'
 import type { KeptFile, KeptJournal } from './ledger-lines.ts'
 import { createLimitSums, withCharge } from './limit-sums.ts'
 import { createUsageSums } from './sums.ts'
@@ -104,12 +104,13 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
   }
   let completeFrom = from
   for (const { files } of kept) {
-    const begins = new Map<Lane, number>()
+    const begins = new Map<LineSource, number>()
     for await (const file of files) {
       const begin = await readFile(file)
       // Of what Envoy has written nothing is gone while it is in its first file: often it has little to write.
-      const isWhole = file.lane === 'envoy' && file.isCurrent && begins.size > 0
-      if (begin !== undefined && !isWhole && !begins.has(file.lane)) begins.set(file.lane, begin)
+      const isWhole = file.source === 'envoy' && file.isCurrent && begins.size > 0
+      if (begin !== undefined && !isWhole && !begins.has(file.source))
+        begins.set(file.source, begin)
     }
     // Its first hour may have begun in a file that is gone.
     const begin = begins.size === 0 ? to : Math.max(...begins.values())

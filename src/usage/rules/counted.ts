@@ -10,13 +10,19 @@ import { type Counter, isOfRequests } from '../../ratelimit/rules/counter.ts'
 import {
   type ChargedLimit,
   counterOfCharged,
+  counterOwnerOf,
   readChargedLimit,
   type Whose,
-  whomOf,
 } from '../../ratelimit/rules/named-limits.ts'
 import type { Counted } from '../../ratelimit/rules/sums.ts'
 import { amountOf } from './amounts.ts'
-import { chargeOf, countersOf, requestCountersOf, type UnusableUsage, type Usage } from './usage.ts'
+import {
+  chargeOf,
+  requestCountersOf,
+  tokenCountersOf,
+  type UnusableUsage,
+  type Usage,
+} from './usage.ts'
 
 /** What is needed of a line (journal/line.ts). */
 export interface CountableLine {
@@ -54,7 +60,7 @@ export function countedOf(
   if (tokens > 0) {
     const { admission } = snapshot.subscriptions.get(usage.subscription) ?? {}
     const at = admission?.charge === 'admission' ? admittedAt : usage.response.endedAt
-    const counters = countersOf(usage, snapshot)
+    const counters = tokenCountersOf(usage, snapshot)
     if (counters.length > 0) counted.push({ at, amount: tokens, counters })
   }
   // What has not taken one, as lists of models, is not limited.
@@ -89,7 +95,7 @@ export function chargedOf(
     const at = isRequest || usage.chargesAdmission ? admittedAt : usage.response.endedAt
     return {
       limit,
-      whom: whomOf(limit, whose),
+      whom: counterOwnerOf(limit, whose),
       counter: counterOfCharged(limit, whose),
       at,
       amount,

@@ -275,7 +275,7 @@ function greater(one: number | undefined, other: number | undefined): number | u
 }
 
 /** The counters of this usage's tokens: under the current limits without a name, and those of its key; none if they are gone. */
-export function countersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
+export function tokenCountersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
   const counters = countersOfKind(usage, snapshot, 'tokens')
   if (usage.keyCounters === undefined) return counters
   return [...counters, ...keyCountersOf(usage.keyCounters, usage.subscription, usage.user)]

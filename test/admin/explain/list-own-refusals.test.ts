@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { isOf, type Whose } from '../../../src/decide/past-refusal.ts'
+import { isOf, type RefusalOwner } from '../../../src/decide/past-refusal.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
 import type { RefusedCheck } from '../../../src/extauthz/refused-check.ts'
 import type { Caller } from '../../../src/identity/rules/caller.ts'
@@ -72,10 +72,10 @@ test('a key sees its own alone', async (t) => {
 
 test('other processes are asked for those alone, and none is named', async (t) => {
   const other = createRefusalMemory()
-  const asked: (Whose | undefined)[] = []
+  const asked: (RefusalOwner | undefined)[] = []
   const othersRefusals = {
     ...noOtherProcess,
-    recent: async (limit: number, whose?: Whose) => {
+    recent: async (limit: number, whose?: RefusalOwner) => {
       asked.push(whose)
       return { refusals: other.recent(limit, api.now, whose), silent: ['replica-3'] }
     },

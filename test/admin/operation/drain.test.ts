@@ -4,7 +4,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setImmediate as turn } from 'node:timers/promises'
 import Fastify from 'fastify'
 import t from 'tap'
-import { drain } from '../../../src/admin/operation/drain.ts'
+import { drainServer } from '../../../src/admin/operation/drain.ts'
 
 const request = 'GET / HTTP/1.1\r\nhost: x\r\n\r\n'
 
@@ -31,7 +31,7 @@ t.test('a kept connection is answered during the drain', async (t) => {
   const before = await ask()
   t.equal(before.headers.connection, 'keep-alive')
   t.notOk('x-envoy-immediate-health-check-fail' in before.headers)
-  const over = drain(app, 5_000)
+  const over = drainServer(app, 5_000)
   const answer = await ask()
   t.equal(answer.statusCode, 200)
   t.equal(answer.headers.connection, 'close')
@@ -50,7 +50,7 @@ t.test('requests that wait in sockets unread are answered', async (t) => {
   const kept = connect(port, '127.0.0.1')
   kept.write(request)
   await once(kept, 'data')
-  const over = drain(app, 5_000)
+  const over = drainServer(app, 5_000)
   const others: Socket[] = []
   setImmediate(() => {
     others.push(...Array.from({ length: 5 }, () => connect(port, '127.0.0.1')))
@@ -72,7 +72,7 @@ t.test('an idle connection is closed at the end', async (t) => {
   idle.write(request)
   await once(idle, 'data')
   const closed = once(idle, 'close')
-  await drain(app, 5_000)
+  await drainServer(app, 5_000)
   await closed
   t.pass('did not wait for the idle connection')
 })
@@ -85,7 +85,7 @@ t.test('a request that never ends is cut off', async (t) => {
   hanging.write('GET /never HTTP/1.1\r\nhost: x\r\n\r\n')
   await asked
   const closed = once(hanging, 'close')
-  await drain(app, 100)
+  await drainServer(app, 100)
   await closed
   t.pass('the drain has ended')
 })

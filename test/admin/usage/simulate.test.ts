@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { type Test, test } from 'tap'
 import { openFolder } from '../../../src/journal/folder.ts'
 import { createLedgerFeed } from '../../../src/usage/ledger/feed.ts'
-import { namesOf } from '../../../src/usage/ledger/journal-files.ts'
+import { sourceNames } from '../../../src/usage/ledger/journal-files.ts'
 import { nameJournal } from '../../../src/usage/ledger/journal-name.ts'
 import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { runAt } from '../../support/command.ts'
@@ -55,7 +55,7 @@ async function start(t: Test, responses: readonly Past[]) {
   const api = await createKeyApi(t, { journal: path })
   const ledger = createUsageLedger(api.sql)
   const feed = createLedgerFeed({
-    ...{ folder: openFolder(dirname(path)), names: namesOf(path) },
+    ...{ folder: openFolder(dirname(path)), names: sourceNames(path) },
     ...{ journal: nameJournal(path), ledger, unusableUsage: 'allow' },
     ...{ clock: () => api.now, monotonic: () => 0, onGap() {} },
   })

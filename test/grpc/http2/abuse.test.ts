@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { errorCode, flag, frameType, setting } from '../../../src/grpc/http2/frames.ts'
+import { errorCode, frameFlag, frameType, settingId } from '../../../src/grpc/http2/frames.ts'
 import {
   connectRaw,
   frame,
@@ -13,7 +13,7 @@ import {
 import { answer, startHttp2 } from '../../support/http2-server.ts'
 import { poll } from '../../support/poll.ts'
 
-const { endStream, endHeaders } = flag
+const { endStream, endHeaders } = frameFlag
 const { enhanceYourCalm } = errorCode
 const whole = endStream | endHeaders
 const call = (stream: number): Buffer => frame('headers', stream, whole, post())
@@ -37,16 +37,16 @@ async function flood(connection: RawConnection, next: (i: number) => Buffer, tim
 const id = (i: number): number => 2 * i + 1
 const floods: Readonly<Record<string, (i: number) => Buffer>> = {
   PING: () => frame('ping', 0, 0, Buffer.alloc(8)),
-  'unsolicited PING acknowledgements': () => frame('ping', 0, flag.ack, Buffer.alloc(8)),
+  'unsolicited PING acknowledgements': () => frame('ping', 0, frameFlag.ack, Buffer.alloc(8)),
   SETTINGS: () => frame('settings', 0),
-  'SETTINGS acknowledgements': () => frame('settings', 0, flag.ack),
+  'SETTINGS acknowledgements': () => frame('settings', 0, frameFlag.ack),
   PRIORITY: () => frame('priority', 1, 0, Buffer.alloc(5)),
   'unknown frames': () => frame(77, 1, 0, 'x'),
   GOAWAY: () => frame('goaway', 0, 0, Buffer.alloc(8)),
   'WINDOW_UPDATE of one byte': () => frame('windowUpdate', 0, 0, uint32(1)),
   'empty DATA': (i) => (i === 0 ? begin(1) : frame('data', 1)),
   'empty DATA with padding': (i) =>
-    i === 0 ? begin(1) : frame('data', 1, flag.padded, Buffer.alloc(200, 199)),
+    i === 0 ? begin(1) : frame('data', 1, frameFlag.padded, Buffer.alloc(200, 199)),
   'RST_STREAM of one stream': (i) => (i === 0 ? begin(1) : frame('rstStream', 1, 0, uint32(8))),
   'rapid reset': (i) => Buffer.concat([begin(id(i)), frame('rstStream', id(i), 0, uint32(8))]),
   'streams reset by the server for a WINDOW_UPDATE of zero': (i) =>
@@ -132,7 +132,7 @@ test('stops reading from a client that does not read', async (t) => {
 test('a slow reader gets all its responses', async (t) => {
   const { port } = await startHttp2(t, { unwrittenBytes: 1_000 })
   const connection = await connectRaw(t, port)
-  const wide = settings({ [setting.initialWindowSize]: 2 ** 30 })
+  const wide = settings({ [settingId.initialWindowSize]: 2 ** 30 })
   await connection.send(hello, frame('settings', 0, 0, wide))
   await connection.send(frame('windowUpdate', 0, 0, uint32(2 ** 30)))
   connection.socket.pause()
@@ -160,7 +160,7 @@ test('a slow reader gets all its responses', async (t) => {
 
 test('limits the size of responses that wait for a window', async (t) => {
   const { port } = await startHttp2(t, { heldBytes: 100_000 })
-  const closed = frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 0 }))
+  const closed = frame('settings', 0, 0, settings({ [settingId.initialWindowSize]: 0 }))
   const body = Buffer.alloc(16_384, 'a')
   const greedy = await connectRaw(t, port)
   await greedy.send(hello, closed)
@@ -176,7 +176,7 @@ test('waiting streams cost no CPU', async (t) => {
   const connection = await connectRaw(t, port)
   await connection.send(
     hello,
-    frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 0 })),
+    frame('settings', 0, 0, settings({ [settingId.initialWindowSize]: 0 })),
   )
   const calls = Array.from({ length: 20_000 }, (_, i) => call(id(i)))
   await connection.send(...calls)

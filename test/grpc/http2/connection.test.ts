@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { errorCode, flag, frameType, setting } from '../../../src/grpc/http2/frames.ts'
+import { errorCode, frameFlag, frameType, settingId } from '../../../src/grpc/http2/frames.ts'
 import {
   connectRaw,
   frame,
@@ -13,7 +13,7 @@ import {
 import { startHttp2 } from '../../support/http2-server.ts'
 import { poll } from '../../support/poll.ts'
 
-const { endStream, endHeaders, padded, priority, ack } = flag
+const { endStream, endHeaders, padded, priority, ack } = frameFlag
 const whole = endStream | endHeaders
 const call = (stream: number): Buffer => frame('headers', stream, whole, post())
 const begin = (stream: number, ...more: Buffer[]): Buffer =>
@@ -144,7 +144,7 @@ const rows: readonly Row[] = [
     [
       begin(1),
       update(1, 2 ** 30),
-      frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 2 ** 31 - 1 })),
+      frame('settings', 0, 0, settings({ [settingId.initialWindowSize]: 2 ** 31 - 1 })),
     ],
     { goaway: flowControlError },
   ],
@@ -162,17 +162,17 @@ const rows: readonly Row[] = [
   ],
   [
     'an initial window that is too large',
-    [frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 2 ** 31 }))],
+    [frame('settings', 0, 0, settings({ [settingId.initialWindowSize]: 2 ** 31 }))],
     { goaway: flowControlError },
   ],
   [
     'a frame size below the minimum',
-    [frame('settings', 0, 0, settings({ [setting.maxFrameSize]: 16_383 }))],
+    [frame('settings', 0, 0, settings({ [settingId.maxFrameSize]: 16_383 }))],
     { goaway: protocolError },
   ],
   [
     'an invalid ENABLE_PUSH',
-    [frame('settings', 0, 0, settings({ [setting.enablePush]: 2 }))],
+    [frame('settings', 0, 0, settings({ [settingId.enablePush]: 2 }))],
     { goaway: protocolError },
   ],
   ['PUSH_PROMISE', [frame('pushPromise', 1, endHeaders, uint32(2))], { goaway: protocolError }],
@@ -420,7 +420,7 @@ test('closes connections that send nothing', async (t) => {
 test('a response waits for both windows', async (t) => {
   const { port } = await startHttp2(t)
   const connection = await connectRaw(t, port)
-  const small = frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 3 }))
+  const small = frame('settings', 0, 0, settings({ [settingId.initialWindowSize]: 3 }))
   await connection.send(hello, small, call(1))
   const data = (stream: number): string =>
     connection
@@ -439,13 +439,13 @@ test('a response waits for both windows', async (t) => {
   await connection.send(update(1, 1))
   await connection.settle()
   t.equal(data(1), 'hel|l')
-  await connection.send(frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 100 })))
+  await connection.send(frame('settings', 0, 0, settings({ [settingId.initialWindowSize]: 100 })))
   await connection.settle()
   t.strictSame([data(1), ended(1)], ['hel|l|o', true])
   // 65,530 bytes of the connection's window are left.
   const long = Buffer.alloc(65_529, 'a')
   const body = [0, 16_384, 32_768, 49_152].map((at) => long.subarray(at, at + 16_384))
-  const wide = frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 1_000_000 }))
+  const wide = frame('settings', 0, 0, settings({ [settingId.initialWindowSize]: 1_000_000 }))
   await connection.send(
     wide,
     begin(3),
@@ -469,7 +469,7 @@ test('sends nothing if the window is smaller than what was sent', async (t) => {
   const { port } = await startHttp2(t)
   const connection = await connectRaw(t, port)
   await connection.send(hello, begin(1))
-  await connection.send(frame('settings', 0, 0, settings({ [setting.initialWindowSize]: 0 })))
+  await connection.send(frame('settings', 0, 0, settings({ [settingId.initialWindowSize]: 0 })))
   await connection.send(frame('data', 1, endStream, 'body'))
   await connection.settle()
   const isData = ({ type }: { type: number }): boolean => type === frameType.data
@@ -519,7 +519,7 @@ test('repeated responses have short headers', async (t) => {
   await poll(() => blocks(3).length === 2, 'both responses have ended')
   t.strictSame(blocks(3), ['88bf', 'be'])
   const none = await connectRaw(t, port)
-  const table = frame('settings', 0, 0, settings({ [setting.headerTableSize]: 0 }))
+  const table = frame('settings', 0, 0, settings({ [settingId.headerTableSize]: 0 }))
   await none.send(hello, table, call(1), call(3))
   await none.frame('headers', ({ stream, flags }) => stream === 3 && (flags & endStream) > 0)
   const first = none.frames().find(({ type }) => type === frameType.headers)

@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { frameType, headBytes, preface } from '../../../src/grpc/http2/frames.ts'
+import { frameHeaderBytes, frameType, preface } from '../../../src/grpc/http2/frames.ts'
 import { packageRoot } from '../../../src/runtime/package-root.ts'
 import { startGrpc } from '../../support/grpc-client.ts'
 import { callWire, connectWire, prefixed } from '../../support/grpc-wire.ts'
@@ -63,7 +63,7 @@ async function say(t: Test, port: number, bytes: Buffer): Promise<void> {
   // Within a frame the PING would be a part of it, so nothing is awaited.
   const { length } = bytes
   let at = preface.length
-  while (at + headBytes <= length) at += headBytes + bytes.readUIntBE(at, 3)
+  while (at + frameHeaderBytes <= length) at += frameHeaderBytes + bytes.readUIntBE(at, 3)
   if (at === length) await connection.settle()
   for (const { type, payload } of connection.frames()) {
     const most = type === frameType.settings ? 60 : 2 ** 14

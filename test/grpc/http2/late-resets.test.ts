@@ -1,11 +1,11 @@
 import { test } from 'tap'
-import { flag, frameType } from '../../../src/grpc/http2/frames.ts'
+import { frameFlag, frameType } from '../../../src/grpc/http2/frames.ts'
 import { connectRaw, frame, hello, post, uint32 } from '../../support/http2-frames.ts'
 import { startHttp2 } from '../../support/http2-server.ts'
 import { poll } from '../../support/poll.ts'
 
 const cancel = 8
-const whole = flag.endStream | flag.endHeaders
+const whole = frameFlag.endStream | frameFlag.endHeaders
 const reset = (stream: number): Buffer => frame('rstStream', stream, 0, uint32(cancel))
 
 test('a client that resets a stream has not read its answer', async (t) => {
@@ -14,7 +14,7 @@ test('a client that resets a stream has not read its answer', async (t) => {
   const ended = (id: number) =>
     connection.frame('headers', ({ stream, flags }) => stream === id && (flags & 1) === 1)
 
-  await connection.send(hello, frame('headers', 1, flag.endHeaders, post()), reset(1))
+  await connection.send(hello, frame('headers', 1, frameFlag.endHeaders, post()), reset(1))
   await poll(() => seen.undone.length === 1, 'one before its answer')
   await connection.send(frame('headers', 3, whole, post()), frame('headers', 5, whole, post()))
   await Promise.all([ended(3), ended(5)])

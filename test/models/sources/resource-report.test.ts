@@ -1,6 +1,6 @@
 import { pino } from 'pino'
 import { test } from 'tap'
-import { createResourceReport } from '../../../src/models/sources/resource-report.ts'
+import { createResourceLogger } from '../../../src/models/sources/resource-report.ts'
 import { linesShown } from '../../../src/runtime/line-limit.ts'
 import { compile } from '../../support/compile.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
@@ -19,7 +19,7 @@ function begin() {
     },
   )
   return {
-    report: createResourceReport(log),
+    report: createResourceLogger(log),
     logged() {
       const taken = lines.filter((line) => line !== 'resources in force')
       lines = []

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
-import { leaseMs } from '../../../src/ratelimit/rules/estimates/hold.ts'
+import { holdLeaseMs } from '../../../src/ratelimit/rules/estimates/hold.ts'
 import { subscription } from '../../support/documents.ts'
 import { envoyPath } from '../../support/envoy-binary.ts'
 import { chatPath, models } from '../../support/gateway.ts'
@@ -60,7 +60,7 @@ for (const store of ['memory', 'Redis']) {
     }
 
     t.equal((await stream()).status, 200)
-    await delay(leaseMs + 20_000)
+    await delay(holdLeaseMs + 20_000)
     t.equal(await open(), 1, 'a stream that lasts longer than a lease keeps its place')
     const younger = await stream()
     t.equal(younger.status, 200)
@@ -69,7 +69,7 @@ for (const store of ['memory', 'Redis']) {
     process.kill(envoy.pid, 'SIGKILL')
     const killedAt = Date.now()
     t.equal(await open(), 2)
-    await poll(async () => (await open()) === 0, 'their places are free', leaseMs + 15_000)
+    await poll(async () => (await open()) === 0, 'their places are free', holdLeaseMs + 15_000)
     t.comment(`free after ${Math.round((Date.now() - killedAt) / 1_000)} s`)
   })
 }

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import { leaseMs } from '../../../src/ratelimit/rules/estimates/hold.ts'
+import { holdLeaseMs } from '../../../src/ratelimit/rules/estimates/hold.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { envoyPath } from '../../support/envoy-binary.ts'
 import { meter } from '../../support/gateway.ts'
@@ -101,7 +101,7 @@ t.test('killed parts lose neither usage nor room', { skip }, async (t) => {
   await poll(isCharged, 'charged is what the model reports', 60_000).catch(() => {})
   t.comment(`${await charged()} tokens charged, ${await produced()} produced`)
   t.ok(await isCharged(), `${await missing()} tokens are missing, ${result.hungUp} hung up`)
-  await poll(async () => (await leases()) === 0, 'nothing is held', leaseMs + slackMs).catch(
+  await poll(async () => (await leases()) === 0, 'nothing is held', holdLeaseMs + slackMs).catch(
     () => {},
   )
   t.equal(await leases(), 0, 'nothing is held')
@@ -114,7 +114,7 @@ t.test('killed parts lose neither usage nor room', { skip }, async (t) => {
   await poll(isIdle, 'the model has noticed', 30_000)
   t.ok(held > 10, `${held} held, ${inProgress} in progress when Envoy was killed`)
   t.comment(`${await leases()} held after its end`)
-  await delay(leaseMs)
+  await delay(holdLeaseMs)
   // Each script ends what is over; nobody else asks without an Envoy.
   const url = `http://${replicas.all[0]?.api}`
   const isFree = async () => {

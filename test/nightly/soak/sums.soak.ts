@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import root from 'tap'
 import { type Exact, plus } from '../../../src/formats/exact.ts'
 import { windowAt } from '../../../src/ratelimit/rules/windows.ts'
-import { keyOf } from '../../../src/ratelimit/sums/part.ts'
+import { windowKey } from '../../../src/ratelimit/sums/part.ts'
 import {
   createClusterWorld,
   createSentinelWorld,
@@ -191,7 +191,7 @@ async function compare(valkey: RunningValkey, lines: readonly Line[]): Promise<r
     if (window.end < now + 10_000) continue
     const isIn = ({ t, c }: Line): boolean => c.includes(i) && windowAt(counter, t).id === window.id
     const expected = lines.reduce((sum, line) => sum + (isIn(line) ? BigInt(line.n) : 0n), 0n)
-    const hash = await valkey.client.hgetall(keyOf('all', window)).catch(() => ({}))
+    const hash = await valkey.client.hgetall(windowKey('all', window)).catch(() => ({}))
     const { '+': stored = '0', ...fields } = hash as Record<string, string>
     const sum = Object.values(fields).reduce((all, each) => all + BigInt(each), 0n)
     if (BigInt(stored) !== expected || sum !== expected) {

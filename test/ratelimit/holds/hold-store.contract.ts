@@ -6,9 +6,9 @@ import type { Expected } from '../../../src/ratelimit/rules/estimates/estimator.
 import {
   type Factors,
   grown,
+  type HeldSums,
   type HeldTokens,
   noHolds,
-  type Sums,
   withHold,
 } from '../../../src/ratelimit/rules/estimates/hold.ts'
 import { type Hold, type HoldAnswer, noTokens } from '../../../src/ratelimit/rules/hold.ts'
@@ -522,7 +522,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     let alone = 0
     const isWorst = random.below(2) === 0
     const sums = () =>
-      [...open.values()].reduce<Sums>((sum, each) => withHold(sum, each, 1), noHolds)
+      [...open.values()].reduce<HeldSums>((sum, each) => withHold(sum, each, 1), noHolds)
     const settle = async (id: string, hold: HeldTokens) => {
       const tokens = isWorst ? hold.most : random.below(hold.most + 1)
       await world.use(own, tokens)

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
-import { leaseMs } from '../../../src/ratelimit/rules/estimates/hold.ts'
+import { holdLeaseMs } from '../../../src/ratelimit/rules/estimates/hold.ts'
 import { type Hold, noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { type HoldWorld, testHoldStore } from './hold-store.contract.ts'
@@ -10,7 +10,7 @@ async function createWorld(): Promise<HoldWorld> {
   const counters = createTestCounters()
   const holds = createMemoryHolds(counters.windows)
   return {
-    ...{ isJoint: true, holds, other: holds, leaseMs, shortMs: 20_000 },
+    ...{ isJoint: true, holds, other: holds, leaseMs: holdLeaseMs, shortMs: 20_000 },
     now: () => now,
     use: async (counter, tokens) => counters.add([counter], tokens, now),
     async settled() {},

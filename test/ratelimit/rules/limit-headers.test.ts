@@ -12,7 +12,7 @@ import {
   secondsUntil,
   toResetDuration,
 } from '../../../src/ratelimit/rules/limit-headers.ts'
-import { type Place, toNamedLimit } from '../../../src/ratelimit/rules/named-limits.ts'
+import { type LimitSource, toCountedLimit } from '../../../src/ratelimit/rules/named-limits.ts'
 
 const now = Date.UTC(2026, 0, 1)
 const limits = toCountedLimits('basic', 'llm/small', [
@@ -88,7 +88,7 @@ test('Anthropic’s reset is an instant', async (t) => {
 })
 
 /** A limit by name. */
-function named(name: string, of: LimitKind, more: Partial<NamedLimit> & Partial<Place> = {}) {
+function named(name: string, of: LimitKind, more: Partial<NamedLimit> & Partial<LimitSource> = {}) {
   const { origin = 'subscription', ...limit } = more
   const window = { every: 'month', zone: 'UTC' } as const
   const all = {
@@ -101,7 +101,7 @@ function named(name: string, of: LimitKind, more: Partial<NamedLimit> & Partial<
     enforce: true,
   } as const
   const whose = { subscription: 'basic', organization: '' }
-  return toNamedLimit({ ...all, models: undefined, ...limit }, window, {
+  return toCountedLimit({ ...all, models: undefined, ...limit }, window, {
     resource: 'basic',
     origin,
     whose,

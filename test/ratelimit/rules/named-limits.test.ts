@@ -4,9 +4,9 @@ import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
 import { readCounterKey, subjectOf } from '../../../src/ratelimit/rules/counter-key.ts'
 import {
   counterOfCharged,
-  type Place,
+  type LimitSource,
   readChargedLimit,
-  toNamedLimit,
+  toCountedLimit,
   type Whose,
   writeChargedLimit,
 } from '../../../src/ratelimit/rules/named-limits.ts'
@@ -23,8 +23,8 @@ const minute: Window = { ms: 60_000 }
 const month = readWindowText('month15@Europe/Zurich') as Window
 
 const places: readonly (readonly [
-  Place['resource'],
-  Place['origin'],
+  LimitSource['resource'],
+  LimitSource['origin'],
   NamedLimit['per'],
   string,
 ])[] = [
@@ -53,7 +53,7 @@ test('a limit and the line that names it have the same counter', async (t) => {
       }
       const { pool, user, ...known } = whose
       const of1 = { ...known, ...(per === 'key' && { user }) }
-      const limit = toNamedLimit(written, window, { resource, origin, whose: of1 })
+      const limit = toCountedLimit(written, window, { resource, origin, whose: of1 })
       const counter = counterOf(limit, user, pool)
       t.equal(counter.key, key.replaceAll('|', '\n').replace('K', counted), `${per} of ${resource}`)
       const text = writeChargedLimit({ resource, name: 'x', kind: of, per, window })

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import type { Exact } from '../../../src/formats/exact.ts'
-import { countOf, readFields, writeFields } from '../../../src/ratelimit/rules/fields.ts'
+import { countOf, formatSums, parseSums } from '../../../src/ratelimit/rules/fields.ts'
 import { createSums, isOver, longMs } from '../../../src/ratelimit/rules/sums.ts'
 import {
   createTally,
@@ -63,8 +63,8 @@ test('a store lacks what it had of others', async (t) => {
 test('fields are read as they were written', async (t) => {
   for (const names of [[], ['a'], ['3fk2x0qa', '.', 'old']]) {
     const fields = new Map(names.map((name, i) => [name, i + 1]))
-    const text = writeFields(fields)
-    t.strictSame(readFields(text), fields)
+    const text = formatSums(fields)
+    t.strictSame(parseSums(text), fields)
     t.equal(countOf(text), names.length)
   }
 })
@@ -80,11 +80,11 @@ test('sums beyond doubles are exact', async (t) => {
     ['b', 2n ** 60n + 3n],
     ['c', 5],
   ])
-  t.strictSame(readFields(writeFields(fields)), fields)
+  t.strictSame(parseSums(formatSums(fields)), fields)
   noteFields(tally, fields)
   t.match(tally, { fieldsSum: 2n ** 60n + 8n, others: 2n ** 60n + 8n })
   t.strictSame(
-    readFields(`d ${'9'.repeat(19)} e 1.5`),
+    parseSums(`d ${'9'.repeat(19)} e 1.5`),
     new Map([
       ['d', 0],
       ['e', 0],

@@ -2,7 +2,7 @@ import { appendFileSync, cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
 import type { Exact } from '../../../src/formats/exact.ts'
-import { keyOf } from '../../../src/ratelimit/sums/part.ts'
+import { windowKey } from '../../../src/ratelimit/sums/part.ts'
 import type { SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
@@ -23,7 +23,7 @@ function makeWorld(t: Test) {
   /** The fields of the hour, with its total. */
   function fields(): ReadonlyMap<string, Exact> {
     const [key = ''] = [...server.hashes.keys()].filter((each) =>
-      each.startsWith(keyOf('all', { id: hour.key })),
+      each.startsWith(windowKey('all', { id: hour.key })),
     )
     return server.fields(key)
   }

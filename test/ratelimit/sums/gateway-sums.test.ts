@@ -2,7 +2,7 @@ import { test } from 'tap'
 import type { Exact } from '../../../src/formats/exact.ts'
 import type { WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
-import { keyOf } from '../../../src/ratelimit/sums/part.ts'
+import { windowKey } from '../../../src/ratelimit/sums/part.ts'
 import { createDice, Disk, folderOf, Killed, keptOf, type Life, Link, Server } from './model.ts'
 import { plainLines } from './plain-lines.ts'
 
@@ -47,7 +47,7 @@ function createWorld() {
   const log = (tokens: number, to = disk): void => to.append(file, `\n${tokens}\n`)
   const stored = (): Exact => {
     const keys = [...server.hashes.keys()].filter((key) =>
-      key.startsWith(keyOf('all', { id: 'c' })),
+      key.startsWith(windowKey('all', { id: 'c' })),
     )
     return server.fields(keys[0] ?? '').get('+') ?? 0
   }

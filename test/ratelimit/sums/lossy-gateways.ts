@@ -8,7 +8,7 @@ import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { tagsOf } from '../../../src/ratelimit/redis/keys.ts'
 import { type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
-import { keyOf } from '../../../src/ratelimit/sums/part.ts'
+import { windowKey } from '../../../src/ratelimit/sums/part.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
 import { runSums } from '../../../src/ratelimit/sums/running-sums.ts'
 import { createRandom, type Random } from '../../support/random.ts'
@@ -123,7 +123,7 @@ async function startGateway(world: LossWorld, random: Random, path: string, gate
       const known = await read().catch(() => [])
       const stored = new Map<string, Exact>()
       for (const [own, all] of Map.groupBy(counters, ({ key }) => tags.tagOf(key))) {
-        const keys = all.map((each) => keyOf(own, windowAt(each, Date.now())))
+        const keys = all.map((each) => windowKey(own, windowAt(each, Date.now())))
         const found = await store.read(keys).catch(() => [])
         for (const [i, { key }] of all.entries()) stored.set(key, found[i]?.get('+') ?? 0)
       }

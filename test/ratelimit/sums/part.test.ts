@@ -3,7 +3,7 @@ import type { Exact } from '../../../src/formats/exact.ts'
 import { createSums } from '../../../src/ratelimit/rules/sums.ts'
 import { usedOf } from '../../../src/ratelimit/rules/tally.ts'
 import type { CounterReset, WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
-import { createPart, keyOf } from '../../../src/ratelimit/sums/part.ts'
+import { createPart, windowKey } from '../../../src/ratelimit/sums/part.ts'
 import { maxEntries, type SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
 import { Server } from './model.ts'
 
@@ -82,7 +82,7 @@ function createWorld() {
   }
   const total = (counter = ann): Exact => {
     const window = createSums(new Map(), () => 0).at(counter, world.now)
-    return world.server.fields(keyOf('all', window)).get('+') ?? 0
+    return world.server.fields(windowKey('all', window)).get('+') ?? 0
   }
   return { world, join, total }
 }

@@ -7,7 +7,7 @@ import { type Exact, minus, plus } from '../../../src/formats/exact.ts'
 import { longMs } from '../../../src/ratelimit/rules/sums.ts'
 import { spanAt, type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import type { GatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
-import { keyOf } from '../../../src/ratelimit/sums/part.ts'
+import { windowKey } from '../../../src/ratelimit/sums/part.ts'
 import { createGateways } from './schedule/gateways.ts'
 import { createPods } from './schedule/pods.ts'
 import { createProcesses } from './schedule/processes.ts'
@@ -130,7 +130,7 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
       expected = plus(expected, response.tokens)
       if (forgiven.has(number)) mayLack = plus(mayLack, response.tokens)
     }
-    const key = keyOf(tagOf(counter.key), window)
+    const key = windowKey(tagOf(counter.key), window)
     const fields = stores.fields(key)
     const stored = fields.get('+') ?? 0
     const sum = [...fields.values()].reduce<bigint>((all, each) => all + BigInt(each), 0n)

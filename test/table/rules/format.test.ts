@@ -2,12 +2,12 @@ import { test } from 'tap'
 import {
   blockBytes,
   checkSum,
-  placesOf,
+  encodeTableHeader,
   recordBytes,
   recordDigest,
+  tablePlaces,
   templateBytes,
   writeBlock,
-  writeHead,
   writeRecord,
   writeTemplate,
 } from '../../../src/table/rules/format.ts'
@@ -50,12 +50,12 @@ test('what was in a part before is not left in it', async (t) => {
   t.ok(part.subarray(16, blockBytes - 4).every((byte) => byte === 0))
   part.fill(0xff)
   const sizes = { buckets: 2, blocks: 3, templates: 4, lanes: 5 }
-  writeHead(part, { ...sizes, generation: 1, file: 9, lease: 0, clock: 0 })
+  encodeTableHeader(part, { ...sizes, generation: 1, file: 9, lease: 0, clock: 0 })
   t.ok(part.subarray(56, 92).every((byte) => byte === 0))
 })
 
 test('parts follow each other', async (t) => {
-  const places = placesOf({ buckets: 2, blocks: 3, templates: 4, lanes: 5 })
+  const places = tablePlaces({ buckets: 2, blocks: 3, templates: 4, lanes: 5 })
   t.equal(places.recordAt(16), places.blockAt(0))
   t.equal(places.blockAt(3), places.templateAt(0))
   t.equal(places.templateAt(4), places.nameAt(0))

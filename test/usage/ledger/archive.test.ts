@@ -15,7 +15,7 @@ import { openFolder } from '../../../src/journal/folder.ts'
 import { migrate } from '../../../src/store/postgres/migrate.ts'
 import { createArchive } from '../../../src/usage/ledger/archive.ts'
 import { createLedgerFeed } from '../../../src/usage/ledger/feed.ts'
-import { namesOf } from '../../../src/usage/ledger/journal-files.ts'
+import { sourceNames } from '../../../src/usage/ledger/journal-files.ts'
 import { nameJournal } from '../../../src/usage/ledger/journal-name.ts'
 import { createArchiveHeads, createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import type { ArchiveHeads } from '../../../src/usage/store.ts'
@@ -36,7 +36,7 @@ async function createWorld(t: Test, archives = temporaryFolder(t)) {
   const path = join(temporaryFolder(t), 'usage.jsonl')
   const journal = nameJournal(path)
   const heads = createArchiveHeads(sql)
-  const files = { folder: openFolder(dirname(path)), names: namesOf(path) }
+  const files = { folder: openFolder(dirname(path)), names: sourceNames(path) }
   const feed = createLedgerFeed({
     ...{ ...files, journal, ledger: createUsageLedger(sql), unusableUsage: 'allow' },
     clock: () => start + 100 * day,
@@ -218,7 +218,7 @@ test('a full disk is waited for', { skip: skipSmallDisk }, async (t) => {
 
 test('lines of both files are archived in one order, and those of the form before', async (t) => {
   const { path, own, create, rotate, names, verify, forget } = await createWorld(t)
-  const envoy = namesOf(path).envoy
+  const envoy = sourceNames(path).envoy
   const at = join(dirname(path), envoy)
   const archive = create()
   await rotate(3, earlierLine)

@@ -14,7 +14,7 @@ import { type Test, test } from 'tap'
 import { openFolder } from '../../../src/journal/folder.ts'
 import type { Pool } from '../../../src/store/postgres/postgres.ts'
 import { createLedgerFeed } from '../../../src/usage/ledger/feed.ts'
-import { namesOf } from '../../../src/usage/ledger/journal-files.ts'
+import { sourceNames } from '../../../src/usage/ledger/journal-files.ts'
 import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import type { UsageGap, UsageLedger } from '../../../src/usage/store.ts'
 import { createMigrated } from '../../support/key-store.ts'
@@ -39,7 +39,7 @@ function createReader(t: Test, { sql, path }: World, ledger?: Partial<UsageLedge
   const seen: UsageGap[] = []
   const feed = createLedgerFeed({
     folder: openFolder(dirname(path)),
-    names: namesOf(path),
+    names: sourceNames(path),
     journal: 'journal',
     ledger: { ...createUsageLedger(sql), ...ledger },
     unusableUsage: 'allow',

@@ -21,7 +21,7 @@ async function* fileAt(write: typeof scriptLine, ...hours: readonly number[]) {
       yield envoyLine({ ...times, type: 'DownstreamPeriodic' })
     }
   }
-  yield { lane: 'script', isCurrent: true, lines: lines() } as const
+  yield { source: 'script', isCurrent: true, lines: lines() } as const
 }
 
 const rowOf = (each: number, answers: number) => ({

@@ -2,8 +2,8 @@ import { test } from 'tap'
 import {
   chargeOf,
   countedTokens,
-  countersOf,
   nothingReported,
+  tokenCountersOf,
   tokensByType,
   type Usage,
 } from '../../../src/usage/rules/usage.ts'
@@ -150,7 +150,7 @@ test('usage is counted in every window in force', async (t) => {
       },
     ),
   )
-  t.strictSame(countersOf(usage, snapshot), [
+  t.strictSame(tokenCountersOf(usage, snapshot), [
     { key: 'team-a\nllm/small\n60000\nada', owner: 'ada', window: { ms: 60_000 }, limit: 100 },
     {
       key: 'team-a\nllm/small\n3600000\nada',
@@ -160,7 +160,7 @@ test('usage is counted in every window in force', async (t) => {
     },
   ])
   for (const gone of [{ subscription: 'none' }, { model: 'llm/other' }, { model: 'constructor' }]) {
-    t.strictSame(countersOf({ ...usage, ...gone }, snapshot), [])
+    t.strictSame(tokenCountersOf({ ...usage, ...gone }, snapshot), [])
   }
 })
 

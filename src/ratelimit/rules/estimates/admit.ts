@@ -13,12 +13,12 @@ import type { Exact } from '../../../formats/exact.ts'
 import { type Expected, firstFloor } from './estimator.ts'
 import {
   type Factors,
+  type HeldSums,
   type HeldTokens,
-  holdOf,
+  heldTokensOf,
   isEnoughInput,
   mostAmount,
   outputsIn,
-  type Sums,
 } from './hold.ts'
 
 /** A limit during an admission. */
@@ -26,7 +26,7 @@ export interface Room {
   readonly limit: Exact
   /** Counted in the window. */
   readonly used: Exact
-  readonly held: Sums
+  readonly held: HeldSums
   readonly factors?: Factors | undefined
 }
 
@@ -65,8 +65,10 @@ export function admit(
     if (canLimitOutput) ceiling = Math.min(ceiling, ceilingIn(room, expected, needed, overshoot))
   }
   if (canLimitOutput && ceiling < expected.least) return { outcome: 'busy' }
-  const hold = holdOf(expected, ceiling)
-  const holds = rooms.map(({ factors }) => (factors ? holdOf(expected, ceiling, factors) : hold))
+  const hold = heldTokensOf(expected, ceiling)
+  const holds = rooms.map(({ factors }) =>
+    factors ? heldTokensOf(expected, ceiling, factors) : hold,
+  )
   for (const [i, room] of rooms.entries()) {
     const own = holds[i] as HeldTokens
     // Without a ceiling nothing but their number bounds several answers.

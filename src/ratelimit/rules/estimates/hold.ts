@@ -34,7 +34,7 @@ export interface HeldTokens {
 }
 
 /** The sums over the open holds of a counter. */
-export interface Sums extends HeldTokens {
+export interface HeldSums extends HeldTokens {
   readonly count: number
 }
 
@@ -42,10 +42,10 @@ export interface Sums extends HeldTokens {
 export const mostVariance = 1e12
 export const mostAmount = 1e12
 
-export const noHolds: Sums = { count: 0, mean: 0, variance: 0, output: 0, most: 0 }
+export const noHolds: HeldSums = { count: 0, mean: 0, variance: 0, output: 0, most: 0 }
 
 /** What a request holds that may have this much output. */
-export function holdOf(
+export function heldTokensOf(
   { input, inputVariance, output, outputVariance }: Expected,
   ceiling: number,
   factors = plain,
@@ -103,7 +103,7 @@ export function grown(
 }
 
 /** The sums with a hold more (`sign` 1) or less (-1). */
-export function withHold(sums: Sums, hold: HeldTokens, sign: 1 | -1): Sums {
+export function withHold(sums: HeldSums, hold: HeldTokens, sign: 1 | -1): HeldSums {
   return {
     count: sums.count + sign,
     mean: sums.mean + sign * hold.mean,
@@ -118,7 +118,7 @@ export function withHold(sums: Sums, hold: HeldTokens, sign: 1 | -1): Sums {
  * request runs, or has asked for it. The gateway reports every 10 s, also before the first byte of a
  * response, and some reports may be lost: with a process, or while a shared store does not respond.
  */
-export const leaseMs = 60_000
+export const holdLeaseMs = 60_000
 
 /** Whose answers an estimator has learned from, without the user's name: it is kept in the database. */
 export function ownerOf(subscription: string, user: string): string {

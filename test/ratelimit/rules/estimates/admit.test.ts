@@ -10,10 +10,10 @@ import {
 } from '../../../../src/ratelimit/rules/estimates/admit.ts'
 import { type Expected, firstFloor } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
+  type HeldSums,
   type HeldTokens,
-  holdOf,
+  heldTokensOf,
   noHolds,
-  type Sums,
   withHold,
 } from '../../../../src/ratelimit/rules/estimates/hold.ts'
 import { createRandom } from '../../../support/random.ts'
@@ -25,7 +25,7 @@ const expected: Expected = {
 }
 
 function roomOf(limit: number, used: number, holds: readonly HeldTokens[] = []): Room {
-  const held = holds.reduce<Sums>((sums, hold) => withHold(sums, hold, 1), noHolds)
+  const held = holds.reduce<HeldSums>((sums, hold) => withHold(sums, hold, 1), noHolds)
   return { limit, used, held }
 }
 
@@ -58,7 +58,7 @@ test('what is held refuses as busy, what is used as spent', async (t) => {
 })
 
 test('estimates bind where ceilings have room', async (t) => {
-  const hold = holdOf(expected, 900)
+  const hold = heldTokensOf(expected, 900)
   const count = (overshoot: number) => {
     const open: HeldTokens[] = []
     while (fits(roomOf(10_000, 0, open), hold, overshoot)) open.push(hold)
@@ -69,7 +69,7 @@ test('estimates bind where ceilings have room', async (t) => {
 })
 
 test('every limit must have room', async (t) => {
-  const open = holdOf(expected, 900)
+  const open = heldTokensOf(expected, 900)
   const wide = roomOf(1_000_000, 0, [open])
   const narrow = roomOf(1_000, 600, [open])
   t.equal(admit([wide], expected, 0.25, true).outcome, 'held')
@@ -78,7 +78,7 @@ test('every limit must have room', async (t) => {
 })
 
 test('a ceiling shrinks with the room, but not below what most answers need', async (t) => {
-  const open = holdOf(expected, 900)
+  const open = heldTokensOf(expected, 900)
   const caps = [1e6, 20_000, 10_000, 6_000].map(
     (limit) => heldBy(admit([roomOf(limit, 0, [open])], expected, 0.25, true)).ceiling,
   )
@@ -190,7 +190,7 @@ test('the same test notices a bound that is off by a tenth', async (t) => {
 test('a hold more never makes room', async (t) => {
   for (let i = 0; i < 500; i += 1) {
     const wanted = { ...expected, worst: 1 + random.below(9_000) }
-    const hold = holdOf(wanted, Math.max(900, random.below(9_000)))
+    const hold = heldTokensOf(wanted, Math.max(900, random.below(9_000)))
     const open = Array.from({ length: random.below(5) }, () => hold)
     const room = roomOf(random.below(20_000), random.below(9_000), open)
     const fuller = { ...room, held: withHold(room.held, hold, 1) }
