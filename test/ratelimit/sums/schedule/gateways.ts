@@ -33,6 +33,7 @@ export function createGateways(
   }
 
   function log(place: Place): void {
+    reopenDue(place)
     const which = counters.map((_, n) => n).filter(() => dice.chance(0.4))
     const time = world.now + place.offset - dice.below(50)
     const number =
@@ -53,10 +54,15 @@ export function createGateways(
   }
 
   function flushEnvoy(place: Place): void {
-    if (world.now >= place.reopenBy) reopen(place)
+    reopenDue(place)
     place.envoy.flush()
     for (const number of place.buffered) written.add(number)
     place.buffered = []
+  }
+
+  /** Nobody writes to a renamed file longer than its lines are read, also if time has jumped meanwhile. */
+  function reopenDue(place: Place): void {
+    if (world.now >= place.reopenBy) reopen(place)
   }
 
   function reopen(place: Place): void {
@@ -67,7 +73,7 @@ export function createGateways(
 
   async function rotate(place: Place, running: Running): Promise<void> {
     note('renamed')
-    if (world.now >= place.reopenBy) reopen(place)
+    reopenDue(place)
     if (place.reopenBy !== Number.POSITIVE_INFINITY) return
     const name = dice.pick([scriptFile, envoyFile])
     const isReopened = dice.chance(0.7)
