@@ -6,13 +6,14 @@ import { type Journaled, startJournaled } from '../../support/journaled.ts'
 import { poll } from '../../support/poll.ts'
 import { createRandom } from '../../support/random.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
+import { lasting } from '../../support/window-ends.ts'
 
 const skip = envoyPath() === undefined ? 'no Envoy' : skipValkey
 const processes = 4
 const connections = 64
 const responses = 20_000
 const hour = 3_600_000
-const users = Array.from({ length: 200 }, (_, i) => `user-${i}`)
+const users = Array.from({ length: 200 }, (_, i) => lasting(`user-${i}`))
 
 /** Sends requests on many connections, kills what `midway` kills, and compares what is known and stored with what was used. */
 async function spendThrough(
