@@ -14,14 +14,20 @@ const counted = ({ envoy }: Gateway, name: string): Promise<number> =>
  * Sends so many requests on each of these many connections and cancels them all while Envoy is stopped: it then finds all
  * of that in its sockets at once, as after a moment without a processor.
  */
-async function hangUp({ url, envoy }: Gateway, connections: number, each: number): Promise<void> {
+async function hangUp(
+  { url, envoy }: Gateway,
+  between: Between,
+  connections: number,
+  each: number,
+): Promise<void> {
   const total = () => readStat(envoy, 'http.gateway.downstream_rq_rx_reset')
   const before = await total()
   const sessions = Array.from({ length: connections }, () => http2.connect(url))
   await Promise.all(sessions.map((session) => once(session, 'remoteSettings')))
   const written = () =>
     poll(() => sessions.every(({ state }) => state.outboundQueueSize === 0), 'all is written')
-  process.kill(envoy.pid, 'SIGSTOP')
+  // Of one whose Check is under way the time would run out meanwhile.
+  await between(() => process.kill(envoy.pid, 'SIGSTOP'))
   try {
     const streams = sessions.flatMap((session) =>
       Array.from({ length: each }, () => {
@@ -48,21 +54,36 @@ async function hangUp({ url, envoy }: Gateway, connections: number, each: number
   for (const session of sessions) session.destroy()
 }
 
+/** Acts while none of the requests is under way. */
+type Between = (act: () => void) => Promise<void>
+
 /** The statuses of requests that are sent one after the other meanwhile. */
-async function statusesDuring(gateway: Gateway, work: () => Promise<void>): Promise<number[]> {
+async function statusesDuring(
+  gateway: Gateway,
+  work: (between: Between) => Promise<void>,
+): Promise<number[]> {
   const { key } = await gateway.mint()
   const statuses = new Set([(await gateway.chat(key)).status])
   let isOver = false
-  const over = work().finally(() => {
+  let due: (() => void) | undefined
+  const between: Between = (act) =>
+    new Promise((settle) => {
+      due = () => settle(act())
+    })
+  const over = work(between).finally(() => {
     isOver = true
   })
-  while (!isOver) statuses.add((await gateway.chat(key)).status)
+  while (!isOver) {
+    due?.()
+    due = undefined
+    statuses.add((await gateway.chat(key)).status)
+  }
   await over
   return [...statuses]
 }
 
 test('cancelled requests do not affect others', async (t, gateway) => {
-  const statuses = await statusesDuring(gateway, () => hangUp(gateway, 320, 16))
+  const statuses = await statusesDuring(gateway, (between) => hangUp(gateway, between, 320, 16))
   t.ok((await counted(gateway, 'upstream_rq_tx_reset')) >= 5_000, 'enough Checks were reset')
   t.equal(await counted(gateway, 'upstream_cx_destroy_remote'), 0, 'their connection stays open')
   t.equal(await counted(gateway, 'http2.outbound_control_flood'), 0, 'on Envoy’s side, too')
@@ -71,7 +92,7 @@ test('cancelled requests do not affect others', async (t, gateway) => {
 
 test('connections take turns, whatever each has sent at once', async (t, gateway) => {
   const before = await counted(gateway, 'upstream_rq_total')
-  const statuses = await statusesDuring(gateway, () => hangUp(gateway, 50, 100))
+  const statuses = await statusesDuring(gateway, (between) => hangUp(gateway, between, 50, 100))
   const checks = (await counted(gateway, 'upstream_rq_total')) - before
   t.ok(checks < 2_000, `${checks} Checks for 5,000 requests that were cancelled before their turn`)
   t.strictSame(statuses, [200])
