@@ -10,8 +10,7 @@
  */
 
 import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
-import { firstFloor } from '../rules/estimates/estimator.ts'
-import { holdLeaseMs, mostAmount, mostVariance } from '../rules/estimates/hold.ts'
+import { firstFloor, holdLeaseMs, mostAmount, mostVariance } from '../rules/estimates/hold.ts'
 
 /** Keys, then arguments. */
 export interface SpendCommands {

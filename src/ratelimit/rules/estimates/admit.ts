@@ -10,9 +10,10 @@
  */
 
 import type { Exact } from '../../../formats/exact.ts'
-import { type Expected, firstFloor } from './estimator.ts'
+import type { Expected } from './estimator.ts'
 import {
   type Factors,
+  firstFloor,
   type HeldSums,
   type HeldTokens,
   heldTokensOf,

@@ -104,9 +104,6 @@ const firstOutput = shapeOf(tokens, (middle) =>
 )
 const firstRatio = shapeOf(ratios, (middle) => (middle >= 0.5 && middle < 2.05 ? 1 : 0))
 
-/** The floor of one answer before any is known. */
-export const firstFloor = Math.ceil(firstOutput.quantile(floorShare))
-
 /** An estimator that has learned nothing yet; some 10 KB at most. */
 export function createEstimator(): Estimator {
   const all = new LogHistogram(tokens, firstOutput)

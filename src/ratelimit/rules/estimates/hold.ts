@@ -42,6 +42,9 @@ export interface HeldSums extends HeldTokens {
 export const mostVariance = 1e12
 export const mostAmount = 1e12
 
+/** The output that 99 of 100 answers need at most, before any is known: as the estimator has it, which a Check does not load. */
+export const firstFloor = 7_349
+
 export const noHolds: HeldSums = { count: 0, mean: 0, variance: 0, output: 0, most: 0 }
 
 /** What a request holds that may have this much output. */

@@ -8,8 +8,9 @@ import {
   mostEver,
   type Room,
 } from '../../../../src/ratelimit/rules/estimates/admit.ts'
-import { type Expected, firstFloor } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
+import type { Expected } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
+  firstFloor,
   type HeldSums,
   type HeldTokens,
   heldTokensOf,

@@ -1,6 +1,7 @@
 import { test } from 'tap'
 import { createDraw } from '../../../../bench/traces/random.ts'
 import { createEstimator } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
+import { firstFloor } from '../../../../src/ratelimit/rules/estimates/hold.ts'
 import {
   LogHistogram,
   middleOf,
@@ -31,6 +32,11 @@ test('newer values count more than older ones', async (t) => {
   for (let i = 0; i < 1_000; i += 1) histogram.add(100)
   for (let i = 0; i < 400; i += 1) histogram.add(1_000)
   t.ok(histogram.shape.quantile(0.4) > 800, `${histogram.shape.quantile(0.4)}`)
+})
+
+test('an estimator that has learned nothing has the first floor', async (t) => {
+  const { floor } = createEstimator().expect({ bytes: 100, maxOutput: undefined }, undefined)
+  t.equal(Math.ceil(floor), firstFloor)
 })
 
 test('moments of a cut value are those of its buckets', async (t) => {
