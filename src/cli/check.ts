@@ -124,7 +124,7 @@ const maxReasons = 3
 function underWay({ because, inProgress }: LimitBound): string {
   const requests =
     inProgress === undefined
-      ? 'what is in progress uses'
+      ? 'what requests in progress use'
       : `what ${inProgress} requests in progress use`
   return `${requests}: ${showFirst(because, maxReasons)}`
 }

@@ -35,11 +35,11 @@ export async function drain(
   const seconds = (): string => `${((performance.now() - begunAt) / 1_000).toFixed(1)} s`
   try {
     const { status, requests = 0 } = await askService(config, out).catch((error: Error) => {
-      out(`The service does not answer (${error.message}); Envoy is asked itself.`)
+      out(`The service does not answer (${error.message}); draining Envoy directly.`)
       return askEnvoy(config, performance.now() - begunAt)
     })
     if (status === 'drained') out(`No request is running, after ${seconds()}.`)
-    else if (status === 'unreachable') out('Envoy does not answer: nothing was waited for.')
+    else if (status === 'unreachable') out('Envoy does not answer: did not wait for requests.')
     else out(`${requests} requests are still running after ${seconds()}.`)
     if (flags.json) print(toJson({ status, requests }))
     return status === 'drained' ? 0 : 1

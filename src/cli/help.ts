@@ -10,7 +10,7 @@ export function helpOnAll(all: readonly Command[]): string {
     'Usage: tollgate <command>',
     columns(all.map(({ name, summary }) => [name, summary])),
     'tollgate help <command>, or <command> --help, describes a command; tollgate --version prints the version.\n' +
-      'tollgate completion bash|zsh|fish prints what completes commands and flags in a shell.\n' +
+      'tollgate completion bash|zsh|fish prints a completion script for a shell.\n' +
       'Exit status: 0 done, 1 refused or failed, 2 invalid arguments, 3 the gateway does not respond.\n' +
       'Settings come from the environment; docs/settings.md lists them.',
   ].join('\n\n')

@@ -33,7 +33,7 @@ export async function showIncreases(
     ID: each.id,
     ...toIncreaseCells(each, list.currency),
     BY: each.createdBy,
-    NOTE: each.effective === false ? 'raises nothing now' : '',
+    NOTE: each.effective === false ? 'no effect' : '',
   }))
   if (flags.json) io.out(toJson(list))
   else if (rows.length === 0) io.err('No limit is increased.')
@@ -98,7 +98,7 @@ async function change(
 }
 
 /** Where it is not known yet. */
-export const meanwhile = 'there the limit may be as before for a while'
+export const meanwhile = 'the old limit may still apply there'
 
 /** What is given or asked for, as the API takes it; throws if something lacks that every increase has. */
 export function readWanted(flags: Call<typeof newRequestFlags>['flags']) {

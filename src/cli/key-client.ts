@@ -110,7 +110,7 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
 export function warnOfPending(
   { propagation }: Revoked,
   io: Pick<KeyIo, 'err'>,
-  meanwhile = 'it may still let revoked keys pass for a while',
+  meanwhile = 'it may still accept revoked keys for a while',
 ): void {
   if (propagation?.state !== 'pending') return
   const names = printable(propagation.waitingFor?.join(', ') || 'some replica')

@@ -52,7 +52,7 @@ export async function editKey(
   if (Object.keys(fields).length === 0) throw new WrongCall('Say what is to be changed.')
   const record = await clientOf(flags, io).edit(id, fields)
   io.out(flags.json ? toJson(record) : showKey(record))
-  warnOfPending(record, io, 'there the key may be as before for a while')
+  warnOfPending(record, io, 'the key may be unchanged there for a while')
   return 0
 }
 

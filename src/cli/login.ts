@@ -43,17 +43,17 @@ export async function logout(
 ): Promise<number> {
   if (raw === undefined) {
     removeLogins(io.env)
-    io.out(flags.json ? toJson({ forgotten: 'all' }) : 'No credential is kept any more.')
+    io.out(flags.json ? toJson({ forgotten: 'all' }) : 'All saved credentials are removed.')
     return 0
   }
   const url = checkUrl(raw, true)
   const { current, tokens } = readLogins(io.env)
-  if (!tokens.has(url)) throw new Error(`No credential is kept for ${url}.`)
+  if (!tokens.has(url)) throw new Error(`No credential is saved for ${url}.`)
   const left = [...tokens].filter(([each]) => each !== url)
   await writeLogins(io.env, {
     current: current === url ? undefined : current,
     tokens: new Map(left),
   })
-  io.out(flags.json ? toJson({ forgotten: url }) : `The credential for ${url} is forgotten.`)
+  io.out(flags.json ? toJson({ forgotten: url }) : `The saved credential for ${url} is removed.`)
   return 0
 }

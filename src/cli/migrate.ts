@@ -49,7 +49,7 @@ function refuseTogether(flags: Given): void {
   const { from, tenant, plan } = flags
   const inPlace = flags['in-place']
   if (plan && (from !== undefined || inPlace || flags['dry-run'] || tenant !== undefined)) {
-    throw new WrongCall('--plan stands alone.')
+    throw new WrongCall('--plan goes with no other flag.')
   }
   if (tenant !== undefined && (from === undefined || inPlace)) {
     throw new WrongCall('--tenant goes with --from, and not with --in-place.')
@@ -84,7 +84,7 @@ async function showPlan(sql: Pool, { say, result }: Report): Promise<number> {
   Object.assign(result, { applied, pending, newer })
   say(applied.length === 0 ? 'The database is empty.' : `Applied: ${applied.join(', ')}.`)
   if (newer.length > 0) {
-    say(`Of a newer version, on whose schema this one works: ${newer.join(', ')}.`)
+    say(`Applied by a newer version, whose schema this version can use: ${newer.join(', ')}.`)
   }
   if (pending.length === 0) say('The schema is up to date.')
   for (const { name, worksWith } of pending) {
@@ -172,7 +172,7 @@ async function takeInPlace(
   if (table.tenants.length > 1) {
     throw new Error('The table has several tenants; copy one of them by --from and --tenant.')
   }
-  for (const name of table.demanding) say(`Column ${name} is ours to leave empty.`)
+  for (const name of table.demanding) say(`Column ${name} is left empty.`)
   if (dryRun) {
     say('Nothing was written.')
     return 0

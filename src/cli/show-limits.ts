@@ -70,7 +70,7 @@ function explainNone(
     const shown = names.slice(0, most).join(', ') + (names.length > most ? ' and others' : '')
     return [`No limit for ${flag} ${value}${shown && `; there are limits of ${shown}`}.`]
   })
-  return printable(sentences.join(' ') || 'No limit is of all that is named together.')
+  return printable(sentences.join(' ') || 'No limit matches all of these flags together.')
 }
 
 function show({ data, currency }: LimitList): string {

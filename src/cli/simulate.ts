@@ -96,9 +96,9 @@ function show(answer: SimulationAnswer): string {
 }
 
 const reasons = {
-  sums_of_hours: 'only sums of hours are kept',
+  sums_of_hours: 'only hourly sums are stored',
   longer_than_the_time: 'it is longer',
-  groups_unknown: 'some past usage does not tell on whose pool it would draw',
+  groups_unknown: 'some past usage does not record the group whose counter it would use',
 }
 
 function showLimit(

@@ -77,10 +77,10 @@ function show(
   }
   // The hour in which the journal begins is not kept whole, so before it ends none is.
   if (completeFrom >= Math.min(to, Date.now()))
-    err('No hour is kept whole: only what the ledger lacks is named.')
+    err('No hour is kept whole in the journal: only missing rows of the ledger are reported.')
   else if (completeFrom > from)
     err(
-      `Everything since ${toTimestamp(completeFrom)} is kept; before, only what the ledger lacks is named.`,
+      `Everything since ${toTimestamp(completeFrom)} is kept in the journal; for earlier hours only missing rows of the ledger are reported.`,
     )
   const more = showBeyond(beyond)
   if (more !== undefined) err(more)
@@ -128,7 +128,7 @@ function showBeyond({ differences, limits }: Verification['beyond']): string | u
   ]
   if (texts.length === 0) return undefined
   return printable(
-    `The ledger has more than the lines that are kept of that time, whose others may be gone: ${showFirst(texts, beyondShown)}.`,
+    `The ledger has more than the journal for the hour before, whose other lines may be gone: ${showFirst(texts, beyondShown)}.`,
   )
 }
 

@@ -146,7 +146,10 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     if (whom !== undefined)
       throw invalidRequest('whom: the counters of a user or key are not shared.')
     if (keyId === undefined) return { user: user as string }
-    if (model !== undefined) throw invalidRequest('model: the counters of a key are of all models.')
+    if (model !== undefined)
+      throw invalidRequest(
+        'model cannot be combined with key_id: limits of a key count all its models together.',
+      )
     const key = foundKey(isKeyId(keyId) ? await keys.findById(keyId) : undefined)
     addToOutcome(request, { user: key.user })
     return { user: key.user, key }
@@ -285,11 +288,11 @@ function requireOne(limits: readonly OwnLimit[]): void {
   const resources = [...new Set(limits.map(({ counter }) => resourceOf(counter)))]
   if (resources.length < 2) return
   throw invalidRequest(
-    `name: several have a limit of this name, ${resources.slice(0, 2).join(' and ')}; say subscription or model.`,
+    `name: several have a limit of this name, ${resources.slice(0, 2).join(' and ')}; add subscription or model.`,
   )
 }
 
 function tooMany({ user }: Subject, problem: string): ServiceError {
-  if (user === undefined) return invalidRequest(`name ${problem}: say whom.`)
+  if (user === undefined) return invalidRequest(`name ${problem}: add whom.`)
   return invalidRequest(`user ${problem}: name a subscription or a model.`)
 }

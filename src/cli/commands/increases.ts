@@ -1,4 +1,4 @@
-/** Commands on more of a limit for a while: what is given, and what is asked for. */
+/** Commands on temporary increases of limits: granted ones, and requests for one. */
 
 import { command } from '../command.ts'
 import { connection, json } from './shared.ts'
@@ -21,7 +21,7 @@ export const listIncreasesFlags = common
 
 export const listIncreases = command({
   name: 'increases',
-  summary: 'List the increases of limits that are in force',
+  summary: 'List the temporary increases of limits in force',
   about: 'For administrators.',
   flags: listIncreasesFlags,
 })
@@ -34,7 +34,7 @@ export const grantIncreaseFlags = {
     field: 'name',
   },
   ...given,
-  reason: { takes: '<text>', means: 'why, for the trail and the list' },
+  reason: { takes: '<text>', means: 'why, for the audit trail and the list' },
   subscription: { takes: '<name>', means: 'the limit of this subscription' },
   model: { takes: '<namespace>/<name>', means: 'the limit of this model' },
   key: { takes: '<id>', means: "this key's own limit", field: 'keyId' },
@@ -42,17 +42,17 @@ export const grantIncreaseFlags = {
   whom: {
     takes: '<name>',
     means:
-      'for this group (users: those by name), organization or subscription, if several share the limit apart',
+      'the group (users: users by name), organization or subscription whose counter of the limit to increase',
   },
   ...common,
 } as const
 
 export const grantIncrease = command({
   name: 'increases grant',
-  summary: 'Increase a limit by name for a while',
+  summary: 'Increase a limit by name temporarily',
   about:
-    'For administrators, but not for oneself. The higher of the limit and its increases holds; what is used stays used, and no ' +
-    'model is opened. It ends by itself, after 92 days at most.',
+    'For administrators, but not for oneself. The highest of the limit and its increases applies. It changes neither what is used ' +
+    'nor which models may be called. It ends by itself, after 92 days at most.',
   flags: grantIncreaseFlags,
 })
 
@@ -60,21 +60,21 @@ export const endIncreaseFlags = common
 
 export const endIncrease = command({
   name: 'increases end',
-  summary: 'End an increase of a limit early',
+  summary: 'End a limit increase early',
   about: 'For administrators.',
   operands: [{ name: 'id' }],
   flags: endIncreaseFlags,
 })
 
 export const listRequestsFlags = {
-  all: { means: 'the open ones of everybody, for administrators', field: 'all' },
+  all: { means: 'the open requests of all users, for administrators', field: 'all' },
   ...common,
 } as const
 
 export const listRequests = command({
   name: 'limit-requests',
-  summary: 'List requests for more of a limit for a while',
-  about: 'Yours: the open ones, and those that were decided in the last 30 days.',
+  summary: 'List requests for temporary limit increases',
+  about: 'By default yours: the open ones, and those decided in the last 30 days.',
   flags: listRequestsFlags,
 })
 
@@ -88,20 +88,20 @@ export const newRequestFlags = {
       'the limit with this name: of --model, of --subscription, or without these of the installation',
     field: 'name',
   },
-  reason: { takes: '<text>', means: 'why, for whoever decides' },
+  reason: { takes: '<text>', means: 'why, for the administrator' },
   whom: {
     takes: '<name>',
     means:
-      'for this group (users: those by name), organization or subscription, if you draw on several counters of the limit',
+      'the group (users: users by name), organization or subscription whose counter to increase, if you use several counters of the limit',
   },
 } as const
 
 export const newRequest = command({
   name: 'limit-requests new',
-  summary: 'Ask for more of one of your limits for a while',
+  summary: 'Request a temporary limit increase',
   about:
-    'With an identity token, of a limit by name that tollgate limits shows you. An administrator approves or denies it, and tollgate ' +
-    'limit-requests says which. At most five are open at a time.',
+    'For a limit by name that tollgate limits shows you. Needs an identity token. An administrator approves or denies the request; tollgate ' +
+    'limit-requests shows the decision. You may have five open requests.',
   flags: newRequestFlags,
 })
 
@@ -109,21 +109,21 @@ export const approveRequestFlags = { ...given, ...common } as const
 
 export const approveRequest = command({
   name: 'limit-requests approve',
-  summary: 'Approve a request for more of a limit',
+  summary: 'Approve a request for a limit increase',
   about:
-    'For administrators, but not for oneself. With --to and --until for less than was asked for.',
+    'For administrators, but not for oneself. --to and --until grant less than the request asks for.',
   operands: [{ name: 'id' }],
   flags: approveRequestFlags,
 })
 
 export const denyRequestFlags = {
-  reason: { takes: '<text>', means: 'why, for whoever has asked' },
+  reason: { takes: '<text>', means: 'why, for the user' },
   ...common,
 } as const
 
 export const denyRequest = command({
   name: 'limit-requests deny',
-  summary: 'Deny a request for more of a limit',
+  summary: 'Deny a request for a limit increase',
   about: 'For administrators, but not for oneself.',
   operands: [{ name: 'id' }],
   flags: denyRequestFlags,

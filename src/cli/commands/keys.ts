@@ -8,13 +8,13 @@ const fields = {
   description: { takes: '<text>', means: 'what it is for' },
   label: {
     takes: '<name>=<value>',
-    means: 'a label, by which keys are listed',
+    means: 'a label, to filter lists of keys by',
     many: true,
     field: 'labels',
   },
   model: {
     takes: '<namespace>/<name>',
-    means: 'the only models that it may call',
+    means: 'a model that it may call; without any, all of its subscription',
     many: true,
     field: 'models',
   },
@@ -34,7 +34,7 @@ const fields = {
   },
   address: {
     takes: '<network>',
-    means: 'where it may be used, like 192.0.2.0/24',
+    means: 'a network from which it may be used, like 192.0.2.0/24',
     many: true,
     field: 'allowedAddresses',
   },
@@ -60,16 +60,16 @@ export const newKeyFlags = {
 export const newKey = command({
   name: 'key new',
   summary: 'Create a key',
-  about: 'Standard output is only the key: KEY=$(tollgate key new laptop)',
+  about: 'Prints only the key to standard output: KEY=$(tollgate key new laptop)',
   operands: [{ name: 'name', optional: true }],
   flags: newKeyFlags,
 })
 
 export const listKeysFlags = {
-  all: { means: 'revoked, expired and ephemeral ones too' },
+  all: { means: 'include revoked, expired and ephemeral keys' },
   status: {
     takes: '<status>',
-    means: 'only keys with one of these statuses, with commas',
+    means: 'only keys with one of these statuses, separated by commas',
     many: true,
     choices: ['active', 'revoked', 'expired'],
     field: 'filters.status',
@@ -82,7 +82,7 @@ export const listKeysFlags = {
   },
   prefix: {
     takes: '<text>',
-    means: 'only keys that begin with this, like sk-tg-4fTr0b',
+    means: 'only keys that begin with this text, like sk-tg-4fTr0b',
     field: 'filters.keyPrefix',
   },
   user: {
@@ -112,12 +112,12 @@ export const showKey = command({
 })
 
 export const editKeyFlags = {
-  name: { takes: '<name>', means: 'what it is called' },
+  name: { takes: '<name>', means: 'the new name' },
   ...fields,
-  'no-labels': { means: 'drop its labels' },
+  'no-labels': { means: 'remove its labels' },
   'no-models': { means: 'let it call all models of its subscription' },
-  'no-token-limits': { means: 'drop its own limits on tokens' },
-  'no-limits': { means: 'drop its limits by name' },
+  'no-token-limits': { means: 'remove its own limits on tokens' },
+  'no-limits': { means: 'remove its limits by name' },
   'no-addresses': { means: 'let it be used from everywhere' },
   ...common,
 } as const
@@ -126,8 +126,8 @@ export const editKey = command({
   name: 'key edit',
   summary: 'Change a key',
   about:
-    'Each field is replaced as a whole; what is not given stays. Holders narrow caps, administrators also widen and ' +
-    'drop them.',
+    'Each field that is given replaces the old value; the others stay. Holders may only narrow caps; administrators may also widen and ' +
+    'remove them.',
   operands: [{ name: 'id' }],
   flags: editKeyFlags,
 })
@@ -139,7 +139,7 @@ export const rotateKeyFlags = {
   },
   'end-old-after-first-use': {
     takes: '<duration>',
-    means: 'end the current secret so long after the new one is first used, like 1h',
+    means: 'end the current secret this long after the first use of the new one, like 1h',
     field: 'endOldAfterFirstUse',
   },
   ...common,
@@ -149,8 +149,8 @@ export const rotateKey = command({
   name: 'key rotate',
   summary: 'Give a key a new secret',
   about:
-    'Standard output is only the key. The current secret ends at once, or after --overlap, and with ' +
-    '--end-old-after-first-use some time after the new one is first used.',
+    'Prints only the key to standard output. The current secret ends at once, or after --overlap, or with ' +
+    '--end-old-after-first-use some time after the first use of the new one.',
   operands: [{ name: 'id' }],
   flags: rotateKeyFlags,
 })
@@ -165,7 +165,7 @@ export const revokeKeysFlags = {
 export const revokeKeys = command({
   name: 'key revoke',
   summary: 'Revoke keys, which cannot be undone',
-  about: 'By their ids; - is the key given on standard input, whoever owns it.',
+  about: 'By their ids; - reads a key from standard input and revokes it, for any owner.',
   operands: [{ name: 'id', optional: true, many: true }],
   flags: revokeKeysFlags,
   exit: '0 all were revoked, 1 at least one was not.',

@@ -1,4 +1,4 @@
-/** Commands for whoever operates a gateway: its resources, its database, what is wrong. */
+/** Commands for operators of a gateway: its resources, its database, its problems. */
 
 import { command } from '../command.ts'
 import { connection, json, yes } from './shared.ts'
@@ -7,7 +7,7 @@ export const checkFlags = {
   'in-force': {
     takes: '<folder>',
     at: 'folder',
-    means: 'a folder that is in force now; names the limits that begin new counters, or are gone',
+    means: 'the folder in force now; reports limits that would begin new counters, or are removed',
   },
   ...json,
 } as const
@@ -18,15 +18,15 @@ export const check = command({
   about:
     'Prints every problem of the YAML files with its file and line, then the phase that each resource would have, why a ' +
     'model would be Pending, and whether the resources of each model would be accepted. The settings of the ' +
-    'environment say where models may be and how requests are admitted. Of limits by name it says by how much requests in progress can pass them and, ' +
-    'with --in-force, which of them begin new counters or are gone.',
+    'environment determine the allowed addresses of models and how requests are admitted. For limits by name it prints by how much requests in progress can exceed them and, ' +
+    'with --in-force, which of them would begin new counters or are removed.',
   operands: [{ name: 'folder', at: 'folder' }],
   flags: checkFlags,
   exit: '0 there is no problem, 1 there is one. Advice is not a problem.',
 })
 
 export const doctorFlags = {
-  'since-start': { means: 'report all of that since the process started' },
+  'since-start': { means: 'report all events since the process started, not only of five seconds' },
   ...json,
 } as const
 
@@ -34,21 +34,21 @@ export const doctor = command({
   name: 'doctor',
   summary: 'Report what is wrong now, the worst first, with the sections of the runbook',
   about:
-    'Of the process of the service on this machine or in this pod. It uses the settings of the process: it asks ' +
-    'INTERNAL_ADDRESS, which says where the metrics are if METRICS_ADDRESS is not set, ENVOY_ADMIN_ADDRESS and the ' +
-    'database, and reads the certificates. Beside tollgate up it finds these by DATA_DIR. For five seconds it watches what is refused, fails or is lost. If the ' +
-    'process is down, it names the problems of the folder in RESOURCES.',
+    'Examines the process of the service on this machine or in this pod. Run it with the settings of the process: it queries ' +
+    'INTERNAL_ADDRESS (which names the address of the metrics if METRICS_ADDRESS is not set), ENVOY_ADMIN_ADDRESS and the ' +
+    'database, and reads the certificates. For tollgate up it finds these by DATA_DIR. It watches refusals, failures and losses for five seconds. If the ' +
+    'process is down, it reports the problems of the folder in RESOURCES.',
   flags: doctorFlags,
   exit: '0 nothing is wrong, 1 something is.',
 })
 
 export const exportResources = command({
   name: 'export',
-  summary: "Convert the original's resources to ours, from a cluster or files",
+  summary: "Convert the original's resources to Tollgate's, from a cluster or files",
   about:
     'Converts resources of maas.opendatahub.io and inference.opendatahub.io to those of tollgate.dev and prints them as ' +
     'YAML, for kubectl apply or a folder. Reads them from files, or without arguments from the cluster of KUBECONFIG or ' +
-    'else of the pod; - is standard input. Fields without a counterpart are named on standard error.',
+    'of the pod; - is standard input. Fields without a counterpart are listed on standard error.',
   operands: [{ name: 'file', optional: true, many: true, at: 'file' }],
   flags: json,
   exit: '0 everything is printed, 1 a resource is missing.',
@@ -58,11 +58,11 @@ export const importPrices = command({
   name: 'prices import',
   summary: "Print the prices of LiteLLM's or OpenRouter's list as billingRates, to review",
   about:
-    "Reads LiteLLM's model_prices_and_context_window.json, or what OpenRouter's /api/v1/models answers, and prints the " +
-    'prices of its models, or of those named, as YAML: each billingRate below the name of its model, to be copied into the entry of ' +
-    'modelRefs that names your ModelRef; - is standard input. Both are in ' +
-    'USD per token: with another BILLING_CURRENCY it fails. Prices that a billingRate cannot say (negative, or by tier, audio, image, time or search) are ' +
-    'named beside the model and on standard error.',
+    "Reads LiteLLM's model_prices_and_context_window.json, or the response of OpenRouter's /api/v1/models, and prints the " +
+    'prices of all its models, or of the given ones, as YAML: the billingRate of each model, to copy into the entry of ' +
+    'your ModelRef in modelRefs; - is standard input. Both lists are in ' +
+    'USD per token: with another BILLING_CURRENCY it fails. Prices that a billingRate cannot express (negative, or by tier, audio, image, time or search) are ' +
+    'listed beside the model and on standard error.',
   operands: [
     { name: 'file', at: 'file' },
     { name: 'model', optional: true, many: true },
@@ -80,10 +80,10 @@ export const migrateFlags = {
   },
   tenant: {
     takes: '<name>',
-    means: 'with --from: whose keys to copy, if the original has several tenants',
+    means: 'with --from: the tenant whose keys to copy, if the original has several',
   },
   'in-place': {
-    means: "use the original's table in its database: that of --from, else of DATABASE_URL",
+    means: "use the original's table in its own database, given by --from or DATABASE_URL",
   },
   'dry-run': { means: 'only print what would be done' },
   plan: {
@@ -95,15 +95,16 @@ export const migrateFlags = {
 export const migrate = command({
   name: 'migrate',
   summary: "Migrate the database schema; take over the original service's keys",
-  about: 'Migrates the database of DATABASE_URL to our schema; the service does so at its start.',
+  about:
+    'Migrates the database of DATABASE_URL to the schema of this version; the service does so at its start.',
   flags: migrateFlags,
-  exit: '0 everything was done, 1 keys were left out.',
+  exit: '0 everything was done, 1 some keys were left out.',
 })
 
 export const cleanupFlags = {
   wait: {
     takes: '<seconds>',
-    means: 'how long to try again while the service cannot be reached or answers 503; 0 by default',
+    means: 'how long to retry while the service cannot be reached or answers 503; 0 by default',
   },
   ca: {
     takes: '<file>',
@@ -121,10 +122,10 @@ export const cleanupFlags = {
 
 export const cleanup = command({
   name: 'cleanup',
-  summary: 'Make a running service delete expired ephemeral keys now',
+  summary: 'Delete expired ephemeral keys now, through a running service',
   about:
-    'Those that expired more than 30 minutes ago. Each process of the service does so every 15 minutes anyway; this ' +
-    'command is for a visible job. <url> is the internal listener, INTERNAL_ADDRESS of any process; by default ' +
+    'Deletes those that expired more than 30 minutes ago. Each process of the service does so every 15 minutes anyway; this ' +
+    'command lets a cron job do it visibly. <url> is the internal listener, INTERNAL_ADDRESS of any process; by default ' +
     'http://127.0.0.1:8081.',
   operands: [{ name: 'url', optional: true }],
   flags: cleanupFlags,
@@ -133,7 +134,7 @@ export const cleanup = command({
 export const revocations = command({
   name: 'revocations',
   summary: 'List the processes that a revocation waits for',
-  about: 'From the database of DATABASE_URL, or beside tollgate up of DATA_DIR.',
+  about: 'Reads the database of DATABASE_URL, or for tollgate up that of DATA_DIR.',
   flags: json,
 })
 
@@ -141,7 +142,7 @@ export const forgetReplicaFlags = { ...yes, ...json } as const
 
 export const forgetReplica = command({
   name: 'revocations forget',
-  summary: 'Remove a process that will not come back from those that a revocation waits for',
+  summary: 'Stop revocations from waiting for a process that will not come back',
   operands: [{ name: 'name' }],
   flags: forgetReplicaFlags,
 })
@@ -150,13 +151,13 @@ export const replay = command({
   name: 'revocations replay',
   summary: 'Repeat revocations that a restored database lacks',
   about:
-    'Revokes in the database of DATABASE_URL every key that is revoked in one of these files and active in the database, ' +
-    'because the database was restored from an older backup. The files are those that each process writes in ' +
-    'REVOCATION_LOG_DIR (revocations-<process>.jsonl). A process does the same with all files in its folder, at its ' +
-    'start and whenever it finds that the database has lost revocations. The command may be repeated.',
+    'After a restore from an older backup: revokes in the database of DATABASE_URL every key that is revoked in one of the files and active in the database. ' +
+    'Each process writes such a file in ' +
+    'REVOCATION_LOG_DIR (revocations-<process>.jsonl). A process replays all files in its folder by itself, at its ' +
+    'start and whenever it detects that the database has lost revocations. The command may be repeated.',
   operands: [{ name: 'file', many: true, at: 'file' }],
   flags: json,
-  exit: '0 every line was replayed, 1 a line cannot be read or a key not be revoked.',
+  exit: '0 every line was replayed, 1 a line could not be read or a key not be revoked.',
 })
 
 export const simulateFlags = {
@@ -165,16 +166,16 @@ export const simulateFlags = {
     takes: '<time>',
     means: 'a day (2026-03-01) or a time (RFC 3339), in whole hours of UTC',
   },
-  to: { takes: '<time>', means: 'the end, likewise' },
+  to: { takes: '<time>', means: 'the end, in the same form' },
   ...connection,
   ...json,
 } as const
 
 export const simulate = command({
   name: 'simulate',
-  summary: 'Replay past usage with other resources: who would have been refused',
+  summary: 'Replay past usage with other resources, and report refusals',
   about:
-    'Replays past usage with the resources in a folder of YAML files, as if all of them were in force: who would have ' +
+    'Replays past usage with the resources in a folder of YAML files, as if all of them were in force. Reports which requests would have ' +
     'been refused, when, and which limits were never near. For administrators. It changes nothing.',
   operands: [{ name: 'folder', at: 'folder' }],
   flags: simulateFlags,

@@ -1,4 +1,4 @@
-/** Commands that run a part of Tollgate, or what belongs to one. */
+/** Commands that run a component of Tollgate, or help to run one. */
 
 import { command } from '../command.ts'
 import { json } from './shared.ts'
@@ -10,8 +10,8 @@ export const up = command({
   summary: 'Run the whole gateway on this machine, with a sample model server',
   about:
     'Envoy, the service, Postgres, and a sample model server if the resources name it. npm start runs this command. ' +
-    'Settings come from the environment; docs/settings.md lists them. Only GATEWAY_ADDRESS has to be free: what has no ' +
-    'address of its own listens on sockets and free ports, which DATA_DIR/run/addresses.json lists. Ctrl-C stops it.',
+    'Settings come from the environment; docs/settings.md lists them. Only GATEWAY_ADDRESS has to be free: listeners without a ' +
+    'configured address use sockets and free ports, which DATA_DIR/run/addresses.json lists. Ctrl-C stops it.',
   flags: upFlags,
 })
 
@@ -20,7 +20,7 @@ export const serve = command({
   summary: 'Run only the service',
   about:
     'Runs Check and the REST API until SIGTERM, SIGINT or SIGHUP, and then ends within 15 seconds. ' +
-    'SIGUSR2 sets the log level to debug, and back when it is sent again. It logs JSON, one line each.',
+    'SIGUSR2 sets the log level to debug; a second one restores it. It logs lines of JSON.',
   details: async () => {
     const { settingsList } = await import('../../settings/show.ts')
     return `Settings come from the environment (default; meaning: value):\n\n${settingsList()}\n  OTEL_…\n      OpenTelemetry's variables: docs/tracing.md`
@@ -40,15 +40,15 @@ export const controller = command({
 
 export const drain = command({
   name: 'drain',
-  summary: 'Let the gateway finish its requests and refuse new ones before it is stopped',
+  summary: 'Drain the gateway before it is stopped: finish its requests, refuse new ones',
   about:
     'Makes the service at INTERNAL_ADDRESS on this machine not ready, and drains its Envoy: every response closes its ' +
-    'connection, and after DRAIN_MIN_SECONDS Envoy refuses new connections. The command ends when no request is left, ' +
-    'and no connection that was in use in the last five seconds, or after DRAIN_SECONDS. If the service is gone, it ' +
+    'connection, and after DRAIN_MIN_SECONDS Envoy refuses new connections. The command ends when no request is running ' +
+    'and no connection was used in the last five seconds, or after DRAIN_SECONDS. If the service is down, it ' +
     "drains Envoy directly, at ENVOY_ADMIN_ADDRESS. Use it as the preStop hook of Envoy's container. A drain cannot be " +
     'undone: stop Envoy and start it again.',
   flags: json,
-  exit: '0 no request is left, 1 some are, or nothing could be drained.',
+  exit: '0 no request is running, 1 some are, or nothing could be drained.',
 })
 
 export const envoyConfigFlags = {
@@ -83,13 +83,13 @@ export const demoFlags = {
 
 export const demo = command({
   name: 'demo',
-  summary: 'Make keys, traffic and two weeks of usage for the gateway of tollgate up',
+  summary: 'Generate demo keys, traffic and two weeks of usage for the gateway of tollgate up',
   about:
-    'Makes keys for the sample identities of tollgate up and sends requests with them to its sample models, some of ' +
-    'which are refused, and writes two weeks of usage of sample users, demo-*, so that the console has something to show. ' +
-    'That usage counts towards no limit; CSV, FOCUS, tollgate usage verify and tollgate simulate leave it out. The keys ' +
-    'expire within 30 days; keys and usage of an earlier demo are replaced. That usage is written ' +
-    'into the embedded database that tollgate up has made in DATA_DIR, and into no other; with another gateway of this ' +
-    'machine (TOLLGATE_URL) there are keys and traffic alone.',
+    'Generates data for the console. Creates keys for the sample identities of tollgate up, sends requests with them to its sample models, some of ' +
+    'which are refused, and writes two weeks of usage of sample users, demo-*. ' +
+    'The usage counts towards no limit; CSV, FOCUS, tollgate usage verify and tollgate simulate leave it out. The keys ' +
+    'expire within 30 days. A new demo replaces the keys and usage of the last one. The usage is only written ' +
+    'to the embedded database that tollgate up has created in DATA_DIR; for another gateway on this ' +
+    'machine (TOLLGATE_URL) the command generates only keys and traffic.',
   flags: demoFlags,
 })

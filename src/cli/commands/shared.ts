@@ -1,4 +1,4 @@
-/** Flags that several commands have. */
+/** Flags of several commands. */
 
 /** Which gateway, and how. */
 export const connection = {
@@ -9,7 +9,7 @@ export const connection = {
 /** The same answer, for programs. */
 export const json = { json: { means: 'print JSON' } } as const
 
-/** Of a command that asks before it does what cannot be undone. */
+/** Of a command that asks for confirmation. */
 export const yes = { yes: { means: 'do not ask' } } as const
 
 /** A part of usage and limits. */

@@ -1,4 +1,4 @@
-/** Commands for the terminal that they are used in. */
+/** Commands that set up a terminal. */
 
 import { command } from '../command.ts'
 import { connection, json } from './shared.ts'
@@ -7,10 +7,10 @@ export const loginFlags = { 'insecure-http': connection['insecure-http'], ...jso
 
 export const login = command({
   name: 'login',
-  summary: 'Keep the address of a gateway and your credential for it',
+  summary: 'Save the address of a gateway and your credential',
   about:
-    'Reads an identity token or an API key from standard input, asks the gateway whose it is, and keeps both in ' +
-    'tollgate/login.json below XDG_CONFIG_HOME (default ~/.config), readable for you alone. What is kept is sent to that ' +
+    'Reads an identity token or an API key from standard input, verifies it with the gateway, and saves address and credential in ' +
+    'tollgate/login.json below XDG_CONFIG_HOME (default ~/.config), readable only for you. The credential is sent to that ' +
     'address only. TOLLGATE_URL, TOLLGATE_TOKEN and TOLLGATE_TOKEN_FILE take precedence.',
   operands: [{ name: 'url', optional: true }],
   flags: loginFlags,
@@ -18,15 +18,16 @@ export const login = command({
 
 export const logout = command({
   name: 'logout',
-  summary: 'Forget the credential that login has kept',
-  about: 'Of <url>, or of all gateways. The credential stays valid: revoke a key to end it.',
+  summary: 'Remove the credential that login has saved',
+  about:
+    'For the gateway at <url>, or for all gateways. The credential stays valid: revoke a key to end it.',
   operands: [{ name: 'url', optional: true }],
   flags: json,
 })
 
 export const completion = command({
   name: 'completion',
-  summary: 'Print what completes commands and flags in a shell',
+  summary: 'Print a completion script for a shell',
   about:
     'bash: source <(tollgate completion bash), in ~/.bashrc\n' +
     'zsh:  source <(tollgate completion zsh), in ~/.zshrc after compinit\n' +

@@ -1,4 +1,4 @@
-/** Commands on what was used, what is left, and why a request is refused. */
+/** Commands on usage, limits, and the reasons of refusals. */
 
 import { usageDimensions, usageUnits } from '../../usage/store.ts'
 import { command } from '../command.ts'
@@ -11,19 +11,19 @@ const span = {
     takes: '<time>',
     means: 'a day (2026-03-01) or a time (RFC 3339), in UTC',
   },
-  to: { takes: '<time>', means: 'the end, likewise' },
+  to: { takes: '<time>', means: 'the end, in the same form' },
 } as const
 
 export const explainFlags = {
   key: {
     takes: '<id>',
     means:
-      'as the key with this id; otherwise as yourself, with an identity token with your newest key',
+      'as the key with this id; default: you, using your newest key if you have an identity token',
     field: 'keyId',
   },
   user: {
     takes: '<name>',
-    means: 'as this user, for administrators: with the newest key, or a new one',
+    means: 'as this user, using the newest key or a hypothetical new one, for administrators',
   },
   group: {
     takes: '<name>',
@@ -33,22 +33,22 @@ export const explainFlags = {
   },
   address: {
     takes: '<address>',
-    means: 'from this address, for a key with allowed addresses, which are not checked without it',
+    means: 'from this address; without it, allowed addresses of a key are not checked',
   },
-  path: { takes: '<path>', means: 'the path at the gateway, if it is not the one for chats' },
+  path: { takes: '<path>', means: 'the path at the gateway; /v1/chat/completions by default' },
   method: { takes: '<method>', means: 'the HTTP method; POST by default' },
   subscription: {
     takes: '<name>',
-    means: 'with an identity token: with a key of this subscription',
+    means: 'using a key of this subscription, with an identity token',
   },
   at: {
     takes: '<time>',
-    means: 'at this time in RFC 3339, within a year, if nothing else is used until then',
+    means: 'at this time in RFC 3339, within a year, assuming no more use until then',
   },
   request: {
     takes: '<x-request-id>',
     means:
-      'a request that was refused within the last hour: what was answered, and what is true now',
+      'a request that was refused within the last hour: shows its refusal then, and the decision now',
     field: 'requestId',
   },
   ...common,
@@ -58,7 +58,7 @@ export const explain = command({
   name: 'explain',
   summary: 'Say whether a request would be allowed, and why',
   about:
-    'Says how the gateway decides; nothing is counted. <model> is <namespace>/<name>, or a name as in a request’s body; ' +
+    'Runs the decision of the gateway step by step; nothing is counted. <model> is <namespace>/<name>, or a name as in a request’s body; ' +
     'it may be left out with --path or --request.',
   operands: [{ name: 'model', optional: true }],
   flags: explainFlags,
@@ -71,7 +71,7 @@ export const usageFlags = {
     takes: '<groups>',
     means:
       'one of hour, day and month, and any of subscription, model, user, key, organization, cost_center and ' +
-      'label:<name>, with commas; by default day',
+      'label:<name>, separated by commas; by default day',
     suggests: [...usageUnits, ...usageDimensions],
     field: 'group_by',
   },
@@ -93,7 +93,7 @@ export const usage = command({
   name: 'usage',
   summary: 'Show how many tokens were used',
   about:
-    'Of yourself; with a key of that key; for administrators of everybody. By default this month until now. Costs are by the ' +
+    'Shows your usage; with an API key, the usage of that key; for administrators, the usage of all users. By default from the begin of this month until now. Costs are by the ' +
     'prices of the subscriptions, in BILLING_CURRENCY.',
   flags: usageFlags,
 })
@@ -102,14 +102,14 @@ export const verifyUsageFlags = { ...span, ...json } as const
 
 export const verifyUsage = command({
   name: 'usage verify',
-  summary: 'Compare the sums of usage with the journal and its archives',
+  summary: 'Compare the usage ledger with the journal and its archives',
   about:
-    'Recomputes the sums of usage from the files of USAGE_JOURNAL that are kept and the archives in USAGE_ARCHIVE_DIR, ' +
-    'and says where they differ from the ledger in DATABASE_URL: by hour, user, key and model. Names archives that were ' +
-    'changed, are missing or in another order. By default of all that is kept, in whole hours. Give it the settings of ' +
-    'the service, UNUSABLE_USAGE included; of tollgate up it finds database and journal by DATA_DIR.',
+    'Recomputes the sums of usage from the remaining files of USAGE_JOURNAL and the archives in USAGE_ARCHIVE_DIR, ' +
+    'and reports differences from the ledger in DATABASE_URL: by hour, user, key and model. Reports archives that were ' +
+    'changed, are missing or out of order. By default it compares all remaining lines, in whole hours. Run it with the settings of ' +
+    'the service, including UNUSABLE_USAGE; for tollgate up it finds database and journal by DATA_DIR.',
   flags: verifyUsageFlags,
-  exit: '0 everything that is in the ledger agrees, 1 something does not.',
+  exit: '0 the ledger agrees, 1 something differs.',
 })
 
 export const forgetUsageFlags = { ...yes, ...json } as const
@@ -118,8 +118,8 @@ export const forgetUsage = command({
   name: 'usage forget',
   summary: "Remove a user's name from the usage ledger",
   about:
-    'Replaces the name in the usage ledger of DATABASE_URL, or beside tollgate up of DATA_DIR, with a random one; the sums stay. This cannot be undone. Files ' +
-    "of the journal and of logs, and the user's API keys, keep the name: revoke the keys first.",
+    'Replaces the name in the usage ledger of DATABASE_URL (for tollgate up: of DATA_DIR) with a random one; the sums stay. This cannot be undone. Files ' +
+    "of the journal, logs, and the user's API keys still contain the name: revoke the keys first.",
   operands: [{ name: 'user' }],
   flags: forgetUsageFlags,
 })
@@ -128,21 +128,21 @@ const ofLimit = {
   limit: {
     takes: '<name>',
     means:
-      'of limits with this name; without --user and --key one that several share: of --model, else of --subscription, else of the installation or whatever has one',
+      'only limits with this name; without --user and --key a shared limit: of --model, else of --subscription, else of the installation, else of any resource with that limit',
     field: 'name',
   },
   whom: {
     takes: '<name>',
-    means: 'only what this group (users: those by name), organization or subscription shares',
+    means: 'only the counter of this group (users: users by name), organization or subscription',
   },
   window: { takes: '<window>', means: 'only this window, like 1h or month' },
   ...ofModel,
 } as const
 
 export const limitsFlags = {
-  user: { takes: '<name>', means: 'of this user, for administrators' },
-  key: { takes: '<id>', means: "of this key's own limits, for administrators", field: 'key_id' },
-  all: { means: 'all that several share, for administrators' },
+  user: { takes: '<name>', means: 'the limits of this user, for administrators' },
+  key: { takes: '<id>', means: "this key's own limits, for administrators", field: 'key_id' },
+  all: { means: 'all shared limits, for administrators' },
   ...ofLimit,
   ...common,
 } as const
@@ -151,14 +151,14 @@ export const limits = command({
   name: 'limits',
   summary: 'Show what is left of your limits',
   about:
-    'With a key, the limits of its subscription. The call is not counted. With --user, --key or --limit, for administrators: the ' +
-    "limits of which something is used, of that user, of the key's own, or of those who share it.",
+    'With an API key, the limits of its subscription. The call is not counted. With --user, --key or --limit, for administrators: the ' +
+    "limits that are in use, of that user, of the key's own, or shared ones.",
   flags: limitsFlags,
 })
 
 export const resetLimitsFlags = {
-  user: { takes: '<name>', means: 'of this user' },
-  key: { takes: '<id>', means: "of this key's own limits", field: 'key_id' },
+  user: { takes: '<name>', means: 'the counters of this user' },
+  key: { takes: '<id>', means: "the counters of this key's own limits", field: 'key_id' },
   ...ofLimit,
   ...yes,
   ...common,
@@ -167,9 +167,9 @@ export const resetLimitsFlags = {
 export const resetLimits = command({
   name: 'limits reset',
   summary:
-    'Reset what a user, a key or those who share a limit have used, so that requests are allowed again at once',
+    'Reset counters of a user, a key or a shared limit, so that requests are allowed again at once',
   about:
-    'For administrators. Responses that ended before are not added again. What was charged does not change, and requests ' +
-    'in progress end by themselves.',
+    'For administrators. Responses that ended before the reset are not added again. The ledger does not change, and requests ' +
+    'in progress are not interrupted.',
   flags: resetLimitsFlags,
 })
