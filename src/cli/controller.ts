@@ -5,7 +5,7 @@ import { serveController } from '../wiring/controller-process.ts'
 import type { CommandIo } from './terminal.ts'
 
 /** `tollgate controller`: runs until it is stopped. Rejects if it cannot start. */
-export async function controllerCommand(
+export async function runController(
   _call: unknown,
   { env }: Pick<CommandIo, 'env'>,
 ): Promise<number> {

@@ -20,7 +20,7 @@ import { counted, printable } from './text-table.ts'
  * Runs the command; returns the exit status. Rejects with a readable error if something cannot be
  * read.
  */
-export async function exportCommand(
+export async function runExport(
   { operands: names, flags }: Call<typeof json>,
   io: Pick<CommandIo, 'env' | 'input' | 'out' | 'err'>,
 ): Promise<number> {

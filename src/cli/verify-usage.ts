@@ -24,7 +24,7 @@ type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 const hourMs = 3_600_000
 
 /** Runs the command; returns the exit status: 1 if anything differs. */
-export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags>, io: Io) {
+export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, io: Io) {
   const span = readSpan(flags)
   return await withDatabase(io.env, 'usage', async (sql, config) => {
     const { unusableUsage, usageJournal: path, dataDir, usageArchiveDir: folder } = config

@@ -19,7 +19,7 @@ const given = {
 
 export const listIncreasesFlags = common
 
-export const listIncreases = command({
+export const listIncreasesCommand = command({
   name: 'increases',
   summary: 'List the temporary increases of limits in force',
   about: 'For administrators.',
@@ -47,7 +47,7 @@ export const grantIncreaseFlags = {
   ...common,
 } as const
 
-export const grantIncrease = command({
+export const grantIncreaseCommand = command({
   name: 'increases grant',
   summary: 'Increase a limit by name temporarily',
   about:
@@ -58,7 +58,7 @@ export const grantIncrease = command({
 
 export const endIncreaseFlags = common
 
-export const endIncrease = command({
+export const endIncreaseCommand = command({
   name: 'increases end',
   summary: 'End a limit increase early',
   about: 'For administrators.',
@@ -71,7 +71,7 @@ export const listRequestsFlags = {
   ...common,
 } as const
 
-export const listRequests = command({
+export const listRequestsCommand = command({
   name: 'limit-requests',
   summary: 'List requests for temporary limit increases',
   about: 'By default yours: the open ones, and those decided in the last 30 days.',
@@ -96,7 +96,7 @@ export const newRequestFlags = {
   },
 } as const
 
-export const newRequest = command({
+export const newRequestCommand = command({
   name: 'limit-requests new',
   summary: 'Request a temporary limit increase',
   about:
@@ -107,7 +107,7 @@ export const newRequest = command({
 
 export const approveRequestFlags = { ...given, ...common } as const
 
-export const approveRequest = command({
+export const approveRequestCommand = command({
   name: 'limit-requests approve',
   summary: 'Approve a request for a limit increase',
   about:
@@ -121,7 +121,7 @@ export const denyRequestFlags = {
   ...common,
 } as const
 
-export const denyRequest = command({
+export const denyRequestCommand = command({
   name: 'limit-requests deny',
   summary: 'Deny a request for a limit increase',
   about: 'For administrators, but not for oneself.',

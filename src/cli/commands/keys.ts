@@ -57,7 +57,7 @@ export const newKeyFlags = {
   ...common,
 } as const
 
-export const newKey = command({
+export const newKeyCommand = command({
   name: 'key new',
   summary: 'Create a key',
   about: 'Prints only the key to standard output: KEY=$(tollgate key new laptop)',
@@ -98,13 +98,13 @@ export const listKeysFlags = {
   ...common,
 } as const
 
-export const listKeys = command({
+export const listKeysCommand = command({
   name: 'key list',
   summary: 'List your active keys',
   flags: listKeysFlags,
 })
 
-export const showKey = command({
+export const showKeyCommand = command({
   name: 'key show',
   summary: 'Show a key with its labels and caps',
   operands: [{ name: 'id' }],
@@ -122,7 +122,7 @@ export const editKeyFlags = {
   ...common,
 } as const
 
-export const editKey = command({
+export const editKeyCommand = command({
   name: 'key edit',
   summary: 'Change a key',
   about:
@@ -145,7 +145,7 @@ export const rotateKeyFlags = {
   ...common,
 } as const
 
-export const rotateKey = command({
+export const rotateKeyCommand = command({
   name: 'key rotate',
   summary: 'Give a key a new secret',
   about:
@@ -162,7 +162,7 @@ export const revokeKeysFlags = {
   ...common,
 } as const
 
-export const revokeKeys = command({
+export const revokeKeysCommand = command({
   name: 'key revoke',
   summary: 'Revoke keys, which cannot be undone',
   about: 'By their ids; - reads a key from standard input and revokes it, for any owner.',

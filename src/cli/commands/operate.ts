@@ -12,7 +12,7 @@ export const checkFlags = {
   ...json,
 } as const
 
-export const check = command({
+export const checkCommand = command({
   name: 'check',
   summary: 'Validate a folder of resources and print every problem',
   about:
@@ -30,7 +30,7 @@ export const doctorFlags = {
   ...json,
 } as const
 
-export const doctor = command({
+export const doctorCommand = command({
   name: 'doctor',
   summary: 'Report what is wrong now, the worst first, with the sections of the runbook',
   about:
@@ -42,7 +42,7 @@ export const doctor = command({
   exit: '0 nothing is wrong, 1 something is.',
 })
 
-export const exportResources = command({
+export const exportResourcesCommand = command({
   name: 'export',
   summary: "Convert the original's resources to Tollgate's, from a cluster or files",
   about:
@@ -54,7 +54,7 @@ export const exportResources = command({
   exit: '0 everything is printed, 1 a resource is missing.',
 })
 
-export const importPrices = command({
+export const importPricesCommand = command({
   name: 'prices import',
   summary: "Print the prices of LiteLLM's or OpenRouter's list as billingRates, to review",
   about:
@@ -92,7 +92,7 @@ export const migrateFlags = {
   ...json,
 } as const
 
-export const migrate = command({
+export const migrateCommand = command({
   name: 'migrate',
   summary: "Migrate the database schema; take over the original service's keys",
   about:
@@ -120,7 +120,7 @@ export const cleanupFlags = {
   ...json,
 } as const
 
-export const cleanup = command({
+export const cleanupCommand = command({
   name: 'cleanup',
   summary: 'Delete expired ephemeral keys now, through a running service',
   about:
@@ -131,7 +131,7 @@ export const cleanup = command({
   flags: cleanupFlags,
 })
 
-export const revocations = command({
+export const revocationsCommand = command({
   name: 'revocations',
   summary: 'List the processes that a revocation waits for',
   about: 'Reads the database of DATABASE_URL, or for tollgate up that of DATA_DIR.',
@@ -140,14 +140,14 @@ export const revocations = command({
 
 export const forgetReplicaFlags = { ...yes, ...json } as const
 
-export const forgetReplica = command({
+export const forgetReplicaCommand = command({
   name: 'revocations forget',
   summary: 'Stop revocations from waiting for a process that will not come back',
   operands: [{ name: 'name' }],
   flags: forgetReplicaFlags,
 })
 
-export const replay = command({
+export const replayCommand = command({
   name: 'revocations replay',
   summary: 'Repeat revocations that a restored database lacks',
   about:
@@ -171,7 +171,7 @@ export const simulateFlags = {
   ...json,
 } as const
 
-export const simulate = command({
+export const simulateCommand = command({
   name: 'simulate',
   summary: 'Replay past usage with other resources, and report refusals',
   about:

@@ -5,7 +5,7 @@ import { json } from './shared.ts'
 
 export const upFlags = { verbose: { means: 'print every address' } } as const
 
-export const up = command({
+export const upCommand = command({
   name: 'up',
   summary: 'Run the whole gateway on this machine, with a sample model server',
   about:
@@ -15,7 +15,7 @@ export const up = command({
   flags: upFlags,
 })
 
-export const serve = command({
+export const serveCommand = command({
   name: 'serve',
   summary: 'Run only the service',
   about:
@@ -28,7 +28,7 @@ export const serve = command({
   flags: {},
 })
 
-export const controller = command({
+export const controllerCommand = command({
   name: 'controller',
   summary: 'Write the statuses of the resources in a cluster',
   about:
@@ -38,7 +38,7 @@ export const controller = command({
   flags: {},
 })
 
-export const drain = command({
+export const drainCommand = command({
   name: 'drain',
   summary: 'Drain the gateway before it is stopped: finish its requests, refuse new ones',
   about:
@@ -64,7 +64,7 @@ export const envoyConfigFlags = {
   ...json,
 } as const
 
-export const envoyConfig = command({
+export const envoyConfigCommand = command({
   name: 'envoy-config',
   summary: 'Print, write or validate the configuration of an Envoy of your own',
   about:
@@ -81,7 +81,7 @@ export const demoFlags = {
   ...json,
 } as const
 
-export const demo = command({
+export const demoCommand = command({
   name: 'demo',
   summary: 'Generate demo keys, traffic and two weeks of usage for the gateway of tollgate up',
   about:

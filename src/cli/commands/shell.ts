@@ -5,7 +5,7 @@ import { connection, json } from './shared.ts'
 
 export const loginFlags = { 'insecure-http': connection['insecure-http'], ...json } as const
 
-export const login = command({
+export const loginCommand = command({
   name: 'login',
   summary: 'Save the address of a gateway and your credential',
   about:
@@ -16,7 +16,7 @@ export const login = command({
   flags: loginFlags,
 })
 
-export const logout = command({
+export const logoutCommand = command({
   name: 'logout',
   summary: 'Remove the credential that login has saved',
   about:
@@ -25,7 +25,7 @@ export const logout = command({
   flags: json,
 })
 
-export const completion = command({
+export const completionCommand = command({
   name: 'completion',
   summary: 'Print a completion script for a shell',
   about:

@@ -54,7 +54,7 @@ export const explainFlags = {
   ...common,
 } as const
 
-export const explain = command({
+export const explainCommand = command({
   name: 'explain',
   summary: 'Say whether a request would be allowed, and why',
   about:
@@ -89,7 +89,7 @@ export const usageFlags = {
   ...common,
 } as const
 
-export const usage = command({
+export const usageCommand = command({
   name: 'usage',
   summary: 'Show how many tokens were used',
   about:
@@ -100,7 +100,7 @@ export const usage = command({
 
 export const verifyUsageFlags = { ...span, ...json } as const
 
-export const verifyUsage = command({
+export const verifyUsageCommand = command({
   name: 'usage verify',
   summary: 'Compare the usage ledger with the journal and its archives',
   about:
@@ -114,7 +114,7 @@ export const verifyUsage = command({
 
 export const forgetUsageFlags = { ...yes, ...json } as const
 
-export const forgetUsage = command({
+export const forgetUsageCommand = command({
   name: 'usage forget',
   summary: "Remove a user's name from the usage ledger",
   about:
@@ -147,7 +147,7 @@ export const limitsFlags = {
   ...common,
 } as const
 
-export const limits = command({
+export const limitsCommand = command({
   name: 'limits',
   summary: 'Show what is left of your limits',
   about:
@@ -164,7 +164,7 @@ export const resetLimitsFlags = {
   ...common,
 } as const
 
-export const resetLimits = command({
+export const resetLimitsCommand = command({
   name: 'limits reset',
   summary:
     'Reset counters of a user, a key or a shared limit, so that requests are allowed again at once',
