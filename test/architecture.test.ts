@@ -161,10 +161,11 @@ const loadedLate = /import\('(\.[^']+)'\)\)\.(\w+)/g
 const wholly = /import \* as \w+ from '(\.[^']+)'/g
 const exported = /^export (?:async )?(?:function\*?|const|class|interface|type) (\w+)/gm
 
-test('what is exported is imported somewhere', async (t) => {
+/** The names that these files import from each file, as `<file> <name>`, and the files that they import as a whole. */
+function importedBy(importers: readonly string[]) {
   const imported = new Set<string>()
   const whole = new Set<string>()
-  for (const file of [...files, ...others]) {
+  for (const file of importers) {
     const text = read(file)
     for (const [, from = ''] of text.matchAll(wholly))
       whole.add(normalize(join(dirname(file), from)))
@@ -177,9 +178,45 @@ test('what is exported is imported somewhere', async (t) => {
       for (const [name] of names.matchAll(/\w+/g)) imported.add(`${source} ${name}`)
     }
   }
+  return (file: string, name: string): boolean => whole.has(file) || imported.has(`${file} ${name}`)
+}
+
+test('what is exported is imported somewhere', async (t) => {
+  const isImported = importedBy([...files, ...others])
   for (const file of files)
     for (const [, name = ''] of read(file).matchAll(exported))
-      t.ok(whole.has(file) || imported.has(`${file} ${name}`), `${file}: ${name} is imported`)
+      t.ok(isImported(file, name), `${file}: ${name} is imported`)
+})
+
+/** What src/cli/main.js runs. */
+const entries = ['src/cli/run-command.ts runCommand']
+
+test('what only tests import is used in its own file', async (t) => {
+  const isImported = importedBy([...files, ...others].filter((file) => !file.startsWith('test')))
+  for (const file of files) {
+    const text = read(file)
+    for (const [line, name = ''] of text.matchAll(exported)) {
+      const isType = /^export (interface|type) /.test(line)
+      if (isType || isImported(file, name) || entries.includes(`${file} ${name}`)) continue
+      t.ok([...text.matchAll(new RegExp(`\\b${name}\\b`, 'g'))].length > 1, `${file}: ${name}`)
+    }
+  }
+})
+
+/** Words that several files may export: builders of schemas and readers of settings are named by what they accept. */
+const builders = ['boolean', 'integer', 'object', 'oneOf', 'optional']
+
+test('an exported name has one meaning', async (t) => {
+  const homes = new Map<string, string>()
+  for (const file of files) {
+    for (const [, name = ''] of read(file).matchAll(exported)) {
+      if (builders.includes(name)) continue
+      // A command is named as it is typed, and runs the function of that name.
+      const key = `${file.startsWith(join('src', 'cli')) ? 'cli ' : ''}${name}`
+      t.notOk(homes.get(key), `${name} is exported by ${file} and ${homes.get(key)}`)
+      homes.set(key, file)
+    }
+  }
 })
 
 /** What decides a Check: the edge, and the functions that the wiring gives it. */

@@ -5,6 +5,9 @@ import type { Rule, Schema } from './schema.ts'
 /** A position in a document: field names and list indexes from the root. */
 export type FieldPath = readonly (string | number)[]
 
+/** A parsed JSON object, nothing of which is checked. */
+export type JsonObject = Readonly<Record<string, unknown>>
+
 /** One problem of a document; `message` says how to fix it. */
 export interface FieldProblem {
   readonly path: FieldPath

@@ -74,11 +74,6 @@ function hostId(): string {
   return hash('sha256', `${hostname()}\n${machine}`, 'hex').slice(0, 16)
 }
 
-/** The name in this file; undefined if no service has given one. Writes nothing. */
-export function findName(path: string): string | undefined {
-  return read(path)?.name
-}
-
 /**
  * Takes the name that is there, or gives one: of processes that begin at once all have the same. Throws if it can't
  * be written, or if both files name different gateways.

@@ -6,10 +6,10 @@
 import { readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { parse } from 'yaml'
-import { isObject } from '../formats/fields.ts'
+import { isObject, type JsonObject } from '../formats/fields.ts'
 import { isTrustworthy } from '../formats/trustworthy.ts'
 import { errorMessage } from '../runtime/error-message.ts'
-import type { ClusterAccess, JsonObject } from './client.ts'
+import type { ClusterAccess } from './client.ts'
 
 const accountFolder = '/var/run/secrets/kubernetes.io/serviceaccount'
 

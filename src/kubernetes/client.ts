@@ -7,11 +7,9 @@
 import { readFile } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { Agent } from 'node:https'
-import { isObject } from '../formats/fields.ts'
+import { isObject, type JsonObject } from '../formats/fields.ts'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
-
-export type JsonObject = Readonly<Record<string, unknown>>
 
 /**
  * The address of the API server, and our credentials. Files are PEM, and read again each minute.

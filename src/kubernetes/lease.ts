@@ -4,11 +4,11 @@
  * clocks are not trusted: a Lease counts from when this process saw it change.
  */
 
-import { isObject } from '../formats/fields.ts'
+import { isObject, type JsonObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { repeat } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
-import { type JsonObject, type KubeClient, KubeError } from './client.ts'
+import { type KubeClient, KubeError } from './client.ts'
 
 export interface LeaseOptions {
   readonly client: KubeClient

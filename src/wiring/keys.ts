@@ -66,6 +66,7 @@ export async function openKeys(
     ...(pods && { onSilentPods: pods.check }),
     everyMs: revalidateMs,
     servesMs: graceMs,
+    // Called after `start` alone, when `keys` and `keeper` are there.
     evict(hashes, ended) {
       keys.evict(hashes)
       keeper.note(ended)

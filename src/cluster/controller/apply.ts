@@ -1,8 +1,8 @@
 /** The requests that bring an object to its desired state, if it differs. */
 
 import { isDeepStrictEqual } from 'node:util'
-import { isObject } from '../../formats/fields.ts'
-import type { JsonObject, KubeRequest } from '../../kubernetes/client.ts'
+import { isObject, type JsonObject } from '../../formats/fields.ts'
+import type { KubeRequest } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
 import type { PolicyObject } from '../rules/generated-policies.ts'
 import type { ObjectStatus } from '../rules/object-status.ts'

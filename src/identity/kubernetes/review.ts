@@ -1,11 +1,10 @@
 /** The two kinds of reviews of people by a cluster's API server. */
 
-import { isObject } from '../../formats/fields.ts'
+import { isObject, type JsonObject } from '../../formats/fields.ts'
 import {
   type ClientOptions,
   type ClusterAccess,
   createClient,
-  type JsonObject,
   KubeError,
 } from '../../kubernetes/client.ts'
 

@@ -4,9 +4,9 @@
  */
 
 import { ServiceError } from '../../formats/errors.ts'
+import type { JsonObject } from '../../formats/fields.ts'
 import { networkOf } from '../../formats/network.ts'
 import type { Source } from '../../keys/store.ts'
-import type { JsonObject } from '../../kubernetes/client.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import { createOutage } from '../../runtime/outage.ts'

@@ -1,7 +1,7 @@
 /** The claims of a verified identity token → user and groups. */
 
+import type { JsonObject } from '../../formats/fields.ts'
 import type { Person } from '../rules/caller.ts'
-import type { JsonObject } from './documents.ts'
 
 export interface ClaimRules {
   /** undefined: `preferred_username`, or `sub` if that is missing. */

@@ -4,10 +4,11 @@
  */
 
 import { ServiceError } from '../../formats/errors.ts'
+import type { JsonObject } from '../../formats/fields.ts'
 import { isTrustworthy } from '../../formats/trustworthy.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { issuerOf } from '../identity-token.ts'
-import type { JsonObject, ReadDocument } from './documents.ts'
+import type { ReadDocument } from './documents.ts'
 
 /** A provider at which one can sign in. */
 export type CodeFlow = ReturnType<typeof createCodeFlow>

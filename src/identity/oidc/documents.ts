@@ -1,7 +1,7 @@
 /** Reads an OIDC provider's documents, limited in time and size, and never from another place. */
 
 import { readFile } from 'node:fs/promises'
-import { isObject } from '../../formats/fields.ts'
+import { isObject, type JsonObject } from '../../formats/fields.ts'
 import { isTrustworthy } from '../../formats/trustworthy.ts'
 import { readBody, sendRequest } from '../../runtime/http-request.ts'
 
@@ -11,8 +11,6 @@ export type ReadDocument = (
   signal: AbortSignal,
   form?: URLSearchParams,
 ) => Promise<JsonObject>
-
-export type JsonObject = Readonly<Record<string, unknown>>
 
 interface DocumentOptions {
   /** Certificates (PEM) of the authorities to use instead of the default ones. */

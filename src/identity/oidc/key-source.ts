@@ -13,12 +13,12 @@ import {
   type JWSHeaderParameters,
 } from 'jose'
 import { ServiceError } from '../../formats/errors.ts'
-import { isObject } from '../../formats/fields.ts'
+import { isObject, type JsonObject } from '../../formats/fields.ts'
 import { isTrustworthy } from '../../formats/trustworthy.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createSingleFlight } from '../../runtime/single-flight.ts'
-import type { JsonObject, ReadDocument } from './documents.ts'
+import type { ReadDocument } from './documents.ts'
 
 /** The keys that fit a header, and the number of changes of the set when they were in it. */
 export interface FoundKeys {

@@ -65,8 +65,6 @@ export function putBindingHeaders(
   put('x-tollgate-budget-reset', toEndTimestamp(budget.resetsAt))
 }
 
-type Choice = (limit: CountedLimit) => boolean
-
 /** Whether callers are told figures of it: they are if it is one of their Subscription, or of their key. */
 export function hasFigures({ origin }: Pick<CountedLimit, 'origin'>): boolean {
   return origin === 'subscription' || origin === 'key'
@@ -117,16 +115,10 @@ export function toItems(states: readonly LimitState[], now: number): string {
 }
 
 /**
- * The binding limit of those that are chosen: the one with the smallest share left, and of several the one that resets last,
+ * The binding limit of two: the one with the smallest share left, and of equal ones the one that resets last,
  * so that among used-up limits it is the one to wait for. Between a user and a key with equal shares it
  * is the one with less left.
  */
-export function bindingOf(states: readonly LimitState[], isChosen: Choice): LimitState | undefined {
-  let binding: LimitState | undefined
-  for (const state of states) if (isChosen(state.limit)) binding = tighter(binding, state)
-  return binding
-}
-
 function tighter(binding: LimitState | undefined, state: LimitState): LimitState {
   return binding === undefined || bindsMore(state, binding) ? state : binding
 }

@@ -6,7 +6,8 @@ import {
   startClusterController,
 } from '../../../src/cluster/controller/cluster-controller.ts'
 import { createInForceReport } from '../../../src/cluster/in-force/reporter.ts'
-import { createClient, type JsonObject } from '../../../src/kubernetes/client.ts'
+import type { JsonObject } from '../../../src/formats/fields.ts'
+import { createClient } from '../../../src/kubernetes/client.ts'
 import type { Refused } from '../../../src/models/rules/refused-resources.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { createClusterSource } from '../../../src/models/sources/cluster-source.ts'

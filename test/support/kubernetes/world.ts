@@ -1,9 +1,9 @@
 import root, { type Test } from 'tap'
 import { kinds, toCrd } from '../../../k8s/write-crds.ts'
+import type { JsonObject } from '../../../src/formats/fields.ts'
 import {
   type ClusterAccess,
   createClient,
-  type JsonObject,
   type KubeClient,
 } from '../../../src/kubernetes/client.ts'
 import { collections, othersCollections } from '../../../src/models/sources/collections.ts'
