@@ -3,7 +3,7 @@
  * metered response that has ended, written by Envoy.
  */
 
-import { isWhole } from '../usage/rules/line-head.ts'
+import { isWhole } from '../usage/rules/read-line-head.ts'
 
 /** How such lines begin: as text with `id`, as JSON with the first of their names. */
 export const earlierLines = ['{"id":', '{"group":'] as const

@@ -6,7 +6,7 @@
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { isObject } from '../formats/fields.ts'
-import { isWhole } from '../usage/rules/line-head.ts'
+import { isWhole } from '../usage/rules/read-line-head.ts'
 import { growingOf } from './files.ts'
 import type { Folder } from './folder.ts'
 import type { Position } from './follower.ts'

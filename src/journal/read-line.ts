@@ -22,7 +22,7 @@
 
 import { isObject } from '../formats/fields.ts'
 import { readLane } from '../table/rules/lane.ts'
-import { isWhole, type LineHead, parseObject, readLineHead } from '../usage/rules/line-head.ts'
+import { isWhole, type LineHead, parseObject, readLineHead } from '../usage/rules/read-line-head.ts'
 import { sayLeft } from '../usage/rules/response-flags.ts'
 import { nothingReported } from '../usage/rules/usage.ts'
 import { earlierLines, fromEarlier } from './earlier-line.ts'

@@ -8,7 +8,7 @@ import type { Dialect } from '../../src/operations/dialect.ts'
 import { limitStates, toCountedLimits } from '../../src/ratelimit/rules/counter.ts'
 import { toPolicies } from '../../src/ratelimit/rules/limit-headers.ts'
 import { toCountedLimit } from '../../src/ratelimit/rules/named-limits.ts'
-import { readLineHead } from '../../src/usage/rules/line-head.ts'
+import { readLineHead } from '../../src/usage/rules/read-line-head.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 import { checkResponse, readDenial, structOf } from '../support/envoy-messages.ts'
 

@@ -10,7 +10,7 @@ import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators
 import { type HoldAnswer, noTokens } from '../../src/ratelimit/rules/hold.ts'
 import { createHoldFollower } from '../../src/usage/hold-follower.ts'
 import { countedOf } from '../../src/usage/rules/counted.ts'
-import { readLineHead } from '../../src/usage/rules/line-head.ts'
+import { readLineHead } from '../../src/usage/rules/read-line-head.ts'
 import { createSettle } from '../../src/usage/settle.ts'
 import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'

@@ -1,16 +1,14 @@
 /**
- * What is known of a request when it is admitted, as it is in the line of its response: one JSON object that
+ * Writes what is known of a request when it is admitted, as it is in the line of its response: one JSON object that
  * the gateway keeps as text and copies. Everything in it is escaped here, so that no name can end it, and
  * bounded, so that a line is never longer than `lineBytes`.
  */
 
 import { cutText, toBoundJson } from '../../formats/bound-text.ts'
-import { isObject } from '../../formats/fields.ts'
 import { readPayer } from '../../models/rules/payer.ts'
 import { groupBytes, userBytes } from '../../ratelimit/rules/counter-key.ts'
 import type { Held } from '../../ratelimit/rules/hold.ts'
-import { parseEstimate, toEstimateText } from '../../ratelimit/rules/unreported.ts'
-import type { HeldUsage, Usage } from './usage.ts'
+import { toEstimateText } from '../../ratelimit/rules/unreported.ts'
 
 /**
  * The longest line that a gateway's script writes, with both of its line ends: that of a request with 20 limits by
@@ -19,7 +17,7 @@ import type { HeldUsage, Usage } from './usage.ts'
 export const lineBytes = 16_384
 
 /** Who decided that the request is admitted: a Check, or the table that the gateway reads by itself. */
-type DecidedBy = 'check' | 'table'
+export type DecidedBy = 'check' | 'table'
 
 /** What is the same for many requests. */
 export interface Subject {
@@ -49,32 +47,6 @@ export interface LineRequest {
   /** Its key's limits by name: members of the object (`KeyLimits.charged`). */
   readonly keyLimits?: string | undefined
   readonly held: Held | undefined
-}
-
-/** What a line says of its request. */
-export type LineHead = Pick<
-  Usage,
-  | 'user'
-  | 'subscription'
-  | 'model'
-  | 'group'
-  | 'keyId'
-  | 'payer'
-  | 'keyCounters'
-  | 'estimate'
-  | 'prices'
-  | 'weights'
-  | 'limits'
-  | 'pool'
-  | 'organization'
-  | 'hasCostLimit'
-  | 'chargesAdmission'
-> & {
-  readonly startedAt: number
-  readonly id: string
-  readonly by: DecidedBy
-  /** undefined: it holds no room. */
-  readonly held: Omit<HeldUsage, 'id' | 'tookMs' | 'isBroken'> | undefined
 }
 
 /** The most bytes of each value with its quotes and escapes; together they leave room for all figures. */
@@ -152,74 +124,4 @@ function boundPayer(payer: string): string {
 
 function urlEncode(value: string): string {
   return new URLSearchParams([['', value]]).toString().slice(1)
-}
-
-/** Reads such an object, from text or parsed; undefined for anything else. Never throws. */
-export function readLineHead(written: unknown): LineHead | undefined {
-  const fields = typeof written === 'string' ? parseObject(written) : written
-  if (!isObject(fields)) return undefined
-  const { start, id, by, user, subscription, model, key, group, payer, cap, held } = fields
-  const { prices, weights, limits, key_limits: keyLimits, pool, organization } = fields
-  if (!isWhole(start) || typeof id !== 'string' || id === '') return undefined
-  if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
-  if (typeof model !== 'string' || (by !== 'check' && by !== 'table')) return undefined
-  // Assigned one by one: each line passes here, and spreading takes longer than parsing.
-  const head: Writable<LineHead> = {
-    startedAt: start,
-    id,
-    by,
-    user,
-    subscription,
-    model,
-    held: undefined,
-  }
-  if (typeof key === 'string') head.keyId = key
-  if (typeof group === 'string') head.group = group
-  if (typeof payer === 'string') head.payer = payer
-  if (typeof cap === 'string') head.keyCounters = cap
-  const estimate = parseEstimate(fields.estimate)
-  if (estimate !== undefined) head.estimate = estimate
-  if (isObject(held)) head.held = readHeld(held)
-  if (typeof prices === 'string') head.prices = prices
-  if (typeof weights === 'string') head.weights = weights
-  if (limits !== undefined || keyLimits !== undefined) {
-    head.limits = [...textsIn(limits), ...textsIn(keyLimits)]
-    if (typeof pool === 'string') head.pool = pool
-    if (typeof organization === 'string') head.organization = organization
-    if (fields.cost_limit === true || fields.key_cost_limit === true) head.hasCostLimit = true
-    if (fields.charge === 'admission') head.chargesAdmission = true
-  }
-  return head
-}
-
-function textsIn(list: unknown): readonly string[] {
-  return Array.isArray(list) ? list.filter((each) => typeof each === 'string') : []
-}
-
-type Writable<Value> = { -readonly [Name in keyof Value]: Value[Name] }
-
-function readHeld({ at, bytes, max, choices, cap }: Readonly<Record<string, unknown>>) {
-  if (!isWhole(at)) return undefined
-  return {
-    admittedAt: at,
-    bytes: isWhole(bytes) ? bytes : undefined,
-    maxOutput: isWhole(max) ? max : undefined,
-    choices: isWhole(choices) ? choices : undefined,
-    ceiling: typeof cap === 'number' ? cap : undefined,
-  }
-}
-
-/** A whole number of 0 or more that JSON has not rounded. */
-export function isWhole(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0
-}
-
-/** undefined: it is no JSON, or no object. */
-export function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : undefined
-  } catch {
-    return undefined
-  }
 }

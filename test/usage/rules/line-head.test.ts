@@ -1,7 +1,8 @@
 import { test } from 'tap'
 import { writePayer } from '../../../src/models/rules/payer.ts'
 import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
-import { lineBytes, readLineHead, writeSubject } from '../../../src/usage/rules/line-head.ts'
+import { lineBytes, writeSubject } from '../../../src/usage/rules/line-head.ts'
+import { readLineHead } from '../../../src/usage/rules/read-line-head.ts'
 import { writeLineHead } from '../../support/line-head.ts'
 
 const asked = {
