@@ -17,24 +17,38 @@ export interface TestRun extends Pick<FileRun, 'env' | 'limitMs'> {
 }
 
 /**
- * Prefixes of files that take a minute, and then of those that wait for processes. They begin first, so that none is left at the
- * end.
+ * Prefixes of files that take half a minute or more, most of which they wait, and then of those that wait for processes. They begin
+ * first: files that compute run beside them, and none is left at the end.
  */
 const SLOW = [
-  'test/e2e/journal.',
   'test/e2e/reservations.',
-  'test/console/everywhere.',
+  'test/e2e/identity.',
   'test/dev/up.',
-  'test/cli/fresh-clone.',
+  'test/console/everywhere.',
+  'test/e2e/journal.',
+  'test/ratelimit/holds/redis.',
   'test/e2e/table-faults.',
+  'test/e2e/ended-pods.',
+  'test/e2e/pod.',
+  'test/wiring/generated-policies.',
+  'test/cli/controller.',
+  'test/bench/gateway/bench.',
+  'test/e2e/bursts.',
+  'test/models/sources/cluster-source.',
+  'test/ratelimit/sums/journal-faults.',
   'test/walk-through',
+  'test/cli/fresh-clone.',
   'test/e2e/',
   'test/wiring/',
   'test/cluster/controller/',
   'test/cli/',
   'test/console/',
+  'test/bench/',
   'test/models/sources/',
   'test/store/',
+  'test/usage/notices/',
+  'test/keys/revocations/',
+  'test/ratelimit/',
   'test/grpc/',
 ]
 
