@@ -3,7 +3,7 @@
 /** Gauges. The end of a name is its unit. */
 const gauges = {
   tollgate_models: 'Models in force.',
-  tollgate_models_waiting: 'Models whose cluster Envoy has not been seen to load.',
+  tollgate_models_waiting: 'Models whose cluster Envoy has not loaded yet.',
   tollgate_models_bypassed: 'Models with an HTTPRoute on a Gateway other than GATEWAY_INTERNAL.',
   tollgate_subscriptions: 'Subscriptions in force.',
   tollgate_resource_problems: 'Problems in the resource documents.',
@@ -65,14 +65,14 @@ const counters = {
   tollgate_revocations_replayed:
     'Keys that were active again in the database, as after a restore, and were revoked again.',
   tollgate_table_hits: 'Requests that Envoy has admitted by the decision table.',
-  tollgate_table_misses:
-    'Requests that Envoy has asked Check for, by why it has not decided itself.',
+  tollgate_table_misses: 'Requests for which Envoy has asked Check, by the reason of the miss.',
   tollgate_table_published: 'Records written into the decision table.',
   tollgate_table_withdrawn: 'Records withdrawn from the decision table.',
   tollgate_table_unplaced: 'Records for which the decision table had no room.',
   tollgate_journal_lines: 'Lines of the usage journal that this process has read.',
   tollgate_journal_skipped: 'Lines of the usage journal that could not be read.',
-  tollgate_ledger_gaps: 'Parts of the usage journal that were lost before the ledger had them.',
+  tollgate_ledger_gaps:
+    'Gaps of the usage ledger: parts of the journal that were lost before they were read.',
   tollgate_controller_writes: 'Statuses written.',
   process_cpu_seconds: 'User and system CPU time spent.',
 } as const
