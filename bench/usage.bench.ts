@@ -2,7 +2,7 @@
 
 import { readLine } from '../src/journal/read-line.ts'
 import { createSums } from '../src/ratelimit/rules/sums.ts'
-import { countedOf } from '../src/usage/rules/counted.ts'
+import { countedOf } from '../src/usage/rules/line-charges.ts'
 import { type Subject, writeSubject } from '../src/usage/rules/line-head.ts'
 import { createSettle } from '../src/usage/settle.ts'
 import { writeLineHead } from '../test/support/line-head.ts'

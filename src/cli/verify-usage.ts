@@ -6,9 +6,9 @@ import { toMoney } from '../formats/money.ts'
 import type { Span } from '../formats/span.ts'
 import { toTimestamp } from '../formats/time.ts'
 import { findJournalName } from '../usage/ledger/journal-name.ts'
+import { type LedgerLag, readLedgerLag } from '../usage/ledger/ledger-lag.ts'
 import { findKept } from '../usage/ledger/ledger-lines.ts'
 import { readLedgerState } from '../usage/ledger/postgres/state.ts'
-import { countUnread, type Unread } from '../usage/ledger/unread.ts'
 import { type Verification, verifyUsage } from '../usage/ledger/verify.ts'
 import type { LedgerState } from '../usage/store.ts'
 import { type Call, WrongCall } from './command.ts'
@@ -37,7 +37,7 @@ export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, i
     const { from, to } = span
     const state = await readLedgerState(sql, from, to)
     // Before the lines are compared: what is written meanwhile is no lag.
-    const unread = countUnread({ path, dataDir }, state.journals)
+    const unread = readLedgerLag({ path, dataDir }, state.journals)
     const problems: string[] = []
     const kept = await findKept({ path, dataDir, folder }, state, span, (problem) =>
       problems.push(problem),
@@ -59,7 +59,7 @@ export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, i
   })
 }
 
-function lagging({ bytes }: Unread): string {
+function lagging({ bytes }: LedgerLag): string {
   return `The ledger lags: ${bytes.toLocaleString('en')} bytes of the journal are not in it yet, and were not compared.`
 }
 
@@ -67,7 +67,7 @@ function show(
   { differences, limits, beyond, compared, completeFrom, missing }: Verification,
   { gaps }: LedgerState,
   { from, to }: Span,
-  unread: Unread,
+  unread: LedgerLag,
   { out, err }: Io,
 ): void {
   for (const journal of missing) err(`Nothing of the journal ${journal} is here.`)
@@ -151,7 +151,7 @@ function showSum(figure: string, sum: Exact): string {
 }
 
 /** While the ledger lags nothing is said of the whole. */
-function soFar(compared: number, { lines }: Unread): string {
+function soFar(compared: number, { lines }: LedgerLag): string {
   const raw =
     compared === 0
       ? 'nothing is written yet'

@@ -163,7 +163,7 @@ export function fillTemplate(parsed: unknown, settings: BootstrapSettings): stri
   gateway.address = toAddress(settings.gateway)
   for (const chain of gateway.filter_chains) {
     if (settings.certificateFile !== undefined) {
-      chain.transport_socket = showing(settings.certificateFile)
+      chain.transport_socket = tlsContext(settings.certificateFile)
     }
     for (const { typed_config: connections } of chain.filters) {
       putTrustedHops(connections, settings.trustedHops)
@@ -218,7 +218,7 @@ export function renderCertificate(certFile: string, keyFile: string): string {
 }
 
 /** Envoy watches only certificates that it gets by discovery. */
-function showing(certificateFile: string): object {
+function tlsContext(certificateFile: string): object {
   const source = { path: certificateFile, watched_directory: { path: dirname(certificateFile) } }
   return {
     name: 'envoy.transport_sockets.tls',

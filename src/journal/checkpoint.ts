@@ -10,8 +10,8 @@ import type { OwnSum } from '../ratelimit/rules/sums.ts'
 import type { CounterReset, Resets } from '../ratelimit/rules/windows.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { inSlices } from '../runtime/slices.ts'
+import type { DurableFiles } from './durable-files.ts'
 import type { Position } from './follower.ts'
-import type { KeptFiles } from './kept-files.ts'
 
 export interface KeptState {
   /** Under which name the sums were sent; undefined: not known. */
@@ -50,7 +50,7 @@ const linesOfPart = 256
  * `names`: of the files that grow. `nonce`: the process's own. What is written is written in the order of the calls.
  */
 export function createCheckpoint(
-  files: KeptFiles,
+  files: DurableFiles,
   name: string,
   names: readonly string[],
   nonce: string,

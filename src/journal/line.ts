@@ -4,7 +4,7 @@
  */
 
 import type { Lane } from '../table/rules/lane.ts'
-import type { CountableLine } from '../usage/rules/counted.ts'
+import type { CountableLine } from '../usage/rules/line-charges.ts'
 
 /** Every admitted request has exactly one line `ended`; while it runs it has one `running` each 10 s. */
 export interface Line extends CountableLine {

@@ -7,12 +7,12 @@ import { realpathSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { withTimeout } from '../runtime/with-timeout.ts'
 import { createCopies } from './copies.ts'
+import { openDurableFiles } from './durable-files.ts'
 import { readEarlierPosition } from './earlier-position.ts'
 import { filesOf, keptJournalOf } from './files.ts'
 import { type Folder, type Listed, openFolder } from './folder.ts'
 import type { Position } from './follower.ts'
 import { createJournalHealth, type JournalProblem } from './health.ts'
-import { openKeptFiles } from './kept-files.ts'
 import { openName } from './name.ts'
 import { prepareFolder } from './prepare-folder.ts'
 import { startUpkeep, type Upkeep, type UpkeepOptions } from './upkeep.ts'
@@ -70,7 +70,7 @@ export async function openJournal(options: JournalOptions) {
     names,
     /** What the names of files beside them begin with. */
     stem: basename(files.head, '.head'),
-    kept: openKeptFiles(kept.folder),
+    kept: openDurableFiles(kept.folder),
     name,
     health,
     /** Of the version before, whose journal may have been where the copies are now. */

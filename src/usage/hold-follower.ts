@@ -8,7 +8,7 @@ import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import { holdLeaseMs, ownerOf } from '../ratelimit/rules/estimates/hold.ts'
 import { counterOfCharged, readChargedLimit } from '../ratelimit/rules/named-limits.ts'
 import { estimateOutput } from '../ratelimit/rules/unreported.ts'
-import { whoseOf } from './rules/counted.ts'
+import { whoseOf } from './rules/line-charges.ts'
 import { sentOf, tokensByType, type Usage } from './rules/usage.ts'
 
 export interface HoldFollowerDeps {

@@ -27,7 +27,7 @@ import {
   sizeBounds,
 } from '../telemetry/durations.ts'
 import { soleHistogram } from '../telemetry/metric-data.ts'
-import { countedOf } from '../usage/rules/counted.ts'
+import { countedOf } from '../usage/rules/line-charges.ts'
 import type { Settle } from '../usage/settle.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'

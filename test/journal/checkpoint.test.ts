@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { test } from 'tap'
 import { type Exact, mostExact } from '../../src/formats/exact.ts'
 import { createCheckpoint, type KeptState } from '../../src/journal/checkpoint.ts'
-import { openKeptFiles } from '../../src/journal/kept-files.ts'
+import { openDurableFiles } from '../../src/journal/durable-files.ts'
 import type { OwnSum } from '../../src/ratelimit/rules/sums.ts'
 import { Disk, Killed, keptOf, type Life } from '../ratelimit/sums/model.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
@@ -33,7 +33,7 @@ test('a checkpoint is loaded as it was saved', async (t) => {
   const folder = makeTemporaryFolder()
   t.teardown(() => folder.remove())
   const path = join(folder.path, 'below')
-  const files = openKeptFiles(path)
+  const files = openDurableFiles(path)
   const checkpoint = createCheckpoint(files, 'usage.sums', names, 'first')
   t.strictSame(await checkpoint.load([]), { position: new Map(), own: [], resets: new Map() })
   const large = { ...one, id: 'large@1000', sum: 2n ** 53n + 1n, base: mostExact }
@@ -51,7 +51,7 @@ test('a checkpoint is loaded as it was saved', async (t) => {
 test('nothing is added to a checkpoint that is not there', async (t) => {
   const folder = makeTemporaryFolder()
   t.teardown(() => folder.remove())
-  const checkpoint = createCheckpoint(openKeptFiles(folder.path), 'usage.sums', names, 'first')
+  const checkpoint = createCheckpoint(openDurableFiles(folder.path), 'usage.sums', names, 'first')
   await t.rejects(checkpoint.noteBase(one, 12))
   t.strictSame(readdirSync(folder.path), [])
 })
@@ -59,7 +59,7 @@ test('nothing is added to a checkpoint that is not there', async (t) => {
 test('what is saved is what was there at its turn', async (t) => {
   const folder = makeTemporaryFolder()
   t.teardown(() => folder.remove())
-  const checkpoint = createCheckpoint(openKeptFiles(folder.path), 'usage.sums', names, 'first')
+  const checkpoint = createCheckpoint(openDurableFiles(folder.path), 'usage.sums', names, 'first')
   const state = stateOf(3_000, 5)
   const saving = checkpoint.save(() => state)
   await new Promise(setImmediate)
@@ -157,7 +157,7 @@ test('what is no checkpoint is passed over', async (t) => {
   for (const name of ['usage.sums', 'usage.sums.x.y', 'usage.sums.8.dead.7.tmp', 'other.1.a']) {
     writeFileSync(join(folder.path, name), '["sum","a@1",1,2,1,9,9]\n')
   }
-  const checkpoint = createCheckpoint(openKeptFiles(folder.path), 'usage.sums', names, 'me')
+  const checkpoint = createCheckpoint(openDurableFiles(folder.path), 'usage.sums', names, 'me')
   await checkpoint.save(() => stateOf(1, 1)).catch(() => {})
   t.match(readdirSync(folder.path), /usage\.sums\.1\.me/)
 })

@@ -904,8 +904,8 @@ export const allMutants: readonly Mutant[] = [
   ),
   // What a line counts depends on nothing but the line and the resources.
   ...mutants(
-    'usage/rules/counted.ts',
-    ['usage/rules/counted.test.ts'],
+    'usage/rules/line-charges.ts',
+    ['usage/rules/line-charges.test.ts'],
     [
       ["line.state === 'running'", 'false'],
       [
@@ -1275,17 +1275,17 @@ export const allMutants: readonly Mutant[] = [
   // Each line is told once, and what was read of files that are gone stays counted.
   ...mutants(
     'ratelimit/sums/gateway-sums.ts',
-    ['ratelimit/sums/telling.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
+    ['ratelimit/sums/line-consumer.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
     [
       ['>= lookAfterMs && beat()) writers.show()', '< 0) writers.show()'],
-      ['      if (isWriter) telling.keep(position)\n', ''],
+      ['      if (isWriter) consumer.keep(position)\n', ''],
       ['    if (isWriter) call(() => options.onTold', '    call(() => options.onTold'],
       ['tally.sum = plus(tally.sum, greatest(0, minus(own, ownOf(tally))))', ''],
     ],
   ),
   ...mutants(
-    'journal/telling.ts',
-    ['ratelimit/sums/telling.test.ts'],
+    'journal/line-consumer.ts',
+    ['ratelimit/sums/line-consumer.test.ts'],
     [
       ['read() ?? new Map(position)', 'new Map(position)'],
       ['write(gap?.done ?? position)', 'write(gap?.done ?? new Map())'],

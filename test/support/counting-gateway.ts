@@ -1,8 +1,8 @@
 import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Exact } from '../../src/formats/exact.ts'
+import { openDurableFiles } from '../../src/journal/durable-files.ts'
 import { openFolder } from '../../src/journal/folder.ts'
-import { openKeptFiles } from '../../src/journal/kept-files.ts'
 import { createCounters, type ResettableCounters } from '../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../src/ratelimit/holds/memory.ts'
 import { createRedisHolds } from '../../src/ratelimit/holds/redis.ts'
@@ -56,7 +56,7 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
     ...tagsOf(connection?.cluster === true),
     ...{ gateway, files: [file], longSums: undefined, onFault },
     folder: openFolder(join(folder.path, 'lines')),
-    kept: openKeptFiles(join(folder.path, 'kept')),
+    kept: openDurableFiles(join(folder.path, 'kept')),
     store: connection && createRedisSums(connection.commands),
     ...{ onLoss: () => {}, onDouble: () => {} },
   })

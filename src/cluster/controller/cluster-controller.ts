@@ -156,7 +156,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
   const again = setInterval(enqueueAll, resyncMs).unref()
 
   /** Takes the current state, and checks the objects of these models, or of all. */
-  function show(models: Iterable<string> = policies.byModel.keys()): void {
+  function reconcile(models: Iterable<string> = policies.byModel.keys()): void {
     if (published === undefined) return
     const view = viewOf({ policies, reports })
     policyObjects.setDesired(policies, view.policyConditions)
@@ -179,7 +179,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     published = { snapshot, objects: source.objects }
     const models = changedModels(before.policies, policies)
     for (const model of models) verdicts.delete(model)
-    show(models)
+    reconcile(models)
     writer.enqueue(statusObjects.targetsOf(changedObjects(before.objects, source.objects)), true)
     enqueueAll()
   }
@@ -191,7 +191,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
       onRead(found, changed) {
         if (changed?.size === 0) return
         reports = found
-        show(changed)
+        reconcile(changed)
       },
       onProblem: (problem) =>
         problem === undefined

@@ -64,7 +64,7 @@ export function createInForceReport(deps: InForceReportDeps) {
     const changes = new Map<string, InForce | undefined>()
     for (const model of policies.byModel.keys()) {
       const now = inForceOf(model)
-      if (reported.get(model) !== show(now)) changes.set(model, now)
+      if (reported.get(model) !== toText(now)) changes.set(model, now)
       yield
     }
     for (const [model, text] of reported) {
@@ -91,7 +91,7 @@ export function createInForceReport(deps: InForceReportDeps) {
       if (!(await reportChanges(sql, replica, known, changes))) return report()
       last = { ...known, revision: known.revision + (changes.size === 0 ? 0 : 1) }
     }
-    for (const [model, now] of changes) reported.set(model, show(now))
+    for (const [model, now] of changes) reported.set(model, toText(now))
   }
 
   async function step(): Promise<void> {
@@ -126,7 +126,7 @@ export function createInForceReport(deps: InForceReportDeps) {
 }
 
 /** '' is a model that is gone. */
-function show(inForce: InForce | undefined): string {
+function toText(inForce: InForce | undefined): string {
   if (inForce === undefined) return ''
   const { access, limits, server, envoy } = inForce
   return `${access} ${limits} ${server} ${envoy}`

@@ -20,7 +20,7 @@ export function identityCondition(model: Model, snapshot: Snapshot): Condition {
   const type = 'ModelIdentityUnique'
   const taken = namesOf(model.resource).flatMap((name) => {
     const owner = ownerOf(name, model, snapshot)
-    return owner === undefined ? [] : [`${showName(name)} to ${owner}`]
+    return owner === undefined ? [] : [`${quotedName(name)} to ${owner}`]
   })
   if (taken.length === 0) return { type, status: 'True', reason: 'UniqueIdentity', message: '' }
   const count = taken.length === 1 ? '1 name belongs' : `${taken.length} names belong`
@@ -40,7 +40,7 @@ function ownerOf(name: string, model: Model, { modelsByName }: Snapshot): string
 }
 
 /** Quoted, with everything but printable ASCII escaped: a name may imitate another one. */
-function showName(name: string): string {
+function quotedName(name: string): string {
   const short = name.length > maxShownLength ? `${name.slice(0, maxShownLength)}…` : name
   const toCode = (character: string): string =>
     `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`

@@ -84,7 +84,7 @@ export function* policiesInSteps(
   for (const subscription of subscriptions.values()) {
     for (const [key, own] of subscription.limits) {
       if (!stale.has(key)) continue
-      const text = `${digestOf(subscription)} ${own.map(showLimit).join()}${budgetOf(subscription, key)}`
+      const text = `${digestOf(subscription)} ${own.map(limitText).join()}${budgetOf(subscription, key)}`
       add(limits, key, subscription.name, hash('sha256', text, 'hex'), own.length)
     }
     for (const key of subscription.resource.outOfForce?.map(keyOfModel) ?? []) {
@@ -121,7 +121,7 @@ export function* policiesInSteps(
   return { byModel, compared }
 }
 
-function showLimit({ kind, limit, limitName, windowMs, scope, keyPrefix }: CountedLimit): string {
+function limitText({ kind, limit, limitName, windowMs, scope, keyPrefix }: CountedLimit): string {
   if (limitName !== undefined) return `${keyPrefix}${scope} ${limit}`
   return `${kind === 'tokens' ? '' : `${kind} `}${limit}/${windowMs}`
 }
@@ -130,7 +130,7 @@ function showLimit({ kind, limit, limitName, windowMs, scope, keyPrefix }: Count
 function budgetOf({ terms }: CompiledSubscription, model: string): string {
   const { tariff, observed } = terms.get(model) ?? {}
   if (!tariff?.isBudgeted) return ''
-  return ` ${tariff.text} ${observed?.map(showLimit).join() ?? ''}`
+  return ` ${tariff.text} ${observed?.map(limitText).join() ?? ''}`
 }
 
 type CountedLimit = NonNullable<ReturnType<CompiledSubscription['limits']['get']>>[number]

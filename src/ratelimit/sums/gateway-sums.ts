@@ -6,11 +6,11 @@
 
 import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
 import { createCheckpoint, type KeptState } from '../../journal/checkpoint.ts'
+import type { DurableFiles } from '../../journal/durable-files.ts'
 import type { Folder, Listed } from '../../journal/folder.ts'
 import { createFollower, type Follower, type Position } from '../../journal/follower.ts'
-import type { KeptFiles } from '../../journal/kept-files.ts'
+import { createLineConsumer } from '../../journal/line-consumer.ts'
 import { type ReadLine, readLine } from '../../journal/read-line.ts'
-import { createTelling } from '../../journal/telling.ts'
 import { createWriters, silentMs } from '../../journal/writers.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { type Counted, createSums } from '../rules/sums.ts'
@@ -21,7 +21,7 @@ import { createSharedSums, type SharedSumsOptions } from './shared-sums.ts'
 export interface GatewaySumsOptions
   extends Omit<SharedSumsOptions, 'sums' | 'nonce' | 'isWriter' | 'onBeyond' | 'onRival'> {
   readonly folder: Folder
-  readonly kept: KeptFiles
+  readonly kept: DurableFiles
   /** The files that are followed, by their names; of the first one a Check sees the end before it decides. */
   readonly files: readonly string[]
   /** What `files` and the others begin with: `usage` by default. */
@@ -73,7 +73,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   const { countedOf, onFault, readText = readLine } = options
   const writers = createWriters(folder, `${stem}.writers`, now)
   const checkpoint = createCheckpoint(kept, `${stem}.sums`, files, writers.nonce)
-  const telling = createTelling({
+  const consumer = createLineConsumer({
     folder,
     names: files,
     file: `${stem}.told`,
@@ -116,7 +116,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     const counted = countedOf(line)
     for (const each of counted) shared.count(each)
     call(() => options.onLine?.(line, counted))
-    if (telling.isOn) tell(line)
+    if (consumer.isOn) tell(line)
   }
 
   function tell(line: ReadLine): void {
@@ -198,7 +198,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
 
   function stopWriting(): void {
     isWriter = false
-    telling.end()
+    consumer.end()
   }
 
   async function readToEnds(of = follower): Promise<void> {
@@ -254,7 +254,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
 
   noteResets(options.resets ?? new Map())
   await rebuild()
-  telling.noteStart(position)
+  consumer.noteStart(position)
   return {
     shared,
     nonce: writers.nonce,
@@ -284,7 +284,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
         isWriter = writers.isLast()
         lookedAt = monotonic()
         // In the turn in which the sums are in force: each line is told here from now on, or was before.
-        if (isWriter) telling.begin(position)
+        if (isWriter) consumer.begin(position)
       } finally {
         isBecoming = false
       }
@@ -318,7 +318,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     /** To be called each second. */
     beat(): void {
       if (beat() || isBecoming) writers.show()
-      if (isWriter) telling.keep(position)
+      if (isWriter) consumer.keep(position)
     },
     /** At each rotation, and at the end. */
     save,
@@ -331,7 +331,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       if (sums.own(now()).some((tally) => tally.field < ownOf(tally))) return false
       isHandedOver = true
       try {
-        telling.keep(position)
+        consumer.keep(position)
         await checkpoint.save(() => ({ gateway: next, position, own: [], resets }))
       } catch (error) {
         isHandedOver = false
@@ -341,7 +341,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     },
     /** Leaves the writer's place to another process, and the files. Nothing else is to be called afterwards. */
     close(): void {
-      if (beat()) telling.keep(position)
+      if (beat()) consumer.keep(position)
       stopWriting()
       writers.leave()
       follower.close()

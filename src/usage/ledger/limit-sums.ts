@@ -4,7 +4,7 @@ import { type Exact, plus } from '../../formats/exact.ts'
 import type { Span } from '../../formats/span.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { spanAt, windowText } from '../../ratelimit/rules/windows.ts'
-import { type CountableLine, chargedOf } from '../rules/counted.ts'
+import { type CountableLine, chargedOf } from '../rules/line-charges.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { LimitRow } from '../store.ts'
 

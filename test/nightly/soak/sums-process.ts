@@ -6,8 +6,8 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseExact } from '../../../src/formats/exact.ts'
+import { openDurableFiles } from '../../../src/journal/durable-files.ts'
 import { openFolder } from '../../../src/journal/folder.ts'
-import { openKeptFiles } from '../../../src/journal/kept-files.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
@@ -24,7 +24,7 @@ const folder = openFolder(path)
 const sums = await openGatewaySums({
   ...clocks,
   ...{ gateway, folder, files: [file], tags: ['all'], tagOf: () => 'all', longSums: undefined },
-  kept: openKeptFiles(join(path, 'kept')),
+  kept: openDurableFiles(join(path, 'kept')),
   store: createRedisSums(connection.commands),
   ...textLines((text) => {
     try {

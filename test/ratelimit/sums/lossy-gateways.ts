@@ -2,8 +2,8 @@ import { appendFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Exact, parseExact, plus } from '../../../src/formats/exact.ts'
+import { openDurableFiles } from '../../../src/journal/durable-files.ts'
 import { openFolder } from '../../../src/journal/folder.ts'
-import { openKeptFiles } from '../../../src/journal/kept-files.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { tagsOf } from '../../../src/ratelimit/redis/keys.ts'
 import { type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
@@ -104,7 +104,7 @@ async function startGateway(world: LossWorld, random: Random, path: string, gate
     ...{ ...clocks, gateway, store, files: [file], longSums: undefined },
     ...tags,
     folder: openFolder(path),
-    kept: openKeptFiles(join(path, 'kept')),
+    kept: openDurableFiles(join(path, 'kept')),
     ...textLines((text) => {
       const { which, tokens } = JSON.parse(text)
       const amount = parseExact(tokens) ?? 0

@@ -2,8 +2,8 @@
 
 import { setImmediate as turn } from 'node:timers/promises'
 import { type Exact, minus, plus } from '../../../src/formats/exact.ts'
+import type { DurableFiles } from '../../../src/journal/durable-files.ts'
 import type { Folder } from '../../../src/journal/folder.ts'
-import type { KeptFiles } from '../../../src/journal/kept-files.ts'
 import { markMs } from '../../../src/ratelimit/sums/scripts.ts'
 import type { Mark, SumEntry, SumStore, Written } from '../../../src/ratelimit/sums/sum-store.ts'
 import { createRandom } from '../../support/random.ts'
@@ -123,7 +123,7 @@ export function folderOf(disk: Disk, { strike }: Life, now: () => number): Folde
 }
 
 /** What a process sees of the files that are kept, on a disk that may take its time. */
-export function keptOf(disk: Disk, life: Life, isSlow: () => boolean): KeptFiles {
+export function keptOf(disk: Disk, life: Life, isSlow: () => boolean): DurableFiles {
   const prefix = 'kept/'
   async function wait(): Promise<void> {
     life.strike()

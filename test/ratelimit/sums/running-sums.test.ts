@@ -2,8 +2,8 @@ import { appendFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
 import { type Exact, parseExact } from '../../../src/formats/exact.ts'
+import { openDurableFiles } from '../../../src/journal/durable-files.ts'
 import { type Folder, openFolder } from '../../../src/journal/folder.ts'
-import { openKeptFiles } from '../../../src/journal/kept-files.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
@@ -45,7 +45,7 @@ async function startProcess(t: Test, options: ProcessOptions, folder?: Folder) {
     ...clocks,
     ...{ gateway, files: [file], tags: ['all'], tagOf: () => 'all', longSums: undefined },
     folder: own,
-    kept: openKeptFiles(join(path, 'kept')),
+    kept: openDurableFiles(join(path, 'kept')),
     store: connection && createRedisSums(connection.commands),
     ...plainLines((amount) => [{ at: Date.now(), amount, counters: [hour, week] }]),
     onLoss: () => losses.push('loss'),

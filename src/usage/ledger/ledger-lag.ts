@@ -8,7 +8,7 @@ import { findJournalName } from './journal-name.ts'
 import type { KeptPlaces } from './ledger-lines.ts'
 
 /** What the ledger has not added of a journal yet. */
-export interface Unread {
+export interface LedgerLag {
   readonly bytes: number
   /** Whole ones, of responses that it adds. */
   readonly lines: number
@@ -18,10 +18,10 @@ export interface Unread {
  * What the ledger has not added yet of the journal at this path, so that nothing is known of it; nothing
  * if it does not know the journal.
  */
-export function countUnread(
+export function readLedgerLag(
   { path, dataDir }: Pick<KeptPlaces, 'path' | 'dataDir'>,
   journals: LedgerState['journals'],
-): Unread {
+): LedgerLag {
   let [bytes, lines] = [0, 0]
   const own = path && findJournalName(path, dataDir)
   const places = journals.find(({ journal }) => journal === own)?.places

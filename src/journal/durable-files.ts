@@ -9,10 +9,10 @@ import { join } from 'node:path'
 import { replaceFile } from '../runtime/replace-file.ts'
 import { unlessMissing } from '../runtime/unless-missing.ts'
 
-export type KeptFiles = ReturnType<typeof openKeptFiles>
+export type DurableFiles = ReturnType<typeof openDurableFiles>
 
 /** The folder is created when the first file is. */
-export function openKeptFiles(path: string) {
+export function openDurableFiles(path: string) {
   const at = (name: string): string => join(path, name)
   return {
     names: async (): Promise<readonly string[]> => (await readdir(path).catch(unlessMissing)) ?? [],

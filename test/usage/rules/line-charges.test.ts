@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
-import { type CountableLine, countedOf } from '../../../src/usage/rules/counted.ts'
+import { type CountableLine, countedOf } from '../../../src/usage/rules/line-charges.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const owner = { users: ['ada'] }

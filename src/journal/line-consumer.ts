@@ -9,7 +9,7 @@ import type { Folder } from './folder.ts'
 import { createFollower, type Position } from './follower.ts'
 import type { ReadLine } from './read-line.ts'
 
-interface TellingOptions {
+interface LineConsumerOptions {
   readonly folder: Pick<Folder, 'list' | 'open' | 'remove' | 'readText' | 'replaceText'>
   /** The files that grow. */
   readonly names: readonly string[]
@@ -22,7 +22,7 @@ interface TellingOptions {
   readonly onFault: (error: unknown) => void
 }
 
-export function createTelling(options: TellingOptions) {
+export function createLineConsumer(options: LineConsumerOptions) {
   const { folder, names, file, readText, now, onFault } = options
   /** What the last writer has read and not told, or not written down; undefined: all of that is told. */
   let gap: { readonly done: Position } | undefined
