@@ -32,7 +32,7 @@ const schema = {
   operationId: 'createApiKey',
   summary: 'Create an API key',
   description:
-    'Needs an identity token; an API key cannot create API keys. The plaintext is in this answer and nowhere else.',
+    'Needs an identity token; an API key cannot create API keys. The plaintext is only in this response.',
   tags: ['API keys'],
   security: [{ identityToken: [] }],
   headers: idempotencyHeaders,
@@ -50,7 +50,7 @@ const schema = {
       subscription: {
         type: ['string', 'null'],
         description:
-          'Bare name or namespace/name. Left out: the one with the highest priority of yours.',
+          'Bare name or namespace/name. Left out: your subscription with the highest priority.',
       },
       expiresIn: {
         [typeInDocument]: ['string', 'number', 'null'],
@@ -83,7 +83,7 @@ const schema = {
         propagation: optional({
           ...propagationSchema,
           description:
-            'Only if this request was repeated: who knows that its first secret has ended.',
+            'Only if this request was repeated: which processes have acknowledged the end of its first secret.',
         }),
       }),
     },

@@ -38,7 +38,7 @@ const tokenRateLimits = {
     }),
   },
   description:
-    "Limits on the key's own tokens, of all its models together, beside those of its subscription.",
+    "Limits on the key's own tokens, for all its models together, in addition to those of its subscription.",
 } as const
 
 /** Whose values problemOfCaps checks, with better messages than a schema. */

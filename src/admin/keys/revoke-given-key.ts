@@ -18,7 +18,7 @@ const schema = {
   operationId: 'revokeGivenApiKey',
   summary: 'Revoke an API key by itself',
   description:
-    'Any caller may: whoever holds a key in full can use it, so they may end it. At once and for good; a key that is unknown, expired or revoked already is 404. Of a key that was rotated, the replaced secret ends alone. The key is neither logged nor kept.',
+    'Any caller may: a caller that has the whole key could use it, so it may revoke it. It ends at once and for good; a key that is unknown, expired or revoked already is 404. If the key was rotated, only the replaced secret ends. The key is neither logged nor stored.',
   tags: ['API keys'],
   body: object('RevokeApiKeyRequest', {
     key: string('The plaintext.', { minLength: 1 }),

@@ -42,7 +42,7 @@ export const modelRecord = object('Model', {
     },
   }),
   subscriptions: {
-    description: 'Those of yours that open it.',
+    description: 'Your subscriptions that include it.',
     ...objects('ModelSubscription', {
       name: { type: 'string', examples: ['team-a-premium'] },
       displayName: optional({ type: 'string', examples: ['Team A premium'] }),

@@ -38,7 +38,7 @@ import { unknownLimit } from './unknown-limit.ts'
 const properties = {
   user: {
     ...name,
-    description: 'Whose counters; left out with key_id, and for a limit that several share.',
+    description: 'User whose counters to list; left out with key_id, and for a shared limit.',
   },
   key_id: {
     ...name,
@@ -47,12 +47,12 @@ const properties = {
   name: {
     ...name,
     description:
-      "Only of limits with this name. Without user and key_id it is one that several share: the model's, else the subscription's, else the installation's, or of whatever has one; a reset is of one.",
+      "Only limits with this name. Without user and key_id a shared limit: the model's, else the subscription's, else the installation's, else that of any resource with this limit; a reset needs exactly one.",
   },
   whom: {
     ...name,
     description:
-      'Only what these share: a group (users: those whom the subscription names), an organization, or of a limit of a model a subscription.',
+      'Only the counter of this group (users: the users that the subscription names), organization, or for a limit of a model this subscription.',
   },
   ...filters,
   window: { ...name, description: 'Only of limits with this window.', examples: ['1h'] },
@@ -74,7 +74,7 @@ const counter = object('Counter', {
 })
 
 const subject = {
-  user: optional(string('With key_id the owner of the key. Not of a limit that several share.')),
+  user: optional(string('With key_id the owner of the key. Missing for a shared limit.')),
   key_id: optional(string('If it was asked for.')),
   unknown: optional({
     type: 'array',

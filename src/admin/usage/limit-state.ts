@@ -63,7 +63,7 @@ export const limitNames = {
   scope: scopeSchema,
   whom: optional(
     string(
-      'Who shares it, if there are several: a group (users: those whom the subscription names), an organization or a subscription.',
+      'Who shares it, if several users do: a group (users: the users that the subscription names), an organization or a subscription.',
     ),
   ),
   window: windowSchema,
@@ -72,7 +72,8 @@ export const limitNames = {
 export const limitFields = {
   subscription: {
     type: ['string', 'null'],
-    description: 'Whose limit it is; null: that of the model, or without one of the installation.',
+    description:
+      'The subscription of the limit; null: the limit of the model, or without a model of the installation.',
   },
   model: {
     type: ['string', 'null'],

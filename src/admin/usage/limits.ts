@@ -35,7 +35,7 @@ const schema = {
   tags: ['Usage'],
   querystring: parameters,
   response: answers(
-    'Ordered by subscription, model, kind and length of the window; then limits of models and of the installation, and those of the key itself last.',
+    'Ordered by subscription, model, kind and length of the window; then limits of models and of the installation, and last the limits of the key itself.',
     [400],
     'LimitList',
     {
@@ -44,8 +44,7 @@ const schema = {
         ...limitFields,
         scope: {
           ...limitFields.scope,
-          description:
-            'Whose use is counted: yours with all keys (user), that of this key, or that of all who share it.',
+          description: 'Who shares the counter: all your keys (user), this key, or several users.',
         },
         resetsAt: {
           ...limitFields.resetsAt,

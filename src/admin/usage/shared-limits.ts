@@ -25,7 +25,7 @@ const text = { type: 'string', maxLength: 1_024 } as const
 
 const schema = {
   operationId: 'listSharedLimits',
-  summary: 'List what is left of the limits that several share',
+  summary: 'List the rest of shared limits',
   description:
     'For administrators: an entry for each counter of each limit that is per group, subscription, model, organization or installation.',
   tags: ['Administration'],
@@ -44,7 +44,7 @@ const schema = {
     },
   },
   response: answers(
-    'A page of them: those of subscriptions, of models, of the installation; each by name of whose it is, model, kind and length of the window.',
+    'A page: limits of subscriptions, then of models, then of the installation; each ordered by the name of its resource, model, kind and length of the window.',
     [400, 403],
     'SharedLimitList',
     {

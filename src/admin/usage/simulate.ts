@@ -104,7 +104,7 @@ const schema = {
       refused_then_approximate: {
         ...count,
         description:
-          'Refusals for limits of that time. Their requests are not replayed: nobody knows what they would have used.',
+          'Refusals for limits of that time. Their requests are not replayed, because their use is unknown.',
       },
       refusals: {
         description: 'The most requests first.',

@@ -50,6 +50,6 @@ function few(words: readonly string[]): string {
 /** What a user is told of a limit that is not theirs, whether or not there is one. */
 export function foreignLimit(): ServiceError {
   const message =
-    'You have no limit of this name there; your limits say whose they are. Without a subscription or a model one of the installation is meant.'
+    'You have no limit of this name there; GET /v1/limits lists the subscription and model of each of yours. Without a subscription or a model one of the installation is meant.'
   return new ServiceError('not_found', { message })
 }

@@ -24,7 +24,7 @@ export const parameters = {
     from: {
       ...time,
       description:
-        'A day or a time (RFC 3339), rounded down to the hour; by default the beginning of this month. Days and months are those of UTC.',
+        'A day or a time (RFC 3339), rounded down to the hour; by default the beginning of this month. Days and months are in UTC.',
     },
     to: {
       ...time,
