@@ -10,17 +10,19 @@ local LONGEST_KEY, LONGEST_PATH, LONGEST_MODEL, LONGEST_BODY = 256, 512, 400, 10
 -- The key of a request, if it has only this credential and in a usual form; whatever is odd Check reads (identity/authenticate.ts).
 local function key_of(headers)
   local bearer, key = headers:get("authorization"), headers:get("x-api-key")
+  if bearer and key then return nil end
   if bearer then
-    if key then return nil end
-    key = match(bearer, "^[Bb]earer (.*)$")
+    key = match(bearer, "^[Bb]earer (sk%-[^%s,]+)$")
+  elseif key then
+    key = match(key, "^sk%-[^%s,]+$")
   end
-  return key and #key <= LONGEST_KEY and match(key, "^sk%-[^%s,]+$")
+  return key and #key <= LONGEST_KEY and key
 end
 
--- The same as `decide_by_table` for a request with these headers, if it may be in the table at all.
-local function look_up(headers, model, started_at)
+-- The same as `decide_by_table` for a request with these headers and this path, if it may be in the table at all.
+local function look_up(headers, path, model, started_at)
   if not decide_by_table then return nil, "off" end
-  local key, path, length = key_of(headers), headers:get(":path"), tonumber(headers:get("content-length") or "")
+  local key, length = key_of(headers), tonumber(headers:get("content-length") or "")
   if not key or #path > LONGEST_PATH or not length or length > LONGEST_BODY or headers:get(":method") ~= "POST" then
     return nil, "shape"
   end
@@ -63,10 +65,11 @@ end
 
 -- The path names the model: it is decided before the body is read.
 local function decide_by_path(handle, headers)
-  local fine, plan, line, passed = pcall(look_up, headers, "", now_ms())
+  local whole = headers:get(":path")
+  local fine, plan, line, passed = pcall(look_up, headers, whole, "", now_ms())
   if not fine then return recover(handle, plan) end
   if not plan then return ask_check(handle, line) end
-  local path = match(headers:get(":path"), "^[^?]*")
+  local path = match(whole, "^[^?]*")
   note(handle, line, passed)
   if not read_request(handle, path, plan) then return end
   local problem
@@ -80,7 +83,7 @@ local function choose(asked, headers, model)
     asked.why = "shape"
     return nil
   end
-  local fine, plan, line, passed = pcall(look_up, headers, model, asked.started_at)
+  local fine, plan, line, passed = pcall(look_up, headers, asked.path, model, asked.started_at)
   if not fine then
     asked.why = "closed"
     return nil
@@ -91,8 +94,9 @@ end
 
 -- The body names the model: it is read first. What is wrong with it, Check tells the caller.
 local function decide_by_body(handle, headers)
-  local asked = { is_first = true, choose = choose, started_at = now_ms(), why = "shape" }
-  local path = match(headers:get(":path"), "^[^?]*")
+  local whole = headers:get(":path")
+  local asked = { is_first = true, choose = choose, path = whole, started_at = now_ms(), why = "shape" }
+  local path = match(whole, "^[^?]*")
   if not require_credential(handle, path) then return end
   if not read_request(handle, path, asked) then return ask_check(handle, "shape") end
   if not asked.plan then return ask_check(handle, asked.why) end

@@ -1418,7 +1418,7 @@ local function judge(handle, path, asked)
   -- Not earlier: a headers object is not valid after waiting for the body.
   local headers = handle:headers()
   drop_odd_accept(headers)
-  local bodiless = BODILESS[headers:get(":method")]
+  local bodiless = not asked.is_post and BODILESS[headers:get(":method")]
   local length = body and body:length() or 0
   if length == 0 then
     return bodiless or refuse("there is none")
@@ -1506,6 +1506,7 @@ end
 --   choose             of such a request: a method that says by its headers and model what is asked, or nil
 --   is_again           the body was read before
 --   is_metered         the tokens of the response are counted
+--   is_post            the method is known to be POST
 --   models, open, upstream_model, ceiling, maximum, chunk_usage   as in Check's headers of these names
 function read_request(handle, path, asked)
   -- An error outside pcall would let the request pass unchecked.

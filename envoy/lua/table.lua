@@ -128,6 +128,8 @@ local function read_plan(number)
   if #lines < 9 then return nil end
   local function given(line) return lines[line] ~= "" and lines[line] or nil end
   local plan = {
+    -- gate.lua lets no other request be decided.
+    is_post = true,
     is_metered = true,
     flags = lines[1],
     is_estimated = find(lines[1], "e", 1, true) ~= nil,

@@ -1080,7 +1080,7 @@ export const allMutants: readonly Mutant[] = [
     ['envoy/hits.test.ts'],
     [
       ['headers:remove("x-tollgate-cluster")', ''],
-      ['if key then return nil end', ''],
+      ['if bearer and key then return nil end', ''],
     ],
   ),
   ...mutants(
