@@ -89,15 +89,21 @@ function added_in(cell, start)
   return sum
 end
 
+-- Adds tokens to the cells of the lane that was read, from `cell` on, and returns whether all take them.
+local function add_to_cells(cell, starts, count, tokens)
+  if cell >= count then return true end
+  local each, start = own[cell], starts[cell]
+  if each.start > start then return false end
+  if each.start < start then each.start, each.added = start, 0 end
+  each.added = each.added + tokens
+  return add_to_cells(cell + 1, starts, count, tokens)
+end
+
 local function add(block, starts, count, tokens)
   local at = LANES_AT + (block * lanes + mine) * LANE_BYTES
-  if C.pread(descriptor, own, LANE_BYTES, at) ~= LANE_BYTES then return false end
-  for cell = 0, count - 1 do
-    if own[cell].start > starts[cell] then return false end
-    if own[cell].start < starts[cell] then own[cell].start, own[cell].added = starts[cell], 0 end
-    own[cell].added = own[cell].added + tokens
-  end
-  return C.pwrite(descriptor, own, LANE_BYTES, at) == LANE_BYTES
+  return C.pread(descriptor, own, LANE_BYTES, at) == LANE_BYTES
+    and add_to_cells(0, starts, count, tokens)
+    and C.pwrite(descriptor, own, LANE_BYTES, at) == LANE_BYTES
 end
 
 -- Adds tokens to a block in the own lane: `starts` has the windows of its cells. Returns whether all of them have it.

@@ -20,7 +20,7 @@ ffi.cdef([[
     uint32_t buckets, blocks, templates, lanes, rest[9]; int32_t check;
   } table_head;
   typedef struct {
-    uint64_t digest[4]; uint32_t generation, template, block, block2, state, text_bytes;
+    int32_t digest[8]; uint32_t generation, template, block, block2, state, text_bytes;
     double trusted_until, ends_at, input_per_byte, bytes_per_token; char text[160]; uint32_t rest; int32_t check;
   } table_record;
   typedef struct { double start, end_, offset, next_end, next_offset; } table_cell;
@@ -186,6 +186,20 @@ end
 -- What is left of each limit, and when it is reset. They stay until the next decision.
 local left, resets_at = ffi.new("double[?]", 2 * CELLS), ffi.new("double[?]", 2 * CELLS)
 
+-- Why the limits of the block that was read, from `cell` on, do not let the request pass; nil: they do. It calls itself because the
+-- compiler gives up a loop that is usually left after a turn or two, and all that calls it.
+local function why_limited(cell, plan, before, share, real)
+  if cell >= block.cells then return nil end
+  local limit = plan.limits[before + cell + 1]
+  local start, ends_at, used = window_at(block.cell[cell], real)
+  local added = start and added_in(cell, start)
+  if not limit or not added then return "window" end
+  used = used + added
+  if not (used < limit / share) then return "limit" end
+  left[before + cell], resets_at[before + cell] = math.min(limit, limit - used), ends_at
+  return why_limited(cell + 1, plan, before, share, real)
+end
+
 -- Reads the limits of a block, which come after those of `before` others. Returns how many there are now, and the block's name; nil
 -- and why, if they do not let the request pass.
 local function read_limits(number, plan, before, boot, real)
@@ -193,16 +207,8 @@ local function read_limits(number, plan, before, boot, real)
   if boot >= block.fresh_until then return nil, "fresh" end
   if not read_lanes(number) then return nil, "closed" end
   -- Others have used some of it meanwhile.
-  local share = bit.band(block.flags, 1) == 1 and 2 or 1
-  for cell = 0, block.cells - 1 do
-    local limit = plan.limits[before + cell + 1]
-    local start, ends_at, used = window_at(block.cell[cell], real)
-    local added = start and added_in(cell, start)
-    if not limit or not added then return nil, "window" end
-    used = used + added
-    if not (used < limit / share) then return nil, "limit" end
-    left[before + cell], resets_at[before + cell] = math.min(limit, limit - used), ends_at
-  end
+  local why = why_limited(0, plan, before, bit.band(block.flags, 1) == 1 and 2 or 1, real)
+  if why then return nil, why end
   return before + block.cells, format("%08x%08x", block.name[0], block.name[1])
 end
 
@@ -251,6 +257,19 @@ local function line_head(plan, record, id, started_at, bytes)
   return format('{"start":%.0f,"id":"%s","by":"table",%s,%s%s}', started_at, id, plan.subject, text, held)
 end
 
+-- The slot of the bucket that was read whose record has this digest; -1: none. Nor does the compiler take a loop with a way out.
+local function slot_of(digest)
+  local found = -1
+  for slot = SLOTS - 1, 0, -1 do
+    local own = bucket[slot].digest
+    if own[0] == digest[0] and own[1] == digest[1] and own[2] == digest[2] and own[3] == digest[3]
+      and own[4] == digest[4] and own[5] == digest[5] and own[6] == digest[6] and own[7] == digest[7] then
+      found = slot
+    end
+  end
+  return found
+end
+
 -- Decides a request: `credential` and the whole `path`, and the model of its body if the path names none; its `id`, when it began,
 -- and the length of its body. Returns the plan for it, what its line says of it, and what its response has to know: flags,
 -- limits and where it adds what it has used, between tabs; nil and why, if Check has to decide.
@@ -262,55 +281,55 @@ local function decide(credential, path, model, id, started_at, bytes)
   if byte(id, 15) ~= 52 then return nil, "traced" end
   local digest = sha256_of(credential, path, model)
   if not digest then return nil, "shape" end
-  local want, at = ffi.cast("const uint64_t*", digest), bit.band(digest[0], 0x7fffffff) % head.buckets
-  local bytes_of_bucket = SLOTS * RECORD_BYTES
+  local at, bytes_of_bucket = bit.band(digest[0], 0x7fffffff) % head.buckets, SLOTS * RECORD_BYTES
   if C.pread(descriptor, bucket, bytes_of_bucket, BUCKETS_AT + at * bytes_of_bucket) ~= bytes_of_bucket then return nil, "closed" end
-  for slot = 0, SLOTS - 1 do
-    local record = bucket[slot]
-    local own = record.digest
-    if own[0] == want[0] and own[1] == want[1] and own[2] == want[2] and own[3] == want[3] then
-      if record.state ~= IN_FORCE or record.generation ~= head.generation or check_sum(record, RECORD_BYTES) ~= record.check
-        or boot >= record.trusted_until or real >= record.ends_at then
-        return nil, "stale"
-      end
-      local plan = plan_of(record.template)
-      if not plan then return nil, "stale" end
-      local count, lane, other = 0, "", nil
-      if record.block ~= NO_BLOCK then
-        count, lane = read_limits(record.block, plan, 0, boot, real)
-        if not count then return nil, lane end
-      end
-      if record.block2 ~= NO_BLOCK then
-        count, other = read_limits(record.block2, plan, count, boot, real)
-        if not count then return nil, other end
-        lane = lane .. " " .. other
-      end
-      if count ~= #plan.limits then return nil, "stale" end
-      return plan, line_head(plan, record, id, started_at, bytes), plan.flags .. "\t" .. limits_text(plan, count, real) .. "\t" .. lane
-    end
+  local slot = slot_of(digest)
+  if slot < 0 then return nil, "unknown" end
+  local record = bucket[slot]
+  if record.state ~= IN_FORCE or record.generation ~= head.generation or check_sum(record, RECORD_BYTES) ~= record.check
+    or boot >= record.trusted_until or real >= record.ends_at then
+    return nil, "stale"
   end
-  return nil, "unknown"
+  local plan = plan_of(record.template)
+  if not plan then return nil, "stale" end
+  local count, lane, other = 0, "", nil
+  if record.block ~= NO_BLOCK then
+    count, lane = read_limits(record.block, plan, 0, boot, real)
+    if not count then return nil, lane end
+  end
+  if record.block2 ~= NO_BLOCK then
+    count, other = read_limits(record.block2, plan, count, boot, real)
+    if not count then return nil, other end
+    lane = lane .. " " .. other
+  end
+  if count ~= #plan.limits then return nil, "stale" end
+  return plan, line_head(plan, record, id, started_at, bytes), plan.flags .. "\t" .. limits_text(plan, count, real) .. "\t" .. lane
+end
+
+-- Notes where the windows begin of the block that was read, from `cell` on. Returns whether all are known.
+local function note_starts(cell, ended_at)
+  if cell >= block.cells then return true end
+  local start = window_at(block.cell[cell], ended_at)
+  if not start then return false end
+  starts[cell] = start
+  return note_starts(cell + 1, ended_at)
 end
 
 -- Adds the tokens of a response that ended at `ended_at` to the own lane of one block. Returns whether that has them.
 local function add(number, tokens, ended_at)
-  if not read_block(number) then return false end
-  for cell = 0, block.cells - 1 do
-    local start = window_at(block.cell[cell], ended_at)
-    if not start then return false end
-    starts[cell] = start
-  end
-  return add_in_lane(number, starts, block.cells, tokens)
+  return read_block(number) and note_starts(0, ended_at) and add_in_lane(number, starts, block.cells, tokens)
 end
 
 -- The number of the block with this name, two numbers, if the table has it.
 local function find_block(first, second)
   local bytes = SLOTS * NAME_BYTES
   if C.pread(descriptor, named, bytes, names_at() + bit.band(first, 0x7fffffff) % head.buckets * bytes) ~= bytes then return nil end
-  for slot = 0, SLOTS - 1 do
+  local found = nil
+  for slot = SLOTS - 1, 0, -1 do
     local each = named[slot]
-    if each.name[0] == first and each.name[1] == second and check_sum(each, NAME_BYTES) == each.check then return each.block end
+    if each.name[0] == first and each.name[1] == second and check_sum(each, NAME_BYTES) == each.check then found = each.block end
   end
+  return found
 end
 
 -- The same for a response, to each of its blocks, which have these names (src/table/rules/lane.ts): another request, or another

@@ -1387,6 +1387,15 @@ local function usable(figure)
   return is_usable(figure) and figure or nil
 end
 
+local function figure(stream, name)
+  return usable(stream.told[stream.dialect.labels[name]])
+end
+
+-- Input with what was read from a cache or written to it, where that was reported, at the start of a message or later.
+local function with_cached(stream, input, start)
+  return with_more(input, figure(stream, start .. "cache_creation_input_tokens"), figure(stream, start .. "cache_read_input_tokens"))
+end
+
 local function higher(one, other)
   return one and other and math.max(one, other) or one or other
 end
@@ -1394,20 +1403,15 @@ end
 -- The tokens that a response counts, as far as its model has reported them; nil: it is unknown. The rule is that of `countedTokens` in
 -- src/usage/rules/usage.ts.
 local function reported_tokens(stream)
-  local told, labels = stream.told, stream.dialect.labels
-  local total = usable(told[labels.total_tokens])
+  local total = figure(stream, "total_tokens")
   if total and total > 0 then return total end
-  local function figure(name) return usable(told[labels[name]]) end
-  local prompt, output, input = figure("prompt_tokens"), figure("completion_tokens"), nil
+  local prompt, output, input = figure(stream, "prompt_tokens"), figure(stream, "completion_tokens"), nil
   local is_message = not prompt and not output
   if is_message then
-    input = higher(
-      with_more(figure("input_tokens"), figure("cache_creation_input_tokens"), figure("cache_read_input_tokens")),
-      with_more(figure("start_input_tokens"), figure("start_cache_creation_input_tokens"), figure("start_cache_read_input_tokens"))
-    )
-    output = higher(figure("output_tokens"), figure("start_output_tokens"))
+    input = higher(with_cached(stream, figure(stream, "input_tokens"), ""), with_cached(stream, figure(stream, "start_input_tokens"), "start_"))
+    output = higher(figure(stream, "output_tokens"), figure(stream, "start_output_tokens"))
   elseif prompt then
-    input = with_more(prompt, figure("cache_creation_input_tokens"), figure("cache_read_input_tokens"))
+    input = with_cached(stream, prompt, "")
   end
   if total and not (input and input > 0 or output and output > 0) then return total end
   if is_message then return usable(with_more(input, output)) end
