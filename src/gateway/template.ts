@@ -1,12 +1,13 @@
 /**
  * envoy/bootstrap.yaml, in which `!script` names the parts of a filter's script, files of envoy/lua, and `!joined` is a list of
- * which Envoy gets the removals by a prefix as one.
+ * which Envoy gets the removals of headers as one.
  */
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type CollectionTag, isMap, isSeq, parse, type ScalarTag } from 'yaml'
 import { packageRoot } from '../runtime/package-root.ts'
+import { clientHeaders } from './tracing.ts'
 
 const folder = join(packageRoot, 'envoy')
 
@@ -25,20 +26,28 @@ const script: ScalarTag = {
 }
 
 const removed = ['remove_on_match', 'key_matcher']
-/** How headers of ours and of Envoy's begin, which are removed by themselves. */
-const ours: readonly unknown[] = [undefined, 'x-tollgate-', 'x-envoy-']
+/** How headers of ours and of Envoy's begin, and those of traces, which tracing.ts may keep: they are removed by themselves. */
+const apart: readonly unknown[] = ['x-tollgate-', 'x-envoy-', ...clientHeaders]
 
-/** For each prefix by itself Envoy would go through all headers again. */
+/** For each name Envoy would look by itself, and for each prefix go through all headers again. */
 const joined: CollectionTag = {
   tag: '!joined',
   collection: 'seq',
   resolve(list) {
-    const prefixOf = (each: unknown) => isMap(each) && each.getIn([...removed, 'prefix'])
-    const isJoined = (each: unknown) => !ours.includes(prefixOf(each) || undefined)
     if (!isSeq(list)) return list
-    const [first, ...others] = list.items.filter(isJoined)
-    const regex = `(?i)(${[first, ...others].map(prefixOf).join('|')}).*`
-    if (isMap(first)) first.setIn(removed, { safe_regex: { regex } })
+    const textsAt = (path: string[]) =>
+      list.items.flatMap((each) => (isMap(each) ? [each.getIn(path)] : [])).filter(isJoined)
+    const isJoined = (text: unknown) => text !== undefined && !apart.includes(text)
+    const [prefixes, names] = [textsAt([...removed, 'prefix']), textsAt(['remove'])]
+    const [first, ...others] = list.items.filter(
+      (each) =>
+        isMap(each) && [each.getIn([...removed, 'prefix']), each.get('remove')].some(isJoined),
+    )
+    if (!isMap(first)) return list
+    first.delete('remove')
+    first.setIn(removed, {
+      safe_regex: { regex: `(?i)(${prefixes.join('|')}).*|${names.join('|')}` },
+    })
     list.items = list.items.filter((each) => !others.includes(each))
     return list
   },

@@ -12,7 +12,8 @@ interface Traced {
 }
 
 const cluster = 'otel'
-const clientHeaders: readonly (string | undefined)[] = [
+/** What a client says of its trace. */
+export const clientHeaders: readonly (string | undefined)[] = [
   'traceparent',
   'tracestate',
   'x-client-trace-id',

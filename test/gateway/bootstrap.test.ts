@@ -386,7 +386,7 @@ test('routes to models without an idle timeout of their own are tried first', as
   )
 })
 
-test('one expression removes all headers by their prefixes, but our own', async (t) => {
+test('one expression removes all headers by their prefixes and names, but our own', async (t) => {
   const regexes = [
     ...renderBootstrap(template, settings).matchAll(/"regex": "\(\?i\)(\(x-llm.*)"/g),
   ]
@@ -396,6 +396,12 @@ test('one expression removes all headers by their prefixes, but our own', async 
     t.match(`${prefix}more`, expression)
     t.match(prefix.toUpperCase(), expression)
     t.notMatch(`a${prefix}`, expression)
+  }
+  const names = [...template.matchAll(/^ +- remove: ([\w-]+)$/gm)].map(([, name = '']) => name)
+  t.ok(names.length > 20)
+  for (const name of names) {
+    const isOfTrace = ['traceparent', 'tracestate', 'x-client-trace-id'].includes(name)
+    t.equal(new RegExp(`^(${regexes[0]?.[1]})$`).test(name), !isOfTrace, name)
   }
   for (const name of ['authorization', 'x-request-id', 'x-slo', 'x-tollgate-hop'])
     t.notMatch(name, expression)
