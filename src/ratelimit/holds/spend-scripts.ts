@@ -121,7 +121,7 @@ local function without_ended(name, sums)
   return { count = sums.count - less.count, mean = sums.mean - less.mean, variance = sums.variance - less.variance,
     output = sums.output - less.output, most = sums.most - less.most }
 end
--- What is used, whether that is the limit, and whether less is known than written. Whole numbers of more than 15 digits are
+-- What is used, whether that is the limit, whether less is known than written, and what is left. Whole numbers of more than 15 digits are
 -- text: two of them are no exact doubles.
 local function exactly(total, own, others, known, limit)
   local function limbs(written) return tonumber(string.sub(written, 1, -10)) or 0, tonumber(string.sub(written, -9)) end
@@ -139,7 +139,7 @@ local function exactly(total, own, others, known, limit)
   local function greatest(one, other) return is_less(one, other) and other or one end
   total, own = digits(total), digits(own)
   local used = sum_of(greatest(others, sum_of(total, own, -1)), greatest(known, own), 1)
-  return used, not is_less(used, limit), is_less(known, own)
+  return used, not is_less(used, limit), is_less(known, own), tonumber(sum_of(limit, used, -1))
 end
 local own_input, needed = math.ceil(input), math.max(floor, least)
 local plain = { base = 0, per_input = 1, most_input = own_input, per_output = 1, grain = 1 }
@@ -170,14 +170,14 @@ for i = 4, #KEYS do
   local all = sums_of(name)
   local sums = without_ended(name, all)
   -- With room for all its fields: one that is added beyond it makes the table anew.
-  local each = { kind = kind, limit = limit, name = name, of = of, all = all, sums = sums, used = 0, taken = sums.count, room = 0 }
+  local each = { kind = kind, left = false, name = name, of = of, all = all, sums = sums, used = 0, taken = sums.count, room = 0 }
   if kind ~= 'concurrency' then
     -- What somebody else has put under a window's name counts for nothing.
     local found = redis.pcall('HMGET', KEYS[i], '+', ARGV[14])
     local total, own, others, known = found[1] or '0', found[2] or '0', ARGV[at + 3], ARGV[at + 4]
     if #total > 15 or #own > 15 or #others > 15 or #known > 15 then
       local has_more
-      each.exact, each.is_spent, has_more = exactly(total, own, others, known, ARGV[at + 1])
+      each.exact, each.is_spent, has_more, each.left = exactly(total, own, others, known, ARGV[at + 1])
       each.used = tonumber(each.exact)
       each.taken = each.used + each.taken
       if has_more then each.sums = all end
@@ -193,7 +193,8 @@ for i = 4, #KEYS do
   if kind == 'tokens' then
     if each.is_spent or each.used >= limit and not each.exact then refuse('spent') end
     local whole = math.floor(limit * (1 + overshoot))
-    each.room = whole - each.used - each.sums.most
+    each.left = each.left or limit - each.used
+    each.room = each.left + (whole - limit) - each.sums.most
     ceiling = math.min(ceiling, ceiling_in(each, whole))
   elseif each.taken >= limit then
     -- An open request stays counted when it ends, unless another home refuses it and it is given back the next moment; a
@@ -224,7 +225,7 @@ for _, each in ipairs(places) do
     if own.most > each.room and (not alone or several and not can_limit_output) then refuse('busy') end
     local error = ${sharedError} * (sums.output + own.output)
     local deviation = math.sqrt(each.of.grain ^ 2 * (sums.variance + own.variance) + error ^ 2)
-    if not alone and each.used + sums.mean + own.mean + ${deviations} * deviation > each.limit then refuse('busy') end
+    if not alone and sums.mean + own.mean + ${deviations} * deviation > each.left then refuse('busy') end
   end
 end
 local known = ARGV[1] ~= '' and redis.call('HGET', KEYS[2], ARGV[1])

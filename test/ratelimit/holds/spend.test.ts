@@ -156,7 +156,7 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
       // More than doubles tell apart.
       const before = dice.chance(0.5) ? 0 : 4_000_000_000_000_000_001n
       // Sometimes so near that doubles would not tell them apart.
-      const costLimit = plus(before, 1 + dice.below(dice.chance(0.2) ? 600 : 60_000_000))
+      const costLimit = plus(before, 1 + dice.below(dice.chance(0.3) ? 3_000 : 60_000_000))
       const own = Array.from({ length: 3 }, (): Ended => ({ tokens: 0, requests: 0, cost: 0 }))
       const [first] = own as [Ended]
       first.cost = before

@@ -9,7 +9,7 @@
  * have no ceiling are only admitted if what most of them need is within it.
  */
 
-import type { Exact } from '../../../formats/exact.ts'
+import { type Exact, minus } from '../../../formats/exact.ts'
 import type { Expected } from './estimator.ts'
 import {
   type Factors,
@@ -146,17 +146,23 @@ function mostOf(left: number, unused: number, { beyondRoom, isSeveral }: Expecte
 
 /** Whether a request with this hold fits beside those that are open. */
 export function fits(room: Room, hold: HeldTokens, overshoot: number): boolean {
-  const { limit, used, held, factors } = room
+  const { held, factors } = room
   const error = sharedError * (held.output + hold.output)
   const variance = (factors?.grain ?? 1) ** 2 * (held.variance + hold.variance)
   const deviation = Math.sqrt(variance + error * error)
-  const pooled = Number(used) + held.mean + hold.mean + deviations * deviation
-  return pooled <= limit && hold.most <= ceilingRoom(room, overshoot)
+  const pooled = held.mean + hold.mean + deviations * deviation
+  return pooled <= leftOf(room) && hold.most <= ceilingRoom(room, overshoot)
 }
 
 /** What ceilings may still take of a limit; below 0 while one request alone exceeds it. */
-function ceilingRoom({ limit, used, held }: Room, overshoot: number): number {
-  return unusedRoom(limit, overshoot) - Number(used) - held.most
+function ceilingRoom(room: Room, overshoot: number): number {
+  const { limit, held } = room
+  return leftOf(room) + (unusedRoom(limit, overshoot) - Number(limit)) - held.most
+}
+
+/** Amounts of money may be no exact doubles; what is left is one wherever it decides. */
+function leftOf({ limit, used }: Room): number {
+  return Number(minus(limit, used))
 }
 
 function unusedRoom(limit: Exact, overshoot: number): number {

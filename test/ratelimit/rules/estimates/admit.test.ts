@@ -58,6 +58,22 @@ test('what is held refuses as busy, what is used as spent', async (t) => {
   t.equal(admit([roomOf(10_000, 10_000, holds)], expected, 0.25, true).outcome, 'spent')
 })
 
+test('what is left of the greatest budget is no rounded figure', async (t) => {
+  const limit = 9_000_000_000_000_000_000n
+  // Doubles there are 1,024 apart.
+  const amount = (most: number) => ({ mean: 1, variance: 0, output: 0, most })
+  for (const [left, most, does] of [
+    [1_000n, 1_000, true],
+    [1_000n, 1_001, false],
+    [1_500n, 1_500, true],
+    [1n, 2, false],
+  ] as const) {
+    const room = { limit, used: limit - left, held: withHold(noHolds, amount(0), 1) }
+    const own = left < 2n ? { ...amount(most), mean: most } : amount(most)
+    t.equal(fits(room, own, 0), does, `${most} of ${left}`)
+  }
+})
+
 test('estimates bind where ceilings have room', async (t) => {
   const hold = heldTokensOf(expected, 900)
   const count = (overshoot: number) => {
