@@ -1457,7 +1457,7 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/holds/spend-scripts.ts',
     ['ratelimit/holds/spend.test.ts'],
     [
-      ['each.taken >= limit', 'each.used >= limit'],
+      ['each.in_use >= limit', 'each.used >= limit'],
       [
         'math.max(known + each.sums.count, own + all.count)',
         'math.max(known, own) + each.sums.count',

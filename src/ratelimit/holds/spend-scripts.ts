@@ -170,7 +170,7 @@ for i = 4, #KEYS do
   local all = sums_of(name)
   local sums = without_ended(name, all)
   -- With room for all its fields: one that is added beyond it makes the table anew.
-  local each = { kind = kind, left = false, name = name, of = of, all = all, sums = sums, used = 0, taken = sums.count, room = 0 }
+  local each = { kind = kind, left = false, name = name, of = of, all = all, sums = sums, used = 0, in_use = sums.count, room = 0 }
   if kind ~= 'concurrency' then
     -- What somebody else has put under a window's name counts for nothing.
     local found = redis.pcall('HMGET', KEYS[i], '+', ARGV[14])
@@ -179,14 +179,14 @@ for i = 4, #KEYS do
       local has_more
       each.exact, each.is_spent, has_more, each.left = exactly(total, own, others, known, ARGV[at + 1])
       each.used = tonumber(each.exact)
-      each.taken = each.used + each.taken
+      each.in_use = each.used + each.in_use
       if has_more then each.sums = all end
     else
       total, own, known = tonumber(total) or 0, tonumber(own) or 0, tonumber(known)
       others = math.max(tonumber(others), total - own)
       each.used = others + math.max(known, own)
       -- What is known and what is written may each lack responses that the other has; neither has a request twice.
-      each.taken = others + math.max(known + each.sums.count, own + all.count)
+      each.in_use = others + math.max(known + each.sums.count, own + all.count)
       if own > known then each.sums = all end
     end
   end
@@ -196,7 +196,7 @@ for i = 4, #KEYS do
     each.left = each.left or limit - each.used
     each.room = each.left + (whole - limit) - each.sums.most
     ceiling = math.min(ceiling, ceiling_in(each, whole))
-  elseif each.taken >= limit then
+  elseif each.in_use >= limit then
     -- An open request stays counted when it ends, unless another home refuses it and it is given back the next moment; a
     -- place is free then.
     local stays = kind == 'requests' and
@@ -255,9 +255,9 @@ elseif outcome == 'held' then
 end
 local answer = { outcome, ceiling, most_open }
 for _, each in ipairs(places) do
-  local taken = each.kind ~= 'tokens'
-  answer[#answer + 1] = taken and each.taken + more or each.exact or each.used
-  answer[#answer + 1] = taken and 0 or each.sums.mean + more * each.own.mean
+  local is_counted = each.kind ~= 'tokens'
+  answer[#answer + 1] = is_counted and each.in_use + more or each.exact or each.used
+  answer[#answer + 1] = is_counted and 0 or each.sums.mean + more * each.own.mean
 end
 if unsettled > 0 then
   for _, each in ipairs(places) do answer[#answer + 1] = more * (each.kind == 'tokens' and each.own.mean or 1) end
