@@ -33,7 +33,8 @@ export function createGateways(
   }
 
   function log(place: Place): void {
-    reopenDue(place)
+    // Nobody writes to a renamed file longer than its lines are read, also if time has jumped.
+    if (isReopenDue(place)) flushEnvoy(place)
     const which = counters.map((_, n) => n).filter(() => dice.chance(0.4))
     const time = world.now + place.offset - dice.below(50)
     const number =
@@ -54,15 +55,15 @@ export function createGateways(
   }
 
   function flushEnvoy(place: Place): void {
-    reopenDue(place)
+    if (isReopenDue(place)) reopen(place)
     place.envoy.flush()
     for (const number of place.buffered) written.add(number)
     place.buffered = []
   }
 
   /** Nobody writes to a renamed file longer than its lines are read, also if time has jumped meanwhile. */
-  function reopenDue(place: Place): void {
-    if (world.now >= place.reopenBy) reopen(place)
+  function isReopenDue({ reopenBy }: Place): boolean {
+    return world.now >= reopenBy
   }
 
   function reopen(place: Place): void {
@@ -73,7 +74,7 @@ export function createGateways(
 
   async function rotate(place: Place, running: Running): Promise<void> {
     note('renamed')
-    reopenDue(place)
+    if (isReopenDue(place)) flushEnvoy(place)
     if (place.reopenBy !== Number.POSITIVE_INFINITY) return
     const name = dice.pick([scriptFile, envoyFile])
     const isReopened = dice.chance(0.7)
