@@ -205,8 +205,7 @@ const limitRules = [
   },
   {
     cel: "!(has(self.of) && self.of == 'concurrency') || !has(self.window)",
-    message:
-      'is of concurrency, which has no window: it counts what is in progress now; remove the window',
+    message: 'is of concurrency, which has no window: it counts what is in progress',
     holds: ({ of, window }: Object) => of !== 'concurrency' || !isWritten(window),
   },
 ]
