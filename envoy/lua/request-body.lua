@@ -1384,14 +1384,14 @@ local LATER, NOT_LATER = { "background", "deferred" }, { ["false"] = true, null 
 -- What is wrong with those that are refused where tokens are counted.
 local UNCOUNTED = {
   -- By it LiteLLM sends the request without a maximum, or without what asks for its usage.
-  additional_drop_params = "additional_drop_params may leave out a maximum, or what asks for the usage that is counted",
+  additional_drop_params = "additional_drop_params may leave out a maximum, or the request for the usage that is counted",
 }
 for _, name in ipairs(LATER) do
   UNCOUNTED[name] = name .. " must be false or left out, because the tokens of such a response are not counted"
 end
 local CLOSED = {
   choosing = " may choose another model or account than the one that is checked and counted; spec.modelFields of the ModelRef opens it",
-  internal = " is for the servers of a model, which may read the memory of other requests by it; spec.modelFields of the ModelRef opens it",
+  internal = " is for the servers of a model, and may give access to the memory of other requests there; spec.modelFields of the ModelRef opens it",
   stored = " names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it",
 }
 
