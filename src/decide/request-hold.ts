@@ -69,7 +69,8 @@ export function holdOf(
   }
   const { overshoot, charge } = admission
   const { bytes, maxOutput, choices, problem } = request.size ?? unknownSize
-  const { expected, estimate } = estimateRequest(grant, request, estimator)
+  const expected = expectedOf(grant, request, estimator)
+  const estimate = estimateOf(request, expected.input, estimator)
   const canLimitOutput =
     (grant.model.resource.output?.honoursMaxTokens ?? true) && hasReadSize(request)
   return {
@@ -100,25 +101,33 @@ export function watchedOf(observed = none, ofKey = none): Limits {
   return [...observed, ...ofKey].filter(isWatched)
 }
 
-/** What the request is expected to use, and what it is charged if its model reports less. */
-function estimateRequest(
+function expectedOf(
   { model }: Grant,
   { size = unknownSize, target }: AccessRequest,
   estimator: Estimator,
-): { readonly expected: Expected; readonly estimate: Estimate } {
-  const hasOutput = !outputless.test(target.operation)
+): Expected {
   const { maxTokens, honoursMaxTokens } = model.resource.output ?? {}
-  const expected = estimator.expect(size, hasOutput ? maxTokens : 0, honoursMaxTokens)
-  const bytesPerToken = hasOutput ? estimator.bytesPerToken : 0
-  return { expected, estimate: { input: expected.input, bytesPerToken } }
+  return estimator.expect(size, hasOutput(target) ? maxTokens : 0, honoursMaxTokens)
+}
+
+/** What the request is charged if its model reports less. */
+function estimateOf({ target }: AccessRequest, input: number, estimator: Estimator): Estimate {
+  return { input, bytesPerToken: hasOutput(target) ? estimator.bytesPerToken : 0 }
+}
+
+function hasOutput({ operation }: AccessRequest['target']): boolean {
+  return !outputless.test(operation)
 }
 
 /** The grant with what it is charged if its model reports less, unless that is known, or there is nothing to charge. */
 export function withEstimate(grant: Grant, request: AccessRequest, estimators: Estimators): Grant {
   if (!grant.metered || grant.isUnread || grant.held?.estimate !== undefined) return grant
-  const { estimate } = estimateRequest(grant, request, estimatorOf(estimators, grant))
   const { bytes, maxOutput, choices } = request.size ?? unknownSize
+  const estimator = estimatorOf(estimators, grant)
+  const estimate = estimateOf(request, estimator.expectInput(bytes), estimator)
   const ceiling = Number.POSITIVE_INFINITY
-  const held = grant.held ?? { bytes, maxOutput, choices, admittedAt: 0, ceiling, estimate }
-  return { ...grant, held: { ...held, estimate } }
+  const held = grant.held
+    ? { ...grant.held, estimate }
+    : { bytes, maxOutput, choices, admittedAt: 0, ceiling, estimate }
+  return { ...grant, held }
 }

@@ -96,17 +96,15 @@ export function afterSubject(asked: Omit<LineRequest, 'startedAt' | 'id' | 'by'>
   return `,${writeCaller(asked)}${held === undefined ? '' : writeHeld(held)}}`
 }
 
-/** Numbers that are not known are left out. */
+/** Numbers that are not known are left out. Put together, because `JSON.stringify` takes longer than all else of the line. */
 function writeHeld({ admittedAt, bytes, maxOutput, choices, ceiling, estimate }: Held) {
-  const held = JSON.stringify({
-    at: admittedAt,
-    bytes,
-    max: maxOutput,
-    choices,
-    cap: Number.isFinite(ceiling) ? ceiling : undefined,
-  })
+  const rest = `${member('bytes', bytes)}${member('max', maxOutput)}${member('choices', choices)}${member('cap', ceiling)}`
   const estimated = estimate && `,"estimate":"${toEstimateText(estimate)}"`
-  return `,"held":${held}${estimated ?? ''}`
+  return `,"held":{"at":${admittedAt}${rest}}${estimated ?? ''}`
+}
+
+function member(name: string, value = Number.POSITIVE_INFINITY): string {
+  return Number.isFinite(value) ? `,"${name}":${value}` : ''
 }
 
 /** Its values are written again where they are too long, since it has a form of its own. */

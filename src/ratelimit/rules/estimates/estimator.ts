@@ -65,6 +65,8 @@ export interface Estimator {
    * whether an answer ends at the client's own maximum; true by default.
    */
   expect(size: RequestSize, modelMax: number | undefined, isHonoured?: boolean): Expected
+  /** Its input alone. `bytes`: length of the body; undefined: unknown. */
+  expectInput(bytes: number | undefined): number
   /** The output of a request that has `seen` tokens of it already and ends at `ceiling`. */
   expectMore(size: RequestSize, seen: number, ceiling: number): Required<Growth>
   learn(observed: Observed): void
@@ -204,6 +206,10 @@ export function createEstimator(): Estimator {
         least: Math.ceil(choices * Math.min(most, least)),
         worst: choices * most,
       }
+    },
+    expectInput(bytes) {
+      if (bytes === undefined) return inputs.shape.whole.mean
+      return bytes * defaultTokensPerByte * ratio.shape.whole.mean
     },
     expectMore(size, seen, ceiling) {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = size

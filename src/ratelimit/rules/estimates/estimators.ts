@@ -10,21 +10,50 @@ export type Estimators = ReturnType<typeof createEstimators>
 /** Some 10 KB each, 20 at most. */
 const defaultMax = 2_000
 
-/** Beyond `max` the one that was used least recently is forgotten. */
+/** One that is known, and whether it was used since its turn to be forgotten. */
+interface Known {
+  readonly owner: string
+  readonly model: string
+  readonly estimator: Estimator
+  isUsed: boolean
+}
+
+/** Beyond `max` one is forgotten that was not used of late. */
 export function createEstimators(max = defaultMax) {
-  const known = new Map<string, { owner: string; model: string; estimator: Estimator }>()
+  const byOwner = new Map<string, Map<string, Known>>()
+  /** In the order in which their turns come. */
+  const known = new Set<Known>()
 
   function of(owner: string, model: string): Estimator {
-    const name = `${owner}\n${model}`
-    const found = known.get(name)
-    if (found === undefined && known.size >= max) {
-      const [oldest] = known.keys()
-      if (oldest !== undefined) known.delete(oldest)
+    const found = byOwner.get(owner)?.get(model)
+    if (found !== undefined) {
+      found.isUsed = true
+      return found.estimator
     }
-    const own = found ?? { owner, model, estimator: createEstimator() }
-    known.delete(name)
-    known.set(name, own)
+    if (known.size >= max) forgetOne()
+    const own = { owner, model, estimator: createEstimator(), isUsed: false }
+    byOwner.set(owner, (byOwner.get(owner) ?? new Map()).set(model, own))
+    known.add(own)
     return own.estimator
+  }
+
+  /** Whoever was used has another turn, so that a use costs no more than to note it. */
+  function forgetOne(): void {
+    for (const each of known) {
+      known.delete(each)
+      if (!each.isUsed) {
+        forget(each)
+        return
+      }
+      each.isUsed = false
+      known.add(each)
+    }
+  }
+
+  function forget({ owner, model }: Known): void {
+    const own = byOwner.get(owner)
+    own?.delete(model)
+    if (own?.size === 0) byOwner.delete(owner)
   }
 
   return {
@@ -32,10 +61,9 @@ export function createEstimators(max = defaultMax) {
     of,
     /** The same without forgetting another one for it; undefined: there is no room. */
     ifRoom(owner: string, model: string) {
-      const found = known.get(`${owner}\n${model}`)
-      if (found !== undefined) return found.estimator
-      return known.size < max ? of(owner, model) : undefined
+      const isKnown = byOwner.get(owner)?.has(model) === true
+      return isKnown || known.size < max ? of(owner, model) : undefined
     },
-    all: () => known.values(),
+    all: (): Iterable<Known> => known,
   }
 }

@@ -27,3 +27,21 @@ test('the one that was used least recently is forgotten', async (t) => {
     ['a', 'c'],
   )
 })
+
+test('where all were used since their turns one is forgotten, and each use counts once', async (t) => {
+  const estimators = createEstimators(3)
+  const owners = () => [...estimators.all()].map(({ owner, model }) => `${owner} ${model}`)
+  const use = (...names: string[]) => {
+    for (const name of names) estimators.of(name, 'llm/a')
+  }
+  use('a', 'b', 'c')
+  use('a', 'b', 'c', 'd')
+  t.strictSame(owners(), ['b llm/a', 'c llm/a', 'd llm/a'])
+  use('b', 'e')
+  t.strictSame(owners(), ['d llm/a', 'b llm/a', 'e llm/a'], 'c was not used again')
+  const before = estimators.of('d', 'llm/a')
+  estimators.of('d', 'llm/b')
+  t.equal(owners().length, 3)
+  t.equal(estimators.of('d', 'llm/a'), before, 'a model more is another estimator')
+  t.equal(ownerOf('one', 'ada'), ownerOf('one', 'ada'))
+})
