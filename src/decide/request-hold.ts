@@ -8,7 +8,7 @@ import {
   isOfRequests,
 } from '../ratelimit/rules/counter.ts'
 import { userInLines } from '../ratelimit/rules/counter-key.ts'
-import type { Estimator, Expected, RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
+import type { Estimator, RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import { factorsOf, modelFactors, ownerOf } from '../ratelimit/rules/estimates/hold.ts'
 import { type HeldCounter, type Hold, noTokens } from '../ratelimit/rules/hold.ts'
@@ -68,11 +68,13 @@ export function holdOf(
     return { ...noTokens, id, admittedAt: now, counters, requestCounters }
   }
   const { overshoot, charge } = admission
-  const { bytes, maxOutput, choices, problem } = request.size ?? unknownSize
-  const expected = expectedOf(grant, request, estimator)
-  const estimate = estimateOf(request, expected.input, estimator)
-  const canLimitOutput =
-    (grant.model.resource.output?.honoursMaxTokens ?? true) && hasReadSize(request)
+  const { maxTokens, honoursMaxTokens = true } = grant.model.resource.output ?? {}
+  const hasOutput = mayHaveOutput(request)
+  const size = request.size ?? unknownSize
+  const { bytes, maxOutput, choices, problem } = size
+  const expected = estimator.expect(size, hasOutput ? maxTokens : 0, honoursMaxTokens)
+  const estimate = estimateOf(expected.input, hasOutput, estimator)
+  const canLimitOutput = honoursMaxTokens && hasReadSize(request)
   return {
     bytes,
     maxOutput,
@@ -101,22 +103,13 @@ export function watchedOf(observed = none, ofKey = none): Limits {
   return [...observed, ...ofKey].filter(isWatched)
 }
 
-function expectedOf(
-  { model }: Grant,
-  { size = unknownSize, target }: AccessRequest,
-  estimator: Estimator,
-): Expected {
-  const { maxTokens, honoursMaxTokens } = model.resource.output ?? {}
-  return estimator.expect(size, hasOutput(target) ? maxTokens : 0, honoursMaxTokens)
-}
-
 /** What the request is charged if its model reports less. */
-function estimateOf({ target }: AccessRequest, input: number, estimator: Estimator): Estimate {
-  return { input, bytesPerToken: hasOutput(target) ? estimator.bytesPerToken : 0 }
+function estimateOf(input: number, hasOutput: boolean, { bytesPerToken }: Estimator): Estimate {
+  return { input, bytesPerToken: hasOutput ? bytesPerToken : 0 }
 }
 
-function hasOutput({ operation }: AccessRequest['target']): boolean {
-  return !outputless.test(operation)
+function mayHaveOutput({ target }: AccessRequest): boolean {
+  return !outputless.test(target.operation)
 }
 
 /** The grant with what it is charged if its model reports less, unless that is known, or there is nothing to charge. */
@@ -124,7 +117,7 @@ export function withEstimate(grant: Grant, request: AccessRequest, estimators: E
   if (!grant.metered || grant.isUnread || grant.held?.estimate !== undefined) return grant
   const { bytes, maxOutput, choices } = request.size ?? unknownSize
   const estimator = estimatorOf(estimators, grant)
-  const estimate = estimateOf(request, estimator.expectInput(bytes), estimator)
+  const estimate = estimateOf(estimator.expectInput(bytes), mayHaveOutput(request), estimator)
   const ceiling = Number.POSITIVE_INFINITY
   const held = grant.held
     ? { ...grant.held, estimate }

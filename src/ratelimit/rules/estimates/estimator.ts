@@ -207,10 +207,7 @@ export function createEstimator(): Estimator {
         worst: choices * most,
       }
     },
-    expectInput(bytes) {
-      if (bytes === undefined) return inputs.shape.whole.mean
-      return bytes * defaultTokensPerByte * ratio.shape.whole.mean
-    },
+    expectInput: (bytes) => inputOf(bytes).mean,
     expectMore(size, seen, ceiling) {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = size
       const most = Math.max(seen, Math.min(ceiling, choices * maxOutput))
