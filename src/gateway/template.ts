@@ -5,7 +5,7 @@
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type CollectionTag, isMap, isSeq, parse, type ScalarTag } from 'yaml'
+import { type CollectionTag, isMap, isSeq, parse, type ScalarTag, type YAMLMap } from 'yaml'
 import { packageRoot } from '../runtime/package-root.ts'
 import { clientHeaders } from './tracing.ts'
 
@@ -35,20 +35,18 @@ const joined: CollectionTag = {
   collection: 'seq',
   resolve(list) {
     if (!isSeq(list)) return list
-    const textsAt = (path: string[]) =>
-      list.items.flatMap((each) => (isMap(each) ? [each.getIn(path)] : [])).filter(isJoined)
+    const items = list.items.filter((each) => isMap(each))
+    const prefixOf = (each: YAMLMap) => each.getIn([...removed, 'prefix'])
+    const nameOf = (each: YAMLMap) => each.get('remove')
     const isJoined = (text: unknown) => text !== undefined && !apart.includes(text)
-    const [prefixes, names] = [textsAt([...removed, 'prefix']), textsAt(['remove'])]
-    const [first, ...others] = list.items.filter(
-      (each) =>
-        isMap(each) && [each.getIn([...removed, 'prefix']), each.get('remove')].some(isJoined),
+    const [first, ...others] = items.filter((each) => isJoined(prefixOf(each) ?? nameOf(each)))
+    if (first === undefined) return list
+    const [prefixes, names] = [prefixOf, nameOf].map((textOf) =>
+      items.map(textOf).filter(isJoined).join('|'),
     )
-    if (!isMap(first)) return list
     first.delete('remove')
-    first.setIn(removed, {
-      safe_regex: { regex: `(?i)(${prefixes.join('|')}).*|${names.join('|')}` },
-    })
-    list.items = list.items.filter((each) => !others.includes(each))
+    first.setIn(removed, { safe_regex: { regex: `(?i)(${prefixes}).*|${names}` } })
+    list.items = list.items.filter((each) => !others.some((other) => other === each))
     return list
   },
 }
