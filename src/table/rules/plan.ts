@@ -52,7 +52,9 @@ export function templateText(grant: Grant, dialect: Dialect): string | undefined
     ...[...body, ...counting].map(([, value = '']) => value),
     toPolicies(limits),
     limits.map(({ name, limit, scope }) => `${name}:${limit}:${scope[0]}`).join(','),
-    ...[...routing, ...server].flatMap(([name, value]) => (value ? [`${name}: ${value}`] : [])),
+    ...[...routing, ...server].flatMap(([name, value]) =>
+      value === undefined ? [] : [`${name}: ${value}`],
+    ),
   ]
   // Between names there are tabs.
   const values = own.with(bodyNamesLine, bodyNames.replaceAll('\t', ''))
