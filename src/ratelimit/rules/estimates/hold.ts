@@ -123,7 +123,7 @@ export function withHold(sums: HeldSums, hold: HeldTokens, sign: 1 | -1): HeldSu
  */
 export const holdLeaseMs = 60_000
 
-/** By subscription and user. Beyond so many all are forgotten. */
+/** By subscription and user; not with `remember`, because a map takes 0.2 us longer to find a text that is made anew. Beyond so many all are forgotten. */
 const owners = new Map<string, Map<string, string>>()
 const maxOwners = 20_000
 let ownerCount = 0
