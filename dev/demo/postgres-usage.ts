@@ -1,8 +1,9 @@
 /** Usage that nobody has had, to look at: its rows are marked, so that bills and comparisons leave them out. */
 
+import { inSlices } from '../../src/runtime/slices.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { digestOf } from '../../src/store/postgres/sql.ts'
-import { toRows } from '../../src/usage/ledger/postgres/ledger.ts'
+import { rowsInSteps } from '../../src/usage/ledger/postgres/ledger.ts'
 import type { DemoUsage } from '../../src/usage/store.ts'
 
 const dayMs = 86_400_000
@@ -18,6 +19,7 @@ export async function writeDemoUsage(
 ): Promise<void> {
   let written = 0
   for (const [day, rows] of days) {
+    const marked = (await inSlices(rowsInSteps(rows))).map(mark)
     await sql.begin(async (transaction) => {
       await transaction`
         delete from tollgate_usage_hours
@@ -25,7 +27,7 @@ export async function writeDemoUsage(
       await transaction`
         insert into tollgate_usage_hours
         select * from json_populate_recordset(null::tollgate_usage_hours,
-          ${JSON.stringify(toRows(rows).map(mark))}::json)
+          ${JSON.stringify(marked)}::json)
         on conflict do nothing`
     })
     written += 1

@@ -1,6 +1,7 @@
 import { test } from 'tap'
+import { inSlices } from '../../../src/runtime/slices.ts'
 import { digestOf } from '../../../src/store/postgres/sql.ts'
-import { toRows } from '../../../src/usage/ledger/postgres/ledger.ts'
+import { rowsInSteps } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { createUsageSums } from '../../../src/usage/ledger/sums.ts'
 import type { Usage } from '../../../src/usage/rules/usage.ts'
 
@@ -42,5 +43,7 @@ test('without prices a row is that of the version before', async (t) => {
   const payer = 'organization=acme&cost_center=42&rate=0.5'
   sums.add({ ...usage, payer, reported: new Map([['total_tokens', 7]]) }, 0)
   const names = ['ada', 'team-a', 'llm/small', '', 'acme', '42', '0.5']
-  t.match(toRows(sums.take()), [{ id: digestOf(JSON.stringify(names)), prices: '' }])
+  t.match(await inSlices(rowsInSteps(sums.take())), [
+    { id: digestOf(JSON.stringify(names)), prices: '' },
+  ])
 })

@@ -113,17 +113,11 @@ type LedgerRow = UsageGroup & Partial<Pick<UsageRow, 'prices' | 'cost'>>
 
 /**
  * Rows of the table: names in bounded form, the payer in its parts. Names that become the same are
- * one row, because a statement cannot add to a row twice.
+ * one row, because a statement cannot add to a row twice. Steps for `inSlices`.
  */
-export function toRows(rows: readonly LedgerRow[]): Record<string, unknown>[] {
-  const steps = rowsInSteps(rows)
-  for (;;) {
-    const step = steps.next()
-    if (step.done) return step.value
-  }
-}
-
-function* rowsInSteps(rows: readonly LedgerRow[]): Generator<undefined, Record<string, unknown>[]> {
+export function* rowsInSteps(
+  rows: readonly LedgerRow[],
+): Generator<undefined, Record<string, unknown>[]> {
   const merged = new Map<string, Record<string, unknown>>()
   // Thousands of rows have few payers.
   const payers = new Map<string, ReturnType<typeof toPayerColumns>>()
