@@ -11,15 +11,8 @@ import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/activ
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
 import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import { optional, string } from '../http/schema.ts'
-import {
-  figure,
-  kindSchema,
-  limitsIn,
-  name,
-  type OwnLimit,
-  scopeSchema,
-} from '../usage/limit-state.ts'
-import { selectShared } from '../usage/shared-limits.ts'
+import { figure, kindSchema, name, type OwnLimit, scopeSchema } from '../usage/limit-state.ts'
+import { limitsWhere, type Named } from '../usage/shared-limits.ts'
 import { readTime } from '../usage/usage-question.ts'
 
 const maxDays = 92
@@ -59,13 +52,6 @@ export const limitMeant = {
   whom: optional(string('Of a limit that has several counters.')),
   limit: figure,
 } as const
-
-export interface Named {
-  readonly name: string
-  readonly subscription?: string | undefined
-  readonly model?: string | undefined
-  readonly user?: string | undefined
-}
 
 /** As the trail names it. */
 export function auditTargetOf({
@@ -111,23 +97,6 @@ export function originOf({ subscription, model }: Omit<Named, 'name' | 'user'>) 
 export async function limitsOfName(named: Named, snapshot: Snapshot): Promise<readonly OwnLimit[]> {
   const origin = originOf(named)
   return (await limitsWhere(named, snapshot)).filter(({ limit }) => limit.origin === origin)
-}
-
-/** Those that hold there, whosever they are. */
-export async function limitsWhere(
-  { subscription, model, name, user = '' }: Partial<Named>,
-  snapshot: Snapshot,
-): Promise<readonly OwnLimit[]> {
-  const { subscriptions } = snapshot
-  const open =
-    subscription === undefined
-      ? subscriptions.values()
-      : [subscriptions.get(subscription)].filter((each) => each !== undefined)
-  const drawing = { user, poolIn: undefined, mayUse: () => true }
-  return [
-    ...(await selectShared(snapshot, { subscription, model, name })),
-    ...limitsIn(open, { model, name }, drawing),
-  ]
 }
 
 export function tooMany(): ServiceError {

@@ -15,6 +15,7 @@ import {
   inOrder,
   isSelected,
   limitFields,
+  limitsIn,
   type OwnLimit,
   readLimits,
   type Selected,
@@ -91,4 +92,29 @@ export async function selectShared(
     .map(({ subscription, model, ...on }) => {
       return { ...aboutOf(on.limit, model, subscription), ...on }
     })
+}
+
+/** Which limits by name are meant; `user`: whose. */
+export interface Named {
+  readonly name: string
+  readonly subscription?: string | undefined
+  readonly model?: string | undefined
+  readonly user?: string | undefined
+}
+
+/** Those that hold there, whosever they are. */
+export async function limitsWhere(
+  { subscription, model, name, user = '' }: Partial<Named>,
+  snapshot: Snapshot,
+): Promise<readonly OwnLimit[]> {
+  const { subscriptions } = snapshot
+  const open =
+    subscription === undefined
+      ? subscriptions.values()
+      : [subscriptions.get(subscription)].filter((each) => each !== undefined)
+  const drawing = { user, poolIn: undefined, mayUse: () => true }
+  return [
+    ...(await selectShared(snapshot, { subscription, model, name })),
+    ...limitsIn(open, { model, name }, drawing),
+  ]
 }

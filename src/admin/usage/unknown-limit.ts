@@ -4,8 +4,8 @@ import { ServiceError } from '../../formats/errors.ts'
 import { showFirst } from '../../formats/lists.ts'
 import { resourceOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { limitsWhere, type Named } from '../increases/wanted-limit.ts'
 import type { OwnLimit } from './limit-state.ts'
+import { limitsWhere, type Named } from './shared-limits.ts'
 
 type Asked = Omit<Named, 'user'>
 
