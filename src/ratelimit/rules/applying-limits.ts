@@ -2,7 +2,12 @@
 
 import { isCostLimit, type NamedLimit, type WrittenCalendar } from '../../kinds/limits.ts'
 import { type CountedLimit, isOfRequests } from './counter.ts'
-import { type LimitSource, toCountedLimit, windowOf, writeChargedLimit } from './named-limits.ts'
+import {
+  type LimitSource,
+  toNamedCountedLimit,
+  windowOf,
+  writeChargedLimit,
+} from './named-limits.ts'
 
 export interface ApplyingLimit {
   readonly limit: NamedLimit
@@ -22,7 +27,7 @@ export function placeLimits(
     const window = windowOf(limit, calendar)
     const { resource } = place
     const charged = writeChargedLimit({ ...limit, resource, kind: limit.of, window })
-    return { limit, place, counted: toCountedLimit(limit, window, place), charged }
+    return { limit, place, counted: toNamedCountedLimit(limit, window, place), charged }
   })
 }
 

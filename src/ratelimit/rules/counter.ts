@@ -143,7 +143,7 @@ export function toCountedLimits(
       window: windows,
       limit: limit.limit,
     }
-    // As in toCountedLimit: objects of one shape are read faster.
+    // As in toNamedCountedLimit: objects of one shape are read faster.
     return {
       kind,
       limit: limit.limit,

@@ -114,7 +114,7 @@ export interface LimitSource {
 }
 
 /** A limit by name, as it is enforced. `window`: as its calendar says. */
-export function toCountedLimit(
+export function toNamedCountedLimit(
   limit: NamedLimit,
   window: Window,
   { resource, origin, whose }: LimitSource,

@@ -11,7 +11,7 @@ import {
   secondsUntil,
   toResetDuration,
 } from '../../../src/ratelimit/rules/limit-headers.ts'
-import { type LimitSource, toCountedLimit } from '../../../src/ratelimit/rules/named-limits.ts'
+import { type LimitSource, toNamedCountedLimit } from '../../../src/ratelimit/rules/named-limits.ts'
 
 const now = Date.UTC(2026, 0, 1)
 const limits = toCountedLimits('basic', 'llm/small', [
@@ -95,7 +95,7 @@ function named(name: string, of: LimitKind, more: Partial<NamedLimit> & Partial<
     enforce: true,
   } as const
   const whose = { subscription: 'basic', organization: '' }
-  return toCountedLimit({ ...all, models: undefined, ...limit }, window, {
+  return toNamedCountedLimit({ ...all, models: undefined, ...limit }, window, {
     resource: 'basic',
     origin,
     whose,

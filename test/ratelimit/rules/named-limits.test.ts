@@ -6,7 +6,7 @@ import {
   counterOfCharged,
   type LimitSource,
   readChargedLimit,
-  toCountedLimit,
+  toNamedCountedLimit,
   type Whose,
   writeChargedLimit,
 } from '../../../src/ratelimit/rules/named-limits.ts'
@@ -53,7 +53,7 @@ test('a limit and the line that names it have the same counter', async (t) => {
       }
       const { pool, user, ...known } = whose
       const of1 = { ...known, ...(per === 'key' && { user }) }
-      const limit = toCountedLimit(written, window, { resource, origin, whose: of1 })
+      const limit = toNamedCountedLimit(written, window, { resource, origin, whose: of1 })
       const counter = counterOf(limit, user, pool)
       t.equal(counter.key, key.replaceAll('|', '\n').replace('K', counted), `${per} of ${resource}`)
       const text = writeChargedLimit({ resource, name: 'x', kind: of, per, window })
