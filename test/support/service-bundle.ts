@@ -1,17 +1,9 @@
 import { createHash } from 'node:crypto'
-import {
-  existsSync,
-  globSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from 'node:fs'
+import { existsSync, globSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { packageRoot } from '../../src/runtime/package-root.ts'
+import { writeBundle } from './bundle.ts'
 
 const cache = join(packageRoot, 'node_modules', '.cache', 'tollgate')
 const dayMs = 86_400_000
@@ -23,7 +15,20 @@ const entry = join(packageRoot, 'src', 'cli', 'main.js')
  */
 export async function bundleService(): Promise<string> {
   const folder = join(cache, `service-${markOf()}`)
-  if (!existsSync(folder)) await write(folder)
+  if (!existsSync(folder)) {
+    removeEarlier()
+    await writeBundle(folder, {
+      plugins: [{ name: 'places', enforce: 'pre', transform: keepPlace }],
+      // Its page is files beside it.
+      ssr: { noExternal: true, external: ['@fastify/swagger-ui'] },
+      build: {
+        ssr: entry,
+        rolldownOptions: {
+          output: { entryFileNames: 'main.mjs', chunkFileNames: '[name]-[hash].mjs' },
+        },
+      },
+    })
+  }
   return join(folder, 'main.mjs')
 }
 
@@ -31,7 +36,7 @@ export async function bundleService(): Promise<string> {
 function markOf(): string {
   const hash = createHash('sha256')
   for (const file of [
-    ...['package-lock.json', 'test/support/service-bundle.ts'],
+    ...['package-lock.json', 'test/support/bundle.ts', 'test/support/service-bundle.ts'],
     ...globSync('{src,dev}/**/*.{js,ts}', { cwd: packageRoot }).sort(),
   ]) {
     hash.update(`${file}\n`).update(readFileSync(join(packageRoot, file)))
@@ -45,34 +50,6 @@ function keepPlace(code: string, id: string): string | undefined {
   return code
     .replaceAll('import.meta.url', JSON.stringify(pathToFileURL(id).href))
     .replaceAll('import.meta.dirname', JSON.stringify(dirname(id)))
-}
-
-async function write(folder: string): Promise<void> {
-  const { build } = await import('vite')
-  mkdirSync(cache, { recursive: true })
-  const draft = mkdtempSync(`${folder}-draft-`)
-  try {
-    await build({
-      configFile: false,
-      logLevel: 'error',
-      plugins: [{ name: 'places', enforce: 'pre', transform: keepPlace }],
-      // Its page is files beside it.
-      ssr: { noExternal: true, external: ['@fastify/swagger-ui'] },
-      build: {
-        ssr: entry,
-        outDir: draft,
-        target: 'node24',
-        rolldownOptions: {
-          output: { entryFileNames: 'main.mjs', chunkFileNames: '[name]-[hash].mjs' },
-        },
-      },
-    })
-    removeEarlier()
-    // Two runs may write it at a time.
-    if (!existsSync(folder)) renameSync(draft, folder)
-  } finally {
-    rmSync(draft, { recursive: true, force: true })
-  }
 }
 
 /** Another run may use one that is not that old. */

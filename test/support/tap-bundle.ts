@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { packageRoot } from '../../src/runtime/package-root.ts'
+import { writeBundle } from './bundle.ts'
 
 const hooks = join(import.meta.dirname, 'tap-hooks.ts')
 
@@ -15,30 +16,16 @@ export async function bundleTap(): Promise<string> {
   const folder = join(packageRoot, 'node_modules', '@tapjs', 'bundle')
   const mark = createHash('sha256').update(readFileSync(hooks)).digest('hex').slice(0, 12)
   const bundle = join(folder, `tap-${mark}.mjs`)
-  if (!existsSync(bundle)) await writeBundle(folder, bundle)
-  return pathToFileURL(bundle).href
-}
-
-async function writeBundle(folder: string, bundle: string): Promise<void> {
-  const { build } = await import('vite')
-  mkdirSync(folder, { recursive: true })
-  const draft = mkdtempSync(join(folder, 'draft-'))
-  try {
-    await build({
-      configFile: false,
-      logLevel: 'error',
+  if (!existsSync(bundle)) {
+    const config = {
       resolve: { alias: [{ find: /^async_hooks$/, replacement: hooks }] },
-      ssr: { noExternal: true },
+      ssr: { noExternal: true as const },
       build: {
         ssr: fileURLToPath(import.meta.resolve('tap')),
-        outDir: draft,
-        target: 'node24',
         rolldownOptions: { output: { entryFileNames: 'tap.mjs', codeSplitting: false } },
       },
-    })
-    // Two runs may write it at a time.
-    renameSync(join(draft, 'tap.mjs'), bundle)
-  } finally {
-    rmSync(draft, { recursive: true })
+    }
+    await writeBundle(bundle, config, 'tap.mjs')
   }
+  return pathToFileURL(bundle).href
 }
