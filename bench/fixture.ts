@@ -9,6 +9,7 @@ import type { Resource } from '../src/kinds/resources.ts'
 import { parseResource } from '../src/models/rules/reading/parse-resource.ts'
 import type { Snapshot } from '../src/models/rules/snapshot.ts'
 import { createTelemetry, type Telemetry } from '../src/telemetry/telemetry.ts'
+import { createSettle, type Settle } from '../src/usage/settle.ts'
 import { compile } from '../test/support/compile.ts'
 
 const apiVersion = 'tollgate.dev/v1alpha1'
@@ -120,4 +121,19 @@ function bytes(length: number, seed: number): Uint8Array {
 /** The service's metrics, with counters but without readings. */
 export function createBenchTelemetry(): Telemetry {
   return createTelemetry({ version: 'bench', sources: {} })
+}
+
+/** What settles lines for these metrics alone. */
+export function createBenchSettle(telemetry: Telemetry): Settle {
+  return createSettle({
+    ...{ unusableUsage: 'allow', clock: Date.now },
+    holds: { follow() {}, release() {}, learn() {} },
+    all: { onEnded() {} },
+    writer: {
+      ...{ onEnded: telemetry.onEnded, onAdmitted: telemetry.onAdmitted },
+      onCharged(usage, { tokens = 0, estimated }) {
+        telemetry.onCounted(usage, { tokens, estimated })
+      },
+    },
+  })
 }

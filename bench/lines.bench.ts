@@ -24,11 +24,10 @@ import { createArchiveHeads, createUsageLedger } from '../src/usage/ledger/postg
 import { tendPartitions } from '../src/usage/ledger/postgres/partitions.ts'
 import { countedOf } from '../src/usage/rules/line-charges.ts'
 import { nothingReported, tokenCountersOf } from '../src/usage/rules/usage.ts'
-import { createSettle } from '../src/usage/settle.ts'
 import { scriptLine } from '../test/support/line-of.ts'
 import { startValkey } from '../test/support/valkey.ts'
 import { findValkey } from '../test/support/valkey-binary.ts'
-import { createBenchTelemetry, createSnapshot } from './fixture.ts'
+import { createBenchSettle, createBenchTelemetry, createSnapshot } from './fixture.ts'
 import { cpuMicros } from './measure.ts'
 
 const perSecond = Number(process.env.RATE ?? 3_000)
@@ -70,17 +69,7 @@ async function measure(sql: Pool, redisUrl: string, directory: string): Promise<
   const shared = existsSync('/dev/shm') ? mkdtempSync('/dev/shm/tollgate-bench-') : directory
   const place = { path: join(shared, 'usage.jsonl'), dataDir: directory }
   const onFault = (error: unknown): void => console.error(error)
-  const settle = createSettle({
-    ...{ unusableUsage: 'allow', clock: Date.now },
-    holds: { follow() {}, release() {}, learn() {} },
-    all: { onEnded() {} },
-    writer: {
-      ...{ onEnded: telemetry.onEnded, onAdmitted: telemetry.onAdmitted },
-      onCharged(usage, { tokens = 0, estimated }) {
-        telemetry.onCounted(usage, { tokens, estimated })
-      },
-    },
-  })
+  const settle = createBenchSettle(telemetry)
   const ledger = createLedger({
     ...{ ...place, archiveFolder: undefined, unusableUsage: 'allow', clock: Date.now },
     ...{ log: pino({ level: 'error' }), ledger: createUsageLedger(sql) },

@@ -4,9 +4,8 @@ import { readLine } from '../src/journal/read-line.ts'
 import { createSums } from '../src/ratelimit/rules/sums.ts'
 import { countedOf } from '../src/usage/rules/line-charges.ts'
 import { type Subject, writeSubject } from '../src/usage/rules/line-head.ts'
-import { createSettle } from '../src/usage/settle.ts'
 import { writeLineHead } from '../test/support/line-head.ts'
-import { createBenchTelemetry, createSnapshot } from './fixture.ts'
+import { createBenchSettle, createBenchTelemetry, createSnapshot } from './fixture.ts'
 import { bytesPerCall, type Figure, microsPerCall } from './measure.ts'
 
 const users = 1_024
@@ -18,17 +17,7 @@ export async function benchUsage(): Promise<readonly Figure[]> {
   const snapshot = createSnapshot(models, teams)
   const telemetry = createBenchTelemetry()
   const sums = createSums(new Map(), () => performance.now())
-  const settle = createSettle({
-    ...{ unusableUsage: 'allow', clock: Date.now },
-    holds: { follow() {}, release() {}, learn() {} },
-    all: { onEnded() {} },
-    writer: {
-      ...{ onEnded: telemetry.onEnded, onAdmitted: telemetry.onAdmitted },
-      onCharged(usage, { tokens = 0, estimated }) {
-        telemetry.onCounted(usage, { tokens, estimated })
-      },
-    },
-  })
+  const settle = createBenchSettle(telemetry)
   const lines = Array.from({ length: prepared }, (_, i) => toLine(i))
   const count = (i: number) => {
     const line = readLine(lines[i % prepared] as string)
