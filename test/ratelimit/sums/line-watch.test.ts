@@ -42,12 +42,20 @@ function startWatch(t: Test, canWatch = true) {
     ending.abort()
     watch.end()
   })
+  const isWatched = (): boolean => onChange !== undefined
+  function write(moved = false): void {
+    state.written += 1
+    onChange?.(moved)
+  }
   return {
     ...{ state, faults, watch },
-    isWatched: () => onChange !== undefined,
-    write(moved = false) {
-      state.written += 1
-      onChange?.(moved)
+    ...{ isWatched, write },
+    async beginMany() {
+      await delay(20)
+      write()
+      await delay(2)
+      write()
+      await poll(() => !isWatched(), 'many lines come')
     },
   }
 }
@@ -83,12 +91,8 @@ root.test('while many lines come nothing tells of each, and all are read', async
 })
 
 root.test('while Checks look often there are few other looks', async (t) => {
-  const { state, watch, write, isWatched } = startWatch(t)
-  await delay(20)
-  write()
-  await delay(2)
-  write()
-  await poll(() => !isWatched(), 'many lines come')
+  const { state, watch, beginMany } = startWatch(t)
+  await beginMany()
   const before = state.looks
   const begun = performance.now()
   for (let i = 0; i < 100; i += 1) {
@@ -105,12 +109,8 @@ root.test('while Checks look often there are few other looks', async (t) => {
 })
 
 root.test('a line does not wait until Checks come again', async (t) => {
-  const { state, watch, write, isWatched } = startWatch(t)
-  await delay(20)
-  write()
-  await delay(2)
-  write()
-  await poll(() => !isWatched(), 'many lines come')
+  const { state, watch, beginMany } = startWatch(t)
+  await beginMany()
   const before = state.looks
   for (let i = 0; i < 30; i += 1) {
     // Some at once, then none for a while.
