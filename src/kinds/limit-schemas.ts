@@ -34,7 +34,7 @@ const lengthForm = '1 to 9999 and s, m or h, like 1m, and at most 8784h'
 const lengthPattern = '[1-9][0-9]{0,3}[smh]'
 
 const length = text({
-  description: 'length of the window, whose begin differs between users',
+  description: 'length of the window, whose start differs between users',
   maxLength: 16,
   pattern: `^${lengthPattern}$`,
   form: lengthForm,
@@ -61,7 +61,7 @@ const windowForm = `day, week or month, or ${lengthForm}`
 
 const window = text({
   description:
-    'length of the window, whose begin differs between counters; or `day`, `week` or `month` of the calendar',
+    'length of the window, whose start differs between counters; or `day`, `week` or `month` of the calendar',
   otherwise: 'none; required unless `of` is `concurrency`',
   maxLength: 16,
   pattern: `^(${lengthPattern}|${calendarWindows.join('|')})$`,
