@@ -34,7 +34,7 @@ export function openDurableFiles(path: string) {
       await mkdir(path, { recursive: true, mode: 0o700 })
       const draft = at(`${name}.${process.pid}.tmp`)
       const put = (file: FileHandle) => write((text) => file.appendFile(text))
-      await replaceFile(at(name), put, { draft, mode: 0o600 })
+      await replaceFile(at(name), put, { draft, mode: 0o600, isDurable: true })
     },
     remove: (name: string) => rm(at(name), { force: true }),
   }

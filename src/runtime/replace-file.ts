@@ -1,4 +1,4 @@
-/** Files that are there whole or not at all, whoever reads them meanwhile, and also if the machine goes down. */
+/** Files that are there whole or not at all, whoever reads them meanwhile, and also after the machine goes down. */
 
 import { randomUUID } from 'node:crypto'
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises'
@@ -10,11 +10,13 @@ interface ReplaceOptions {
   readonly draft?: string
   /** Leaves a file that is there already as it is. */
   readonly onlyIfAbsent?: boolean
+  /** Syncs the folder, too: else the file before may be back after a power failure. Rejects on a file system that syncs no folders. */
+  readonly isDurable?: boolean
 }
 
 /**
- * Replaces or creates a file in an existing folder; resolves once it is on the disk. Of concurrent calls the last one
- * wins, if each has its own draft.
+ * Replaces or creates a file in an existing folder; resolves once its content is on the disk. Of concurrent calls the last
+ * one wins, if each has its own draft.
  */
 export async function replaceFile(
   path: string,
@@ -37,8 +39,7 @@ export async function replaceFile(
   } finally {
     await rm(draft, { force: true })
   }
-  // Without it a machine that goes down may bring back the file before.
-  await within(open(folder), (opened) => opened.sync())
+  if (options.isDurable) await within(open(folder), (opened) => opened.sync())
 }
 
 async function within(

@@ -57,7 +57,7 @@ export async function append(file: string, keys: readonly EndedKey[]): Promise<v
 
 /** Replaces the file; a kill in the middle leaves the old one. Nothing may be appended meanwhile. */
 export async function rewrite(file: string, keys: readonly EndedKey[]): Promise<void> {
-  await replaceFile(file, textsOf(keys), { draft: `${file}.new`, mode: 0o600 })
+  await replaceFile(file, textsOf(keys), { draft: `${file}.new`, mode: 0o600, isDurable: true })
 }
 
 function* textsOf(keys: readonly EndedKey[]): Generator<string> {

@@ -84,7 +84,7 @@ export async function writeArchive(
   await replaceFile(
     path,
     (file) => pipeline(Readable.from(all()), createGzip(), (packed) => file.writeFile(packed)),
-    { draft, mode: 0o600, onlyIfAbsent: true },
+    { draft, mode: 0o600, onlyIfAbsent: true, isDurable: true },
   )
 }
 
