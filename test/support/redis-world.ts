@@ -23,6 +23,8 @@ export interface SharingGateway {
   add(counters: readonly Counter[], amount: Exact, at?: number): void
   /** What is used, as far as it is known, once the store was asked. */
   used(...counters: Counter[]): Promise<readonly Exact[]>
+  /** Resolves once a call that begins now has told Redis what was added, and learned what it has; up to 512 counters. */
+  refreshed(): Promise<void>
   /** Waits until Redis has everything that was added, and no hold of what was released. */
   flushed(): Promise<void>
   close(): Promise<void>
@@ -85,6 +87,10 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
     if (unknown.length > 0) await shared.fetch(unknown, at)
     return counters.map((counter) => shared.read(counter, at))
   }
+  async function refreshed(): Promise<void> {
+    await Promise.all(senders.map((sender) => sender.refreshed()))
+  }
+
   const holds = createRedisHolds({
     ...{ commands: connection.commands, partOf: shared.partOf, read, isWriter: () => isWriter },
     windows(counters, at) {
@@ -108,9 +114,10 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
       const now = Date.now()
       await read(counters, now)
       for (const counter of counters) shared.refresh(counter, now)
-      await Promise.all(senders.map((sender) => sender.refreshed()))
+      await refreshed()
       return counters.map((counter) => shared.read(counter, now).used)
     },
+    refreshed,
     // Faster than a poll: holds are released thousands of times.
     async flushed() {
       for (const until = Date.now() + 20_000; due() + holds.waiting > 0 && Date.now() < until; ) {

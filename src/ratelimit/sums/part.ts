@@ -80,9 +80,9 @@ export function createPart(options: PartOptions) {
 
   const isOpen = (tally: Tally): boolean => !isOver(tally, now())
 
-  function entryOf(tally: Tally, field: string, sum: Exact): SumEntry {
+  function entryOf(tally: Tally, field: string, sum: Exact, at: number): SumEntry {
     const keptMs = Math.max(graceOf(tally), Math.min(mostKeptMs, tally.ms))
-    return { key: windowKey(tag, tally), field, sum, ttlMs: tally.end + keptMs - now() }
+    return { key: windowKey(tag, tally), field, sum, ttlMs: tally.end + keptMs - at }
   }
 
   function ask(tally: Tally): void {
@@ -101,8 +101,8 @@ export function createPart(options: PartOptions) {
     noteUrgent()
   }
 
-  /** The next ones to send, with their sums as they are now. */
-  function nextBatch(): (readonly [tally: Tally, sum: Exact])[] {
+  /** The next ones to send, with their sums as they are now; `at`: now. */
+  function nextBatch(at: number): (readonly [tally: Tally, sum: Exact])[] {
     const batch: (readonly [Tally, Exact])[] = []
     take(due)
     if (calm.size > 0 && monotonic() - calmAt >= calmEveryMs) {
@@ -114,7 +114,7 @@ export function createPart(options: PartOptions) {
     function take(from: Set<Tally>): void {
       for (const tally of from) {
         if (batch.length >= maxEntries) return
-        if (isOpen(tally)) batch.push([tally, ownOf(tally)])
+        if (!isOver(tally, at)) batch.push([tally, ownOf(tally)])
         else from.delete(tally)
       }
     }
@@ -145,10 +145,9 @@ export function createPart(options: PartOptions) {
     else if (silentMs < markMs) options.onLoss()
   }
 
-  /** What the store has of this gateway and of all. */
-  function receive(tally: Tally, field: Exact, total: Exact): void {
-    if (!isOpen(tally)) return
-    tally.heardAt = toTick(monotonic())
+  /** What the store has of this gateway and of all; `tick`: now. */
+  function receive(tally: Tally, field: Exact, total: Exact, tick: number): void {
+    tally.heardAt = tick
     if (noteTotal(tally, field, total)) lacking.add(tally)
     if (!isWriter()) return
     // It has grown meanwhile, or the store has lost it.
@@ -158,7 +157,8 @@ export function createPart(options: PartOptions) {
 
   async function send(): Promise<void> {
     isUrgent = false
-    const batch = nextBatch()
+    const at = now()
+    const batch = nextBatch(at)
     const writes = isWriter()
     const rest = writes ? repairs.next(maxEntries - batch.length, isOpen) : []
     if (!writes && batch.length === 0) {
@@ -166,8 +166,8 @@ export function createPart(options: PartOptions) {
       await store.read([markKeyOf(tag, gateway)])
       return
     }
-    const entries = batch.map(([tally, sum]) => entryOf(tally, gateway, writes ? sum : 0))
-    for (const [tally, name, sum] of rest) entries.push(entryOf(tally, name, sum))
+    const entries = batch.map(([tally, sum]) => entryOf(tally, gateway, writes ? sum : 0, at))
+    for (const [tally, name, sum] of rest) entries.push(entryOf(tally, name, sum, at))
     if (writes) number += 1
     const mark = writes ? { key: markKeyOf(tag, gateway), number, nonce, acknowledged } : undefined
     // All that is due has gone before, or goes with it: a hold ends after its response was counted.
@@ -180,9 +180,11 @@ export function createPart(options: PartOptions) {
     }
     repairs.forget(rest)
     if (mark !== undefined) compare(mark, answer)
+    // One look at the clocks for all.
+    const [receivedAt, tick] = [now(), toTick(monotonic())]
     for (const [i, [tally]] of batch.entries()) {
       const [field, total] = answer.sums[i] as readonly [Exact, Exact]
-      receive(tally, field, total)
+      if (!isOver(tally, receivedAt)) receive(tally, field, total, tick)
     }
   }
 
@@ -228,7 +230,7 @@ export function createPart(options: PartOptions) {
     lacking.delete(tally)
     const missing = noteFields(tally, found, others)
     if (isWriter() && missing.size > 0) repairs.set(tally, missing)
-    receive(tally, field, plus(field, tally.fieldsSum))
+    if (isOpen(tally)) receive(tally, field, plus(field, tally.fieldsSum), tally.readAt)
     if (isWriter() && own < ownOf(tally)) enter(tally)
   }
 
