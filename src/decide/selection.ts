@@ -5,7 +5,6 @@
 
 import { ServiceError } from '../formats/errors.ts'
 import type { Caller, Person } from '../identity/rules/caller.ts'
-import { subscriptionNamespace } from '../kinds/metadata.ts'
 import type { CompiledSubscription, Snapshot } from '../models/rules/snapshot.ts'
 import { mayUse, ownedBy } from './access.ts'
 
@@ -121,8 +120,8 @@ export function findSubscription(
 ): CompiledSubscription | undefined {
   const slash = requested.indexOf('/')
   if (slash < 0) return snapshot.subscriptions.get(requested)
-  if (requested.slice(0, slash) !== subscriptionNamespace) return undefined
-  return snapshot.subscriptions.get(requested.slice(slash + 1))
+  const named = snapshot.subscriptions.get(requested.slice(slash + 1))
+  return named?.resource.metadata.namespace === requested.slice(0, slash) ? named : undefined
 }
 
 /** Whether it may be used at all: Active or Degraded, and not being deleted. */
