@@ -29,7 +29,7 @@ function line(second: number, fields: LineFields = {}, write = scriptLine): stri
   return write({ start: start + 1_000 * second, ...fields })
 }
 
-async function createWorld(t: Test) {
+async function createWorld(t: Test, now = start + 100_000_000) {
   const url = await createDatabase(t)
   const sql = await createPool(t, url)
   await migrate(sql)
@@ -37,7 +37,7 @@ async function createWorld(t: Test) {
   const feed = createLedgerFeed({
     ...{ folder: openFolder(dirname(path)), names: sourceNames(path) },
     ...{ journal: nameJournal(path), ledger: createUsageLedger(sql), unusableUsage: 'allow' },
-    clock: () => start + 100_000_000,
+    clock: () => now,
     monotonic: () => 0,
     onGap() {},
   })
@@ -186,6 +186,32 @@ test('what limits were charged agrees, by limit, whom and window', async (t) => 
   )
   const { limits } = JSON.parse((await run('--json')).out)
   t.match(limits, [{}, { limit: { per: 'user' }, ledger: '0.000000011', journals: '0.00000001' }])
+})
+
+test('windows whose ends a new edition of the zones has moved agree', async (t) => {
+  const { sql, path, feed, run } = await createWorld(t, Date.UTC(2026, 3, 1))
+  const limits = ['plenty daily tokens user day@Europe/Zurich', 'Tenant all tokens user month1@UTC']
+  const write = async (...times: readonly string[]) => {
+    const lines = times.map((at) => line((Date.parse(at) - start) / 1_000, { ...charged, limits }))
+    appendFileSync(path, lines.join(''))
+    await feed.step()
+  }
+  writeFileSync(path, line(0))
+  await write('2026-03-28T22:30:00Z', '2026-03-29T21:30:00Z')
+  await write('2026-03-29T22:30:00Z', '2026-03-29T23:30:00Z')
+  // An edition without that night's change of clocks has the next day begin an hour later.
+  await sql`update tollgate_usage_limits set amount = 6, last_at = '2026-03-29T22:30:00Z'
+    where begins_at = '2026-03-28T23:00:00Z'`
+  await sql`update tollgate_usage_limits set amount = 3, first_at = '2026-03-29T23:30:00Z',
+    begins_at = '2026-03-29T23:00:00Z' where begins_at = '2026-03-29T22:00:00Z'`
+  t.match(await run(), { status: 0, out: /sums agree/ })
+  await write('2026-03-29T23:40:00Z')
+  const [{ count } = { count: 0 }] = await sql<{ count: number }[]>`
+    select count(*)::int from tollgate_usage_limits where begins_at > '2026-03-29T12:00:00Z'`
+  t.equal(count, 2, 'of one day')
+  t.match(await run(), { status: 0, out: /sums agree/ })
+  await sql`update tollgate_usage_limits set amount = amount + 1 where begins_at = '2026-03-29T23:00:00Z'`
+  t.match(JSON.parse((await run('--json')).out).limits, [{ ledger: 13, journals: 12 }])
 })
 
 test('what is too high in the first hour of a journal is said, since its lines may be gone', async (t) => {

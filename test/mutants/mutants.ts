@@ -932,6 +932,14 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'usage/ledger/moved-windows.ts',
+    ['cli/verify-usage.test.ts'],
+    [
+      ['beginOf(row, row.begin + halfDayMs)', 'beginOf(row, row.begin)'],
+      ['[row.first, row.last]', '[row.first]'],
+    ],
+  ),
+  ...mutants(
     'ratelimit/rules/counter-key.ts',
     ['admin/usage/limits.test.ts'],
     [["group === membersByName ? '' :", '']],

@@ -17,6 +17,7 @@ import {
 import type { LineSource } from './journal-files.ts'
 import type { KeptFile, KeptJournal } from './ledger-lines.ts'
 import { createLimitSums, withCharge } from './limit-sums.ts'
+import { comparedWindows } from './moved-windows.ts'
 import { createUsageSums } from './sums.ts'
 
 interface Difference {
@@ -146,11 +147,15 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
  */
 function compareLimits(
   state: readonly LimitRow[],
-  found: ReadonlyMap<string, LimitRow>,
+  read: ReadonlyMap<string, LimitRow>,
   whole: Span,
   asked: number,
 ) {
-  const ledger = new Map(state.map((row) => [limitNameOf(row), row]))
+  const homeOf = comparedWindows(state, limitNameOf)
+  const ledger = new Map<string, LimitRow>()
+  for (const row of state) mergeLimit(ledger, homeOf(row))
+  const found = new Map<string, LimitRow>()
+  for (const row of read.values()) mergeLimit(found, homeOf(row))
   const all = [...new Map([...ledger, ...found])].sort(([, a], [, b]) => a.begin - b.begin)
   const every = all.flatMap(([name, row]) => {
     const { amount: _, first, last, ...limit } = ledger.get(name) ?? row
@@ -175,7 +180,10 @@ function compareLimits(
 }
 
 function addLimit(all: Map<string, LimitRow>, raw: LimitRow): void {
-  const row = { ...raw, resource: cutName(raw.resource), whom: cutName(raw.whom) }
+  mergeLimit(all, { ...raw, resource: cutName(raw.resource), whom: cutName(raw.whom) })
+}
+
+function mergeLimit(all: Map<string, LimitRow>, row: LimitRow): void {
   const known = all.get(limitNameOf(row))
   const sum = known && withCharge(known, row.amount, row.first, row.last)
   all.set(limitNameOf(row), sum ?? row)
