@@ -420,7 +420,10 @@ export const allMutants: readonly Mutant[] = [
       ["if (!mayUse(person, found)) return { error: 'access_denied' }", ''],
       ["if (!includes(found, model)) return { error: 'model_not_in_subscription' }", ''],
       ["if (only !== undefined) return { error: 'multiple_subscriptions' }", ''],
-      ['if (requested.slice(0, slash) !== subscriptionNamespace) return undefined', ''],
+      [
+        '=== requested.slice(0, slash) ? named : undefined',
+        '=== requested.slice(0, slash) ? named : named',
+      ],
       ['b.priority - a.priority', 'a.priority - b.priority'],
       ['b.maxLimit - a.maxLimit', 'a.maxLimit - b.maxLimit'],
       [
