@@ -129,6 +129,20 @@ test('the first of two holds its place with an error, too', async (t) => {
     second,
   ])
   t.match(await read({ 'a.yaml': limited(5), 'b.yaml': limited('6') }), [5, wrong])
+  for (const text of [
+    'kind: Subscription\nmetadata: { name: all }\nspec: { limits: [',
+    'apiVersion: v1\nkind: "Subscription"\nmetadata:\n  namespace: models-as-a-service\n  name: all\n\tspec:',
+    '{"kind":"Subscription","metadata":{"name":"all"},"spec":{"modelRefs":[{"name":"small"}]',
+  ]) {
+    const torn = await read({ 'a.yaml': text, 'b.yaml': limited(1_000) })
+    t.match(torn, [
+      undefined,
+      /not valid YAML/,
+      /^b.yaml:1: .* in a.yaml:\d already, and has an error/,
+    ])
+  }
+  const other = 'kind: Subscription\nmetadata: { name: other }\nspec: { limits: ['
+  t.match(await read({ 'a.yaml': other, 'b.yaml': limited(1_000) }), [1_000, /not valid YAML/])
   t.match(await read({ 'b.yaml': limited(1_000) }), [1_000], 'one that is removed has none')
   const lines = (...limits: unknown[]) =>
     limits.map((limit) => JSON.stringify(limited(limit))).join('\n---\n')
