@@ -96,6 +96,7 @@ test('a nearly right path says what is right', async (t, gateway) => {
     for (const method of ['GET', 'POST']) {
       const answer = await sendRaw(gateway.port, toBytes({ method, path }))
       t.equal(answer.status, 404, path)
+      t.match(answer.head, /^x-should-retry: false\r?$/im, path)
       const { type, error } = JSON.parse(answer.body)
       t.match(error.message, message, path)
       const code = /\/v1\/messages/.test(path) ? { type: 'error' } : { code: 'not_found' }
