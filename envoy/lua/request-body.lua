@@ -1481,6 +1481,7 @@ local function respond(handle, path, status, text, code)
   if status == "401" then headers["www-authenticate"] = "Bearer" end
   -- As in responses of Check: the same request would be refused again.
   if status ~= "400" then headers["x-should-retry"] = "false" end
+  if code == "model_not_allowed" then headers["x-ext-auth-reason"] = "unauthorized" end
   handle:streamInfo():dynamicMetadata():set("tollgate.body", "refused", true)
   handle:respond(
     headers,

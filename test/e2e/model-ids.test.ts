@@ -150,8 +150,12 @@ test("on a model's path the body may name no other model", async (t, gateway) =>
       ),
     )
     t.strictSame(
-      answers.map(({ status, headers }) => [status, headers.get('x-should-retry')]),
-      Array(2).fill([403, 'false']),
+      answers.map(({ status, headers }) => [
+        status,
+        headers.get('x-should-retry'),
+        headers.get('x-ext-auth-reason'),
+      ]),
+      Array(2).fill([403, 'false', 'unauthorized']),
       String(model),
     )
     const error = { type: 'permission_error', code: 'model_not_allowed' }
