@@ -1289,11 +1289,16 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/sums/gateway-sums.ts',
     ['ratelimit/sums/line-consumer.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
     [
-      ['>= lookAfterMs && beat()) writers.show()', '< 0) writers.show()'],
+      ['>= lookAfterMs) call(look)', '< 0) call(look)'],
       ['      if (isWriter) consumer.keep(position)\n', ''],
       ['    if (isWriter) call(() => options.onTold', '    call(() => options.onTold'],
       ['tally.sum = plus(tally.sum, greatest(0, minus(own, ownOf(tally))))', ''],
     ],
+  ),
+  ...mutants(
+    'ratelimit/sums/gateway-sums.ts',
+    ['ratelimit/sums/gateway-sums.test.ts'],
+    [['call(look)', 'look()']],
   ),
   ...mutants(
     'journal/line-consumer.ts',

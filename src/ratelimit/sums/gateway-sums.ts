@@ -120,7 +120,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   }
 
   function tell(line: ReadLine): void {
-    if (monotonic() - lookedAt >= lookAfterMs && beat()) writers.show()
+    if (monotonic() - lookedAt >= lookAfterMs) call(look)
     if (isWriter) call(() => options.onTold?.(line))
   }
 
@@ -194,6 +194,11 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     lookedAt = monotonic()
     if (isWriter && !writers.isLast()) stopWriting()
     return isWriter
+  }
+
+  /** The same, and shows the others that one writes. */
+  function look(): void {
+    if (beat() || isBecoming) writers.show()
   }
 
   function stopWriting(): void {
@@ -317,7 +322,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     readAll: (): Promise<void> => readToEnds(),
     /** To be called each second. */
     beat(): void {
-      if (beat() || isBecoming) writers.show()
+      look()
       if (isWriter) consumer.keep(position)
     },
     /** At each rotation, and at the end. */

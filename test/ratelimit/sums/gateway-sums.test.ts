@@ -13,7 +13,11 @@ const dice = createDice(1)
 /** A gateway's disk, a server, and processes of the gateway. */
 function createWorld() {
   const disk = new Disk()
-  const world = { disk, now: 1_800_000_000_000, doubles: 0, faults: [] as unknown[] }
+  const world = {
+    ...{ disk, now: 1_800_000_000_000, doubles: 0, told: 0, faults: [] as unknown[] },
+    /** Whether small files, such as that of the writers, can't be read. */
+    isUnreadable: false,
+  }
   const server = new Server(() => world.now)
   async function start(from = disk, isSlow = () => false) {
     const life: Life = {
@@ -22,9 +26,17 @@ function createWorld() {
         if (life.isDead) throw new Killed()
       },
     }
+    const folder = folderOf(from, life, () => world.now)
     const sums = await openGatewaySums({
       ...{ gateway: 'g', files: [file], tags: ['all'], tagOf: () => 'all', keptFiles: 0 },
-      folder: folderOf(from, life, () => world.now),
+      folder: {
+        ...folder,
+        readText(name) {
+          if (world.isUnreadable) throw new Error(`${name} is not a file`)
+          return folder.readText(name)
+        },
+      },
+      onTold: () => (world.told += 1),
       kept: keptOf(from, life, isSlow),
       store: new Link(() => server, dice, life),
       longSums: undefined,
@@ -175,4 +187,18 @@ test('whether a writer is needed shows after some seconds', async (t) => {
   t.equal((await start()).sums.hasWriter(), true, 'another one has ended')
   one.sums.close()
   t.equal((await start()).sums.hasWriter(), false, 'it has left')
+})
+
+test('a line is counted once where nobody can see who writes', async (t) => {
+  const { world, start, log } = createWorld()
+  const { sums, used } = await start()
+  await sums.becomeWriter()
+  world.isUnreadable = true
+  // It has to look before it tells anything.
+  world.now += 60_000
+  log(40)
+  for (let i = 0; i < 3; i += 1) await sums.readAll().catch(() => {})
+  t.equal(used(), 40)
+  t.equal(world.told, 1)
+  t.match(world.faults, [/is not a file/])
 })
