@@ -8,6 +8,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { growingOf } from './files.ts'
 import { createFile, type FileMode } from './prepare-folder.ts'
+import { openToRead, readSmallText } from './small-file.ts'
 
 export interface Listed {
   readonly name: string
@@ -44,9 +45,9 @@ export type OpenFile = ReturnType<typeof openFile>
 /** Names are those of files in the folder, never made from a request. */
 export type Folder = ReturnType<typeof openFolder>
 
-const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = fs.constants
-/** Never by a link, which whoever may write to the folder can put there (prepare-folder.ts). */
-const appending = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW
+const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = fs.constants
+/** Never by a link, nor waiting at a pipe: whoever may write to the folder can put either there (prepare-folder.ts). */
+const appending = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK
 
 /** `mode`: of files that are created in it. */
 export function openFolder(path: string, mode: FileMode = 0o600) {
@@ -77,7 +78,7 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
       fs.renameSync(fresh, at(name))
     },
     /** A small file as a whole; empty if there is none. */
-    readText: (name: string) => ifThere(() => fs.readFileSync(at(name), 'utf8'), ''),
+    readText: (name: string) => ifThere(() => readSmallText(at(name)), ''),
     /** In one write, so that of two callers each has its text whole. Creates the file. */
     appendText(name: string, text: string) {
       const file = fs.openSync(at(name), appending, mode)
@@ -124,7 +125,7 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
 }
 
 function openFile(path: string) {
-  const file = fs.openSync(path, 'r')
+  const file = openToRead(path)
   const { ino } = fs.fstatSync(file, { bigint: true })
   return {
     inode: String(ino),

@@ -7,6 +7,7 @@ import { hash, randomBytes, randomInt } from 'node:crypto'
 import * as fs from 'node:fs'
 import { hostname } from 'node:os'
 import { dirname } from 'node:path'
+import { readSmallText } from './small-file.ts'
 
 interface NameFile {
   readonly name: string
@@ -140,7 +141,7 @@ function inodeOf(path: string): string {
 
 function read(path: string): NameFile | undefined {
   try {
-    const file: NameFile = JSON.parse(fs.readFileSync(path, 'utf8'))
+    const file: NameFile = JSON.parse(readSmallText(path))
     return form.test(file.name) ? file : undefined
   } catch {
     return undefined

@@ -1,10 +1,10 @@
 /** The name of a journal in the ledger: a small file beside it, which is also kept below DATA_DIR. */
 
 import { randomBytes } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { keptJournalOf } from '../../journal/files.ts'
 import { writeWhole } from '../../journal/name.ts'
+import { readSmallText } from '../../journal/small-file.ts'
 
 const form = /^[0-9a-f]{16}$/
 
@@ -55,7 +55,7 @@ function create(file: string, name: string): string {
 
 function readName(file: string): string | undefined {
   try {
-    const name = readFileSync(file, 'utf8').trim()
+    const name = readSmallText(file).trim()
     return form.test(name) ? name : undefined
   } catch {
     return undefined
