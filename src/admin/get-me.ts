@@ -22,7 +22,7 @@ const schema = {
       enum: ['identity-token', 'api-key'],
     }),
     administrator: boolean('Whether you may see the keys of others; never with a key.'),
-    subscription: optional(string('The one of the key.')),
+    subscription: optional(string("The key's subscription.")),
     ledger: boolean('Whether there is usage to read, which needs USAGE_JOURNAL.'),
   }),
 } as const

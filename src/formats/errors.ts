@@ -53,7 +53,7 @@ const catalogue = {
     idempotency_busy:
       'A request with this Idempotency-Key is in progress; repeat it after the time in retry-after.',
     idempotency_done:
-      'This request was done before, and its secret was used, rotated or revoked since; no new secret is created.',
+      'This request was already done, and its secret has since been used, rotated or revoked; no new secret is created.',
   }),
   ...all(422, 'invalid_request_error', {
     idempotency_mismatch:
@@ -89,18 +89,18 @@ const catalogue = {
   }),
   ...all(503, 'server_error', {
     model_unavailable: 'No backend serves the model right now.',
-    store_unavailable: 'The key store is out of reach; try again in a few seconds.',
-    store_slow: 'The key store took too long to answer; try again in a few seconds.',
+    store_unavailable: 'The key store is unavailable; try again in a few seconds.',
+    store_slow: 'The key store took too long to respond; try again in a few seconds.',
     search_timeout:
       'The search took too long: narrow it, sort it by created_at, or run fewer searches at a time.',
     usage_timeout:
-      'Reading the usage took too long: choose a shorter time or fewer groups, or run fewer queries at a time.',
+      'Reading the usage took too long: choose a shorter period or fewer groups, or run fewer queries at a time.',
     store_locked: 'An open transaction holds a lock in the key store; try again in a few seconds.',
     audit_unavailable:
       'The audit trail cannot be written, so nothing was done; try again in a few seconds.',
     identity_unavailable:
       'Identity tokens cannot be verified right now; try again in a few seconds.',
-    counters_unavailable: 'The token counters are out of reach; try again in a few seconds.',
+    counters_unavailable: 'The token counters are unavailable; try again in a few seconds.',
   }),
 } as const
 

@@ -20,17 +20,20 @@ export const questionSchema = {
       description:
         'The x-request-id of a request that was refused within the last hour; the only field then.',
     },
-    keyId: { ...text, description: 'The key that would ask; any for an administrator.' },
+    keyId: {
+      ...text,
+      description: 'The key with which the request would be made; any for an administrator.',
+    },
     user: {
       ...text,
       description:
-        'The user who would ask, for administrators: with the newest active key that is not ephemeral, else with a new one, made with these groups. Without keyId and user it is the caller, likewise if an identity token is not enough for the request.',
+        'The user who would make the request, for administrators: with the newest active key that is not ephemeral, else with a new one with these groups. Without keyId and user it is the caller, also with a key if an identity token is not enough for the request.',
     },
     groups: { type: ['array', 'null'], maxItems: 1_000, items: { type: 'string' } },
     subscription: {
       ...text,
       description:
-        'As in x-maas-subscription; a key always pays with its own. For a person whose key is not named it is that of the key.',
+        'As in x-maas-subscription; a key always uses its own. If no key is named, it is the subscription of the key to assume.',
     },
     model: {
       ...text,
@@ -52,7 +55,8 @@ export const questionSchema = {
     at: {
       ...timestamp,
       type: ['string', 'null'],
-      description: 'When; by default now. Until then nothing else is taken to be used.',
+      description:
+        'The time of the request; by default now. It is assumed that nothing else is used until then.',
     },
   },
 } as const

@@ -42,7 +42,7 @@ export const tableField = {
       decides: { type: 'boolean' },
       reason: optional(
         string(
-          'Why Check is asked each time: something of the request, or the table is closed or off.',
+          'Why Check is called each time: a property of the request, or the table is closed or off.',
           {
             enum: [...missRules, 'closed', 'off'],
           },

@@ -290,7 +290,7 @@ export function toPastJson(past: PastRefusal, whole: boolean): Json {
 /** What `showResource` shows. */
 export const resourceFields = {
   kind: { type: 'string', examples: ['Subscription'] },
-  namespace: optional(string('Left out where it is not known.')),
+  namespace: optional(string('Absent if unknown.')),
   name: { type: 'string' },
   file: optional(string('For administrators, of resources in files.')),
   line: optional({ type: 'integer', minimum: 1 }),
@@ -314,7 +314,7 @@ const outcome = {
       used: limitFields.used,
       held: optional({
         ...figure,
-        description: 'What requests in progress are expected to use, if they hold any.',
+        description: 'What requests in progress hold, if any.',
       }),
       remaining: limitFields.remaining,
       percentLeft: limitFields.percentLeft,
@@ -362,7 +362,7 @@ export const responseSchema = answers(
         subscription: string('Bare name of the one that it is bound to.'),
         otherwise: optional({
           description:
-            'Others of the 20 newest keys, with which the response would be another one; left out: none.',
+            'Others of the 20 newest keys, with which the result would differ; absent if there are none.',
           type: 'array',
           items: object('OtherKey', {
             keyId: { type: 'string' },
@@ -396,10 +396,10 @@ export const responseSchema = answers(
       }),
     }),
     steps: {
-      description: 'In order, as far as the decision went; the last one decided.',
+      description: 'In order, up to the step that decided.',
       ...objects('DecisionStep', {
         step: string(
-          'Only administrators see access; for others it is part of model. budget: only if it refuses what is not counted under a limit on cost.',
+          'Only administrators see access; for others it is part of model. budget is present only if an operation is refused because it is not counted under a limit on cost.',
           {
             enum: [
               'credential',
@@ -428,8 +428,7 @@ export const responseSchema = answers(
       ...objects('ConsideredPolicy', { ...resourceFields, opens: { type: 'boolean' } }),
     },
     subscriptions: {
-      description:
-        "The user's, and the one that is named; empty if the decision ended before them.",
+      description: "The user's, and the named one; empty if the decision ended before them.",
       ...objects('ConsideredSubscription', {
         ...resourceFields,
         pays: { type: 'boolean' },
@@ -451,7 +450,7 @@ export const responseSchema = answers(
     ...tableField,
     changesAt: optional({
       ...timestamp,
-      description: 'When the limit resets or the key expires, if the answer changes then.',
+      description: 'When the limit resets or the key expires, if the result changes then.',
     }),
     refusal: optional({
       ...pastRefusal,

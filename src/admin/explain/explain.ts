@@ -73,7 +73,7 @@ const schema = {
   operationId: 'explain',
   summary: 'Explain whether a request would be allowed',
   description:
-    'Decides a request as the gateway would, and shows each step. Nothing is counted. A user may ask about own keys and sees own subscriptions; an administrator may ask about anybody, and sees all resources with file and line.',
+    'Decides a request as the gateway would, and shows each step. Nothing is counted. Users may ask about their own keys and see their own subscriptions; administrators may ask about anybody, and see all resources with file and line.',
   tags: ['Subscriptions'],
   body: questionSchema,
   response: responseSchema,

@@ -11,9 +11,12 @@ the same address: any OpenAI client works with an API key and this base URL.
 Every refusal is \`{"error":{"message","type","code"}}\`. Dates are RFC 3339, UTC, whole seconds.`
 
 const tags = [
-  { name: 'API keys', description: 'Made with an identity token, shown once, kept as a hash.' },
+  {
+    name: 'API keys',
+    description: 'Created with an identity token, shown once, stored as a hash.',
+  },
   { name: 'Models', description: 'What the caller may use.' },
-  { name: 'Subscriptions', description: 'What pays for it, and how much of it there is.' },
+  { name: 'Subscriptions', description: 'What pays for models, and its limits.' },
   { name: 'Usage', description: 'What was used, and what is left.' },
   { name: 'Administration', description: 'For administrators, with an identity token.' },
   { name: 'Service', description: 'Open to everybody.' },
@@ -69,13 +72,14 @@ export function describeApi(app: FastifyInstance): void {
           identityToken: {
             type: 'http',
             scheme: 'bearer',
-            description: 'An identity token; opens everything but inference.',
+            description: 'An identity token; accepted for everything except inference.',
           },
           apiKey: {
             type: 'http',
             scheme: 'bearer',
             bearerFormat: 'sk-…',
-            description: 'An API key; opens everything but making keys. Also taken in x-api-key.',
+            description:
+              'An API key; accepted for everything except creating keys. Also accepted in x-api-key.',
           },
         },
       },

@@ -11,7 +11,7 @@ export const pageQuery = {
     minimum: 1,
     maximum: 1_000,
     default: 100,
-    description: 'The most entries of the answer.',
+    description: 'The maximum number of entries.',
   },
   offset: {
     type: ['integer', 'string'],
@@ -19,7 +19,7 @@ export const pageQuery = {
     minimum: 0,
     maximum: 1_000_000_000,
     default: 0,
-    description: 'The entries before them.',
+    description: 'The number of entries to skip.',
   },
 } as const
 

@@ -47,7 +47,7 @@ export const labelsSchema = {
   title: 'Labels',
   type: 'object',
   additionalProperties: { type: 'string' },
-  description: 'Left out when empty.',
+  description: 'Absent if empty.',
 } as const
 
 /** The envelope of every refusal (contract, 1.3). */
@@ -60,14 +60,14 @@ export const errorEnvelope = object('Refusal', {
 })
 
 const meanings = {
-  400: 'The request is malformed; the message names the field and the mend.',
+  400: 'The request is malformed; the message names the field and the correction.',
   401: 'The credential is missing or not valid.',
   403: 'The caller may not do this.',
-  404: 'There is no such thing, or none that the caller may see.',
+  404: 'It does not exist, or the caller may not see it.',
   413: 'The body is larger than 1 MiB.',
   422: 'This Idempotency-Key belongs to a request with another body.',
-  429: 'Too many requests; retry-after says when to come back.',
-  500: 'A fault of ours.',
+  429: 'Too many requests; retry-after says when to retry.',
+  500: 'An internal error.',
   503: 'The key store is unavailable; retry after the time in retry-after.',
 } as const
 

@@ -44,16 +44,16 @@ const body = {
   required: ['name', 'limit', 'until', 'reason'],
   properties: {
     ...wanted,
-    user: { ...name, description: 'Whose, of a limit per user. Not you.' },
+    user: { ...name, description: 'The user, for a limit per user. Not yourself.' },
     keyId: {
       ...name,
       description:
-        'The key that has the limit in its own limits, which is then none of a resource: without model, user and whom. Not one of yours.',
+        "For a key's own limit: the key; without model, user and whom. Not one of yours.",
     },
     whom: {
       ...name,
       description:
-        'Of a limit that has several counters: the group (users: those whom the subscription names), the organization, or of a limit of a model the subscription.',
+        'For a limit with several counters: the group (users: those whom the subscription names), the organization, or for a limit of a model the subscription.',
     },
   },
 } as const
@@ -61,8 +61,8 @@ const body = {
 const fields = {
   id: { type: 'string' },
   ...limitMeant,
-  user: optional(string('Of a limit per user, or the owner of the key.')),
-  keyId: optional(string('Of a limit of a key itself.')),
+  user: optional(string('The user of a limit per user, or the owner of the key.')),
+  keyId: optional(string("The key, for a key's own limit.")),
   until: timestamp,
   reason: { type: 'string' },
   createdBy: { type: 'string' },
@@ -76,8 +76,8 @@ const common = { tags: ['Administration'], security: [{ identityToken: [] }] } a
 const createSchema = {
   ...common,
   operationId: 'createIncrease',
-  summary: 'Increase a limit for a while',
-  description: `For administrators. The higher of the limit and its increases holds. Counters stay as they are, and no model is opened. At most ${maxIncreases.toLocaleString('en')} are in force at a time. Answered when every replica knows of it, or after a second: \`propagation\` says which.`,
+  summary: 'Increase a limit until a time',
+  description: `For administrators. The highest of the limit and its increases applies. Counters do not change, and no model is opened. At most ${maxIncreases.toLocaleString('en')} are in force at a time. The response is sent when every replica has applied it, or after a second: \`propagation\` says which.`,
   body,
   response: answers('In force.', [400, 403, 404, 413], 'IncreaseCreated', changed),
 } as const
@@ -87,12 +87,12 @@ const listSchema = {
   operationId: 'listIncreases',
   summary: 'List the increases of limits that are in force',
   description: 'For administrators.',
-  response: answers('Those that are not over, the highest first.', [403], 'IncreaseList', {
+  response: answers('Those that have not ended, the highest first.', [403], 'IncreaseList', {
     object: { type: 'string', const: 'list' },
     data: objects('Increase', {
       ...fields,
       effective: boolean(
-        'Whether it raises a limit now; false: the limit is as high by itself, is not in force any more, or has another counter.',
+        'Whether it raises a limit now; false if the limit itself is as high, is no longer in force, or has another counter.',
       ),
     }),
     currency: currencySchema,
@@ -104,9 +104,9 @@ const endSchema = {
   operationId: 'endIncrease',
   summary: 'End an increase of a limit',
   description:
-    'For administrators. The limit is that of the resource again. Answered when every replica knows of it, or after a second: `propagation` says which.',
+    'For administrators. The limit in the resource applies again. The response is sent when every replica has applied it, or after a second: `propagation` says which.',
   params: unnamed({ increaseId: { type: 'string' } }),
-  response: answers('The increase, now over.', [403, 404], 'IncreaseEnded', changed),
+  response: answers('The increase, which has ended.', [403, 404], 'IncreaseEnded', changed),
 } as const
 
 /** The answer. */
@@ -117,7 +117,7 @@ type Body = FromSchema<typeof body>
 const named = ['subscription', 'model', 'name', 'user', 'keyId', 'whom'] as const
 
 const unsure =
-  'The key store did not answer: it may or may not have been done. GET /v1/admin/increases lists what is in force.'
+  'The key store did not respond: it may or may not have been done. GET /v1/admin/increases lists what is in force.'
 
 /** Adds the routes, in a scope of administrators. */
 export function increaseRoutes(app: Api, deps: ExternalDeps): void {
@@ -141,7 +141,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     const found = limitsOfRecord(key, snapshot()).find(({ limit }) => limit.limitName === name)
     if (found !== undefined) return { chosen: found, user: key.user }
     const message =
-      'The key has no limit of this name: limits in its record has them. For one of its subscription name that and the user.'
+      'The key has no limit of this name; its record has its limits. For a limit of its subscription, name subscription and user.'
     throw new ServiceError('not_found', { message })
   }
 

@@ -35,16 +35,16 @@ const common = {
 const approveSchema = {
   ...common,
   operationId: 'approveLimitRequest',
-  summary: 'Approve a request for more of a limit',
+  summary: 'Approve a limit request',
   description:
-    'For administrators, but not for oneself. It increases the limit, as POST /v1/admin/increases does. Repeated, it changes nothing.',
+    'For administrators, but not for their own requests. It increases the limit, as POST /v1/admin/increases does. Repeating it changes nothing.',
   body: {
     title: 'LimitApproval',
     type: ['object', 'null'],
     additionalProperties: false,
     properties: {
-      limit: { ...limit, description: 'At most as asked for, which it is if it is left out.' },
-      until: { ...until, description: 'At the latest as asked for, which it is if left out.' },
+      limit: { ...limit, description: 'At most the requested limit, which is the default.' },
+      until: { ...until, description: 'Not after the requested time, which is the default.' },
     },
   },
   response: answers('Approved.', [400, 403, 404, 413], 'ApprovedLimitRequest', {
@@ -56,8 +56,8 @@ const approveSchema = {
 const denySchema = {
   ...common,
   operationId: 'denyLimitRequest',
-  summary: 'Deny a request for more of a limit',
-  description: 'For administrators, but not for oneself. Repeated, it changes nothing.',
+  summary: 'Deny a limit request',
+  description: 'For administrators, but not for their own requests. Repeating it changes nothing.',
   body: {
     title: 'LimitDenial',
     type: ['object', 'null'],
@@ -68,7 +68,7 @@ const denySchema = {
 } as const
 
 const unsure =
-  'The key store did not answer: the request may or may not have been decided. Repeat it until it is answered.'
+  'The key store did not respond: the request may or may not have been decided. Repeat it until there is a response.'
 
 /** Adds the routes, in a scope of administrators. */
 export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
@@ -149,12 +149,12 @@ function readGrant(
 
 function foundRequest(found: LimitRequest | undefined): LimitRequest {
   if (found !== undefined) return found
-  const message = 'There is no such request, or it is over.'
+  const message = 'There is no such request, or it has lapsed.'
   throw new ServiceError('not_found', { message })
 }
 
 function noLonger(): ServiceError {
-  const message = 'The limit is not in force any more; deny the request.'
+  const message = 'The limit is no longer in force; deny the request.'
   return new ServiceError('not_found', { message })
 }
 

@@ -41,12 +41,12 @@ const requestFields = {
   until: timestamp,
   reason: { type: 'string' },
   createdAt: timestamp,
-  state: string('What became of it.', { enum: ['open', 'approved', 'denied'] }),
+  state: string('Its state.', { enum: ['open', 'approved', 'denied'] }),
   decidedBy: optional({ type: 'string' }),
   decidedAt: optional(timestamp),
   decisionReason: optional(string('Why it was denied.')),
-  increaseId: optional(string('Of the increase, if it was approved.')),
-  grantedLimit: optional({ ...figure, description: 'What was approved, like grantedUntil.' }),
+  increaseId: optional(string('The id of the increase, if the request was approved.')),
+  grantedLimit: optional({ ...figure, description: 'The approved limit; grantedUntil likewise.' }),
   grantedUntil: optional(timestamp),
 } as const
 
@@ -58,8 +58,8 @@ const common = { tags: ['Usage'], security: [{ identityToken: [] }] } as const
 const createSchema = {
   ...common,
   operationId: 'createLimitRequest',
-  summary: 'Ask for more of a limit for a while',
-  description: `With an identity token, of a limit that GET /v1/limits shows you. An administrator approves or denies it; at most ${maxOpen} are open at a time, and one that nobody has decided is over at its until.`,
+  summary: 'Request an increase of a limit',
+  description: `With an identity token, for a limit that GET /v1/limits shows you. An administrator approves or denies it; at most ${maxOpen} are open at a time, and an undecided one lapses at its until.`,
   body: {
     title: 'NewLimitRequest',
     type: 'object',
@@ -70,7 +70,7 @@ const createSchema = {
       whom: {
         ...name,
         description:
-          'As in GET /v1/limits; needed if you draw on several counters of the limit, which may be those of your subscriptions.',
+          'As in GET /v1/limits; required if several counters of the limit apply to you, such as those of your subscriptions.',
       },
     },
   },
@@ -80,7 +80,7 @@ const createSchema = {
 const listSchema = {
   ...common,
   operationId: 'listLimitRequests',
-  summary: 'List requests for more of a limit',
+  summary: 'List limit requests',
   description: `Yours with an identity token: those that are open, and those that were decided in the last ${listedDays} days, the latest first.`,
   querystring: {
     type: 'object',
@@ -88,7 +88,7 @@ const listSchema = {
       all: {
         type: 'string',
         enum: ['true', 'false'],
-        description: 'For administrators: the open ones of everybody, the oldest first.',
+        description: "For administrators: everybody's open requests, the oldest first.",
       },
       ...pageQuery,
     },
@@ -105,7 +105,7 @@ const listSchema = {
 export type LimitRequestList = FromSchema<(typeof listSchema.response)[200]>
 
 const unsure =
-  'The key store did not answer: it may or may not have been recorded. GET /v1/limit-requests lists your requests.'
+  'The key store did not respond: it may or may not have been recorded. GET /v1/limit-requests lists your requests.'
 
 /** Adds the routes. */
 export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
@@ -184,7 +184,7 @@ export function openedRequests({ limitRequests }: Pick<ExternalDeps, 'limitReque
 }
 
 function needsToken(): ServiceError {
-  const message = 'Requests for more of a limit are a matter of people; use an identity token.'
+  const message = 'An API key cannot request increases of limits; use an identity token.'
   return new ServiceError('identity_token_required', { message })
 }
 

@@ -24,14 +24,14 @@ export const wanted = {
   subscription: { ...name, description: 'Whose spec.limits has the limit.' },
   model: {
     ...name,
-    description: 'The same of a ModelRef; without both it is the Tenant.',
+    description: 'The same for a ModelRef; without both, the Tenant.',
     examples: ['llm/sim-small'],
   },
   name: { ...name, description: 'Of the limit.' },
   limit: {
     ...figure,
     description:
-      'Higher than in the resource. Of cost a decimal number as a string, or a whole number.',
+      'Above the limit in the resource. For cost a decimal number as a string, or a whole number.',
   },
   until: string(`When it ends by itself (RFC 3339), within ${maxDays} days.`, {
     examples: ['2026-03-01T12:00:00Z'],

@@ -22,7 +22,7 @@ export const keyIdParams = unnamed({ id: string("The key's id.") })
 const previousSecret = {
   description: 'The replaced secret, while it still works.',
   ...object('PreviousSecret', {
-    keyPrefix: optional(string('Left out where it is not known.')),
+    keyPrefix: optional(string('Absent if unknown.')),
     endsAt: timestamp,
     lastUsedAt: optional({ ...timestamp, description: 'Left out if it was never used.' }),
   }),
@@ -33,12 +33,12 @@ export const apiKeyRecord = object('ApiKey', {
   id: { type: 'string', format: 'uuid' },
   keyPrefix: optional(
     string(
-      'The beginning of the key, fit for logs and to find it again. Left out where it is not known, as of keys taken over.',
+      'The beginning of the key, for logs and searches. Absent if it is unknown, as for keys that were taken over.',
       { examples: ['sk-tg-4fTr0b'] },
     ),
   ),
   name: { type: 'string' },
-  description: optional(string('Left out when empty.')),
+  description: optional(string('Absent if empty.')),
   labels: optional(labelsSchema),
   ...capSchemas,
   username: string('The owner.'),
@@ -48,9 +48,7 @@ export const apiKeyRecord = object('ApiKey', {
   expirationDate: nullableTimestamp,
   expiresAt: nullableTimestamp,
   expiresSoon: optional(
-    boolean(
-      'Left out unless true: the key ends within a tenth of its lifetime, and within 7 days.',
-    ),
+    boolean('Present if true: the key expires within a tenth of its lifetime and within 7 days.'),
   ),
   status: {
     title: 'ApiKeyStatus',
@@ -61,7 +59,7 @@ export const apiKeyRecord = object('ApiKey', {
   ephemeral: { type: 'boolean' },
   lastUsedAt: optional({
     ...timestamp,
-    description: 'Left out until the key is used; after a rotation, until the new secret is.',
+    description: 'Absent until the key is used; after a rotation, until the new secret is used.',
   }),
   previous: optional(previousSecret),
 })

@@ -17,7 +17,7 @@ const schema = {
   operationId: 'bulkRevokeApiKeys',
   summary: 'Revoke all API keys of a user or of a subscription',
   description:
-    'All your active keys, ephemeral ones too; a key with caps revokes itself only. An administrator may name another user, a subscription, or both: then the keys of that user under that subscription. Keys that are revoked or expired already are left as they are. Answered when every replica knows of it, or after a second: `propagation` says which.',
+    'All your active keys, including ephemeral ones; a key with caps revokes only itself. An administrator may name another user, a subscription, or both: then the keys of that user under that subscription. Keys that are already revoked or expired do not change. The response is sent when every replica has applied it, or after a second: `propagation` says which.',
   tags: ['API keys'],
   body: {
     title: 'BulkRevocation',
@@ -27,7 +27,7 @@ const schema = {
       username: {
         type: ['string', 'null'],
         description:
-          'The owner; yourself when blank or left out, as the body may be too, unless a subscription is named.',
+          'The owner; if blank or absent, yourself, unless a subscription is named. The body may be absent, too.',
         examples: ['alice'],
       },
       subscription: {
@@ -38,7 +38,7 @@ const schema = {
       dryRun: {
         type: ['boolean', 'null'],
         default: false,
-        description: 'Only count the keys, and revoke none.',
+        description: 'Only count the keys, without revoking any.',
       },
     },
   },

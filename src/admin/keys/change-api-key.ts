@@ -22,7 +22,7 @@ const schema = {
   operationId: 'changeApiKey',
   summary: 'Change an API key',
   description:
-    'Your own active key, or any for an administrator. Needs an identity token. What is left out stays. A holder may narrow the caps models, tokenRateLimits, limits and allowedAddresses, an administrator also widens and drops them.',
+    'Your own active key, or any for an administrator. Needs an identity token. Absent fields do not change. A holder may narrow the caps models, tokenRateLimits, limits and allowedAddresses; an administrator may also widen and remove them.',
   tags: ['API keys'],
   security: [{ identityToken: [] }],
   params: keyIdParams,
@@ -42,8 +42,7 @@ const schema = {
     ...apiKeyRecord.properties,
     propagation: optional({
       ...propagationSchema,
-      description:
-        'If caps are given, who knows of them after at most a second of waiting for all.',
+      description: 'If caps are given: which replicas have applied them, after at most a second.',
     }),
   }),
 } as const
@@ -51,7 +50,7 @@ const schema = {
 type Body = BodyOf<typeof schema.body>
 
 const unsure =
-  'The key store did not answer: the change may or may not have been made. Repeat it until it is answered.'
+  'The key store did not respond: the change may or may not have been made. Repeat it until there is a response.'
 
 /** Tries, if the caps are changed by somebody else meanwhile. */
 const maxTurns = 3

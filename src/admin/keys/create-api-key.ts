@@ -50,27 +50,27 @@ const schema = {
       subscription: {
         type: ['string', 'null'],
         description:
-          'Bare name or namespace/name. Left out: your subscription with the highest priority.',
+          'Bare name or namespace/name. By default your subscription with the highest priority.',
       },
       expiresIn: {
         [typeInDocument]: ['string', 'number', 'null'],
         description:
-          'Seconds as a number, or "30d", "12h", "2h30m", "90m", "3600s". Left out: the maximum; an hour for an ephemeral key.',
+          'Seconds as a number, or "30d", "12h", "2h30m", "90m", "3600s". By default the maximum; an hour for an ephemeral key.',
         examples: ['30d', 3600],
       },
       ephemeral: {
         type: ['boolean', 'null'],
-        description: 'Lives for an hour at most, and is deleted soon after it has expired.',
+        description: 'Expires after an hour at most, and is deleted soon after.',
       },
     },
   },
   response: {
     201: {
-      description: 'The key was made.',
+      description: 'The key was created.',
       ...object('CreatedApiKey', {
         key: string('The plaintext, only here.'),
         keyPrefix: string(
-          'To recognise the key by; its record has the first six characters after the marker.',
+          'Identifies the key; its record has the first six characters after the marker.',
         ),
         id: { type: 'string', format: 'uuid' },
         name: { type: 'string' },
@@ -83,7 +83,7 @@ const schema = {
         propagation: optional({
           ...propagationSchema,
           description:
-            'Only if this request was repeated: which processes have acknowledged the end of its first secret.',
+            'Only if this request was repeated: which replicas have applied the end of its first secret.',
         }),
       }),
     },
@@ -165,7 +165,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
 const noOverlap = { overlapMs: 0, endAfterFirstUseMs: undefined }
 
 const unsure =
-  'The key store did not answer: the secret may or may not have been replaced. Repeat the request.'
+  'The key store did not respond: the secret may or may not have been replaced. Repeat the request.'
 
 function toCreatedJson({
   id,

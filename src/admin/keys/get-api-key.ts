@@ -13,10 +13,10 @@ import { keyUsage, readKeyUsage } from './key-usage.ts'
 const schema = {
   operationId: 'getApiKey',
   summary: 'Read an API key',
-  description: 'Your own key, or any for an administrator; a key with caps reads itself only.',
+  description: 'Your own key, or any for an administrator; a key with caps reads only itself.',
   tags: ['API keys'],
   params: keyIdParams,
-  response: answers("The key's record, and what it has used.", [404], 'ApiKeyWithUsage', {
+  response: answers("The key's record, and its use.", [404], 'ApiKeyWithUsage', {
     ...apiKeyRecord.properties,
     usage: optional(keyUsage),
   }),

@@ -23,7 +23,7 @@ export const idempotencyHeaders = {
   type: 'object',
   properties: {
     [header]: string(
-      'A random text of 1 to 255 visible ASCII characters for each request, remembered for a day. If the answer is lost, repeat the request with it: nothing is done twice, and a secret that was not used yet is replaced by a fresh one.',
+      'A random text of 1 to 255 visible ASCII characters for each request, remembered for a day. If the response is lost, repeat the request with it: nothing is done twice, and a secret that was not used yet is replaced by a new one.',
     ),
   },
 } as const
@@ -34,7 +34,7 @@ export const idempotencyRefusals = {
     ...errorEnvelope,
     title: 'RepeatedRequest',
     description:
-      'A request with this Idempotency-Key is under way (idempotency_busy), or was done (idempotency_done).',
+      'A request with this Idempotency-Key is in progress (idempotency_busy), or was done (idempotency_done).',
     properties: {
       ...errorEnvelope.properties,
       record: { ...apiKeyRecord, description: 'Of the key that was made, if it still exists.' },

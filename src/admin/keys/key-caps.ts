@@ -46,7 +46,7 @@ const limits = {
   items: {
     additionalProperties: false,
     ...object('KeyNamedLimit', {
-      name: string('A DNS label, by which refusals and counters call it.', {
+      name: string('A DNS label, used in refusals and counters.', {
         maxLength: 63,
         examples: ['daily'],
       }),
@@ -58,12 +58,12 @@ const limits = {
       limit: {
         type: ['integer', 'string'],
         description:
-          'Of tokens, requests or requests in progress a whole number; of cost a decimal number as a string, in BILLING_CURRENCY.',
+          'For tokens, requests or requests in progress a whole number; for cost a decimal number as a string, in BILLING_CURRENCY.',
         maxLength: 32,
         examples: ['5', 1_000_000],
       },
       window: optional(
-        string('As 1h, or day, week or month of the calendar; left out of concurrency.', {
+        string('Such as 1h, or day, week or month of the calendar; absent for concurrency.', {
           maxLength: 16,
           examples: ['day'],
         }),
@@ -72,10 +72,12 @@ const limits = {
         type: 'array',
         items: model,
         maxItems: maxCaps.models,
-        description: 'The models whose use it counts, together; left out: all.',
+        description: 'The models whose use it counts together; by default all.',
       }),
       enforce: optional(
-        boolean('Whether it refuses, as by default; else it is counted and shown only.'),
+        boolean(
+          'Whether it refuses requests (the default); otherwise it is only counted and shown.',
+        ),
       ),
     }),
   },

@@ -8,10 +8,10 @@ export const propagationSchema = {
   description: 'Who knows of it, after at most a second of waiting for all.',
   ...object('Propagation', {
     state: string(
-      'confirmed: every replica acts by it: none lets a key pass that has ended, not even after a restored backup. pending: those that wait learn of it, or stop serving, on their own.',
+      'confirmed: every replica applies it; none accepts a revoked key, not even after a restored backup. pending: the others will apply it, or stop serving, by themselves.',
       { enum: ['confirmed', 'pending'] },
     ),
-    replicas: integer('How many may be serving, the one that answers included.', {
+    replicas: integer('How many may be serving, including the responding one.', {
       minimum: 1,
       examples: [2],
     }),
@@ -20,13 +20,13 @@ export const propagationSchema = {
       type: 'array',
       items: { type: 'string' },
       description:
-        'Names of the replicas that have not said that they know, and of a revocation log that cannot be written; only when pending.',
+        'Names of the replicas that have not acknowledged it, and of a revocation log that cannot be written; only if pending.',
     }),
   }),
 } as const
 
 const unsure =
-  'The key store did not answer: the revocation may or may not have been done. Repeat it until it is answered.'
+  'The key store did not respond: the revocation may or may not have been done. Repeat it until there is a response.'
 
 const codes: ReadonlySet<ErrorCode> = new Set(['store_unavailable', 'store_slow'])
 

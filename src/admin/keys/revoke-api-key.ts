@@ -23,14 +23,14 @@ const schema = {
   operationId: 'revokeApiKey',
   summary: 'Revoke an API key',
   description:
-    'Your own active key, or any for an administrator; a key with caps revokes itself only. At once and for good; asking twice is 404. Answered when every replica knows of it, or after a second: `propagation` says which.',
+    'Your own active key, or any for an administrator; a key with caps revokes only itself. This cannot be undone; a second request is 404. The response is sent when every replica has applied it, or after a second: `propagation` says which.',
   tags: ['API keys'],
   params: keyIdParams,
   response: revokedAnswers(404),
 } as const
 
 const unsure =
-  'The key store did not answer: the key may or may not be revoked. Repeat the call; 404 then means that it is done.'
+  'The key store did not respond: the key may or may not be revoked. Repeat the call; 404 then means that it is revoked.'
 
 /**
  * Adds the route. A revoked key stays revoked: a second call, an expired key, an unknown id and

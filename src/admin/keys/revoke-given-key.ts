@@ -18,7 +18,7 @@ const schema = {
   operationId: 'revokeGivenApiKey',
   summary: 'Revoke an API key by itself',
   description:
-    'Any caller may: a caller that has the whole key could use it, so it may revoke it. It ends at once and for good; a key that is unknown, expired or revoked already is 404. If the key was rotated, only the replaced secret ends. The key is neither logged nor stored.',
+    'For any caller: whoever has the key could use it, and so may revoke it. This cannot be undone; an unknown, expired or already revoked key is 404. If the key is a rotated secret, only that secret ends. The key is neither logged nor stored.',
   tags: ['API keys'],
   body: object('RevokeApiKeyRequest', {
     key: string('The plaintext.', { minLength: 1 }),

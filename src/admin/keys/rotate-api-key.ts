@@ -20,7 +20,7 @@ const schema = {
   operationId: 'rotateApiKey',
   summary: 'Give an API key a new secret',
   description:
-    'Your own active key, or any for an administrator. Needs an identity token. Everything but the secret stays, also the id. The present secret works for `overlap` longer; one that was replaced before ends at once. The plaintext is in this answer and nowhere else; if the answer is lost, repeat the request with its Idempotency-Key.',
+    'Your own active key, or any for an administrator. Needs an identity token. Everything but the secret stays the same, including the id. The current secret works for `overlap` longer; one that was replaced before ends at once. The plaintext is only in this response; if that is lost, repeat the request with its Idempotency-Key.',
   tags: ['API keys'],
   security: [{ identityToken: [] }],
   params: keyIdParams,
@@ -32,13 +32,13 @@ const schema = {
       overlap: {
         [typeInDocument]: ['string', 'number', 'null'],
         description:
-          'How long the present secret works, as in expiresIn; at most 7d, and not longer than the key. Left out: it ends at once.',
+          'How long the current secret works, as in expiresIn; at most 7d, and not longer than the key. By default it ends at once.',
         examples: ['24h', 0],
       },
       endOldAfterFirstUse: {
         [typeInDocument]: ['string', 'number', 'null'],
         description:
-          'Within the overlap, how long the present secret works after the first use of the new one, which is noticed within a minute.',
+          'Within the overlap, how long the current secret works after the first use of the new one, which is noticed within a minute.',
         examples: ['1h'],
       },
     },
@@ -58,7 +58,7 @@ const schema = {
 } as const
 
 const unsure =
-  'The key store did not answer: the key may or may not have a new secret. Rotate it again, with the same Idempotency-Key if there is one.'
+  'The key store did not respond: the key may or may not have a new secret. Rotate it again, with the same Idempotency-Key if there is one.'
 
 /** Adds the route. An ended key, another user's and an unknown one get the same response. */
 export function rotateApiKey(app: Api, deps: ExternalDeps): void {

@@ -71,12 +71,12 @@ an older form, which counts only where filters, sort and pagination are all abse
           status: {
             type: ['array', 'null'],
             items: status,
-            description: 'Any of these; all when empty or left out.',
+            description: 'Any of these; all if empty or absent.',
           },
           includeEphemeral,
           subscription: {
             type: ['string', 'null'],
-            description: "The subscription's bare name, exactly; any when empty or left out.",
+            description: "The subscription's bare name, exactly; any if empty or absent.",
             examples: ['team-a-basic'],
           },
           labelsContain: {
@@ -87,7 +87,7 @@ an older form, which counts only where filters, sort and pagination are all abse
           keyPrefix: {
             type: ['string', 'null'],
             description:
-              'The beginning of a key, as its record and the answer to its creation have it: `sk-tg-` and six characters; what follows them is not looked at.',
+              'The beginning of a key, as in its record and in the response to its creation: `sk-tg-` and six characters; further ones are ignored.',
             examples: ['sk-tg-4fTr0b'],
           },
         },

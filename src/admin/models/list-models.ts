@@ -75,7 +75,7 @@ const noSuchModel = 'There is no such model, or you may not use it.'
 const oneSchema = {
   operationId: 'getModel',
   summary: 'Read one of the models that the caller may use',
-  description: 'As the list has it; of several entries with the id the first.',
+  description: 'As in the list; of several entries with the same id, the first.',
   tags: ['Models'],
   headers: schema.headers,
   params: unnamed({ id: string('Slashes stay as they are, or are escaped once (`%2F`).') }),

@@ -23,10 +23,10 @@ const schema = {
 const modelSchema = {
   operationId: 'listSubscriptionsOfModel',
   summary: 'List the subscriptions of the caller that include a model',
-  description: 'A model that does not exist is in none.',
+  description: 'For a model that does not exist, none.',
   tags: ['Subscriptions'],
   params: unnamed({
-    modelId: string('Name of the ModelRef, in whichever namespace.', { examples: ['sim-small'] }),
+    modelId: string('Name of the ModelRef, in any namespace.', { examples: ['sim-small'] }),
   }),
   response: answersWith(order, [400, 404], listed),
 } as const

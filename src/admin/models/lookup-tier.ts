@@ -11,7 +11,8 @@ import { answers, object, string } from '../http/schema.ts'
 const schema = {
   operationId: 'lookupTier',
   summary: 'Find the tier of some groups',
-  description: 'Legacy. The highest tier that holds any of the groups; limits do not depend on it.',
+  description:
+    'Legacy. The highest tier that includes any of the groups; limits do not depend on it.',
   tags: ['Subscriptions'],
   body: object('TierLookup', {
     groups: {
@@ -51,7 +52,7 @@ export function lookUpTier(app: Api, { snapshot, instanceName }: ExternalDeps): 
       }
       const tier = lookupTier(tiers, request.body.groups, instanceName)
       if (tier === undefined) {
-        throw new ServiceError('not_found', { message: 'No tier holds any of these groups.' })
+        throw new ServiceError('not_found', { message: 'No tier includes any of these groups.' })
       }
       return { tier: tier.name, displayName: tier.displayName }
     },

@@ -6,7 +6,7 @@ import { billingRateSchema, toBillingRateJson } from './subscription-record.ts'
 
 export const modelRecord = object('Model', {
   id: string(
-    "As the model's server calls it, or publishers/<namespace>/models/<name> if a body may not use that name.",
+    "The name that the model's server lists, or publishers/<namespace>/models/<name> if a body may not use that name.",
     { examples: ['sim-small'] },
   ),
   object: { type: 'string', const: 'model' },
@@ -14,12 +14,12 @@ export const modelRecord = object('Model', {
   owned_by: string('<namespace>/<name> of the ModelRef.', { examples: ['llm/sim-small'] }),
   kind: string('What serves it.', { examples: ['LLMInferenceService'] }),
   url: optional(
-    string('Base URL for clients, to which /v1/… is added. Left out when there is none.', {
+    string('Base URL for clients, to which /v1/… is added. Absent if there is none.', {
       examples: ['http://127.0.0.1:8000/llm/sim-small'],
     }),
   ),
   context_length: optional(
-    integer('Tokens; left out unless the annotation opendatahub.io/context-window is a number.', {
+    integer('Tokens; absent unless the annotation opendatahub.io/context-window is a number.', {
       minimum: 1,
       examples: [131_072],
     }),

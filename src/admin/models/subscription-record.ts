@@ -19,12 +19,12 @@ import {
 const price = (description: string) => optional(string(description, { examples: ['0.00002'] }))
 
 export const billingRateSchema = object('BillingRate', {
-  per_token: price('Of a token without a price of its own.'),
-  per_input_token: price('Left out: as per_token; the same holds for output.'),
+  per_token: price('Price of a token without its own price.'),
+  per_input_token: price('If absent, per_token; likewise for output.'),
   per_output_token: price('Reasoning included.'),
-  per_cached_token: price('Of input read from a cache; left out: as other input.'),
-  per_cache_write_token: price('Of input written to a cache; left out: as other input.'),
-  per_request: price('Of a response, besides its tokens; left out: nothing.'),
+  per_cached_token: price('Price of input read from a cache; if absent, as other input.'),
+  per_cache_write_token: price('Price of input written to a cache; if absent, as other input.'),
+  per_request: price('Price of a response, in addition to its tokens; if absent, nothing.'),
 })
 
 export function toBillingRateJson(prices: Prices): Record<string, string | undefined> {
@@ -43,27 +43,27 @@ export const modelRefsSchema = objects('SubscriptionModel', {
   name: { type: 'string', examples: ['sim-small'] },
   namespace: optional({ type: 'string', examples: ['llm'] }),
   token_rate_limits: optional({
-    description: 'All of them hold, for each user alone.',
+    description: 'All of them apply, to each user separately.',
     ...objects('TokenRateLimit', {
       limit: integer('Tokens.', { examples: [100_000] }),
       window: string('Seconds, minutes or hours.', { examples: ['1m'] }),
     }),
   }),
   request_rate_limits: optional({
-    description: 'The same for the number of requests; left out if there are none.',
+    description: 'The same for the number of requests; absent if there are none.',
     ...objects('RequestRateLimit', {
       limit: integer('Requests.', { examples: [60] }),
       window: string('Seconds, minutes or hours.', { examples: ['1m'] }),
     }),
   }),
   concurrency: optional(
-    integer('The most requests of a user in progress; left out if there is no limit.'),
+    integer("The maximum of a user's requests in progress; absent without a limit."),
   ),
   billing_rate: optional(billingRateSchema),
-  display_name: optional(string('Left out when empty.')),
-  description: optional(string('Left out when empty.')),
+  display_name: optional(string('Absent if empty.')),
+  description: optional(string('Absent if empty.')),
   source: optional(
-    string('Whether the model runs here or at a provider; left out if there is no model.', {
+    string('Whether the model runs here or at a provider; absent if the model does not exist.', {
       enum: ['internal', 'external'],
     }),
   ),
@@ -71,7 +71,7 @@ export const modelRefsSchema = objects('SubscriptionModel', {
 })
 
 export const subscriptionRecord = object('Subscription', {
-  subscription_id_header: string('The name; what X-MaaS-Subscription takes.', {
+  subscription_id_header: string('The name, as in X-MaaS-Subscription.', {
     examples: ['team-a-premium'],
   }),
   subscription_description: string('The description, else the display name, else the name.', {
@@ -83,8 +83,8 @@ export const subscriptionRecord = object('Subscription', {
     examples: [20],
   }),
   model_refs: modelRefsSchema,
-  organization_id: optional(string('Left out when empty.')),
-  cost_center: optional(string('Left out when empty.')),
+  organization_id: optional(string('Absent if empty.')),
+  cost_center: optional(string('Absent if empty.')),
   labels: optional(labelsSchema),
 })
 

@@ -16,7 +16,7 @@ import { modelRefsSchema } from '../models/subscription-record.ts'
 const shownOfEach = 20
 
 const name = { type: 'string', maxLength: 1_024 } as const
-const more = integer('How many are left out, if any.', { minimum: 1 })
+const more = integer('How many are omitted, if any.', { minimum: 1 })
 /** Policies and subscriptions are always known. */
 const placed = { ...resourceFields, namespace: { type: 'string' } } as const
 
@@ -24,9 +24,9 @@ const { request_rate_limits, concurrency } = modelRefsSchema.items.properties
 
 const schema = {
   operationId: 'listAccess',
-  summary: 'List who may use which model, and through what',
+  summary: 'List who may use which model, by which policies and subscriptions',
   description:
-    'For administrators: an entry for each model and each user or group that an AccessPolicy or a Subscription names for it. A person has the entries of the own name and of all own groups together.',
+    'For administrators: an entry for each model and each user or group that an AccessPolicy or a Subscription names for it. A user has the entries of their name and of all their groups together.',
   tags: ['Administration'],
   security: [{ identityToken: [] }],
   querystring: {
@@ -55,12 +55,12 @@ const schema = {
           'Whether this alone is enough: the model is ready, a policy opens it, and a subscription pays.',
         ),
         policies: {
-          description: 'Those that open the model.',
+          description: 'Policies that open the model.',
           ...objects('OpeningPolicy', placed),
         },
         more_policies: optional(more),
         subscriptions: {
-          description: 'Those that include the model.',
+          description: 'Subscriptions that include the model.',
           ...objects('IncludingSubscription', {
             ...placed,
             pays: boolean('Whether it is ready for the model.'),
@@ -74,7 +74,7 @@ const schema = {
               type: 'array',
               items: { type: 'string' },
               description:
-                'Limits by name that hold, too; GET /v1/admin/limits has those that several share.',
+                'Limits by name that also apply; GET /v1/admin/limits has the shared ones.',
             }),
           }),
         },

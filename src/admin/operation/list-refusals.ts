@@ -22,11 +22,11 @@ const ofAllProcesses =
 const fields = {
   object: { type: 'string', const: 'list' },
   data: { type: 'array', items: pastRefusal },
-  complete: boolean('Whether all processes have answered.'),
+  complete: boolean('Whether all processes have responded.'),
   since: optional({
     ...timestamp,
     description:
-      'Of a process that answers within an hour of its start: when it started. What it had refused before is not known.',
+      'If the responding process started within the last hour: when. Its earlier refusals are unknown.',
   }),
 } as const
 
@@ -51,7 +51,7 @@ const schema = {
     silent: optional({
       type: 'array',
       description:
-        'The processes that have not; left out if the database did not say which there are.',
+        'The processes that have not responded; absent if the database cannot list them.',
       items: { type: 'string' },
     }),
   }),

@@ -44,7 +44,7 @@ const schema = {
   operationId: 'listResources',
   summary: 'List the resources with their conditions',
   description:
-    'For administrators: every ModelRef, AccessPolicy, Subscription and Tenant in force and the generated policies, with where each is written, and the problems of those that are not in force.',
+    'For administrators: every ModelRef, AccessPolicy, Subscription and Tenant in force and the generated policies, with the place where each is defined, and the problems of those that are not in force.',
   tags: ['Administration'],
   security: [{ identityToken: [] }],
   querystring: {
@@ -86,7 +86,7 @@ const schema = {
         description: 'One sentence each, with file and line where there are any.',
         examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
       },
-      more_problems: integer('How many are left out.', { minimum: 0 }),
+      more_problems: integer('How many are omitted.', { minimum: 0 }),
     },
   ),
 } as const

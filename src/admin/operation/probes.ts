@@ -12,7 +12,7 @@ const schema = {
   security: [],
   response: {
     200: {
-      description: 'It does.',
+      description: 'It runs.',
       ...object('Health', { status: { type: 'string', const: 'healthy' } }),
     },
   },

@@ -20,16 +20,16 @@ const replica = object('ReplicaState', {
   place: { ...name, description: 'Where it runs or ran.' },
   time_zones: optional({
     ...name,
-    description: "Its edition of the time zones' rules.",
+    description: 'Its edition of the time zone database.',
     examples: ['2026b'],
   }),
-  answers: { ...flag, description: 'Whether it is the one that answers.' },
-  unseen_seconds: { ...seconds, description: 'Since it last asked for revocations.' },
-  serves_seconds: { ...seconds, description: 'How long it may serve without asking again.' },
+  answers: { ...flag, description: 'Whether it is the responding process.' },
+  unseen_seconds: { ...seconds, description: 'Time since it last polled for revocations.' },
+  serves_seconds: { ...seconds, description: 'How long it may serve without polling again.' },
   unread_revocations: optional({
     ...count,
     description:
-      'Under way: revocations that it has not read, at most 1,000 are counted. Left out before its first.',
+      'Revocations that it has not read; at most 1,000 are counted. Absent before its first poll.',
   }),
 })
 
@@ -37,11 +37,11 @@ const schema = {
   operationId: 'readState',
   summary: 'Read the state of the service',
   description:
-    'For administrators: the process that answers, all processes that a revocation waits for, and the state of database, Redis and journal as this process sees them.',
+    'For administrators: the responding process, all processes that a revocation waits for, and the state of database, Redis and journal as this process sees them.',
   tags: ['Administration'],
   security: [{ identityToken: [] }],
   response: answers('The state now.', [403], 'ServiceState', {
-    replica: { ...name, description: 'The process that answers.' },
+    replica: { ...name, description: 'The responding process.' },
     version: name,
     ready: { ...flag, description: 'As in /readyz.' },
     degraded: {
@@ -61,10 +61,10 @@ const schema = {
     replicas: optional({
       type: 'array',
       items: replica,
-      description: 'The one unseen longest first; left out if the database does not answer.',
+      description: 'The one unseen longest first; absent if the database does not respond.',
     }),
     revocations: object('RevocationState', {
-      confirmed: { ...count, description: 'Answers with this state since the start.' },
+      confirmed: { ...count, description: 'Responses with this state since the start.' },
       pending: count,
       last_confirmation_seconds: optional({ ...seconds, description: 'How long it took.' }),
       log_failing: { ...flag, description: 'Whether REVOCATION_LOG_DIR cannot be written.' },
@@ -73,7 +73,7 @@ const schema = {
       available: flag,
       key_age_seconds: optional({
         ...seconds,
-        description: 'Since it last confirmed cached keys; left out if it never has.',
+        description: 'Time since it last confirmed cached keys; absent if it never has.',
       }),
       grace_seconds: { ...seconds, description: 'How long keys stay valid without it.' },
     }),
@@ -81,41 +81,40 @@ const schema = {
       description: 'Left out if counters are in memory.',
       ...object('RedisState', {
         available: flag,
-        unflushed: { ...count, description: 'Counters that it does not have yet.' },
-        losses: { ...count, description: 'How often it has lost its data since the start.' },
+        unflushed: { ...count, description: 'Counters that Redis has not acknowledged yet.' },
+        losses: { ...count, description: 'How often Redis has lost its data since the start.' },
       }),
     }),
     open_limit_requests: optional({
       ...count,
       description:
-        'Requests for more of a limit that nobody has decided; left out if the database does not answer.',
+        'Limit requests that nobody has decided; absent if the database does not respond.',
     }),
     uncounted_calls: {
       ...count,
       description:
-        'Allowed by this process since its start although they may return text that nothing counts (METER_PATHS).',
+        'Calls that this process has allowed since its start although they may return text that is not counted (METER_PATHS).',
     },
     first_byte: optional({
       description:
         'Time to the first byte of a response, of the last 1,000 that this process has seen at most; left out before the first.',
       ...object('FirstByteState', {
-        responses: { ...count, description: 'How many it is taken from.' },
+        responses: { ...count, description: 'The number of responses in this figure.' },
         median_seconds: seconds,
         p95_seconds: seconds,
       }),
     }),
     decision_table: optional({
       description:
-        'Of the process that writes the table by which Envoy decides what was allowed before; left out by others, and with DECISION_TABLE=off.',
+        'The table from which Envoy repeats what was allowed before, if this process writes it; absent from other processes, and with DECISION_TABLE=off.',
       ...object('DecisionTableState', {
-        open: { ...flag, description: 'Whether Envoy decides by it now.' },
+        open: { ...flag, description: 'Whether Envoy uses it now.' },
         records: count,
-        room: { ...count, description: 'For so many records.' },
+        room: { ...count, description: 'The number of records that fit.' },
         size_bytes: count,
         lease_age_seconds: optional({
           ...seconds,
-          description:
-            'Since it was last said that it is in force; left out before the first time.',
+          description: 'Time since its lease was last renewed; absent before the first time.',
         }),
         published: { ...count, description: 'Records written since the start.' },
         withdrawn: { ...count, description: 'Records withdrawn before their end.' },
@@ -127,12 +126,12 @@ const schema = {
       ...object('JournalState', {
         failing: {
           ...flag,
-          description: 'Whether lines do not come, or cannot be written or read.',
+          description: 'Whether lines are missing, or cannot be written or read.',
         },
         problems: {
           type: 'array',
           items: name,
-          description: 'What is wrong with it; some of it loses no lines.',
+          description: 'Its problems, some of which lose no lines.',
           examples: [['flush']],
         },
         lines: { ...count, description: 'Read by this process.' },

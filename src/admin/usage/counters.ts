@@ -38,11 +38,11 @@ import { unknownLimit } from './unknown-limit.ts'
 const properties = {
   user: {
     ...name,
-    description: 'User whose counters to list; left out with key_id, and for a shared limit.',
+    description: 'User whose counters to list; absent with key_id, and for a shared limit.',
   },
   key_id: {
     ...name,
-    description: 'Instead of user: a key with limits of its own, whose counters are meant.',
+    description: 'Instead of user: a key, for the counters of its own limits.',
   },
   name: {
     ...name,
@@ -68,26 +68,26 @@ const selection = {
 const { remaining: _, percentLeft, enforced, startsAt, resetsAt, limit, ...fields } = limitFields
 const counter = object('Counter', {
   ...fields,
-  limit: { ...figure, description: 'Of cost a decimal number as a string, like used.' },
+  limit: { ...figure, description: 'For cost a decimal number as a string; used likewise.' },
   used: figure,
-  resetsAt: { ...resetsAt, description: 'When its window ends; null: of concurrency.' },
+  resetsAt: { ...resetsAt, description: 'When its window ends; null for concurrency.' },
 })
 
 const subject = {
-  user: optional(string('With key_id the owner of the key. Missing for a shared limit.')),
-  key_id: optional(string('If it was asked for.')),
+  user: optional(string('With key_id the owner of the key. Absent for a shared limit.')),
+  key_id: optional(string('If it was requested.')),
   unknown: optional({
     type: 'array',
     items: { type: 'string', enum: ['subscription', 'model'] },
     description:
-      'What was asked for and is not in force, so it has no counters; left out: nothing.',
+      'A requested subscription or model that is not in force, so that it has no counters; absent if there is none.',
   }),
 } as const
 
 const listSchema = {
   operationId: 'listCounters',
   summary: 'Read the counters of a user, of a key or of a shared limit',
-  description: 'For administrators. Those of which something is used, or is in progress.',
+  description: 'For administrators. Those that are not zero or have requests in progress.',
   tags: ['Usage'],
   querystring: selection,
   response: answers(
@@ -110,7 +110,7 @@ const resetSchema = {
 before are not added again; the windows end when they would have. The usage ledger does not change.`,
   tags: ['Usage'],
   body: selection,
-  response: answers('The counters as they were.', [400, 403, 404, 413], 'CountersReset', {
+  response: answers('The previous counters.', [400, 403, 404, 413], 'CountersReset', {
     ...subject,
     at: timestamp,
     reset: { type: 'array', items: counter },

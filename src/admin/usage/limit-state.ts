@@ -58,7 +58,7 @@ const maybeFigure = { type: ['integer', 'string', 'null'] } as const
 
 /** What tells a limit from others, wherever one is shown. */
 export const limitNames = {
-  name: { type: ['string', 'null'], description: 'Of a limit by name; null: it has none.' },
+  name: { type: ['string', 'null'], description: 'The name of a limit by name, else null.' },
   kind: kindSchema,
   scope: scopeSchema,
   whom: optional(
@@ -83,32 +83,33 @@ export const limitFields = {
   models: optional({
     type: 'array',
     items: { type: 'string' },
-    description: 'Which these are, if they are not all.',
+    description: 'The models, if not all.',
   }),
   ...limitNames,
   limit: {
     ...maybeFigure,
     description:
-      'Tokens or requests in a window, or at a time; of cost a decimal number as a string. null, like used and remaining: only administrators see the figures of models and of the installation.',
+      'Tokens or requests in a window, or concurrent requests; for cost a decimal number as a string. null, like used and remaining, for limits of models and of the installation, whose figures only administrators see.',
   },
   used: maybeFigure,
   remaining: maybeFigure,
   percentLeft: integer('Rounded down; 0: it is used up.', { minimum: 0, maximum: 100 }),
   startsAt: {
     ...nullableTimestamp,
-    description: 'When the window began, as resetsAt of the one before; null: of concurrency.',
+    description:
+      'When the window began, which is resetsAt of the previous one; null for concurrency.',
   },
   resetsAt: nullableTimestamp,
-  enforced: boolean('Whether it refuses; else it is only counted and shown.'),
+  enforced: boolean('Whether it refuses requests; otherwise it is only counted and shown.'),
   increasedUntil: optional({
     ...timestamp,
-    description: 'When the limit is lower again; left out if it is not increased.',
+    description: 'When the increase ends; absent without an increase.',
   }),
 } as const
 
 /** The currency of a list, if it has limits on cost. */
 export const currencySchema = optional(
-  string('Of limits on cost, ISO 4217; left out if there are none.'),
+  string('Currency of limits on cost, ISO 4217; absent if there are none.'),
 )
 
 /** Rounded down, but what is left is never nothing. */

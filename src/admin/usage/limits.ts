@@ -48,7 +48,7 @@ const schema = {
         },
         resetsAt: {
           ...limitFields.resetsAt,
-          description: 'When the window ends, used or not; null: of concurrency.',
+          description: 'When the window ends, used or not; null for concurrency.',
         },
       }),
       currency: currencySchema,

@@ -26,7 +26,7 @@ const text = { type: 'string', maxLength: 1_024 } as const
 
 const schema = {
   operationId: 'listSharedLimits',
-  summary: 'List the rest of shared limits',
+  summary: 'List shared limits with their use',
   description:
     'For administrators: an entry for each counter of each limit that is per group, subscription, model, organization or installation.',
   tags: ['Administration'],
@@ -34,10 +34,10 @@ const schema = {
   querystring: {
     type: 'object',
     properties: {
-      subscription: { ...text, description: 'Only those that hold in this subscription.' },
+      subscription: { ...text, description: 'Only those that apply in this subscription.' },
       model: {
         ...text,
-        description: 'Only those that hold for this model.',
+        description: 'Only those that apply to this model.',
         examples: ['llm/sim-small'],
       },
       name: { ...text, description: 'Only of this name.' },

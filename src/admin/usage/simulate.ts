@@ -69,7 +69,7 @@ const body = {
   additionalProperties: false,
   ...object('SimulationQuestion', {
     resources: string(
-      'All resources as they would be: YAML or JSON documents, separated by lines of `---`.',
+      'All resources after the change: YAML or JSON documents, separated by lines of `---`.',
       { minLength: 1 },
     ),
     from: optional({
@@ -88,87 +88,82 @@ const schema = {
   operationId: 'simulate',
   summary: 'Simulate resources over past usage',
   description:
-    'For administrators. Replays the answers of a past time with other resources: who would have been refused, when, and which limits were never near. Windows begin empty. Nothing changes.',
+    'For administrators. Replays past responses with other resources: who would have been refused, when, and which limits were never near. Windows begin empty. Nothing changes.',
   tags: ['Usage'],
   security: [{ identityToken: [] }],
   body,
-  response: answers(
-    'What the resources would have done.',
-    [400, 403, 404, 413],
-    'SimulationResult',
-    {
-      from: timestamp,
-      to: timestamp,
-      answers: { ...count, description: 'Answers that were replayed.' },
-      refused: { ...count, description: 'How many of them would have been refused.' },
-      refused_then_approximate: {
-        ...count,
-        description:
-          'Refusals for limits of that time. Their requests are not replayed, because their use is unknown.',
-      },
-      refusals: {
-        description: 'The most requests first.',
-        ...objects('SimulatedRefusals', {
-          user: text,
-          subscription: text,
-          model: text,
-          name: optional(limitFields.name),
-          kind: optional(kindSchema),
-          scope: optional(scopeSchema),
-          window: optional(windowSchema),
-          limit: optional(figure),
-          reason: string(
-            'limit: kind, window and limit name it. Otherwise what is wrong with the subscription.',
-            { enum: ['limit', 'not_found', 'model_not_in_subscription', 'model_unhealthy'] },
-          ),
-          requests: count,
-          tokens: { ...count, description: 'What they used.' },
-          first_at: timestamp,
-          last_at: timestamp,
-          estimated: boolean('Whether sums of hours are among them.'),
-        }),
-      },
-      more_refusals: { ...count, description: 'How many are left out.' },
-      limits: {
-        description: 'Those of which the largest share was used first.',
-        ...objects('SimulatedLimit', {
-          subscription: limitFields.subscription,
-          model: limitFields.model,
-          models: limitFields.models,
-          name: limitFields.name,
-          kind: kindSchema,
-          scope: scopeSchema,
-          window: windowSchema,
-          limit: { ...figure, description: 'Of cost a decimal number as a string, like most.' },
-          most: {
-            ...figure,
-            description: 'The most that one user, or those who share it, used in a window.',
-          },
-          most_by: optional({ ...text, description: 'Who that was; left out if all share it.' }),
-          most_at: optional(timestamp),
-          near: boolean('Whether that was 80 % of the limit or more.'),
-        }),
-      },
-      more_limits: { ...count, description: 'How many are left out.' },
-      currency: currencySchema,
-      not_judged: {
-        description: 'Windows of which nothing is known in some time.',
-        ...objects('NotJudged', {
-          name: limitFields.name,
-          kind: kindSchema,
-          window: windowSchema,
-          from: timestamp,
-          to: timestamp,
-          because: string(
-            'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day, cost, weights, or kinds of tokens. groups_unknown: past usage does not tell on whose pool some of it would draw.',
-            { enum: ['sums_of_hours', 'longer_than_the_time', 'groups_unknown'] },
-          ),
-        }),
-      },
-      gaps: { type: 'array', items: usageGap, description: 'Usage that was lost.' },
-      problems: { type: 'array', items: text, description: 'Of the resources, the first 20.' },
+  response: answers('The result.', [400, 403, 404, 413], 'SimulationResult', {
+    from: timestamp,
+    to: timestamp,
+    answers: { ...count, description: 'Responses that were replayed.' },
+    refused: { ...count, description: 'How many of them would have been refused.' },
+    refused_then_approximate: {
+      ...count,
+      description:
+        'Refusals for limits of that time. Their requests are not replayed, because their use is unknown.',
     },
-  ),
+    refusals: {
+      description: 'The most requests first.',
+      ...objects('SimulatedRefusals', {
+        user: text,
+        subscription: text,
+        model: text,
+        name: optional(limitFields.name),
+        kind: optional(kindSchema),
+        scope: optional(scopeSchema),
+        window: optional(windowSchema),
+        limit: optional(figure),
+        reason: string(
+          'limit: identified by kind, window and limit. Otherwise the problem of the subscription.',
+          { enum: ['limit', 'not_found', 'model_not_in_subscription', 'model_unhealthy'] },
+        ),
+        requests: count,
+        tokens: { ...count, description: 'What they used.' },
+        first_at: timestamp,
+        last_at: timestamp,
+        estimated: boolean('Whether sums of hours are among them.'),
+      }),
+    },
+    more_refusals: { ...count, description: 'How many are omitted.' },
+    limits: {
+      description: 'Those with the largest share used first.',
+      ...objects('SimulatedLimit', {
+        subscription: limitFields.subscription,
+        model: limitFields.model,
+        models: limitFields.models,
+        name: limitFields.name,
+        kind: kindSchema,
+        scope: scopeSchema,
+        window: windowSchema,
+        limit: { ...figure, description: 'For cost a decimal number as a string; most likewise.' },
+        most: {
+          ...figure,
+          description: 'The most that one user, or those who share it, used in a window.',
+        },
+        most_by: optional({ ...text, description: 'Who that was; absent if all share it.' }),
+        most_at: optional(timestamp),
+        near: boolean('Whether that was at least 80 % of the limit.'),
+      }),
+    },
+    more_limits: { ...count, description: 'How many are omitted.' },
+    currency: currencySchema,
+    not_judged: {
+      description: 'Windows for which usage of some time is unknown.',
+      ...objects('NotJudged', {
+        name: limitFields.name,
+        kind: kindSchema,
+        window: windowSchema,
+        from: timestamp,
+        to: timestamp,
+        because: string(
+          'sums_of_hours: the journal of that time is incomplete, and hourly sums cannot replay windows shorter than a day, cost, weights, or kinds of tokens. groups_unknown: past usage does not say which pools some of it would be charged to.',
+          { enum: ['sums_of_hours', 'longer_than_the_time', 'groups_unknown'] },
+        ),
+      }),
+    },
+    gaps: { type: 'array', items: usageGap, description: 'Usage that was lost.' },
+    problems: { type: 'array', items: text, description: 'Of the resources, the first 20.' },
+  }),
 } as const
 
 /** The answer. */

@@ -31,7 +31,7 @@ export const parameters = {
       description: 'Its end, excluded, rounded up to the hour; by default now. At most 366 days.',
     },
     group_by: string(
-      'At most one of hour, day and month, and any of subscription, model, user, key, organization, cost_center and one label, as label:<name>, with commas; by default day.',
+      'At most one of hour, day and month, and any of subscription, model, user, key, organization, cost_center and one label, as label:<name>, separated by commas; by default day.',
       { maxLength: 256, examples: ['month,model,key'] },
     ),
     user: { ...name, description: 'Only of this user; any for an administrator.' },
@@ -46,14 +46,14 @@ export const parameters = {
       examples: ['team=search'],
     },
     format: string(
-      'focus, for administrators: FOCUS 1.2 as CSV, whole days, by everything that usage is summed by. csv and focus leave out what tollgate demo has made up.',
+      'focus, for administrators: FOCUS 1.2 as CSV, whole days, by everything that usage is summed by. csv and focus omit the sample usage of tollgate demo.',
       { enum: ['json', 'csv', 'focus'], default: 'json' },
     ),
     cursor: {
       ...name,
       maxLength: 8_192,
       description:
-        'The next_cursor of the page before, with otherwise the same parameters; in CSV it is in the header link.',
+        'The next_cursor of the previous page, with otherwise the same parameters; for CSV it is in the header link.',
     },
   },
 } as const

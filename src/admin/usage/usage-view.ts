@@ -31,8 +31,7 @@ const usageRow = object('Usage', {
   answers: { ...count, description: 'Successful responses.' },
   refusals_approximate: {
     ...count,
-    description:
-      'Requests refused because a limit was used up; a process that is killed loses some.',
+    description: 'Requests refused because a limit was used up; a killed process loses some.',
   },
   input_tokens: count,
   output_tokens: count,
@@ -46,11 +45,11 @@ const usageRow = object('Usage', {
   },
   counted_tokens: {
     ...count,
-    description: 'The total as limits of tokens count it, by the weights that were in force.',
+    description: 'The total as token limits count it, with the weights that were in force.',
   },
   cost: optional(
     string(
-      'What was charged, by the prices that were in force, a decimal number. Left out where there were none.',
+      'The charge at the prices that were in force, a decimal number. Absent without prices.',
       { examples: ['0.000034'] },
     ),
   ),
@@ -69,10 +68,10 @@ export const usagePage = object('UsagePage', {
   data: { type: 'array', items: usageRow },
   gaps: {
     type: 'array',
-    description: 'Times of which some usage was lost before it was read; usually none.',
+    description: 'Times for which some usage was lost before it was read; usually none.',
     items: usageGap,
   },
-  currency: optional(string('Of the costs, ISO 4217; left out if no row has one.')),
+  currency: optional(string('Currency of the costs, ISO 4217; absent if no row has one.')),
   has_more: boolean('Whether a further page has rows.'),
   next_cursor: optional(string('The cursor of that page.')),
 })
