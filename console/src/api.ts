@@ -120,7 +120,7 @@ export async function refusalIn(response: Response): Promise<ApiError> {
     const { error } = JSON.parse(text)
     return new ApiError(response.status, String(error.code), String(error.message), requestId)
   } catch {
-    const message = `The gateway answered ${response.status}.`
+    const message = `The gateway responded with ${response.status}.`
     return new ApiError(response.status, 'unknown', message, requestId)
   }
 }

@@ -79,7 +79,7 @@ const reference: Entry = {
 
 const all = [...entries, ...administration, reference]
 
-const ended = 'Your session has ended: the service does not accept the token any more.'
+const ended = 'Your session has ended: the service no longer accepts the token.'
 
 export function App() {
   const [session, setSession] = useState<Session>()
@@ -260,8 +260,8 @@ function Expiry({ at }: { readonly at: number | undefined }) {
       role="status"
       title="Your token is about to expire"
     >
-      It expires {distance(at, now)}. Sign out and in again with a fresh one before you begin
-      something longer.
+      It expires {distance(at, now)}. Sign out and in again with a new one before you begin longer
+      work.
     </Alert>
   )
 }

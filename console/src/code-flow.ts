@@ -52,7 +52,7 @@ export async function begin({ issuer, page }: Provider): Promise<undefined> {
     throw new ApiError(
       0,
       'insecure',
-      'Signing in at a provider needs https, or this machine itself.',
+      'Signing in with a provider requires https, or an address of this machine.',
     )
   }
   const [state, verifier] = [random(), random()]

@@ -13,8 +13,8 @@ addEventListener('hashchange', () => {
 
 /** Who each sample user is, and so what signing in as that one shows. */
 export const sampleRoles: Readonly<Record<string, string>> = {
-  alice: 'A holder of keys in team A, with three subscriptions.',
-  bob: 'A holder of keys in team B, with one subscription.',
+  alice: 'A user in team A, with three subscriptions.',
+  bob: 'A user in team B, with one subscription.',
   admin: "An administrator: everybody's usage, two weeks of it after tollgate demo.",
 }
 

@@ -129,7 +129,7 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
                   label="Identity token"
                   description={
                     ways?.keepsToken === false
-                      ? 'It stays in the memory of this page; reloading the page forgets it.'
+                      ? 'It is only in the memory of this page, and lost when the page is reloaded.'
                       : 'It stays in this tab until you sign out or it expires.'
                   }
                   autoComplete="off"

@@ -33,11 +33,11 @@ export function AccessPage() {
   return (
     <Page
       title="Access"
-      about="Who can use which model, and through what. A policy opens a model, a subscription pays for it; a person has what the own name and all own groups have together."
+      about="Who can use which model, by which policies and subscriptions. A policy opens a model, a subscription pays for it. A user has the access of their name and of all their groups together."
     >
       <Group gap="sm">
         <Filter name="model" label="Model" placeholder="Model, or namespace/name" />
-        <Filter name="subject" label="User or group" placeholder="User or group, whole" />
+        <Filter name="subject" label="User or group" placeholder="User or group, exact name" />
       </Group>
       <Problem error={error} />
       {value === undefined && error === undefined && <Pending />}

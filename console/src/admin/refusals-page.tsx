@@ -36,7 +36,7 @@ export function RefusalsPage() {
   return (
     <Page
       title="Refusals"
-      about={`Model requests refused ${within(value?.since)}, the newest ${maxShown}, read again every ${everyMs / 1_000} seconds.`}
+      about={`The newest ${maxShown} model requests refused ${within(value?.since)}, updated every ${everyMs / 1_000} seconds.`}
     >
       <Filter name="find" label="Find" placeholder="Find user, model or code" />
       <Problem error={error} />
@@ -44,13 +44,13 @@ export function RefusalsPage() {
       {value && !value.complete && (
         <Alert color="yellow" variant="outline" role="status">
           {value.silent
-            ? `What these processes have refused is missing, because they did not answer: ${value.silent.join(', ')}.`
-            : 'What other processes have refused is missing, because the database did not answer.'}
+            ? `Refusals are missing, because these processes did not answer: ${value.silent.join(', ')}.`
+            : 'Refusals by other processes are missing, because the database did not answer.'}
         </Alert>
       )}
       {found?.length === 0 && (
         <Nothing
-          title={sought ? 'No refusal fits' : `Nothing was refused ${within(value?.since)}`}
+          title={sought ? 'No refusal matches' : `Nothing was refused ${within(value?.since)}`}
         />
       )}
       {found && found.length > 0 && (

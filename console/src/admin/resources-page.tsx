@@ -35,7 +35,7 @@ export function ResourcesPage() {
   return (
     <Page
       title="Resources"
-      about="What is in force, in which condition, and where it is written. They are changed in their files or in the cluster."
+      about="All resources, their conditions, and where they are defined. Change them in their files or in the cluster."
     >
       <Group gap="sm">
         <NativeSelect
@@ -49,7 +49,7 @@ export function ResourcesPage() {
       <Problem error={error} />
       {value === undefined && error === undefined && <Pending />}
       {value && value.problems.length > 0 && <Problems {...value} />}
-      {value?.data.length === 0 && <Nothing title="No resource fits" />}
+      {value?.data.length === 0 && <Nothing title="No resource matches" />}
       {value && value.data.length > 0 && (
         <DataTable
           label="Resources"

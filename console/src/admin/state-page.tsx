@@ -23,13 +23,13 @@ export function StatePage() {
   return (
     <Page
       title="State"
-      about={`The service and what it depends on, as the process sees it that answers; read again every ${everyMs / 1_000} seconds.`}
+      about={`The service and its dependencies, as seen by the process that responds; updated every ${everyMs / 1_000} seconds.`}
     >
       <Problem error={error} />
       {value === undefined && error === undefined && <Pending shape="cards" />}
       {error && at !== undefined && (
         <p className="note" role="status">
-          As of {new Date(at).toLocaleTimeString()}, when the gateway answered last.
+          As of {new Date(at).toLocaleTimeString()}, the time of the last response.
         </p>
       )}
       {value && (
@@ -64,7 +64,7 @@ function State(state: ServiceState) {
           <Fact name="Models, policies, subscriptions">
             {resources.models}, {resources.policies}, {resources.subscriptions}
           </Fact>
-          <Fact name="Problems of resources">{count(resources.problems)}</Fact>
+          <Fact name="Resource problems">{count(resources.problems)}</Fact>
           <Fact name="Models that Envoy has not loaded">{count(resources.waiting_models)}</Fact>
           {firstByte && (
             <Fact name="Time to the first byte, median">{duration(firstByte.median_seconds)}</Fact>
@@ -76,11 +76,11 @@ function State(state: ServiceState) {
               ? 'not yet'
               : `${spanOf(database.key_age_seconds)} ago`}
           </Fact>
-          <Fact name="Known keys work without it for">{spanOf(database.grace_seconds)}</Fact>
+          <Fact name="Cached keys work without it for">{spanOf(database.grace_seconds)}</Fact>
         </Part>
-        <Part title="Revocations" isWell={!revocations.log_failing} words={['kept', 'not kept']}>
+        <Part title="Revocations" isWell={!revocations.log_failing} words={['saved', 'not saved']}>
           <Fact name="Confirmed here">{count(revocations.confirmed)}</Fact>
-          <Fact name="Answered as pending">{count(revocations.pending)}</Fact>
+          <Fact name="Pending">{count(revocations.pending)}</Fact>
           <Fact name="Last confirmation took">
             {revocations.last_confirmation_seconds === undefined
               ? 'none yet'
@@ -102,7 +102,7 @@ function State(state: ServiceState) {
           {redis && (
             <>
               <Fact name="Not in Redis yet">{count(redis.unflushed)}</Fact>
-              <Fact name="Times that Redis lost its data">{count(redis.losses)}</Fact>
+              <Fact name="Losses of data in Redis">{count(redis.losses)}</Fact>
             </>
           )}
         </Part>
@@ -110,7 +110,7 @@ function State(state: ServiceState) {
           <Part title="Usage journal" isWell={!journal.failing} words={['read', 'failing']}>
             <Fact name="Lines read">{count(journal.lines)}</Fact>
             <Fact name="Lines skipped">{count(journal.skipped)}</Fact>
-            <Fact name="Bytes to read">{count(journal.unread_bytes)}</Fact>
+            <Fact name="Unread bytes">{count(journal.unread_bytes)}</Fact>
           </Part>
         )}
       </div>

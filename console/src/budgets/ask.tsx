@@ -30,7 +30,7 @@ export function Ask({ limits: { data, currency }, onAsked }: AskProps) {
       {limit && <Form {...{ limit, currency, onClose, onAsked }} />}
       {wanted !== null && !limit && (
         <Nothing title="You have no such limit">
-          More can be asked for of a limit by name that holds for you.
+          You can ask for more only of a limit by name that applies to you.
         </Nothing>
       )}
     </Modal>
@@ -60,8 +60,8 @@ function Form({ limit, currency, onClose, onAsked }: FormProps) {
 
   const now =
     limit.limit === null
-      ? 'How much there is now is for administrators.'
-      : `Now ${whole(limit, currency)}${increasedUntil === undefined ? '' : ', raised for a while'}.`
+      ? 'Only administrators see its current value.'
+      : `Now ${whole(limit, currency)}${increasedUntil === undefined ? '' : ', increased temporarily'}.`
   return (
     <DialogForm
       label="Ask"
@@ -73,7 +73,7 @@ function Form({ limit, currency, onClose, onAsked }: FormProps) {
         <LimitCell limit={limit} />
       </Text>
       <MoreFields about={now} until={usualEnd(resetsAt, Date.now())} />
-      <ReasonField about="Whoever decides reads it." />
+      <ReasonField about="Shown to the administrators who decide." />
     </DialogForm>
   )
 }

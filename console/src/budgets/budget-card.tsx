@@ -51,7 +51,7 @@ export function BudgetCard({ budget, currency, more }: BudgetCardProps) {
         </dd>
         {increasedUntil !== undefined && (
           <>
-            <dt>Raised, ends</dt>
+            <dt>Increase ends</dt>
             <dd>
               <Time at={increasedUntil} isDistance />
             </dd>
@@ -80,7 +80,7 @@ function Outlook({ budget, currency }: Pick<BudgetCardProps, 'budget' | 'currenc
   const { kind, limit } = budget
   const outlook = forecast(budget, Date.now())
   if (outlook.is === 'spent') return 'nothing is left'
-  if (outlook.is === 'unused') return 'nothing was used yet'
+  if (outlook.is === 'unused') return 'nothing used yet'
   if (outlook.is === 'unknown') return 'too early to say'
   const { part } = outlook
   const end =

@@ -30,15 +30,15 @@ export function BudgetCards({ value, error, empty, more }: BudgetCardsProps) {
       {budgets?.length === 0 && (
         <Nothing title={empty}>
           A budget is an entry in <code className="code">spec.limits</code> of a Subscription, a
-          ModelRef or the Tenant. What is left of other limits is on the page of the{' '}
-          <Link to={addressOf('models')}>models</Link>.
+          ModelRef or the Tenant. Other limits are on the{' '}
+          <Link to={addressOf('models')}>Models</Link> page.
         </Nothing>
       )}
       {budgets && <Cards {...{ budgets, more }} currency={value?.currency} />}
       {budgets && (value.has_more || budgets.length > maxCards) && (
         <Text size="sm" c="dimmed">
-          These are the {count(Math.min(maxCards, budgets.length))} with the least left. There are
-          more: name a subscription.
+          These are the {count(Math.min(maxCards, budgets.length))} with the least left. To see
+          others, enter a subscription.
         </Text>
       )}
     </>

@@ -13,7 +13,7 @@ export function BudgetsPage() {
   return (
     <Page
       title="Budgets"
-      about="Limits by name on money, or over a day and longer. Most are shared; what others used of them is for administrators."
+      about="Limits by name on cost, or with windows of a day or longer. Most are shared; only administrators see who used them."
       actions={me.administrator && <WhoseSwitch label="Whose budgets" isEverybody={isEverybody} />}
     >
       {isEverybody ? <Shared /> : <Mine />}

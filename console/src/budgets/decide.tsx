@@ -79,13 +79,13 @@ function Form({ verb, request, currency, onClose, onDecided }: FormProps) {
       </Text>
       {isApproval ? (
         <MoreFields
-          about={`At most what was asked for.${present}`}
+          about={`At most the requested amount.${present}`}
           limit={limit}
           until={Date.parse(until)}
           latest={Date.parse(until)}
         />
       ) : (
-        <ReasonField about="Shown to whoever has asked." isRequired={false} />
+        <ReasonField about="Shown to the user." isRequired={false} />
       )}
     </DialogForm>
   )

@@ -25,7 +25,7 @@ export function Grant({ limits, currency, onGranted }: GrantProps) {
   const onClose = () => refine({ raise: '' })
   const limit = limits.find((each) => idOf(each) === wanted)
   return (
-    <Modal opened={wanted !== null} onClose={onClose} title="Grant more for a while">
+    <Modal opened={wanted !== null} onClose={onClose} title="Grant an increase">
       {wanted !== null && <Form {...{ limit, currency, onClose, onGranted }} />}
     </Modal>
   )
@@ -65,7 +65,7 @@ function Form({ limit, currency, onClose, onGranted }: FormProps) {
         <Written />
       )}
       <MoreFields
-        about={limit ? `Now ${whole(limit, currency)}.` : 'Higher than that of the resource.'}
+        about={limit ? `Now ${whole(limit, currency)}.` : 'Above the limit in the resource.'}
         until={usualEnd(limit?.resetsAt ?? null, Date.now())}
       />
       <ReasonField about="Listed with the increase." />
@@ -76,12 +76,12 @@ function Form({ limit, currency, onClose, onGranted }: FormProps) {
 /** What names a limit that is not in the list, such as one per user. */
 const fields = ['name', 'subscription', 'model', 'user', 'whom', 'keyId'] as const
 const abouts = {
-  name: 'As in spec.limits of the Subscription or ModelRef; without both it is the Tenant.',
-  subscription: 'Whose limit it is.',
-  model: 'Or whose: namespace/name.',
-  user: 'Of a limit per user.',
+  name: 'As in spec.limits of the Subscription or ModelRef; without both, of the Tenant.',
+  subscription: 'The Subscription with the limit.',
+  model: 'Or the ModelRef: namespace/name.',
+  user: 'For a limit per user.',
   whom: 'Group or organization.',
-  keyId: 'Of a key’s own limit: its id.',
+  keyId: 'For a key’s own limit: the id of the key.',
 } as const
 
 function Written() {

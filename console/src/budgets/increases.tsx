@@ -83,7 +83,7 @@ export function Increases({ value, error, currency, onEnded }: IncreasesProps) {
       {value === undefined && error === undefined && <Pending />}
       {value?.data.length === 0 && (
         <Text size="sm" c="dimmed">
-          Every limit is that of its resource.
+          No limit is increased.
         </Text>
       )}
       {value && value.data.length > 0 && (
@@ -133,8 +133,8 @@ function Question({ increase: { id, name }, onClose, onEnded }: QuestionProps) {
   return (
     <DialogForm label="End it" cancel="Keep it" color="red.9" onSubmit={end} onCancel={onClose}>
       <Text className="breaks">
-        <b>{name}</b> is what its resource says again. What was used stays counted, so nothing may
-        be left of it.
+        <b>{name}</b> returns to the value in its resource. Use stays counted, so nothing may be
+        left of it.
       </Text>
     </DialogForm>
   )

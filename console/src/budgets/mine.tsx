@@ -30,7 +30,7 @@ export function Mine() {
       <BudgetCards
         value={limits.value}
         error={limits.error ?? requests.error}
-        empty="No budget holds for you"
+        empty="No budget applies to you"
         more={(budget) => (
           <AskLink
             limit={budget}

@@ -36,8 +36,8 @@ export function MoreFields({ about, limit, until, latest }: MoreFieldsProps) {
         label="Until"
         description={
           latest === undefined
-            ? `When it ends by itself, within ${maxDays} days; in your time.`
-            : 'At the latest as asked for; in your time.'
+            ? `When it ends by itself, within ${maxDays} days; in your time zone.`
+            : 'Not after the requested time; in your time zone.'
         }
         defaultValue={toField(until)}
         min={toField(Date.now())}

@@ -61,7 +61,7 @@ export function OpenRequestList({ onDecided }: { readonly onDecided: () => void 
       {value === undefined && error === undefined && <Pending />}
       {value?.rows.length === 0 && (
         <Text size="sm" c="dimmed">
-          Nobody is waiting for more of a limit.
+          There are no open requests.
         </Text>
       )}
       {value && value.rows.length > 0 && (
@@ -69,7 +69,7 @@ export function OpenRequestList({ onDecided }: { readonly onDecided: () => void 
       )}
       {value?.hasMore && (
         <Text size="sm" c="dimmed" mt="xs">
-          These are the {some(value.rows.length, 'oldest', 'oldest')}; the others follow when they
+          These are the {some(value.rows.length, 'oldest', 'oldest')}; the others follow once these
           are decided.
         </Text>
       )}

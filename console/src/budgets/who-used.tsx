@@ -77,12 +77,12 @@ export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: 
             keyOf={({ user }) => user}
           />
         )}
-        {value?.rows.length === 0 && <Text size="sm">Nobody has used it since it began.</Text>}
+        {value?.rows.length === 0 && <Text size="sm">Nobody has used it in this window.</Text>}
         <Text size="xs" c="dimmed" mt="sm">
-          From the usage ledger, in whole hours since the window began. What was used before a reset
-          is included: the sum may be above Used.
+          From the usage ledger, in whole hours since the window began. Use before a reset is
+          included, so the sum may exceed Used.
           {budget.scope === 'group' &&
-            ' It does not tell groups: this is everybody whom the subscription pays for.'}
+            ' Groups are not distinguished: this is all use under the subscription.'}
         </Text>
       </Panel>
     </div>

@@ -135,7 +135,7 @@ function Server({ backend, model }: Explanation) {
       <p>
         The server of {model ?? 'the model'} is not reachable: its last request has failed (
         {reason.replaceAll('_', ' ')}
-        {detail && `: ${detail}`}). The gateway still sends requests there.
+        {detail && `: ${detail}`}). The gateway still sends requests to it.
       </p>
     </div>
   )
@@ -184,12 +184,12 @@ const questions: Readonly<Record<Explanation['steps'][number]['step'], string>> 
   credential: 'Is the credential known and valid?',
   address: 'May the key be used from this address?',
   path: 'Does the gateway know the path?',
-  model: 'Is there such a model, and may the person use it?',
-  access: 'Does a policy open the model to the person?',
+  model: 'Is there such a model, and may the user use it?',
+  access: 'Does a policy open the model to the user?',
   cap: "Is the model among the key's own models?",
   operation: 'Is the operation open?',
   subscription: 'Which subscription pays?',
-  budget: 'Is the operation counted, under a limit on cost?',
+  budget: 'Is the operation counted, as a limit on cost requires?',
   backend: 'Is the model ready?',
   limits: 'Is something left of every limit?',
 }

@@ -47,7 +47,7 @@ export function ExplainPage() {
   return (
     <Page
       title="Why?"
-      about="What the gateway decides about a request, or has decided about a refused one, step by step. Asking counts nothing."
+      about="How the gateway would decide a request, or has decided a refused one, step by step. Nothing is counted."
     >
       <Problem error={question && error} />
       {question && value === undefined && error === undefined && <Pending />}
@@ -74,7 +74,7 @@ export function ExplainPage() {
             {me.administrator && (
               <>
                 {' '}
-                <Link to={addressOf('refusals')}>Those of everybody</Link>
+                <Link to={addressOf('refusals')}>Everybody's refusals</Link>
               </>
             )}
           </Text>
@@ -88,7 +88,7 @@ export function ExplainPage() {
             ))}
           </ul>
         </Panel>
-        <Panel title="A request to come">
+        <Panel title="A hypothetical request">
           <Supposed query={query} keys={keys} />
         </Panel>
       </div>

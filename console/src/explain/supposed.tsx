@@ -30,7 +30,7 @@ export function Supposed({ query, keys }: SupposedProps) {
       <TextInput
         name="model"
         label="Model"
-        placeholder="As in a body, or namespace/name"
+        placeholder="As in the body, or namespace/name"
         defaultValue={query.get('model') ?? ''}
         list="models"
         autoComplete="off"
@@ -83,7 +83,7 @@ export function Supposed({ query, keys }: SupposedProps) {
           <TextInput
             name="groups"
             label="Groups of the user"
-            placeholder="With commas"
+            placeholder="Separated by commas"
             defaultValue={query.get('groups') ?? ''}
           />
         </SimpleGrid>

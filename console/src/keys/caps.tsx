@@ -41,14 +41,14 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
       <Stack mt="sm">
         <Text size="xs" c="dimmed">
           You can always tighten these: fewer models, lower or further limits, networks within the
-          present ones. {mayWiden ? 'As an administrator you can' : 'Only an administrator can'}{' '}
+          current ones. {mayWiden ? 'As an administrator you can' : 'Only an administrator can'}{' '}
           loosen or lift them.
         </Text>
         <Checkbox.Group
           key={known.join(' ')}
           label="Models"
           error={errors.models}
-          description="The only ones that the key may call; none: all of its subscription."
+          description="The only ones that the key may call. If none is chosen: all of its subscription."
           defaultValue={present.models}
         >
           <Group gap="sm" mt="xs">
@@ -68,7 +68,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
           <TextInput
             name="models"
             label="Further models"
-            description="namespace/name, with commas between them."
+            description="namespace/name, separated by commas."
             autoComplete="off"
             spellCheck={false}
           />
@@ -77,7 +77,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
           name="tokenRateLimits"
           error={errors.tokenRateLimits}
           label="Token limits"
-          description="Of this key, all its models together. One on each line, like 10000/1h."
+          description="For this key, for all its models together. One per line, such as 10000/1h."
           autosize
           defaultValue={present.tokenRateLimits.join('\n')}
           autoComplete="off"
@@ -88,7 +88,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
           name="addresses"
           error={errors.allowedAddresses}
           label="Networks"
-          description="The only ones that the key may be used from. One on each line, like 192.0.2.0/24."
+          description="The only ones that the key may be used from. One per line, such as 192.0.2.0/24."
           autosize
           defaultValue={present.allowedAddresses.join('\n')}
           autoComplete="off"

@@ -32,7 +32,7 @@ export function ExpiringKeys({ after }: { readonly after: unknown }) {
     <div className="banner" role="status">
       <Icon name="clock" />
       <p>
-        <b className="breaks">{first.name}</b> ends <Time at={first.expiresAt} isDistance />
+        <b className="breaks">{first.name}</b> expires <Time at={first.expiresAt} isDistance />
         {further > 0 && `, and ${some(further, 'other key', 'other keys')} soon after`}. A key
         cannot be prolonged: make a new one and put it in its place.
       </p>

@@ -126,7 +126,7 @@ function Used({ id, username, usage }: KeyWithUsage) {
           <Table.Tr>
             <Table.Td colSpan={3}>
               <Text size="sm">
-                Days and months of UTC.{' '}
+                Days and months are UTC.{' '}
                 <Link to={addressOf('usage', { key: id, ...owner })}>By hour, day and model</Link>
               </Text>
             </Table.Td>
@@ -134,7 +134,7 @@ function Used({ id, username, usage }: KeyWithUsage) {
         </>
       ) : (
         <Table.Tr>
-          <Table.Td>What keys use is known where there is a usage journal.</Table.Td>
+          <Table.Td>The use of keys is only known with a usage journal.</Table.Td>
         </Table.Tr>
       )}
     </Facts>

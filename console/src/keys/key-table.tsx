@@ -64,11 +64,11 @@ export function KeyTable({ wanted, found, end, ...shown }: KeyTableProps) {
   )
 }
 
-/** `3 keys`, `26 to 50 of more`. */
+/** `3 keys`, `26 to 50 of many keys`. */
 function numberOf({ page }: Wanted, { keys, number }: FoundKeys): string {
   const first = (page - 1) * pageSize + 1
   const last = first + keys.length - 1
-  if (number === undefined) return `${count(first)} to ${count(last)} of more keys`
+  if (number === undefined) return `${count(first)} to ${count(last)} of many keys`
   return number <= pageSize
     ? some(number, 'key')
     : `${count(first)} to ${count(last)} of ${some(number, 'key')}`

@@ -48,7 +48,7 @@ export function KeysPage() {
   return (
     <Page
       title="API keys"
-      about="A key calls models and pays with one subscription. It is shown once, when it is made."
+      about="A key calls models under one subscription. It is shown only once, when it is created."
       actions={
         canCreate && (
           <Button leftSection={<Icon name="plus" size={16} />} onClick={openNew}>
@@ -59,8 +59,8 @@ export function KeysPage() {
     >
       {!canCreate && (
         <Alert variant="outline" color="blue">
-          You have signed in with an API key, which can list and revoke keys, but not create, edit
-          or rotate them.
+          You are signed in with an API key, which can list and revoke keys, but not create, edit or
+          rotate them.
         </Alert>
       )}
       {isMine && <ExpiringKeys after={value} />}

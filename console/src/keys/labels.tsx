@@ -11,7 +11,7 @@ export function LabelsField({ labels = {} }: { readonly labels?: Labels | undefi
       name="labels"
       label="Labels"
       error={useFieldError('labels')}
-      description="One on each line, like team=search."
+      description="One per line, such as team=search."
       autosize
       defaultValue={Object.entries(labels)
         .map(([name, value]) => `${name}=${value}`)

@@ -26,8 +26,8 @@ type Kind = NonNullable<KeyLimit['of']>
 
 const kinds: Readonly<Record<Kind, string>> = {
   tokens: 'Tokens',
-  input: 'Tokens of input',
-  output: 'Tokens of output',
+  input: 'Input tokens',
+  output: 'Output tokens',
   requests: 'Requests',
   concurrency: 'Requests at a time',
   cost: 'Cost',
@@ -55,8 +55,8 @@ export function LimitFields({ limits = [], mayDrop }: LimitFieldsProps) {
           Further limits
         </Text>
         <Text size="xs" c="dimmed">
-          Of this key, on cost or requests too. Days, weeks and months are those of its
-          subscription’s calendar.
+          For this key, also on cost or requests. Days, weeks and months follow its subscription’s
+          calendar.
         </Text>
       </div>
       {rows.map(({ id, limit }, index) => (
@@ -150,7 +150,7 @@ function Row({ index, limit, onRemove }: RowProps) {
       <Group justify="space-between" mt="sm" wrap="nowrap">
         <Checkbox
           name={`limits[${index}].watch`}
-          label="Only count and show it; refuse nothing"
+          label="Only count; never refuse"
           defaultChecked={!enforce}
         />
         {onRemove && (

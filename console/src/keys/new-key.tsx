@@ -91,7 +91,7 @@ function Form({ onCancel, onCreated }: FormProps) {
         <NativeSelect
           name="subscription"
           label="Subscription"
-          description="It pays, and says which models the key may call."
+          description="It pays, and determines which models the key may call."
           value={paying.subscription_id_header}
           onChange={({ currentTarget }) => setSubscription(currentTarget.value)}
           data={subscriptions.map(({ subscription_id_header: value, display_name }) => ({
@@ -109,11 +109,11 @@ function Form({ onCancel, onCreated }: FormProps) {
           defaultValue={`${Math.min(30, most)}d`}
           data={[...new Set([...lifetimes.filter((days) => days < most), most])].map((days) => ({
             value: `${days}d`,
-            label: days === 1 ? '1 day' : `${days} days${days === most ? ', the longest' : ''}`,
+            label: days === 1 ? '1 day' : `${days} days${days === most ? ', the maximum' : ''}`,
           }))}
         />
         <Checkbox
-          label="Ephemeral: lives for an hour, and is deleted soon after"
+          label="Ephemeral: expires after an hour, and is deleted soon after"
           checked={isEphemeral}
           onChange={({ currentTarget }) => setEphemeral(currentTarget.checked)}
         />

@@ -71,7 +71,7 @@ function Question({ username, onClose, onRevoked }: Omit<RevokeAllProps, 'isOpen
     >
       <Text className="breaks">
         This revokes {keys === 1 ? 'one active key' : `${keys} active keys`} of <b>{username}</b>,
-        ephemeral ones too, for good.
+        including ephemeral ones. This cannot be undone.
       </Text>
       <TextInput
         label={`To confirm, type ${username}`}

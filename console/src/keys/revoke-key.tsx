@@ -36,8 +36,7 @@ function Question({ record, onClose, onRevoked }: RevokeKeyProps & { readonly re
   return (
     <DialogForm label="Revoke" cancel="Keep it" color="red.9" onSubmit={revoke} onCancel={onClose}>
       <Text className="breaks">
-        Whatever uses <b>{record.name}</b> is refused at once, with 401. A revoked key cannot be
-        brought back.
+        Clients that use <b>{record.name}</b> get 401 at once. A revoked key cannot be restored.
       </Text>
     </DialogForm>
   )

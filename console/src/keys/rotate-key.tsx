@@ -55,22 +55,22 @@ function Form({ record, onCancel, onRotated }: FormProps) {
   return (
     <DialogForm label="Rotate" onSubmit={rotate} onCancel={onCancel}>
       <Text className="breaks">
-        <b>{record.name}</b> gets a new secret. Everything else stays: its id, its subscription, its
-        restrictions, and when it expires.
+        <b>{record.name}</b> gets a new secret. Its id, its subscription, its restrictions, and when
+        it expires.
       </Text>
       {record.previous && (
         <Text size="sm">The secret that was replaced before ends with this rotation.</Text>
       )}
       <NativeSelect
         label="The present secret works for"
-        description="Time to put the new one everywhere."
+        description="Time to deploy the new one."
         value={overlap}
         onChange={({ currentTarget }) => setOverlap(currentTarget.value)}
         data={overlaps}
         data-autofocus
       />
       <Checkbox
-        label="Sooner: until an hour after the new one is first used"
+        label="At most until an hour after the first use of the new one"
         disabled={ends}
         checked={isShort && !ends}
         onChange={({ currentTarget }) => setShort(currentTarget.checked)}

@@ -74,7 +74,8 @@ function ShowKey({ created, onDone }: ShowKeyProps) {
   return (
     <Stack>
       <Text size="sm" className="breaks">
-        This is the only time that the key <b>{name}</b> is shown. It pays with {subscription} and{' '}
+        This is the only time that the key <b>{name}</b> is shown. Its subscription is{' '}
+        {subscription}, and it{' '}
         {expiresAt ? (
           <>
             expires <Time at={expiresAt} isDistance />

@@ -45,7 +45,7 @@ export const snippets: readonly Snippet[] = [
   {
     id: 'env',
     label: '.env',
-    hint: 'The names that the clients of OpenAI and Anthropic read.',
+    hint: 'Variables that the clients of OpenAI and Anthropic read.',
     text: ({ gateway, key }) => `OPENAI_BASE_URL=${gateway}/v1
 OPENAI_API_KEY=${key}
 ANTHROPIC_BASE_URL=${gateway}

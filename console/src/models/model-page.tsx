@@ -81,8 +81,8 @@ function Open({ model, subscriptions }: Offer) {
             )}
             {value && <LimitBars limits={value.limits} of={model.id} currency={value.currency} />}
             <Text size="xs" c="dimmed" mt="sm">
-              Read again every {everyMs / 1_000} seconds. Each user has their own, but for those
-              that are shared.
+              Updated every {everyMs / 1_000} seconds. Each user has their own limits, except shared
+              ones.
             </Text>
           </Card>
         </Grid.Col>

@@ -115,6 +115,6 @@ export function aboutModel(model: Model): string {
   const { owned_by, modelDetails = {} } = model
   const { displayName, description, contextWindow } = modelDetails
   const owner = owned_by !== nameOf(model) && owned_by
-  const context = contextWindow && `${contextWindow} tokens of context`
+  const context = contextWindow && `context of ${contextWindow} tokens`
   return [displayName, owner, description, context].filter((each) => each).join(' · ')
 }

@@ -89,8 +89,8 @@ export function TryIt({ model, subscription, onAnswered }: TryItProps) {
       </form>
       <Text size="xs" c="dimmed" mt="xs">
         {session.ownKey === undefined
-          ? 'Sent with an ephemeral key made for it, which counts like any call.'
-          : 'Sent with the key that you have signed in with.'}
+          ? 'Sent with an ephemeral key created for this; it counts like any call.'
+          : 'Sent with the key that you are signed in with.'}
       </Text>
       {error && (
         <Stack mt="md" gap="xs">

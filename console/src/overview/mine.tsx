@@ -83,7 +83,7 @@ function Begin() {
             Your first call, in a minute
           </Text>
           <Text size="sm" c="dimmed">
-            Make a key, copy the lines for your client, and call a model. What it uses is then seen
+            Make a key, copy the lines for your client, and call a model. Its use is then shown
             here.
           </Text>
         </div>
@@ -101,7 +101,7 @@ function Left({ data, currency }: LimitList) {
     <Panel title="What is left" more={[addressOf('models'), 'All limits']}>
       {groups.length === 0 && (
         <Text size="sm" c="dimmed">
-          No limit holds for you.
+          No limit applies to you.
         </Text>
       )}
       {groups.slice(0, shownLimits).map(({ model, subscription, states }) => (

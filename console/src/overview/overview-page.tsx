@@ -17,8 +17,8 @@ export function OverviewPage() {
       title="Overview"
       about={
         isEverybody
-          ? 'All users, models and processes. Days, weeks and months are those of UTC.'
-          : 'Your use, your limits and your keys. Days, weeks and months are those of UTC.'
+          ? 'All users, models and processes. Days, weeks and months are UTC.'
+          : 'Your use, your limits and your keys. Days, weeks and months are UTC.'
       }
       actions={
         me.administrator && (

@@ -51,7 +51,7 @@ export function Change({ now, before }: { readonly now: number; readonly before:
   return (
     <span
       className="change"
-      title="Compared with the same part of the period before"
+      title="Compared with the same part of the previous period"
       data-way={isMore ? 'more' : 'less'}
     >
       {isMore ? '↑' : '↓'} {share(Math.abs(change))}

@@ -13,7 +13,7 @@ type PublicCode =
   | 'rate_limit_exceeded'
   | 'insufficient_quota'
 
-const again = 'Send it again in a few seconds. If it lasts, tell whoever runs the gateway.'
+const again = 'Try again in a few seconds. If it persists, tell the operator of the gateway.'
 const written = 'Change the request as the message says.'
 
 const codes: Readonly<Record<PublicCode, Words>> = {
@@ -23,7 +23,7 @@ const codes: Readonly<Record<PublicCode, Words>> = {
   },
   insufficient_quota: {
     title: 'Budget used up',
-    next: 'Wait until it resets, or ask for more of it on the Budgets page. It does not list a budget of the key itself: ask an administrator for more of that.',
+    next: 'Wait until it resets, or ask for more on the Budgets page. For a key’s own budget, which is not listed there, ask an administrator.',
   },
   request_limit_exceeded: {
     title: 'Request limit used up',
@@ -35,12 +35,12 @@ const codes: Readonly<Record<PublicCode, Words>> = {
   },
   too_many_keys: {
     title: 'Too many active keys',
-    next: 'Revoke keys that you no longer use; then make this one.',
+    next: 'Revoke keys that you no longer use, then create this one.',
   },
-  too_many_requests: { title: 'Too many calls of the API', next: 'Wait a moment; then go on.' },
+  too_many_requests: { title: 'Too many API calls', next: 'Wait a moment, then try again.' },
   credential_invalid: {
     title: 'Key not accepted',
-    next: 'Check that the key is whole and neither revoked nor expired. If it is, make a new one.',
+    next: 'Check that the key is complete and neither revoked nor expired; otherwise create a new one.',
   },
   identity_token_required: {
     title: 'An API key cannot do this',
@@ -48,7 +48,7 @@ const codes: Readonly<Record<PublicCode, Words>> = {
   },
   model_not_allowed: {
     title: 'Model not open to you',
-    next: 'Check the name of the model: the Models page has those that you may use. Ask an administrator to open another one.',
+    next: 'Check the name of the model: the Models page has those that you may use. Ask an administrator to open others.',
   },
   subscription_not_allowed: {
     title: 'Subscription does not include the model',
@@ -60,7 +60,7 @@ const codes: Readonly<Record<PublicCode, Words>> = {
   },
   subscription_not_ready: {
     title: 'Subscription not ready',
-    next: 'Try again in a minute. If it lasts, an administrator finds the reason under Resources.',
+    next: 'Try again in a minute. If it persists, administrators see the reason on the Resources page.',
   },
   address_not_allowed: {
     title: 'Key not allowed from this network',
@@ -82,12 +82,12 @@ const codes: Readonly<Record<PublicCode, Words>> = {
   invalid_request: { title: 'Request malformed', next: written },
   bad_request: { title: 'Request malformed', next: written },
   invalid_body: {
-    title: 'Body is no JSON object',
+    title: 'Body is not a JSON object',
     next: 'Send a JSON object with the name of the model in it.',
   },
   invalid_lifetime: {
     title: 'Lifetime not valid',
-    next: 'Choose a time like 30d that is not above the maximum.',
+    next: 'Choose a lifetime such as 30d, at most the maximum.',
   },
   body_too_large: { title: 'Body too large', next: 'Send less at a time.' },
   model_path_needed: {
@@ -99,45 +99,45 @@ const codes: Readonly<Record<PublicCode, Words>> = {
     next: 'Name the model as namespace/name, or use its path.',
   },
   not_found: {
-    title: 'Path not known',
+    title: 'Unknown path',
     next: 'Check the base URL of your client: it usually ends in /v1.',
   },
   method_not_allowed: { title: 'Method not supported', next: 'Use POST for calls of models.' },
   model_unavailable: {
     title: 'Model not available',
-    next: 'Its server does not answer. Try again in a minute, or use another model.',
+    next: 'Its server does not respond. Try again in a minute, or use another model.',
   },
   loop_detected: {
-    title: 'Request came back to the gateway',
+    title: 'Request loop',
     next: 'The address of the model leads back to this gateway; an administrator must correct it.',
   },
-  idempotency_busy: { title: 'The same request is under way', next: again },
-  idempotency_done: { title: 'Done before', next: 'Use a new Idempotency-Key for a new key.' },
+  idempotency_busy: { title: 'The same request is in progress', next: again },
+  idempotency_done: { title: 'Already done', next: 'Use a new Idempotency-Key for a new key.' },
   idempotency_mismatch: {
-    title: 'Idempotency-Key used before',
+    title: 'Idempotency-Key already used',
     next: 'Use a new one for each request.',
   },
-  internal: { title: 'Fault of the gateway', next: again },
-  internal_error: { title: 'Fault of the gateway', next: again },
-  store_unavailable: { title: 'Key store out of reach', next: again },
+  internal: { title: 'Gateway error', next: again },
+  internal_error: { title: 'Gateway error', next: again },
+  store_unavailable: { title: 'Key store unavailable', next: again },
   store_slow: { title: 'Key store too slow', next: again },
   store_locked: { title: 'Key store busy', next: again },
   search_timeout: { title: 'Search took too long', next: 'Narrow the search.' },
-  usage_timeout: { title: 'Reading usage took too long', next: 'Choose a shorter time.' },
-  audit_unavailable: { title: 'Audit trail out of reach', next: again },
-  identity_unavailable: { title: 'Identity provider out of reach', next: again },
-  counters_unavailable: { title: 'Counters out of reach', next: again },
+  usage_timeout: { title: 'Reading usage took too long', next: 'Choose a shorter period.' },
+  audit_unavailable: { title: 'Audit trail unavailable', next: again },
+  identity_unavailable: { title: 'Identity provider unavailable', next: again },
+  counters_unavailable: { title: 'Counters unavailable', next: again },
 }
 
 /** To an administrator about the request of somebody else, where the words to the caller do not fit. */
 const ofOthers: Partial<Readonly<Record<PublicCode, Words>>> = {
   rate_limit_exceeded: {
     title: 'Token limit used up',
-    next: 'It resets by itself. Another subscription that includes the model, or a larger limit, would let more pass.',
+    next: 'It resets by itself. To allow more, raise the limit, or use another subscription that includes the model.',
   },
   insufficient_quota: {
     title: 'Budget used up',
-    next: 'It resets by itself. A larger budget would let more pass, or more for a while, granted on the Budgets page: of a budget of the key itself, which it does not list, by the id of the key.',
+    next: 'It resets by itself. To allow more, raise the budget, or grant an increase on the Budgets page (of a key’s own budget, which is not listed there, by the id of the key).',
   },
   request_limit_exceeded: {
     title: 'Request limit used up',
@@ -149,27 +149,27 @@ const ofOthers: Partial<Readonly<Record<PublicCode, Words>>> = {
   },
   credential_invalid: {
     title: 'Key not accepted',
-    next: 'It is not whole, revoked, expired or of another gateway. Its owner can make a new one.',
+    next: 'It is incomplete, revoked, expired or from another gateway. Its owner can create a new one.',
   },
   model_not_allowed: {
     title: 'Model not open to the caller',
-    next: 'The name may be misspelt: the Access page has who may use which model. A policy opens another one.',
+    next: 'The name may be misspelt: the Access page shows who may use which model. To open it, add a policy.',
   },
   subscription_not_allowed: {
     title: 'Subscription does not include the model',
-    next: 'The Access page has the subscriptions that pay for the model.',
+    next: 'The Access page shows the subscriptions that pay for the model.',
   },
   invalid_subscription: {
     title: 'No such subscription',
-    next: 'The caller has named a subscription that is not their own: the Access page has those that are.',
+    next: 'The caller named a subscription of somebody else: the Access page shows their own.',
   },
   subscription_not_ready: {
     title: 'Subscription not ready',
-    next: 'If it lasts, the Resources page has the reason.',
+    next: 'If it persists, the Resources page shows the reason.',
   },
   address_not_allowed: {
     title: 'Key not allowed from this network',
-    next: 'The key is to be used from one of its networks, or its networks are to be extended.',
+    next: 'Use the key from one of its networks, or extend them.',
   },
 }
 
@@ -177,7 +177,7 @@ const ofOthers: Partial<Readonly<Record<PublicCode, Words>>> = {
 export const passedOver = {
   not_named: 'was not considered: the key or the request names another one',
   not_found: 'does not exist',
-  access_denied: 'is not open to the person',
+  access_denied: 'is not open to the user',
   model_not_in_subscription: 'does not include the model',
   model_unhealthy: 'is not ready for the model',
   multiple_subscriptions: 'is one of several; the request must name one',

@@ -60,7 +60,7 @@ const partNames: Readonly<Record<string, string>> = {
   limit: 'The amount',
   window: 'The time',
   models: 'The models',
-  enforce: 'That it refuses',
+  enforce: 'Only count',
 }
 
 export const FieldErrorContext = createContext<FieldError | undefined>(undefined)

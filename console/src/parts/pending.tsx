@@ -21,9 +21,7 @@ export function Pending({ shape = 'rows' }: PendingProps) {
   if (phase === 'short') return null
   return (
     <div className="pending" role="status" aria-label="Loading">
-      {phase === 'very long' && (
-        <p>The gateway has not answered yet. This page goes on waiting, and shows what comes.</p>
-      )}
+      {phase === 'very long' && <p>The gateway has not answered yet. This page keeps waiting.</p>}
       <div className={`outline ${shape}`} aria-hidden="true">
         <i />
         <i />

@@ -38,7 +38,7 @@ export function PropagationNote({ propagation, done, onClose }: PropagationNoteP
         <Text size="sm">
           {isEverywhere
             ? `In force on ${replicas === 1 ? 'the service' : `all ${replicas} replicas`} now.`
-            : `In force on ${acknowledged} of ${replicas} replicas now. The others learn of it, or stop serving, within a second or two.`}
+            : `In force on ${acknowledged} of ${replicas} replicas now. The others apply it, or stop serving, within a second or two.`}
         </Text>
         {waitingFor.length > 0 && <Text size="sm">Waiting for {waitingFor.join(', ')}.</Text>}
       </Alert>

@@ -162,7 +162,7 @@ function Send({ operation, description }: OperationDetailsProps) {
           </Button>
           {method !== 'GET' && (
             <Text size="xs" c="dimmed">
-              This does what it says, as you.
+              This sends the request with your credential.
             </Text>
           )}
         </Group>

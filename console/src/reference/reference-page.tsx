@@ -36,14 +36,14 @@ export function ReferencePage() {
     >
       <TextInput
         aria-label="Find"
-        placeholder="Find path or words"
+        placeholder="Find path or text"
         leftSection={<Icon name="search" size={16} />}
         onChange={({ currentTarget }) => setSought(currentTarget.value.trim())}
         w={{ base: '100%', xs: 290 }}
       />
       <Problem error={error} />
       {value === undefined && error === undefined && <Pending />}
-      {found?.length === 0 && <Alert variant="outline">No operation fits.</Alert>}
+      {found?.length === 0 && <Alert variant="outline">No operation matches.</Alert>}
       {value &&
         groups.map(([tag, operations]) => (
           <section key={tag} aria-label={tag} className="operations">

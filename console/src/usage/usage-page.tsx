@@ -37,8 +37,8 @@ export function UsagePage() {
   const { me } = useSession()
   if (me.ledger) return <Usage />
   return (
-    <Page title="Usage" about="Tokens of answered requests, by hours, days and months.">
-      <Nothing title="Usage is not kept here">
+    <Page title="Usage" about="Tokens of completed requests by hour, day and month.">
+      <Nothing title="Usage is not recorded here">
         This gateway has no usage journal. The limits are on the page of the{' '}
         <Link to={addressOf('models')}>models</Link>.
       </Nothing>
@@ -61,7 +61,7 @@ function Usage() {
   return (
     <Page
       title="Usage"
-      about="Tokens of answered requests, by hours, and by days and months of UTC. Counted from the journal, so it may be some seconds behind."
+      about="Tokens of completed requests by hour, and by day and month in UTC. It may be some seconds behind."
       actions={<Csv asked={asked} />}
     >
       <Group gap="sm">
@@ -96,7 +96,7 @@ function Usage() {
       {value === undefined && error === undefined && <Pending />}
       {value?.totals.length === 0 && (
         <Nothing title="Nothing was used in this time">
-          Call a model with <Link to={addressOf('keys')}>a key</Link>, or look at a longer time.
+          Call a model with <Link to={addressOf('keys')}>a key</Link>, or choose a longer period.
         </Nothing>
       )}
       {value && value.totals.length > 0 && <Found asked={asked} found={value} />}
@@ -200,7 +200,7 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
         {ceiling && (
           <Text size="xs" c="dimmed">
             The limit is {whole(ceiling)}, in {ceiling.subscription}; the dashed line shows it if
-            the bars come near. A window begins at a time of its own for each user, not with the{' '}
+            the bars come near. Windows begin at a different time for each user, not with the{' '}
             {asked.span.unit}.
           </Text>
         )}
