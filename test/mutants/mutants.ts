@@ -393,7 +393,10 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'admin/increases/limit-decisions.ts',
     ['admin/increases/limit-requests.test.ts'],
-    [['asked.user === by', 'false']],
+    [
+      ['userInLines(asked.user) === userInLines(by)', 'false'],
+      ['userInLines(asked.user)', 'asked.user'],
+    ],
   ),
   ...mutants(
     'admin/increases/limit-requests.ts',

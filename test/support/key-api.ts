@@ -30,6 +30,7 @@ import { pathRules } from '../../src/operations/operations.ts'
 import type { ResettableCounters } from '../../src/ratelimit/counters.ts'
 import { createActiveIncreases } from '../../src/ratelimit/increases/active-increases.ts'
 import { createIncreaseStore } from '../../src/ratelimit/increases/postgres-increases.ts'
+import { userInLines } from '../../src/ratelimit/rules/counter-key.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createUsageReader } from '../../src/usage/ledger/postgres/reader.ts'
@@ -142,6 +143,7 @@ const people: Readonly<Record<string, readonly string[]>> = {
   bob: ['team-b'],
   admin: ['tollgate-admins', 'team-a'],
   [longAdmin]: ['tollgate-admins'],
+  [userInLines(longAdmin)]: ['team-a'],
   stranger: [],
 }
 

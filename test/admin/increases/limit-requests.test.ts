@@ -1,7 +1,8 @@
 import { test } from 'tap'
+import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import { createNoticeStore } from '../../../src/usage/notices/postgres-notices.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
-import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
+import { createKeyApi, type KeyApi, longAdmin } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
 
 const route = '/v1/limit-requests'
@@ -174,6 +175,14 @@ test('nobody decides for themselves, or without being an administrator (403)', a
     const body = asks.startsWith('POST') && { body: asked }
     refused(t, await api.ask(asks, { as: key, ...body }), 403, 'identity_token_required')
   }
+})
+
+test('nobody decides for their own counter under the name in lines either (403)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  const { id } = await ask(api, userInLines(longAdmin), asked)
+  for (const verb of ['approve', 'deny'])
+    refused(t, await decide(api, id, verb, longAdmin), 403, 'admin_required', verb)
+  t.equal((await decide(api, id, 'approve')).statusCode, 200)
 })
 
 test('five of a user are open at most, also if they are asked at a time (400)', async (t) => {
