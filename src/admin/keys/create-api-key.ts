@@ -4,7 +4,6 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { selectForKey } from '../../decide/selection.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/time.ts'
-import type { Caller } from '../../identity/rules/caller.ts'
 import {
   type ApiKeyRecord,
   keyIdBytes,
@@ -13,7 +12,6 @@ import {
   prefixOf,
 } from '../../keys/rules/api-key.ts'
 import { expiryOf, maximumDaysOf } from '../../keys/rules/lifetime.ts'
-import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { intend } from '../http/audit.ts'
@@ -92,9 +90,6 @@ const schema = {
   },
 } as const
 
-const noSubscription =
-  'No subscription is open to you: ask an administrator to add you or one of your groups to one.'
-
 /** Adds the route. Only its response ever contains the plaintext. */
 export function createApiKey(app: Api, deps: ExternalDeps): void {
   const { keys, snapshot, clock } = deps
@@ -116,7 +111,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
       now,
     })
     const requested = request.body.subscription?.trim() || undefined
-    const subscription = chooseSubscription(current, caller, requested)
+    const subscription = selectForKey(current, caller, requested).name
     const caps = readCaps(request.body, {}, subscription, current)
 
     const { key, hash, prefix } = mintKey(
@@ -201,18 +196,3 @@ function nameOf({ name }: BodyOf<typeof schema.body>, ephemeral: boolean): strin
  * The offset from the monotonic clock to Unix nanoseconds, so that two simultaneous names differ.
  */
 const epochOffsetNs = BigInt(Date.now()) * 1_000_000n - process.hrtime.bigint()
-
-/** Its name. A caller without any subscription gets that as the reason if none was named. */
-function chooseSubscription(
-  current: Snapshot,
-  caller: Caller,
-  requested: string | undefined,
-): string {
-  try {
-    return selectForKey(current, caller, requested).name
-  } catch (error) {
-    const isNone = error instanceof ServiceError && error.code === 'invalid_subscription'
-    if (!isNone || requested !== undefined) throw error
-    throw new ServiceError('invalid_subscription', { message: noSubscription })
-  }
-}

@@ -181,14 +181,13 @@ test('other users’, unknown and missing subscriptions get the same answer (403
     await api.ask(route, { as: 'alice', body: { name: 'k', subscription: 'other/premium' } }),
     await api.ask(route, { as: 'alice', body: { name: 'k', subscription: 'pre\0mium\ud800' } }),
     await api.ask(route, { as: 'stranger', body: { name: 'k', subscription: 'premium' } }),
+    await api.ask(route, { as: 'stranger', body: { name: 'k' } }),
   ]
   for (const answer of answers) {
     refused(t, answer, 403, 'invalid_subscription')
     t.equal(answer.body, answers[0]?.body)
   }
-  const none = await api.ask(route, { as: 'stranger', body: { name: 'k' } })
-  refused(t, none, 403, 'invalid_subscription')
-  t.match(none.json().error.message, /^No subscription is open to you: ask an administrator/)
+  t.match(answers[0]?.json().error.message, /ask an administrator/)
 })
 
 test('a failed subscription is not ready (403)', async (t) => {
