@@ -51,14 +51,16 @@ local function state()
   return (states - 1) * 256
 end
 
--- The bytes that match a Lua pattern, or those of a range.
+-- The bytes that match a Lua pattern, or those of a range. Many states have the same: to look for them took most of the time
+-- that the automaton takes each thread at its start.
+local MATCHING = {}
 local function bytes(from, to)
-  local list = {}
-  for code = 0, 255 do
-    if type(from) == "number" and code >= from and code <= to or type(from) == "string" and find(string.char(code), from) then
-      list[#list + 1] = code
-    end
+  local list = MATCHING[from] or {}
+  if #list > 0 then return list end
+  for code = to and from or 0, to or 255 do
+    if to or find(string.char(code), from) then list[#list + 1] = code end
   end
+  if not to then MATCHING[from] = list end
   return list
 end
 
