@@ -1468,27 +1468,30 @@ end
 -- The compiler keeps its code in the form that the first responses gave it, and with an unfortunate form a response
 -- can take ten times as long. So it first sees the loop over bytes alone, then the one over text, then texts of nothing but
 -- escapes, lists, or members whose names may be known and those whose may not, and then usual responses.
-local SPACES = "{" .. (" "):rep(4000) .. "}"
-local TEXT = '{"a":"' .. ("Hello, how are you? "):rep(200) .. '"}'
-local ESCAPES = '{"a":"' .. ('\\\\\\"'):rep(500) .. '"}'
-local ARRAYS = '{"a":[' .. ("[],"):rep(500) .. "1]}"
-local MEMBERS = "{" .. ('"name":1,'):rep(300) .. ('"usual":1,'):rep(300) .. '"name":1}'
-for _, text in ipairs({ SPACES, TEXT, ESCAPES, ARRAYS, MEMBERS }) do
-  read(new_reader(OPENAI.answer, no_figures(OPENAI), false), text, 0, #text)
+local function show_usual()
+  local SPACES = "{" .. (" "):rep(4000) .. "}"
+  local TEXT = '{"a":"' .. ("Hello, how are you? "):rep(200) .. '"}'
+  local ESCAPES = '{"a":"' .. ('\\\\\\"'):rep(500) .. '"}'
+  local ARRAYS = '{"a":[' .. ("[],"):rep(500) .. "1]}"
+  local MEMBERS = "{" .. ('"name":1,'):rep(300) .. ('"usual":1,'):rep(300) .. '"name":1}'
+  for _, text in ipairs({ SPACES, TEXT, ESCAPES, ARRAYS, MEMBERS }) do
+    read(new_reader(OPENAI.answer, no_figures(OPENAI), false), text, 0, #text)
+  end
+  local ANSWER = '{"choices":[' .. ('{"index":0,"message":{"role":"assistant","content":"Hello"}},'):rep(200) .. '{}]}'
+  local EVENTS = ('data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'):rep(10)
+    .. 'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}\n\ndata: [DONE]\n\n'
+  -- Lines that wait, or do not, before what is removed, and a member that is.
+  local LINES = (":\n"):rep(500) .. ("id:\n"):rep(300) .. 'data: {"choices":[],"usage":{"total_tokens":3}}\n\n'
+  local MORE_THAN_USAGE = ('data: {"choices":[],"usage":{"total_tokens":3},"x":1}\n\n'):rep(100)
+  for _ = 1, 20 do
+    read_events(new_stream(nil, false, true, false), LINES)
+    read_events(new_stream(nil, false, true, false), MORE_THAN_USAGE)
+    read(new_reader(OPENAI.answer, no_figures(OPENAI), false), ANSWER, 0, #ANSWER)
+    read_events(new_stream(nil, false, true, false), EVENTS)
+    count_text(new_stream(nil, false, true, false), EVENTS)
+  end
 end
-local ANSWER = '{"choices":[' .. ('{"index":0,"message":{"role":"assistant","content":"Hello"}},'):rep(200) .. '{}]}'
-local EVENTS = ('data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'):rep(10)
-  .. 'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}\n\ndata: [DONE]\n\n'
--- Lines that wait, or do not, before what is removed, and a member that is.
-local LINES = (":\n"):rep(500) .. ("id:\n"):rep(300) .. 'data: {"choices":[],"usage":{"total_tokens":3}}\n\n'
-local MORE_THAN_USAGE = ('data: {"choices":[],"usage":{"total_tokens":3},"x":1}\n\n'):rep(100)
-for _ = 1, 20 do
-  read_events(new_stream(nil, false, true, false), LINES)
-  read_events(new_stream(nil, false, true, false), MORE_THAN_USAGE)
-  read(new_reader(OPENAI.answer, no_figures(OPENAI), false), ANSWER, 0, #ANSWER)
-  read_events(new_stream(nil, false, true, false), EVENTS)
-  count_text(new_stream(nil, false, true, false), EVENTS)
-end
+if not IS_MAIN_THREAD then show_usual() end
 
 -- If the gateway has its own credential at the model server, a refusal of it is not the caller's fault, but the
 -- client would report it as one. The server's message may contain part of the credential.

@@ -51,6 +51,11 @@ test('the script knows where it finds its names', { skip }, async (t) => {
   t.equal(await ask(''), 'found')
 })
 
+test('a thread that gets requests knows that it is not the main one', { skip }, async (t) => {
+  const ask = await startLoneScript(t, ['request-body'], 'return tostring(IS_MAIN_THREAD)')
+  t.equal(await ask(''), 'false', 'its code is compiled before the first request')
+})
+
 test('the script tells limits as Check does', { skip }, async (t) => {
   // Cells of 'limit:left:resetsAt:scope', and the time.
   const code = `
