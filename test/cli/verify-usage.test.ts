@@ -212,6 +212,21 @@ test('windows whose ends a new edition of the zones has moved agree', async (t) 
   t.match(await run(), { status: 0, out: /sums agree/ })
   await sql`update tollgate_usage_limits set amount = amount + 1 where begins_at = '2026-03-29T23:00:00Z'`
   t.match(JSON.parse((await run('--json')).out).limits, [{ ledger: 13, journals: 12 }])
+  await sql`update tollgate_usage_limits set amount = amount - 1 where begins_at = '2026-03-29T23:00:00Z'`
+  await write('2026-03-30T22:30:00Z')
+  // By another one it begins an hour earlier.
+  await sql`update tollgate_usage_limits set begins_at = '2026-03-30T21:00:00Z', amount = amount + 1
+    where begins_at = '2026-03-30T22:00:00Z'`
+  await sql`update tollgate_usage_limits set amount = amount - 1 where begins_at = '2026-03-29T23:00:00Z'`
+  const { limits: days } = JSON.parse((await run('--json')).out)
+  t.match(
+    days,
+    [
+      { ledger: 11, journals: 12 },
+      { ledger: 4, journals: 3 },
+    ],
+    'each day by itself',
+  )
 })
 
 test('what is too high in the first hour of a journal is said, since its lines may be gone', async (t) => {

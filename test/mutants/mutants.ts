@@ -941,7 +941,7 @@ export const allMutants: readonly Mutant[] = [
     'usage/ledger/moved-windows.ts',
     ['cli/verify-usage.test.ts'],
     [
-      ['beginOf(row, row.begin + halfDayMs)', 'beginOf(row, row.begin)'],
+      ['group.begin + halfDayMs', 'group.begin'],
       ['[row.first, row.last]', '[row.first]'],
     ],
   ),

@@ -16,13 +16,15 @@ export function comparedWindows(
   nameOf: (group: LimitGroup) => string,
 ): <Group extends LimitGroup>(group: Group) => Group {
   const joined = new Map<string, number>()
+  const ownOf = <Group extends LimitGroup>(group: Group): Group => {
+    return { ...group, begin: beginOf(group, group.begin + halfDayMs) }
+  }
   const homeOf = <Group extends LimitGroup>(group: Group): Group => {
-    const begin = beginOf(group, group.begin + halfDayMs)
-    const own = { ...group, begin }
-    return { ...own, begin: joined.get(nameOf(own)) ?? begin }
+    const own = ownOf(group)
+    return { ...own, begin: joined.get(nameOf(own)) ?? own.begin }
   }
   for (const row of ledger.toSorted((a, b) => a.begin - b.begin)) {
-    const own = { ...row, begin: beginOf(row, row.begin + halfDayMs) }
+    const own = ownOf(row)
     for (const at of [row.first, row.last]) {
       const other = { ...own, begin: beginOf(own, at) }
       if (other.begin === own.begin) continue
