@@ -94,7 +94,11 @@ function createPair(t: Test, servers: readonly [RunningValkey, RunningValkey]) {
     get copies() {
       return copies.length
     },
-    forget() {
+    /** Removes the data of both, and the copies. A replica that does not follow yet has the data of before. */
+    async clear(): Promise<void> {
+      await follow()
+      await primary.client.flushall()
+      await poll(async () => (await replica.client.dbsize()) === 0, 'the replica has no data')
       copies.length = 0
     },
     /** From now on the replica gets nothing. */
@@ -234,10 +238,7 @@ export async function createServerWorld(t: Test, seed: number): Promise<LossWorl
         },
       }
     },
-    async clear() {
-      await pair.primary.client.flushall()
-      pair.forget()
-    },
+    clear: pair.clear,
   }
 }
 
@@ -345,9 +346,7 @@ export async function createSentinelWorld(t: Test, seed: number): Promise<LossWo
       url: `redis+sentinel://127.0.0.1:${sentinel.port}/main`,
       close: async () => {},
     }),
-    async clear() {
-      await pair.primary.client.flushall()
-    },
+    clear: pair.clear,
   }
 }
 
@@ -471,6 +470,11 @@ export async function createClusterWorld(t: Test, seed: number): Promise<LossWor
     )
   }
 
+  /** A node refuses commands for a second or two after its start. */
+  async function recovered(): Promise<void> {
+    await poll(() => all(/cluster_state:ok/), 'all nodes serve', 30_000)
+  }
+
   return {
     kinds: [
       'flushed',
@@ -484,49 +488,50 @@ export async function createClusterWorld(t: Test, seed: number): Promise<LossWor
       'moved slots',
     ],
     stepsOf(kind, random) {
-      const pair = pairs[random.below(2)] as Pair
-      const dead = async () => {
-        await pair.primary.kill()
-        await takeOver(pair)
-      }
-      const rejoin = async () => {
-        await pair.replica.start()
-        await rejoined(pair)
-      }
-      switch (kind) {
-        case 'failed over':
-          return [dead, rejoin]
-        case 'failed over to a replica that lags':
-          return random.below(2) === 0
-            ? [pair.lag, dead, rejoin]
-            : [pair.lag, () => takeOver(pair), () => rejoined(pair)]
-        case 'failed over while the primary hung':
-          return [
-            pair.lag,
-            async () => {
-              pair.primary.freeze()
-              await takeOver(pair)
-            },
-            async () => {
-              pair.replica.thaw()
-              await rejoined(pair)
-            },
-          ]
-        case 'moved slots':
-          return moveSlot(random)
-        default:
-          return ownSteps(pair, kind, random)
-      }
+      return [...lossOf(kind, random), recovered]
     },
     connect: async () => ({
       url: `redis+cluster://${nodes.map(({ port }) => `127.0.0.1:${port}`).join()}`,
       close: async () => {},
     }),
     async clear() {
-      for (const pair of pairs) {
-        await pair.primary.client.flushall()
-        pair.forget()
-      }
+      for (const pair of pairs) await pair.clear()
     },
+  }
+
+  function lossOf(kind: LossKind, random: Random): readonly (() => Promise<void>)[] {
+    const pair = pairs[random.below(2)] as Pair
+    const dead = async () => {
+      await pair.primary.kill()
+      await takeOver(pair)
+    }
+    const rejoin = async () => {
+      await pair.replica.start()
+      await rejoined(pair)
+    }
+    switch (kind) {
+      case 'failed over':
+        return [dead, rejoin]
+      case 'failed over to a replica that lags':
+        return random.below(2) === 0
+          ? [pair.lag, dead, rejoin]
+          : [pair.lag, () => takeOver(pair), () => rejoined(pair)]
+      case 'failed over while the primary hung':
+        return [
+          pair.lag,
+          async () => {
+            pair.primary.freeze()
+            await takeOver(pair)
+          },
+          async () => {
+            pair.replica.thaw()
+            await rejoined(pair)
+          },
+        ]
+      case 'moved slots':
+        return moveSlot(random)
+      default:
+        return ownSteps(pair, kind, random)
+    }
   }
 }
