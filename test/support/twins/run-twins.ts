@@ -97,14 +97,17 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
     if ('models' in wanted || 'allowedAddresses' in wanted) await replace(at)
   }
 
-  async function askOnce(at: number, what: string): Promise<void> {
-    const key = keys[at] as RunKey
-    // Mostly what was asked before: only that is a hit.
+  /** Mostly what was asked before: only that is a hit. */
+  function drawTarget(): AskedTarget | undefined {
     if (targets.length === 0 || random.below(4) === 0) {
       targets.unshift(randomTarget(random))
       targets.splice(8)
     }
-    const target = random.below(2) === 0 ? targets[0] : of(targets)
+    return random.below(2) === 0 ? targets[0] : of(targets)
+  }
+
+  async function askOnce(at: number, what: string, target = drawTarget()): Promise<void> {
+    const key = keys[at] as RunKey
     const request = randomRequest(random, target as AskedTarget)
     await awayFromEnds(key)
     const sentAt = Date.now()
@@ -128,15 +131,19 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
 
   let asked = 0
   let at = pick()
+  let target: AskedTarget | undefined
   while (asked < requests && apart.length < mostApart) {
     if (random.below(changeEvery) === 0) {
       choices = change(random, choices)
       await twins.put('resources.yaml', documentsOf(twins.model.url, choices))
     }
     if (random.below(keyChangeEvery) === 0) await changeKey(pick())
-    // Often by the same key again, for the same reason.
-    if (random.below(2) === 0) at = pick()
-    await askOnce(at, `request ${asked}`)
+    // Five of eight are alike: from the third on they may be hits, whatever else is drawn.
+    if (asked % 8 < 4) {
+      if (random.below(2) === 0) at = pick()
+      target = drawTarget()
+    }
+    await askOnce(at, `request ${asked}`, target)
     asked += 1
   }
   return { asked, hits: twins.hits() - before, statuses, apart, byEstimates }
