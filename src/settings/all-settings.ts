@@ -163,8 +163,7 @@ export const settings = {
     'how long a provider\'s last keys are used while it is unavailable, and cached tokens of the cluster, these at most 5 minutes'),
   tokensOpenInference: setting('INFERENCE_WITH_IDENTITY_TOKENS', 'false', form.flag,
     'whether identity tokens are accepted for inference; otherwise a key is required'),
-  /** Whether the cluster verifies identity tokens and decides who is an administrator. */
-  kubernetesTokenReview: setting('KUBERNETES_TOKEN_REVIEW', 'false', form.flag,
+  kubernetesTokenReview: optional('KUBERNETES_TOKEN_REVIEW', '`true` with `RESOURCES=kubernetes`, else `false`', form.flag,
     'whether the cluster\'s identity tokens are accepted and its roles define administrators'),
   lease: setting('LEASE_NAME', 'tollgate-controller', form.ownedName,
     'the Lease of `tollgate controller`, in the pod\'s namespace (`models-as-a-service` outside of pods) or in the one named; controllers of one cluster share it, since only one may write'),

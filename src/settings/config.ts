@@ -98,14 +98,17 @@ function derive(all: Read, env: Environment, problems: string[]) {
   const gatewayUrl = raw.replace(/\/+$/, '')
   const markers = { own: read.keyMarker, accepted: read.acceptedMarkers }
   const ownName = nameReplica(read.grpcAddresses)
+  const kubernetesTokenReview = read.kubernetesTokenReview ?? read.resourceFolder === undefined
   return {
     ...read,
+    /** Whether the cluster verifies identity tokens and decides who is an administrator. */
+    kubernetesTokenReview,
     /** Which operations are counted, and whether the others are open. */
     paths: pathRules(meterPaths, unmeteredPaths, (text) => hashOfKey(text, markers) !== undefined),
     // With the cluster's roles there is no default group: a provider could put anybody into it.
     /** Administrators by group. */
     adminGroups:
-      read.adminGroups ?? new Set<string>(read.kubernetesTokenReview ? [] : ['tollgate-admins']),
+      read.adminGroups ?? new Set<string>(kubernetesTokenReview ? [] : ['tollgate-admins']),
     /** Addresses under which Envoy reaches each process of the service. */
     gatewayGrpcEndpoints: read.gatewayGrpcEndpoints ?? read.grpcAddresses,
     gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
@@ -216,10 +219,10 @@ function checkPod({ podNamespace, podName, podUid }: Config): readonly string[] 
 function checkCluster(config: Config): readonly string[] {
   const { kubernetesTokenReview, resourceFolder, kubeconfig, kubernetesHost } = config
   if (kubeconfig !== undefined || kubernetesHost !== undefined) return []
-  return [
-    ...(kubernetesTokenReview ? ['KUBERNETES_TOKEN_REVIEW'] : []),
-    ...(resourceFolder === undefined ? ['RESOURCES'] : []),
-  ].map((setting) => `${setting}: needs KUBECONFIG outside of a cluster`)
+  if (resourceFolder === undefined) return ['RESOURCES: needs KUBECONFIG outside of a cluster']
+  return kubernetesTokenReview
+    ? ['KUBERNETES_TOKEN_REVIEW: needs KUBECONFIG outside of a cluster']
+    : []
 }
 
 function checkGroups({ statusGroups, watchGroups }: Config): readonly string[] {

@@ -159,6 +159,15 @@ test('settings of the original service keep their names', async (t) => {
   t.match(problemsOf({ ACCESS_CHECK_TIMEOUT_SECONDS: '0' }), [/^ACCESS_CHECK_TIMEOUT_SECONDS: /])
 })
 
+test('where resources come from the cluster, it reviews tokens unless that is off', async (t) => {
+  const reviews = (env: Record<string, string>) => loadConfig(env).kubernetesTokenReview
+  const cluster = { RESOURCES: 'kubernetes', KUBECONFIG: '/config' }
+  t.equal(reviews({}), false)
+  t.equal(reviews(cluster), true)
+  t.equal(reviews({ ...cluster, KUBERNETES_TOKEN_REVIEW: 'false' }), false)
+  t.strictSame([...loadConfig(cluster).adminGroups], [])
+})
+
 test('with roles of a cluster, groups administer only if they are set', async (t) => {
   const groupsOf = (env: Record<string, string>) => [...loadConfig(env).adminGroups]
   const reviews = { KUBERNETES_TOKEN_REVIEW: 'true', KUBECONFIG: '/config' }
