@@ -47,14 +47,3 @@ export function keyOfUnread(document: unknown): string | undefined {
   const ofKind = kind === 'ModelRef' ? 'default' : subscriptionNamespace
   return `${kind}/${typeof namespace === 'string' ? namespace : ofKind}/${name}`
 }
-
-/** The same of text that is no valid YAML, as far as it begins like such a document. */
-export function keyOfBroken(text: string): string | undefined {
-  const [head = ''] = text.split(/["']?\bspec["']?\s*:/, 1)
-  const read = (field: string) =>
-    new RegExp(`(?:^|[\\s{,])["']?${field}["']?\\s*:\\s*["']?([\\w.-]+)`).exec(head)?.[1]
-  return keyOfUnread({
-    kind: read('kind'),
-    metadata: { name: read('name'), namespace: read('namespace') },
-  })
-}

@@ -24,7 +24,7 @@ import { collections, type Group, othersCollections } from './collections.ts'
 import { type DocumentProblem, type FileProblem, problemPrefix, readObject } from './documents.ts'
 import { type ClusterObject, type Kept, keepObject, noObjects, toOwner } from './object-cache.ts'
 import type { Gathered } from './source.ts'
-import { besideSecond, whenFirstFails, whichCounts } from './unreadable-tenant.ts'
+import { besideSecond, whichCounts } from './unreadable-tenant.ts'
 
 interface ClusterSourceOptions {
   readonly client: KubeClient
@@ -211,12 +211,11 @@ function keepRead(object: KubeObject, schema: Schema): KubeObject {
   return { ...rest, metadata: { ...metadata, ...versions } }
 }
 
-/** Reads what has changed. Of two resources with one key the first counts, also if it is not in force: the other may limit less. */
+/** Reads what has changed. Of two resources with one key the first counts. */
 function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator<void, Gathered> {
   const found = new Map<string, { readonly shown: string; readonly resource: Resource }>()
   const problems: FileProblem[] = []
   const refused: Refused[] = []
-  const unread = new Map<string, string>()
   for (const each of watched) {
     const objects = each.reflector?.objects ?? new Map<string, KubeObject>()
     for (const key of each.last.keys()) if (!objects.has(key)) each.last.delete(key)
@@ -229,20 +228,15 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
         line: 0,
         ...problem,
       }))
-      const lost = key === undefined ? wrong.find((problem) => problem.unread)?.unread : undefined
-      if (lost !== undefined && !unread.has(lost)) unread.set(lost, shown)
       if (key !== undefined && resource !== undefined) {
         const earlier = found.get(key)
-        const before = unread.get(key)
-        if (earlier === undefined && before !== undefined) {
-          wrong.push({ ...shadowed(shown, key, before, whenFirstFails), unread: key })
-        } else if (earlier === undefined) {
+        if (earlier === undefined) {
           found.set(key, { shown, resource })
           if (modelKinds.includes(resource.kind)) kept?.models.set(key, () => toOwner(each, name))
         } else {
           const instead = besideSecond(earlier.resource, resource)
           if (instead !== undefined) found.set(key, { ...earlier, resource: instead })
-          wrong.push(shadowed(shown, key, earlier.shown, whichCounts(instead)))
+          wrong.push(shadowed(shown, key, earlier.shown, instead))
         }
       }
       for (const problem of wrong) problems.push(problem)
@@ -287,8 +281,13 @@ function isUnchanged(watched: Watched, name: string): boolean {
   )
 }
 
-function shadowed(shown: string, key: string, earlier: string, outcome: string): FileProblem {
-  const message = `${key} is there as ${earlier} too, ${outcome}`
+function shadowed(
+  shown: string,
+  key: string,
+  earlier: string,
+  instead: Resource | undefined,
+): FileProblem {
+  const message = `${key} is there as ${earlier} too, ${whichCounts(instead)}`
   return { file: shown, line: 0, severity: 'error', message }
 }
 

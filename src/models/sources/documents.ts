@@ -9,7 +9,7 @@ import { namesOfKind } from '../rules/original/original-kinds.ts'
 import { isTierMapping } from '../rules/original/tiers.ts'
 import { listedObjects } from '../rules/reading/listed-objects.ts'
 import { parseResource } from '../rules/reading/parse-resource.ts'
-import { keyOfBroken, keyOfUnread, type Refused, toRefused } from '../rules/refused-resources.ts'
+import { keyOfUnread, type Refused, toRefused } from '../rules/refused-resources.ts'
 import { resourceKey } from '../rules/snapshot.ts'
 import { unreadableTenant } from './unreadable-tenant.ts'
 import { type Lines, parseYaml, type YamlDocument } from './yaml-documents.ts'
@@ -148,8 +148,7 @@ export function readPart(text: string): readonly DocumentContent[] {
 
 /** Where the Tenant's limits may be in it, the Tenant is one whose limits cannot be read. */
 function broken(text: string, line: number, message: string): DocumentContent {
-  const unread = keyOfBroken(text)
-  const problems = [{ line, severity: 'error', message, ...(unread && { unread }) }] as const
+  const problems = [{ line, severity: 'error', message }] as const
   const found = limitedTenant.every((part) => part.test(text))
     ? { key: resourceKey(unreadableTenant), resource: unreadableTenant }
     : undefined

@@ -19,7 +19,7 @@ import {
 import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
 import { chunks, gone, listFiles, type Seen } from './listing.ts'
 import type { Gathered } from './source.ts'
-import { besideSecond, whenFirstFails, whichCounts } from './unreadable-tenant.ts'
+import { besideSecond, whichCounts } from './unreadable-tenant.ts'
 
 const worker = new URL('./document-worker.ts', import.meta.url)
 
@@ -177,30 +177,21 @@ function inOrder(files: ReadonlyMap<string, KnownFile>): readonly FileContent[] 
   return [...files.keys()].sort().map((path) => (files.get(path) as KnownFile).inForce)
 }
 
-/** Of two resources with one key the first (by file, then line) counts, also if it is not in force: the other may limit less. */
+/** Of two resources with one key the first (by file, then line) counts. */
 export function* gather(contents: Iterable<FileContent>): Generator<void, Gathered> {
   const raw = new Map<string, WrittenResource>()
   const problems: FileProblem[] = []
   const refused: Refused[] = []
-  const unread = new Map<string, Place>()
   for (const inForce of contents) {
-    for (const problem of inForce.problems) {
-      problems.push(problem)
-      const { unread: key, file, line } = problem
-      if (key !== undefined && !unread.has(key)) unread.set(key, { file, line })
-    }
+    for (const problem of inForce.problems) problems.push(problem)
     for (const each of inForce.refused) refused.push(each)
     for (const fresh of inForce.resources) {
       const earlier = raw.get(fresh.key)
-      const before = unread.get(fresh.key)
-      if (earlier === undefined && before !== undefined && isBefore(before, fresh)) {
-        problems.push({ ...repeated(fresh, before, whenFirstFails), unread: fresh.key })
-      } else if (earlier === undefined) raw.set(fresh.key, fresh)
+      if (earlier === undefined) raw.set(fresh.key, fresh)
       else {
         const resource = besideSecond(earlier.resource, fresh.resource)
         if (resource !== undefined) raw.set(fresh.key, { ...earlier, resource })
-        const line = earlier.lineOf(['metadata', 'name'])
-        problems.push(repeated(fresh, { ...earlier, line }, whichCounts(resource)))
+        problems.push(repeated(fresh, earlier, resource))
       }
     }
     yield
@@ -223,20 +214,17 @@ export function* gather(contents: Iterable<FileContent>): Generator<void, Gather
   }
 }
 
-type Place = Pick<FileProblem, 'file' | 'line'>
-
-/** Of one file or an earlier one. */
-function isBefore({ file, line }: Place, { file: own, lineOf }: WrittenResource): boolean {
-  return file !== own || line < lineOf([])
-}
-
-function repeated(fresh: WrittenResource, { file, line }: Place, outcome: string): FileProblem {
-  const where = `${file}:${line}`
+function repeated(
+  fresh: WrittenResource,
+  earlier: WrittenResource,
+  instead: Resource | undefined,
+): FileProblem {
+  const where = `${earlier.file}:${earlier.lineOf(['metadata', 'name'])}`
   return {
     file: fresh.file,
     line: fresh.lineOf(['metadata', 'name']),
     severity: 'error',
-    message: `${fresh.key} stands in ${where} already, ${outcome}`,
+    message: `${fresh.key} stands in ${where} already, ${whichCounts(instead)}`,
   }
 }
 

@@ -29,6 +29,3 @@ export function whichCounts(instead: Resource | undefined): string {
     ? 'and that one counts'
     : 'with other limits or another calendar: while there are both, nobody may use any model'
 }
-
-/** Of two resources of one key, the first of which has an error. */
-export const whenFirstFails = 'and has an error there: until that is corrected, neither is in force'

@@ -227,21 +227,6 @@ inWorlds('tollgate.dev takes precedence over the original’s group', async (t, 
   await poll(() => url() === 'http://theirs.example', 'the object of the other group again')
 })
 
-test('an object of tollgate.dev holds its place with an error, too', async (t) => {
-  const world = await startDouble(t)
-  const theirs = modelRef('small', { backendUrl: 'http://theirs.example' })
-  await world.apply({ ...theirs, ...original, kind: 'MaaSModelRef' })
-  await world.apply(modelRef('small', { backendUrl: 'nowhere' }))
-  const { snapshot, controller } = await follow(t, world)
-  t.strictSame([...snapshot().models.keys()], [])
-  t.match(controller.problems(), [
-    /^maasmodelrefs.* is there as modelrefs.tollgate.dev llm\/small too, and has an error there/,
-    /backendUrl must be/,
-  ])
-  await world.remove(model)
-  await poll(() => snapshot().models.has('llm/small'), 'without it the other one')
-})
-
 inWorlds('a hundred edits of one object converge', async (t, world) => {
   await world.apply(model)
   const followed = await follow(t, world)

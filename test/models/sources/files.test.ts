@@ -103,57 +103,6 @@ test('uses the first of two resources with the same name', async (t) => {
   ])
 })
 
-test('the first of two holds its place with an error, too', async (t) => {
-  const limited = (limit: unknown) =>
-    subscription(
-      'all',
-      { users: ['ada'] },
-      { 'llm/small': [[5, '1m']] },
-      {
-        named: [{ name: 'day', of: 'tokens', limit, window: 'day' }],
-      },
-    )
-  const read = async (files: Record<string, string | object | readonly object[]>) => {
-    const { snapshot, problems } = await loadSnapshot(
-      folderOf(t, { 'm.yaml': modelRef('small'), ...files }),
-    )
-    const { limits } = snapshot.subscriptions.get('all')?.resource ?? {}
-    return [limits?.[0]?.limit, ...problems.map(showProblem)]
-  }
-  const wrong = /Subscription all: spec.limits\[0\] \(limit day\) must have/
-  const second =
-    /^b.yaml:1: error: Subscription\/models-as-a-service\/all stands in a.yaml:1 already, and has an error there: until that is corrected, neither is in force$/
-  t.match(await read({ 'a.yaml': limited('5'), 'b.yaml': limited(1_000) }), [
-    undefined,
-    wrong,
-    second,
-  ])
-  t.match(await read({ 'a.yaml': limited(5), 'b.yaml': limited('6') }), [5, wrong])
-  for (const text of [
-    'kind: Subscription\nmetadata: { name: all }\nspec: { limits: [',
-    'apiVersion: v1\nkind: "Subscription"\nmetadata:\n  namespace: models-as-a-service\n  name: all\n\tspec:',
-    '{"kind":"Subscription","metadata":{"name":"all"},"spec":{"modelRefs":[{"name":"small"}]',
-  ]) {
-    const torn = await read({ 'a.yaml': text, 'b.yaml': limited(1_000) })
-    t.match(torn, [
-      undefined,
-      /not valid YAML/,
-      /^b.yaml:1: .* in a.yaml:\d already, and has an error/,
-    ])
-  }
-  const other = 'kind: Subscription\nmetadata: { name: other }\nspec: { limits: ['
-  t.match(await read({ 'a.yaml': other, 'b.yaml': limited(1_000) }), [1_000, /not valid YAML/])
-  t.match(await read({ 'b.yaml': limited(1_000) }), [1_000], 'one that is removed has none')
-  const lines = (...limits: unknown[]) =>
-    limits.map((limit) => JSON.stringify(limited(limit))).join('\n---\n')
-  t.match(await read({ 'a.yaml': lines('5', 1_000) }), [
-    undefined,
-    wrong,
-    /^a.yaml:3: .* a.yaml:1 already/,
-  ])
-  t.match(await read({ 'a.yaml': lines(5, '6', 1_000) }), [5, wrong, /that one counts$/])
-})
-
 test('two Tenants of different limits open nothing', async (t) => {
   const tenant = (spec: object, group = 'tollgate.dev') => ({
     ...{ apiVersion: `${group}/v1alpha1`, kind: 'Tenant' },
