@@ -70,6 +70,17 @@ export function toEndTimestamp(instant: number): string {
 let lastEnd = Number.NaN
 let lastText = ''
 
+const timestamp = /^(\d{4}-\d\d-\d\d)(?:[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d))?$/
+
+/** The instant of a day like `2026-03-01`, where it begins in UTC, or of a time in RFC 3339; undefined for all else, and on a day that no month has. */
+export function parseTimestamp(text: string): number | undefined {
+  const day = timestamp.exec(text)?.[1]
+  // `Date` takes 30 February for 2 March.
+  if (day === undefined || new Date(day).toJSON()?.slice(0, 10) !== day) return undefined
+  const instant = Date.parse(text)
+  return Number.isNaN(instant) ? undefined : instant
+}
+
 // Durations: two small grammars, of a key's `expiresIn` (contract, 3.2.1) and of a limit's `window` (contract, 7.1).
 const dayMs = 86_400_000
 const unitMs = { h: 3_600_000, m: 60_000, s: 1_000 } as const

@@ -4,6 +4,7 @@ import {
   maxWindowMs,
   offsetAt,
   parseDuration,
+  parseTimestamp,
   parseWindow,
 } from '../../src/formats/time.ts'
 
@@ -181,4 +182,21 @@ test('other windows are refused', async (t) => {
   ]) {
     t.equal(parseWindow(text), undefined, JSON.stringify(text))
   }
+})
+
+test('a day is one that the calendar has', async (t) => {
+  const read: Readonly<Record<string, string>> = {
+    '2026-03-01': '2026-03-01T00:00:00.000Z',
+    '2028-02-29': '2028-02-29T00:00:00.000Z',
+    '2026-03-01T12:00:00.5+02:00': '2026-03-01T10:00:00.500Z',
+    '2026-03-01t12:00:00z': '2026-03-01T12:00:00.000Z',
+  }
+  for (const [text, instant] of Object.entries(read))
+    t.equal(parseTimestamp(text), Date.parse(instant), text)
+  for (const day of ['2026-02-29', '2026-02-30', '2026-04-31', '2026-00-10', '2026-01-00']) {
+    t.equal(parseTimestamp(day), undefined, day)
+    t.equal(parseTimestamp(`${day}T12:00:00Z`), undefined, `a time on ${day}`)
+  }
+  for (const text of ['', 'now', '2026', '2026-03', '2026-03-01T12:00Z', '2026-03-01 12:00:00Z'])
+    t.equal(parseTimestamp(text), undefined, text)
 })

@@ -4,6 +4,7 @@ import { hash } from 'node:crypto'
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest } from '../../formats/errors.ts'
 import { type Labels, problemOfLabels } from '../../formats/labels.ts'
+import { parseTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import { type UsageQuery, type UsageUnit, usageDimensions, usageUnits } from '../../usage/store.ts'
@@ -175,16 +176,13 @@ function isOf<Word extends string>(words: readonly Word[], word: string): word i
   return (words as readonly string[]).includes(word)
 }
 
-const day = /^\d{4}-\d\d-\d\d$/
-const instant = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/
-
 /** Milliseconds since the epoch; throws `invalid_request`, naming the field. */
 export function readTime(
   field: 'from' | 'to' | 'until',
   raw: string | undefined,
 ): number | undefined {
   if (raw === undefined) return undefined
-  const at = day.test(raw) || instant.test(raw) ? Date.parse(raw) : Number.NaN
+  const at = parseTimestamp(raw)
   if (isTime(at)) return at
   throw invalidRequest(
     `${field} must be a day like 2026-03-01, or a time like 2026-03-01T12:00:00Z.`,
@@ -236,6 +234,6 @@ function parse(raw: string): readonly unknown[] {
 /** The last day that ends in a year of four digits, as RFC 3339 writes them. */
 const lastTime = Date.UTC(9999, 11, 31)
 
-function isTime(value: unknown): boolean {
+function isTime(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= lastTime
 }

@@ -282,6 +282,7 @@ test('wrong parameters are named (400)', async (t) => {
     ['from=yesterday', /^from must be a day like/],
     ['from=2026-02-30T00:00:00', /^from must be a day like/],
     ['to=2026-13-01', /^to must be a day like/],
+    ['to=2026-02-30', /^to must be a day like/],
     ['to=1969-12-31', /^to must be a day like/],
     ['from=9999-12-31T23:59:59Z&to=9999-12-31T23:59:59.5Z', /^from must be a day like/],
     ['from=9999-12-30&to=9999-12-31T00:00:01Z', /^to must be a day like/],
