@@ -34,7 +34,11 @@ const linesDepth = 3
  */
 export function parseYaml(text: string): readonly YamlDocument[] {
   const lines = new LineCounter()
-  const options = { lineCounter: lines, prettyErrors: false, uniqueKeys: false } as const
+  // With the parser's warnings Node would write lines between those of the log.
+  const options = {
+    ...{ lineCounter: lines, prettyErrors: false, uniqueKeys: false },
+    logLevel: 'error',
+  } as const
   const hasMerges = text.includes('<<')
   return [...parseAllDocuments(text, options)].map((document) => {
     const at = (position: number): number => lines.linePos(position).line

@@ -274,3 +274,14 @@ test('a directive belongs to its document', async (t) => {
   t.strictSame(read(text).names, ['small'])
   t.match(read(text).problems, [/^20 error ModelRef small: metadata.namespace must be a string/])
 })
+
+test('the parser writes no warnings of its own', async (t) => {
+  const warnings: string[] = []
+  const listen = (warning: Error): void => void warnings.push(warning.message)
+  process.on('warning', listen)
+  // A template that nobody rendered: a map is the key of another one.
+  read(`${model}  backendUrl: {{ .Values.url }}\n`)
+  await new Promise(setImmediate)
+  process.off('warning', listen)
+  t.strictSame(warnings, [])
+})
