@@ -320,10 +320,12 @@ test('a model that a Subscription names again is advised against', async (t) => 
 
 test('gives advice about model servers', async (t) => {
   const twice = modelRef('twice', { backendUrl: 'http://127.0.0.1:1/v1/' })
+  const whole = modelRef('whole', { backendUrl: 'http://127.0.0.1:1/api/v1/chat/completions' })
   const wide = modelRef('wide', { backendUrl: 'http://127.0.0.1:1', paths: 'all' })
-  const { status, output } = await check(t, { 'a.yaml': [...good, twice, wide] })
+  const { status, output } = await check(t, { 'a.yaml': [...good, twice, whole, wide] })
   t.equal(status, 0)
   t.match(output, /^advice: ModelRef\/llm\/twice has a backendUrl that ends in \/v1/m)
+  t.match(output, /^advice: ModelRef\/llm\/whole .* leave \/v1\/chat\/completions out, because/m)
   t.match(output, /^advice: ModelRef\/llm\/wide opens all paths/m)
 })
 

@@ -11,6 +11,15 @@ import { missingFor } from './governance.ts'
 /** With more individual users than this, a resource is slow to read and to compile. */
 const manyUsers = 500
 
+/** The end of a backend's path that requests have, too: `/v1`, or an operation, as providers' pages write it. */
+const addedByGateway = [
+  '/v1',
+  '/v1/chat/completions',
+  '/v1/messages',
+  '/v1/responses',
+  '/v1/models',
+]
+
 /** One sentence per finding, shown by `tollgate check`. */
 export function adviceOn(snapshot: Snapshot, refused: readonly Refused[] = []): readonly string[] {
   const subjects = [
@@ -31,9 +40,12 @@ export function adviceOn(snapshot: Snapshot, refused: readonly Refused[] = []): 
   const servers = [...snapshot.models.values()].flatMap(({ resource, basePath }) => {
     const key = resourceKey(resource)
     return [
-      ...(basePath.endsWith('/v1')
-        ? [`${key} has a backendUrl that ends in /v1; leave /v1 out, because the gateway adds it`]
-        : []),
+      ...addedByGateway
+        .filter((end) => basePath.endsWith(end))
+        .map(
+          (added) =>
+            `${key} has a backendUrl that ends in ${added}; leave ${added} out, because the gateway adds it`,
+        ),
       ...(resource.server.allPaths
         ? [`${key} opens all paths of its server; tokens on unknown paths are not counted`]
         : []),
