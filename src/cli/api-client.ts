@@ -12,12 +12,12 @@ export interface CsvPage {
   readonly next: string | undefined
 }
 
-/** The API has refused: its message, in which the command's runner puts the names of the flags. */
+/** A refusal of the API, with its message; the command's runner replaces names of fields with flags. */
 export class ApiRefusal extends Error {}
 
 /**
  * The JSON of a 2xx response, a CsvPage if it is CSV. Every failure is thrown as a readable error. With `once` the request has
- * an idempotency key, and is repeated if its answer is lost.
+ * an idempotency key, and is repeated if its response is lost.
  */
 export type ApiClient = (
   method: string,
@@ -27,7 +27,7 @@ export type ApiClient = (
 ) => Promise<unknown>
 
 const timeoutMs = 30_000
-/** Between two tries: longer in all than a try blocks the next one after its process was lost. */
+/** Between two tries. Their sum exceeds the time for which a try whose process was lost blocks the next one. */
 const pausesMs = [250, 500, 1_000, 2_000, 4_000, 8_000]
 
 /** A client of one server. */
@@ -99,7 +99,7 @@ function refusalOf(answer: unknown): string | undefined {
 
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
-  if (error.name === 'TimeoutError') return `no answer within ${timeoutMs / 1_000} s`
+  if (error.name === 'TimeoutError') return `no response within ${timeoutMs / 1_000} s`
   const { cause } = error
   return cause instanceof Error
     ? ((cause as NodeJS.ErrnoException).code ?? cause.message)

@@ -18,8 +18,8 @@ export interface ApiServer {
 export const defaultUrl = 'http://127.0.0.1:8000'
 
 /**
- * From the flags, TOLLGATE_URL or what login has kept, and TOLLGATE_TOKEN, the file TOLLGATE_TOKEN_FILE or
- * what login has kept for this address. Throws an error that says what to set.
+ * The address is the flag's, else TOLLGATE_URL, else the one that login has saved. The credential is TOLLGATE_TOKEN, else in
+ * the file TOLLGATE_TOKEN_FILE, else the one that login has saved for this address. Throws an error that says what to set.
  */
 export function findApiServer(
   env: NodeJS.ProcessEnv,
@@ -37,7 +37,7 @@ export function findApiServer(
   return { url, token: checkToken(token), source }
 }
 
-/** What is kept is for one address; a variable goes to the one that is used. */
+/** A saved credential is for one address only; one from a variable is for the address in use. */
 function findToken(env: NodeJS.ProcessEnv, kept: string | undefined) {
   const { TOLLGATE_TOKEN, TOLLGATE_TOKEN_FILE } = env
   const given = TOLLGATE_TOKEN?.trim()
@@ -48,7 +48,7 @@ function findToken(env: NodeJS.ProcessEnv, kept: string | undefined) {
   return { token: kept, source: 'tollgate login' }
 }
 
-/** The token; throws if it cannot be one. */
+/** Returns the token; throws if it is malformed. */
 export function checkToken(token: string): string {
   if (/^[\x21-\x7e]+$/.test(token)) return token
   if (token === '') throw new Error('No token was given.')
@@ -70,13 +70,15 @@ function readToken(path: string): string {
 export function checkUrl(raw: string, insecureHttp: boolean): string {
   const url = URL.parse(raw)
   if (url === null || !['http:', 'https:'].includes(url.protocol) || url.search || url.hash) {
-    throw new Error(`"${raw}" is no address; write it like https://gateway.example.`)
+    throw new Error(
+      `"${raw}" is not the address of a gateway; write it like https://gateway.example.`,
+    )
   }
   if (url.username || url.password)
     throw new Error('The address must not contain a user or password.')
   if (url.protocol === 'http:' && !isLoopback(url.hostname) && !insecureHttp) {
     throw new Error(
-      `${url.origin} would get your credential in the clear; use https, or allow it by --insecure-http.`,
+      `${url.origin} would receive your credential in the clear; use https, or allow it with --insecure-http.`,
     )
   }
   return url.href.replace(/\/+$/, '').replace(/\/+v1$/, '')

@@ -54,10 +54,10 @@ function readTarget(
     throw new WrongCall('<url> is an address like http://127.0.0.1:8081.')
   }
   if (url.protocol === 'http:' && (ca ?? cert) !== undefined) {
-    throw new WrongCall('--ca and --cert are for an address with https.')
+    throw new WrongCall('--ca and --cert need an address with https.')
   }
   if ((cert === undefined) !== (key === undefined)) {
-    throw new WrongCall('--cert and --key belong together.')
+    throw new WrongCall('--cert and --key need each other.')
   }
   if (!/^\d{1,5}$/.test(wait)) throw new WrongCall('--wait is a whole number of seconds.')
   return { url, waitMs: Number(wait) * 1_000, ca, cert, key }
@@ -68,7 +68,7 @@ interface Answer {
   readonly body: string
 }
 
-/** A service that starts is out of reach at first, then not ready (503). */
+/** A starting service first refuses connections, then responds with 503. */
 async function postWithin(call: Target): Promise<Answer> {
   const { ca, cert, key, waitMs } = call
   const tls = { ca: read('--ca', ca), cert: read('--cert', cert), key: read('--key', key) }
@@ -92,7 +92,7 @@ async function post(call: Target, tls: object): Promise<Answer> {
     if (body === undefined) throw new Error('the answer is too long')
     return { status: response.statusCode ?? 0, body }
   } catch (error) {
-    const reason = signal.aborted ? `no answer within ${timeoutMs / 1_000} s` : reasonOf(error)
+    const reason = signal.aborted ? `no response within ${timeoutMs / 1_000} s` : reasonOf(error)
     const message = `${call.url.origin} cannot be reached (${reason}).`
     const isAway = signal.aborted || (error as NodeJS.ErrnoException).code !== undefined
     throw isAway ? new Unreachable(message) : new Error(message)

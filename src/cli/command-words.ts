@@ -1,4 +1,4 @@
-/** Messages of the API in the words of a command: a field is called as its flag or operand. */
+/** Messages of the API in the words of a command: names of fields become those of flags and operands. */
 
 import type { Command } from './command.ts'
 import { isOption } from './parse-command.ts'
@@ -6,7 +6,7 @@ import { isOption } from './parse-command.ts'
 /** What may follow a field's name that is also a word, at the start of a message. */
 const follows = /^(?=:|[.[]\d| (?:must|may|is|has|names|stands|cannot|and)\b)/
 
-/** The message, for whoever has typed this command. */
+/** The message for the user of this command. */
 export function inWordsOf(command: Command, message: string): string {
   let said = message
   for (const [field, word] of wordsOf(command)) {
@@ -20,7 +20,7 @@ export function inWordsOf(command: Command, message: string): string {
   return said.replace(oneOfMany, showOneOfMany)
 }
 
-/** What messages recommend, and the command that does it. */
+/** Endpoints that messages recommend, and the command for each. */
 const operations = [
   ['GET /v1/limits', 'limits'],
   ['GET /v1/admin/limits', 'limits --all'],

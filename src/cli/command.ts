@@ -51,7 +51,7 @@ type ValueOf<One extends Flag> = One extends { readonly takes: string }
     : string | undefined
   : boolean
 
-/** What was written, by the command's flags. */
+/** The values of a command line, by the command's flags. */
 export interface Call<Given extends Flags = Flags> {
   readonly operands: readonly string[]
   readonly flags: { readonly [Name in keyof Given]: ValueOf<Given[Name]> }
@@ -66,7 +66,7 @@ export interface Command<Given extends Flags = Flags> {
   readonly about?: string
   readonly operands?: readonly Operand[]
   readonly flags: Given
-  /** What its help ends with, if that is long to make. */
+  /** The end of its help, if it is costly to build. */
   readonly details?: () => Promise<string>
   /** What the exit statuses mean, if not only whether it was done. */
   readonly exit?: string
@@ -77,8 +77,8 @@ export function command<const Given extends Flags>(defined: Command<Given>): Com
   return defined
 }
 
-/** Wrong words or values: a sentence, which is followed by where help is. The exit status is 2. */
+/** Invalid arguments: a sentence, to which the runner adds the help command. The exit status is 2. */
 export class WrongCall extends Error {}
 
-/** Nothing has answered. The exit status is 3. */
+/** No response. The exit status is 3. */
 export class Unreachable extends Error {}

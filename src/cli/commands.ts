@@ -1,4 +1,4 @@
-/** All commands with what runs each, which is loaded only when it is, and the old names of some. */
+/** All commands and their old names. The code of a command is loaded only when it runs. */
 
 import type { Call, Command, Flags } from './command.ts'
 import {

@@ -7,7 +7,7 @@ import type { Call, Command, Flags, Operand, Option } from './command.ts'
 import { isOption } from './parse-command.ts'
 import type { CommandIo } from './terminal.ts'
 
-/** What prints the script for these commands. */
+/** Prints the script for these commands. */
 export function completionOf(all: readonly Command[]) {
   return async ({ operands: [shell = ''] }: Call<Flags>, { out }: CommandIo): Promise<number> => {
     out(scriptOf(shell as 'bash' | 'zsh' | 'fish', all))

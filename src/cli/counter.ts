@@ -23,7 +23,7 @@ function explainNothing(
   return printable(names.join(' ') || 'Nothing is used.')
 }
 
-/** Prints the counters of which something is used; returns the exit status. */
+/** Prints the counters above 0; returns the exit status. */
 export async function listCounters(flags: Chosen, io: Omit<Io, 'ask'>): Promise<number> {
   const selected = selectedBy(flags)
   const ask = createApiClient(findApiServer(io.env, flags))
@@ -33,7 +33,7 @@ export async function listCounters(flags: Chosen, io: Omit<Io, 'ask'>): Promise<
   return 0
 }
 
-/** Begins windows anew; returns the exit status: 1 if it was not confirmed. */
+/** Resets counters; returns the exit status: 1 if the user did not agree. */
 export async function resetLimits(
   { flags }: Call<typeof resetLimitsFlags>,
   io: Io,
@@ -59,7 +59,7 @@ function selectedBy(flags: Chosen | Call<typeof resetLimitsFlags>['flags']) {
   const { user, key, limit, whom, subscription, model, window } = flags
   if (user !== undefined && key !== undefined) throw new WrongCall('Give either --user or --key.')
   if ((user ?? key ?? limit) === undefined) {
-    throw new WrongCall('Give --user or --key, or --limit for one that several share.')
+    throw new WrongCall('Give --user, --key, or the --limit of a shared limit.')
   }
   const all = { user, key_id: key, name: limit, whom, subscription, model, window }
   const given = Object.entries(all).filter(([, value]) => value !== undefined)

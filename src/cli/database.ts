@@ -8,8 +8,8 @@ import { openPool, type Pool, type PoolOptions } from '../store/postgres/postgre
 import { Unreachable } from './command.ts'
 
 /**
- * Works with the database of DATABASE_URL, or the one that `tollgate up` has made in DATA_DIR, with the settings that it has
- * noted there; throws an error that names the settings if there is none.
+ * Uses the database of DATABASE_URL, or the one that `tollgate up` has created in DATA_DIR, with the settings that it has
+ * recorded there; throws an error that names the settings if there is none.
  */
 export async function withDatabase<Result>(
   env: NodeJS.ProcessEnv,
@@ -20,8 +20,8 @@ export async function withDatabase<Result>(
   const { dataDir, databaseUrl } = config
   const url = databaseUrl ?? embeddedIn(dataDir)
   if (url === undefined) {
-    const place = `npm start has made none in ${dataDir} (set DATA_DIR as it has it)`
-    throw new Error(`Name the database by DATABASE_URL: ${place}.`)
+    const place = `npm start has created no database in ${dataDir} (set DATA_DIR to its folder)`
+    throw new Error(`Set DATABASE_URL: ${place}.`)
   }
   const options = { url, connections: 1, applicationName: `tollgate ${command}` }
   return await withPool(options, async (sql) => {

@@ -1,4 +1,4 @@
-/** What `tollgate demo` is for: the gateway that `tollgate up` runs, and the database that it has made. */
+/** The target of `tollgate demo`: the gateway that `tollgate up` runs, and the database that it has created. */
 
 import { withRecordedAddresses } from '../../dev/own-addresses.ts'
 import { isLoopback } from '../formats/trustworthy.ts'
@@ -7,7 +7,7 @@ import type { Pool } from '../store/postgres/postgres.ts'
 import { checkUrl, defaultUrl } from './api-server.ts'
 import { embeddedIn, requireRunning, withPool } from './database.ts'
 
-/** The sample gateway, and its database if that is the one that `tollgate up` has made. */
+/** The sample gateway, and its database if `tollgate up` has created it. */
 export interface DemoPlace {
   /** Its address. */
   readonly url: string
@@ -17,9 +17,9 @@ export interface DemoPlace {
 }
 
 /**
- * Works with the gateway at TOLLGATE_URL, or that of `tollgate up` on DATA_DIR, and with the embedded Postgres there, which
- * nobody reaches without its random password: with no other database, and only if it is that gateway's. Rejects with a
- * readable error, before anything is done, if the gateway is another machine's or the database does not run.
+ * Uses the gateway at TOLLGATE_URL, else the one that `tollgate up` runs on DATA_DIR, and the embedded Postgres there, which
+ * has a random password: no other database, and only if it belongs to that gateway. Rejects with a readable error, before
+ * anything is done, if the gateway is on another machine or the database does not run.
  */
 export async function withDemo<Result>(
   env: NodeJS.ProcessEnv,
@@ -35,14 +35,14 @@ export async function withDemo<Result>(
   const url = named ?? (recorded === undefined ? defaultUrl : `http://${recorded}`)
   const database = embeddedIn(dataDir)
   if (databaseUrl !== undefined) {
-    return await work({ url, reason: 'DATABASE_URL names another database than npm start makes' })
+    return await work({ url, reason: 'DATABASE_URL is not the database of npm start' })
   }
   if (database === undefined || recorded === undefined) {
-    const reason = `npm start has made no database in ${dataDir} (set DATA_DIR as it has it)`
+    const reason = `npm start has created no database in ${dataDir} (set DATA_DIR to its folder)`
     return await work({ url, reason })
   }
   if (!recorded.endsWith(`:${new URL(url).port || 80}`)) {
-    const reason = `the database in ${dataDir} is that of http://${recorded} (set DATA_DIR as npm start at ${url} has it)`
+    const reason = `the database in ${dataDir} belongs to http://${recorded} (set DATA_DIR to the folder of npm start at ${url})`
     return await work({ url, reason })
   }
   const options = { url: database, connections: 1, applicationName: 'tollgate demo' }

@@ -50,7 +50,7 @@ type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 /** Runs the command; returns the exit status: 1 if nothing was answered. */
 export async function demo({ flags }: Call<typeof demoFlags>, io: Io): Promise<number> {
   if (flags.remove && flags.requests !== undefined) {
-    throw new WrongCall('--requests has no meaning with --remove.')
+    throw new WrongCall('--requests cannot be combined with --remove.')
   }
   const requests = readRequests(flags.requests)
   return await withDemo(io.env, async (place) => {
@@ -76,14 +76,14 @@ async function make(place: DemoPlace, requests: number, asJson: boolean, io: Io)
     io.out(`\n${keys} keys, and what they have done: ${page}`)
     if (sums > 0) {
       io.out(
-        'Two weeks of usage of users demo-*: admin sees everybody, the identity token demo-coding-token its own.',
+        'Two weeks of usage of users demo-*: admin sees all of it, the identity token demo-coding-token its own.',
       )
     }
   }
   return statuses.has(200) ? 0 : 1
 }
 
-/** How many sums of usage were written: none but in the database that npm start has made. */
+/** How many sums of usage were written: 0 unless npm start has created the database. */
 async function writeHistory({ sql, reason }: DemoPlace, { err }: Io): Promise<number> {
   if (sql === undefined) {
     err(`No two weeks of usage are written: ${reason}.`)

@@ -64,7 +64,7 @@ export async function doctor(
 }
 
 function unnamed({ dataDir }: Config): string {
-  return `it is not set, and npm start has noted no addresses in ${dataDir} (set DATA_DIR as it has it)`
+  return `it is not set, and npm start has noted no addresses in ${dataDir} (set DATA_DIR to its folder)`
 }
 
 interface Alert {
@@ -105,7 +105,7 @@ const asAsked: Readonly<Record<string, string>> = {
 
 const otherSections = {
   'Identity providers and the cluster': 'Identity tokens, or changes of resources, cannot be read.',
-  Clocks: 'The clocks of this process and of the database differ.',
+  Clocks: 'The clocks of this process and the database differ.',
 }
 
 async function observe(config: Config, sinceStart: boolean): Promise<Observed> {

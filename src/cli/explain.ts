@@ -53,7 +53,7 @@ function show(answer: ExplainAnswer, asking: Asking): string {
     backend && printable(`The last request to the model's server failed: ${showFailure(backend)}.`),
     unlistedName && printable(showUnlisted(unlistedName)),
     table(
-      ['STEP', 'RESULT', 'BY', 'WRITTEN IN'],
+      ['STEP', 'RESULT', 'BY', 'DEFINED IN'],
       steps.map(({ step, passed, resource }) => {
         const [by, writtenIn] = showResource(resource)
         const name = step === 'limits' && limits.find(({ refuses }) => refuses)?.name
@@ -62,11 +62,11 @@ function show(answer: ExplainAnswer, asking: Asking): string {
       }),
     ),
     table(
-      ['POLICY', 'WRITTEN IN', 'OPENS THE MODEL'],
+      ['POLICY', 'DEFINED IN', 'GRANTS ACCESS'],
       policies.map((policy) => [...showResource(policy), policy.opens ? 'yes' : 'no']),
     ),
     table(
-      ['SUBSCRIPTION', 'WRITTEN IN', 'PAYS'],
+      ['SUBSCRIPTION', 'DEFINED IN', 'PAYS'],
       subscriptions.map((each) => [
         ...showResource(each),
         each.pays ? 'yes' : `no: ${(each.passedOver ?? 'not reached').replaceAll('_', ' ')}`,
@@ -123,7 +123,7 @@ function showAsked(
   )
 }
 
-/** Other keys with other responses; a key stands for the person only as long as all get the same. */
+/** Keys with another result: a key represents the user only if all of the user's keys get the same. */
 function showOtherwise({ otherwise = [] }: NonNullable<ExplainAnswer['askedAs']>): string {
   if (otherwise.length === 0) return ''
   const shown = otherwise.map(({ keyId, name, code }) => {
@@ -132,7 +132,7 @@ function showOtherwise({ otherwise = [] }: NonNullable<ExplainAnswer['askedAs']>
   return ` Otherwise with ${showFirst(shown, keysShown)}; --key asks with one of them.`
 }
 
-/** The words are explained in docs/table.md. */
+/** docs/table.md explains the reasons. */
 function reasonOf({ reason }: NonNullable<ExplainAnswer['table']>): string {
   return String(reason).replaceAll('_', ' ')
 }
@@ -148,8 +148,8 @@ function showFailure({ reason, detail }: NonNullable<ExplainAnswer['backend']>):
 
 function showUnlisted({ sent, listed }: NonNullable<ExplainAnswer['unlistedName']>): string {
   return (
-    `The model's server lists ${listed.join(', ')}, not ${sent}, and may answer 404: set spec.upstreamModel of the ` +
-    'ModelRef to its name for the model.'
+    `The model's server lists ${listed.join(', ')}, not ${sent}, and may respond with 404: set spec.upstreamModel of the ` +
+    'ModelRef to the name that the server uses.'
   )
 }
 

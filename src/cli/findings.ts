@@ -77,7 +77,7 @@ const refused = 'store_.*|counters_unavailable|identity_unavailable|internal'
 /** A certificate is late below so many days, a clock above so many seconds. */
 const [daysLimit, clockLimit] = [14, 5]
 
-/** In these outages Envoy asks for every request, which is no fault of its own. */
+/** In these outages Envoy asks about every request; that is not another finding. */
 const outages = ['TollgateDatabaseAway', 'TollgateRedisAway', 'TollgateJournalFailing']
 const closesTable = (seen: Observed): boolean =>
   outages.some((name) => conditions[name]?.(seen) !== undefined)

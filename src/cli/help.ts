@@ -51,8 +51,8 @@ function helpOnOne({ name, summary, about, operands = [], flags, exit }: Command
 }
 
 const whereFrom =
-  'The gateway is --url, else TOLLGATE_URL, else that of tollgate login, else http://127.0.0.1:8000. The credential is ' +
-  'TOLLGATE_TOKEN, else in the file TOLLGATE_TOKEN_FILE, else that of tollgate login for this gateway.'
+  'The gateway is --url, else TOLLGATE_URL, else the one saved by tollgate login, else http://127.0.0.1:8000. The credential is ' +
+  'TOLLGATE_TOKEN, else in the file TOLLGATE_TOKEN_FILE, else the one saved by tollgate login for this gateway.'
 
 export function showOperand({ name, optional, many }: Operand): string {
   const shown = `<${name}>${many ? '...' : ''}`
@@ -62,7 +62,7 @@ export function showOperand({ name, optional, many }: Operand): string {
 /** The rows of a table of flags. */
 export function flagRows(flags: Flags): readonly (readonly [string, string])[] {
   return Object.entries(flags).map(([name, flag]) => {
-    const many = flag.takes !== undefined && flag.many ? ', any number of times' : ''
+    const many = flag.takes !== undefined && flag.many ? '; repeatable' : ''
     const choices = flag.takes !== undefined && flag.choices ? `: ${flag.choices.join(', ')}` : ''
     return [
       flag.takes === undefined ? `--${name}` : `--${name} ${flag.takes}`,

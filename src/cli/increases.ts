@@ -1,4 +1,4 @@
-/** `tollgate increases`: more of a limit for a while, as administrators give it. */
+/** `tollgate increases`: temporary increases of limits, granted by administrators. */
 
 import type { IncreaseList } from '../admin/increases/increases.ts'
 import { parseDuration } from '../formats/time.ts'
@@ -52,13 +52,13 @@ export async function grantIncrease(
   if (user !== undefined && !(await hasKey(user, flags, io)))
     io.err(
       printable(
-        `${user} has no active key; if that is a surprise, end it: names are taken as written.`,
+        `${user} has no active key; if that is a surprise, end the increase: names of users are not checked.`,
       ),
     )
   return status
 }
 
-/** Whoever calls with identity tokens may have none, so the service refuses nobody for that. True if it does not say. */
+/** True if unknown. The service accepts users without a key, because they may use identity tokens. */
 async function hasKey(
   username: string,
   flags: Call<typeof listIncreasesFlags>['flags'],
@@ -97,10 +97,10 @@ async function change(
   return 0
 }
 
-/** Where it is not known yet. */
+/** At processes that have not acknowledged the change. */
 export const meanwhile = 'the old limit may still apply there'
 
-/** What is given or asked for, as the API takes it; throws if something lacks that every increase has. */
+/** The fields of a grant or a request for the API; throws if a required flag is missing. */
 export function readWanted(flags: Call<typeof newRequestFlags>['flags']) {
   const { limit: name, to, until, reason, subscription, model, whom } = flags
   if (name === undefined || to === undefined || until === undefined || reason === undefined)
@@ -108,7 +108,7 @@ export function readWanted(flags: Call<typeof newRequestFlags>['flags']) {
   return { subscription, model, name, whom, ...readGiven(flags), reason }
 }
 
-/** What is given, as the API takes it; those without a flag are left out. */
+/** The fields for the API; those without a flag are left out. */
 export function readGiven({ to, until }: { to?: string | undefined; until?: string | undefined }) {
   const isWhole = /^\d{1,16}$/.test(to ?? '')
   if (to !== undefined && !isWhole && !/^\d{1,10}\.\d{1,9}$/.test(to))
@@ -129,7 +129,7 @@ type Given =
   | ('subscription' | 'model' | 'name' | 'kind' | 'scope' | 'whom' | 'user' | 'keyId')
   | ('limit' | 'until' | 'reason')
 
-/** Which limit is meant, for whom, and what of it is given or asked for. */
+/** The limit, its users, and the figure that is granted or requested. */
 export function toIncreaseCells(given: Pick<Increase, Given>, currency: string | undefined): Cells {
   const { subscription, model, name, kind, user, keyId, limit, until, reason } = given
   return {

@@ -1,4 +1,4 @@
-/** What a command reads from a file, from standard input, or from a folder of resources. */
+/** Input of a command: a file, standard input, or a folder of resources. */
 
 import { readFile, stat } from 'node:fs/promises'
 import { text } from 'node:stream/consumers'

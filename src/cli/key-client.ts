@@ -59,7 +59,7 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
     async create(body: Readonly<Record<string, unknown>>): Promise<CreatedKey> {
       const created = (await call('POST', '/v1/api-keys', body, 'once')) as CreatedKey
       if (typeof created.key === 'string') return created
-      throw new Error(`${server.url} answered without a key; it is not a Tollgate.`)
+      throw new Error(`${server.url} responded without a key; it is not a Tollgate.`)
     },
     /** Reads all pages. */
     async search(search: KeySearch): Promise<readonly KeyRecord[]> {
@@ -106,7 +106,7 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
   }
 }
 
-/** What was changed is in force, but some serving process has not acknowledged it. */
+/** A change is in force, but a serving process has not acknowledged it. */
 export function warnOfPending(
   { propagation }: Revoked,
   io: Pick<KeyIo, 'err'>,

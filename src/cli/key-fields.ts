@@ -40,7 +40,7 @@ function readModel(raw: string): { readonly namespace: string; readonly name: st
   throw new WrongCall('Write a model as <namespace>/<name>.')
 }
 
-/** `1000/1m`; the server knows which windows there are. */
+/** `1000/1m`; the server validates the window. */
 function readTokenLimit(raw: string): { readonly limit: number; readonly window: string } {
   const [, limit, window] = /^(\d{1,10})\/(\w{1,16})$/.exec(raw) ?? []
   if (limit !== undefined && window !== undefined) return { limit: Number(limit), window }
@@ -49,7 +49,7 @@ function readTokenLimit(raw: string): { readonly limit: number; readonly window:
 
 const limitNames = ['name', 'of', 'limit', 'window', 'model', 'enforce']
 
-/** `name=daily,of=cost,limit=5,window=day`; the server knows which kinds and windows there are. */
+/** `name=daily,of=cost,limit=5,window=day`; the server validates kinds and windows. */
 function readLimit(raw: string): Readonly<Record<string, unknown>> {
   const models: ReturnType<typeof readModel>[] = []
   const fields: Record<string, unknown> = {}
@@ -83,7 +83,7 @@ function showLimit({ models = [], ...limit }: NonNullable<KeyRecord['limits']>[n
   return [...fields, ...models.map((model) => `model=${model.namespace}/${model.name}`)].join(',')
 }
 
-/** One key with everything that its record says. */
+/** A key with all fields of its record. */
 export function showKey(record: KeyRecord): string {
   const {
     labels = {},

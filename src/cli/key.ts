@@ -49,10 +49,11 @@ export async function editKey(
 ): Promise<number> {
   const { name } = flags
   const fields = { ...(name !== undefined && { name }), ...toKeyFields(flags) }
-  if (Object.keys(fields).length === 0) throw new WrongCall('Say what is to be changed.')
+  if (Object.keys(fields).length === 0)
+    throw new WrongCall('Give at least one flag that changes the key.')
   const record = await clientOf(flags, io).edit(id, fields)
   io.out(flags.json ? toJson(record) : showKey(record))
-  warnOfPending(record, io, 'the key may be unchanged there for a while')
+  warnOfPending(record, io, 'the previous version of the key may still apply there')
   return 0
 }
 

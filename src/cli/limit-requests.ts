@@ -1,4 +1,4 @@
-/** `tollgate limit-requests`: what users ask for, and what administrators say to it. */
+/** `tollgate limit-requests`: requests of users for limit increases, and decisions of administrators. */
 
 import type { LimitRequestList } from '../admin/increases/limit-requests.ts'
 import { createApiClient } from './api-client.ts'
@@ -23,7 +23,8 @@ type LimitRequest = LimitRequestList['data'][number] & Pick<LimitRequestList, 'c
 
 const path = '/v1/limit-requests'
 
-const noneAsked = 'You have no requests. tollgate limit-requests new asks for more of a limit.'
+const noneAsked =
+  'You have no requests. tollgate limit-requests new asks for an increase of a limit.'
 
 /** Returns the exit status, as the others. */
 export async function showRequests(

@@ -19,14 +19,16 @@ export function loginFile(env: NodeJS.ProcessEnv): string {
   return join(folder, 'tollgate', 'login.json')
 }
 
-/** None without a file. Throws a readable error if the file is no such one, or others may read it. */
+/** Empty without a file. Throws a readable error if the file has another format, or other users may read it. */
 export function readLogins(env: NodeJS.ProcessEnv): Logins {
   const path = loginFile(env)
   const text = readOwn(path)
   if (text === undefined) return { current: undefined, tokens: new Map() }
   const kept = parse(text)
   if (!isObject(kept) || !isObject(kept.tokens)) {
-    throw new Error(`${path} is not what tollgate login writes; run tollgate logout.`)
+    throw new Error(
+      `${path} is not a file of tollgate login; run tollgate logout, which removes it.`,
+    )
   }
   const tokens = Object.entries(kept.tokens).filter(
     (each): each is [string, string] => typeof each[1] === 'string',

@@ -18,7 +18,7 @@ import { withPool } from './database.ts'
 import { toJson } from './json.ts'
 import type { CommandIo } from './terminal.ts'
 
-/** What a person reads meanwhile, and what --json prints in the end. */
+/** Messages during the run, and the result that --json prints. */
 interface Report {
   readonly say: (line: string) => void
   readonly warn: (line: string) => void
@@ -49,10 +49,10 @@ function refuseTogether(flags: Given): void {
   const { from, tenant, plan } = flags
   const inPlace = flags['in-place']
   if (plan && (from !== undefined || inPlace || flags['dry-run'] || tenant !== undefined)) {
-    throw new WrongCall('--plan goes with no other flag.')
+    throw new WrongCall('--plan cannot be combined with other flags.')
   }
   if (tenant !== undefined && (from === undefined || inPlace)) {
-    throw new WrongCall('--tenant goes with --from, and not with --in-place.')
+    throw new WrongCall('--tenant needs --from, and cannot be combined with --in-place.')
   }
   if (from !== undefined && !/^postgres(ql)?:\/\//.test(from)) {
     throw new WrongCall('--from is an address like postgres://user@host/database.')
@@ -67,7 +67,7 @@ async function run(flags: Given, env: NodeJS.ProcessEnv, report: Report): Promis
   ])
   if (inPlace) {
     const url = from ?? config.databaseUrl
-    if (url === undefined) throw new Error('Name the database by --from or DATABASE_URL.')
+    if (url === undefined) throw new Error('Set --from or DATABASE_URL.')
     return await withUrl(url, (sql) => takeInPlace(sql, config, dryRun, report))
   }
   return await withTarget(config, report, async (target) => {
@@ -93,7 +93,7 @@ async function showPlan(sql: Pool, { say, result }: Report): Promise<number> {
         ? ''
         : name.startsWith(worksWith)
           ? '; stop all older processes first'
-          : `; processes of versions that know ${worksWith} go on working`
+          : `; processes of versions that know ${worksWith} keep working`
     say(`To be applied: ${name}${others}.`)
   }
   say('Nothing was written.')
@@ -121,7 +121,7 @@ async function copy(job: {
   say(`The source has ${describeTable(table)}.`)
   const tenant = chooseTenant(table, job.tenant)
   if (dryRun && !(await hasTable(target))) {
-    say('Nothing was written: the target is empty, every key would be copied.')
+    say('Nothing was written: the target is empty, so all keys would be copied.')
     return 0
   }
   let reported = 0
@@ -140,7 +140,7 @@ async function copy(job: {
     `${dryRun ? 'Nothing was written. Of' : 'Of'} ${read} keys: ${copied} ${dryRun ? 'would be copied' : 'copied'}, ${updated} revoked or expired since, ${present} here already, ${conflicting} in conflict.`,
   )
   if (conflicting > 0) {
-    warn('Left out: keys whose id or hash is here already, but not both together.')
+    warn('Left out: keys in conflict, whose id or hash belongs to another key here.')
   }
   return conflicting > 0 ? 1 : 0
 }
@@ -170,7 +170,7 @@ async function takeInPlace(
   result.statuses = table.statuses
   say(`The table has ${describeTable(table)}.`)
   if (table.tenants.length > 1) {
-    throw new Error('The table has several tenants; copy one of them by --from and --tenant.')
+    throw new Error('The table has several tenants; copy one of them with --from and --tenant.')
   }
   for (const name of table.demanding) say(`Column ${name} is left empty.`)
   if (dryRun) {

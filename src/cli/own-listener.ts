@@ -4,7 +4,7 @@ import { readBody, sendRequest, targetOf } from '../runtime/http-request.ts'
 import type { Address } from '../settings/config.ts'
 
 const answerWithinMs = 10_000
-/** The list of some ten thousand resources has about this many bytes. */
+/** About the size of a list of ten thousand resources, in bytes. */
 const maxBytes = 64 * 2 ** 20
 
 /**

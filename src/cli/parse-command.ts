@@ -28,7 +28,7 @@ export interface Commands {
   readonly renamed: Readonly<Record<string, string>>
 }
 
-/** What these words ask for. Throws a WrongCommand that says what is wrong, and what was probably meant. */
+/** Parses these words. Throws a WrongCommand that says what is wrong, and suggests the nearest name. */
 export function parseCommand(argv: readonly string[], commands: Commands): Asked {
   const [first = ''] = argv
   if (['--version', '-V', 'version'].includes(first)) return { asks: 'version' }

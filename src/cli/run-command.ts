@@ -28,7 +28,7 @@ export async function runCommand(
     command = asked.command
     if (asked.old !== undefined) {
       const { old, command: now } = asked
-      io.err(`tollgate ${old} is now tollgate ${now.name}; the next release drops the old name.`)
+      io.err(`tollgate ${old} is now tollgate ${now.name}; the next release removes the old name.`)
     }
     const run = runners.get(command.name) as Run
     return await run(asked.call, io)
@@ -49,7 +49,7 @@ function sentenceOf(error: unknown, command: Command | undefined): string {
   return cause instanceof Error ? `${errorMessage(error)} (${cause.message})` : errorMessage(error)
 }
 
-/** Also a database, whose error may be the cause of another one. */
+/** For a database too: its error may be the cause of another one. */
 function isUnreachable(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const { code, cause } = error as NodeJS.ErrnoException

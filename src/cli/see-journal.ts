@@ -1,4 +1,4 @@
-/** What is wrong with the folder that a gateway and its processes share, as far as it shows from outside. */
+/** Problems of the folder that a gateway and its processes share, as far as another process can see them. */
 
 import { askAdmin } from '../gateway/admin-page.ts'
 import { flushMsIn, infoPath, slowFlushMs } from '../journal/envoy-log.ts'
@@ -6,7 +6,7 @@ import { filesOf } from '../journal/files.ts'
 import { fileModeOf, findMismatch } from '../journal/prepare-folder.ts'
 import type { Config } from '../settings/config.ts'
 
-/** One sentence each. An Envoy that does not answer is another finding. */
+/** One sentence each. An Envoy that does not respond is another finding. */
 export async function seeJournal(
   config: Pick<Config, 'usageJournal' | 'socketMode' | 'envoyAdminAddress'>,
 ): Promise<readonly string[]> {
@@ -23,7 +23,7 @@ export async function seeJournal(
   return [
     ...(mismatch === undefined ? [] : [mismatch]),
     ...(flushMs > slowFlushMs
-      ? [`Envoy writes its log each ${flushMs} ms: start it with --file-flush-interval-msec 20`]
+      ? [`Envoy writes its log every ${flushMs} ms: start it with --file-flush-interval-msec 20`]
       : []),
     ...(listeners === '' || raw.includes(files.envoy)
       ? []

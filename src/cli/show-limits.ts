@@ -21,10 +21,10 @@ export async function showLimits(
 ): Promise<number> {
   const { user, key, limit, all, window, whom, subscription, model } = flags
   if (all && (user ?? key ?? window ?? whom) !== undefined)
-    throw new WrongCall('--all goes with --limit, --subscription and --model only.')
+    throw new WrongCall('--all can be combined only with --limit, --subscription and --model.')
   if (!all && (user ?? key ?? limit) !== undefined) return await listCounters(flags, io)
   if ((window ?? whom) !== undefined)
-    throw new WrongCall('--window and --whom go with --user, --key or --limit.')
+    throw new WrongCall('--window and --whom need --user, --key or --limit.')
   const ask = createApiClient(findApiServer(io.env, flags))
   const only = Object.entries({ subscription, model, name: limit }).filter(
     ([, value]) => value !== undefined,
@@ -38,7 +38,7 @@ export async function showLimits(
   else if (list.data.length === 0)
     io.err(explainNone(only, only.length > 0 ? await read([]) : list, all))
   else io.out(show(list))
-  if (list.has_more) io.err('There are more: name a subscription or a model.')
+  if (list.has_more) io.err('There are more limits: use --subscription or --model.')
   return 0
 }
 
@@ -76,7 +76,7 @@ function explainNone(
 function show({ data, currency }: LimitList): string {
   const rows = data.map((each) => {
     const { limit, remaining, resetsAt } = each
-    // Older servers say only the figures.
+    // Older servers send only the figures.
     const percent = each.percentLeft ?? (100 * Number(remaining)) / Number(limit)
     return {
       ...toCells(each),

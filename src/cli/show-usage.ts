@@ -19,7 +19,7 @@ type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 export async function showUsage({ flags }: Call<typeof usageFlags>, io: Io): Promise<number> {
   const { json, csv, focus } = flags
   if ([json, csv, focus].filter(Boolean).length > 1) {
-    throw new WrongCall('One of --json, --csv and --focus, not several.')
+    throw new WrongCall('Give only one of --json, --csv and --focus.')
   }
   checkFlags(flags)
   const ask = createApiClient(findApiServer(io.env, flags))
@@ -42,7 +42,7 @@ export async function showUsage({ flags }: Call<typeof usageFlags>, io: Io): Pro
 
 const groupNames: readonly string[] = [...usageUnits, ...usageDimensions]
 
-/** Throws a WrongCall for what no gateway knows; what a label may be called is its own to say. */
+/** Throws a WrongCall for groups and times that no gateway accepts; the gateway validates names of labels. */
 function checkFlags({ by, from, to }: Call<typeof usageFlags>['flags']): void {
   for (const word of by?.split(',') ?? []) {
     if (groupNames.includes(word) || word.startsWith('label:')) continue

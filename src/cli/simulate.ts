@@ -33,7 +33,7 @@ export async function simulate(
 
 function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
   if (since === undefined) return { from, to }
-  if ((from ?? to) !== undefined) throw new WrongCall('Either --since, or --from and --to.')
+  if ((from ?? to) !== undefined) throw new WrongCall('Give either --since, or --from and --to.')
   const sinceMs = parseDuration(since)
   if (sinceMs === undefined) throw new WrongCall('--since is a duration such as 7d or 36h.')
   return { from: toTimestamp(Date.now() - sinceMs) }
@@ -115,7 +115,7 @@ function share({ most, limit }: SimulationAnswer['limits'][number]): number {
   return Number(most) / Number(limit)
 }
 
-/** What is not known is never called far. */
+/** A limit with unknown usage is not reported as never near. */
 function showNear(limit: SimulationAnswer['limits'][number], answer: SimulationAnswer): string {
   if (limit.near) return renderBar(share(limit))
   const { name, kind, window } = limit

@@ -29,14 +29,16 @@ export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, i
   return await withDatabase(io.env, 'usage', async (sql, config) => {
     const { unusableUsage, usageJournal: path, dataDir, usageArchiveDir: folder } = config
     if (path === undefined && folder === undefined) {
-      throw new Error('Name the journal by USAGE_JOURNAL, or its archives by USAGE_ARCHIVE_DIR.')
+      throw new Error('Set USAGE_JOURNAL, or USAGE_ARCHIVE_DIR for its archives.')
     }
     if (path !== undefined && findJournalName(path, dataDir) === undefined) {
-      throw new Error(`No service has read a journal at ${path}: USAGE_JOURNAL is another file.`)
+      throw new Error(
+        `No service has read a journal at ${path}: set USAGE_JOURNAL to the file that the service reads.`,
+      )
     }
     const { from, to } = span
     const state = await readLedgerState(sql, from, to)
-    // Before the lines are compared: what is written meanwhile is no lag.
+    // Before the lines are compared: lines written meanwhile are not a lag.
     const unread = readLedgerLag({ path, dataDir }, state.journals)
     const problems: string[] = []
     const kept = await findKept({ path, dataDir, folder }, state, span, (problem) =>
@@ -75,7 +77,7 @@ function show(
     const end = gap.to === null ? 'an unknown time' : toTimestamp(gap.to)
     err(`Usage of ${gap.journal} between ${toTimestamp(gap.from)} and ${end} was lost unread.`)
   }
-  // The hour in which the journal begins is not kept whole, so before it ends none is.
+  // The journal lacks the start of its first hour, so no hour is complete before that one ends.
   if (completeFrom >= Math.min(to, Date.now()))
     err('No hour is kept whole in the journal: only missing rows of the ledger are reported.')
   else if (completeFrom > from)
@@ -115,7 +117,7 @@ function toShown({ differences, limits }: Verification['beyond']) {
   }
 }
 
-/** What may be too high, or of lines that are gone; undefined: nothing. */
+/** Figures that are too high, unless lines of theirs were deleted; undefined: none. */
 function showBeyond({ differences, limits }: Verification['beyond']): string | undefined {
   const texts = [
     ...limits.map(({ limit: { resource, name, kind, whom }, ...one }) =>
@@ -132,14 +134,14 @@ function showBeyond({ differences, limits }: Verification['beyond']): string | u
   )
 }
 
-/** What is beyond the lines, in one sentence. */
+/** Figures in one sentence. */
 const beyondShown = 5
 
 function showBoth(figure: string, { ledger, journals }: Record<'ledger' | 'journals', Exact>) {
   return `(${showSum(figure, ledger)}, not ${showSum(figure, journals)})`
 }
 
-/** Costs are decimal numbers, and what would be rounded as a number is text, too. */
+/** Costs are decimal texts; so are sums that a JSON number would round. */
 function inJson(figure: string, { ledger, journals }: Record<'ledger' | 'journals', Exact>) {
   const exact = (sum: Exact) => (typeof sum === 'bigint' ? `${sum}` : sum)
   const shown = figure === 'cost' ? toMoney : exact
@@ -150,7 +152,7 @@ function showSum(figure: string, sum: Exact): string {
   return figure === 'cost' ? toMoney(sum) : sum.toLocaleString('en')
 }
 
-/** While the ledger lags nothing is said of the whole. */
+/** While the ledger lags, the result covers only what is in it. */
 function soFar(compared: number, { lines }: LedgerLag): string {
   const raw =
     compared === 0

@@ -128,7 +128,7 @@ export async function openCounters(
     onRenamed: (from, to) =>
       log.warn(
         { code: 'gateway_renamed', from, to },
-        'the volume of this gateway is a copy of another: the gateway continues under a new name',
+        "the volume of this gateway is a copy of another gateway's: the gateway continues under a new name",
       ),
     onFault,
   }).catch((cause: unknown) => {
@@ -244,7 +244,7 @@ async function connect({ config, log, signal, stops }: Context) {
   const { problem, commands } = connection
   if (problem?.isFinal) throw new Error(`REDIS_URL: ${problem.message}`)
   if (!isUp) {
-    const cause = problem?.message ?? `no answer within ${connectWaitMs / 1_000} s`
+    const cause = problem?.message ?? `no response within ${connectWaitMs / 1_000} s`
     log.warn(
       { code: 'redis_absent', setting: 'REDIS_URL', cause },
       'cannot reach Redis: starting without it',

@@ -1,4 +1,4 @@
-/** Commands on temporary increases of limits: granted ones, and requests for one. */
+/** Commands on temporary increases of limits, and on requests for them. */
 
 import { command } from '../command.ts'
 import { connection, json } from './shared.ts'
@@ -8,12 +8,13 @@ const common = { ...connection, ...json } as const
 const given = {
   to: {
     takes: '<figure>',
-    means: 'the higher figure; of cost an amount, like 60 or 60.50',
+    means: 'the increased limit; of cost an amount, like 60 or 60.50',
     field: 'limit',
   },
   until: {
     takes: '<time>',
-    means: 'when it ends: a day (2026-03-01), a time (RFC 3339), or from now on like 12h or 3d',
+    means:
+      'when it ends: a day (2026-03-01), a time (RFC 3339), or a duration from now like 12h or 3d',
   },
 } as const
 
@@ -42,7 +43,7 @@ export const grantIncreaseFlags = {
   whom: {
     takes: '<name>',
     means:
-      'the group (users: users by name), organization or subscription whose counter of the limit to increase',
+      'whose counter of the limit to increase: a group (users: the users that the Subscription lists by name), an organization or a subscription',
   },
   ...common,
 } as const
@@ -51,8 +52,8 @@ export const grantIncreaseCommand = command({
   name: 'increases grant',
   summary: 'Increase a limit by name temporarily',
   about:
-    'For administrators, but not for oneself. The highest of the limit and its increases applies. It changes neither what is used ' +
-    'nor which models may be called. It ends by itself, after 92 days at most.',
+    'For administrators, but not for their own limits. The highest of the limit and its increases applies. Counters and access to ' +
+    'models do not change. An increase ends at --until, after 92 days at most.',
   flags: grantIncreaseFlags,
 })
 
@@ -92,7 +93,7 @@ export const newRequestFlags = {
   whom: {
     takes: '<name>',
     means:
-      'the group (users: users by name), organization or subscription whose counter to increase, if you use several counters of the limit',
+      'whose counter to increase, if you use several counters of the limit: a group (users: the users that the Subscription lists by name), an organization or a subscription',
   },
 } as const
 
@@ -111,7 +112,7 @@ export const approveRequestCommand = command({
   name: 'limit-requests approve',
   summary: 'Approve a request for a limit increase',
   about:
-    'For administrators, but not for oneself. --to and --until grant less than the request asks for.',
+    'For administrators, but not for their own requests. With --to or --until it grants less than requested.',
   operands: [{ name: 'id' }],
   flags: approveRequestFlags,
 })
@@ -124,7 +125,7 @@ export const denyRequestFlags = {
 export const denyRequestCommand = command({
   name: 'limit-requests deny',
   summary: 'Deny a request for a limit increase',
-  about: 'For administrators, but not for oneself.',
+  about: 'For administrators, but not for their own requests.',
   operands: [{ name: 'id' }],
   flags: denyRequestFlags,
 })

@@ -14,7 +14,7 @@ const fields = {
   },
   model: {
     takes: '<namespace>/<name>',
-    means: 'a model that it may call; without any, all of its subscription',
+    means: 'a model that it may call; by default all models of its subscription',
     many: true,
     field: 'models',
   },
@@ -27,8 +27,8 @@ const fields = {
   limit: {
     takes: 'name=<name>,limit=<amount>,…',
     means:
-      'a limit of this key by name, like name=daily,of=cost,limit=5,window=day; also with model=<namespace>/<name>, ' +
-      'any number of times, and enforce=false',
+      'a limit of this key by name, like name=daily,of=cost,limit=5,window=day; optional: enforce=false, and model=<namespace>/<name>, ' +
+      'once or more',
     many: true,
     field: 'limits',
   },
@@ -69,7 +69,7 @@ export const listKeysFlags = {
   all: { means: 'include revoked, expired and ephemeral keys' },
   status: {
     takes: '<status>',
-    means: 'only keys with one of these statuses, separated by commas',
+    means: 'only keys with this status, or with one of several, separated by commas',
     many: true,
     choices: ['active', 'revoked', 'expired'],
     field: 'filters.status',
@@ -149,23 +149,23 @@ export const rotateKeyCommand = command({
   name: 'key rotate',
   summary: 'Give a key a new secret',
   about:
-    'Prints only the key to standard output. The current secret ends at once, or after --overlap, or with ' +
-    '--end-old-after-first-use some time after the first use of the new one.',
+    'Prints only the key to standard output. The current secret ends at once, unless --overlap or ' +
+    '--end-old-after-first-use keeps it valid for a time.',
   operands: [{ name: 'id' }],
   flags: rotateKeyFlags,
 })
 
 export const revokeKeysFlags = {
-  all: { means: 'all of your keys, or of --user, after asking at a terminal' },
-  user: { takes: '<name>', means: 'all keys of this user, after asking', field: 'username' },
+  all: { means: 'all your keys, after confirmation at a terminal' },
+  user: { takes: '<name>', means: 'all keys of this user, after confirmation', field: 'username' },
   ...yes,
   ...common,
 } as const
 
 export const revokeKeysCommand = command({
   name: 'key revoke',
-  summary: 'Revoke keys, which cannot be undone',
-  about: 'By their ids; - reads a key from standard input and revokes it, for any owner.',
+  summary: 'Revoke keys permanently',
+  about: 'Takes the ids of keys; - revokes the key on standard input, whoever owns it.',
   operands: [{ name: 'id', optional: true, many: true }],
   flags: revokeKeysFlags,
   exit: '0 all were revoked, 1 at least one was not.',

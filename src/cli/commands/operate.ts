@@ -7,7 +7,8 @@ export const checkFlags = {
   'in-force': {
     takes: '<folder>',
     at: 'folder',
-    means: 'the folder in force now; reports limits that would begin new counters, or are removed',
+    means:
+      'the folder in force now; reports limits that would be removed, or start with new counters',
   },
   ...json,
 } as const
@@ -16,10 +17,10 @@ export const checkCommand = command({
   name: 'check',
   summary: 'Validate a folder of resources and print every problem',
   about:
-    'Prints every problem of the YAML files with its file and line, then the phase that each resource would have, why a ' +
+    'Prints every problem of the YAML files with its file and line, then the phase of each resource, why a ' +
     'model would be Pending, and whether the resources of each model would be accepted. The settings of the ' +
     'environment determine the allowed addresses of models and how requests are admitted. For limits by name it prints by how much requests in progress can exceed them and, ' +
-    'with --in-force, which of them would begin new counters or are removed.',
+    'with --in-force, which of them would be removed or start with new counters.',
   operands: [{ name: 'folder', at: 'folder' }],
   flags: checkFlags,
   exit: '0 there is no problem, 1 there is one. Advice is not a problem.',
@@ -44,14 +45,14 @@ export const doctorCommand = command({
 
 export const exportResourcesCommand = command({
   name: 'export',
-  summary: "Convert the original's resources to Tollgate's, from a cluster or files",
+  summary: "Convert models-as-a-service's resources to Tollgate's, from a cluster or files",
   about:
     'Converts resources of maas.opendatahub.io and inference.opendatahub.io to those of tollgate.dev and prints them as ' +
     'YAML, for kubectl apply or a folder. Reads them from files, or without arguments from the cluster of KUBECONFIG or ' +
     'of the pod; - is standard input. Fields without a counterpart are listed on standard error.',
   operands: [{ name: 'file', optional: true, many: true, at: 'file' }],
   flags: json,
-  exit: '0 everything is printed, 1 a resource is missing.',
+  exit: '0 everything is printed, 1 a resource was not converted.',
 })
 
 export const importPricesCommand = command({
@@ -75,15 +76,16 @@ export const migrateFlags = {
   from: {
     takes: '<url>',
     means:
-      'copy the keys of the original service (v3.4 or later) from its database, without writing to it; may be ' +
-      'repeated to copy later changes',
+      'copy the keys of models-as-a-service (v3.4 or later) from its database, without writing to it; repeat it ' +
+      'to copy later changes',
   },
   tenant: {
     takes: '<name>',
-    means: 'with --from: the tenant whose keys to copy, if the original has several',
+    means: 'with --from: the tenant whose keys to copy, if the source has several',
   },
   'in-place': {
-    means: "use the original's table in its own database, given by --from or DATABASE_URL",
+    means:
+      'use the table of models-as-a-service in its own database, given by --from or DATABASE_URL',
   },
   'dry-run': { means: 'only print what would be done' },
   plan: {
@@ -94,17 +96,18 @@ export const migrateFlags = {
 
 export const migrateCommand = command({
   name: 'migrate',
-  summary: "Migrate the database schema; take over the original service's keys",
+  summary: 'Migrate the database schema; take over the keys of models-as-a-service',
   about:
     'Migrates the database of DATABASE_URL to the schema of this version; the service does so at its start.',
   flags: migrateFlags,
-  exit: '0 everything was done, 1 some keys were left out.',
+  exit: '0 everything was done, 1 some keys were not copied.',
 })
 
 export const cleanupFlags = {
   wait: {
     takes: '<seconds>',
-    means: 'how long to retry while the service cannot be reached or answers 503; 0 by default',
+    means:
+      'how long to retry while the service cannot be reached or responds with 503; 0 by default',
   },
   ca: {
     takes: '<file>',
@@ -157,7 +160,7 @@ export const replayCommand = command({
     'start and whenever it detects that the database has lost revocations. The command may be repeated.',
   operands: [{ name: 'file', many: true, at: 'file' }],
   flags: json,
-  exit: '0 every line was replayed, 1 a line could not be read or a key not be revoked.',
+  exit: '0 every line was replayed, 1 a line could not be read or a key could not be revoked.',
 })
 
 export const simulateFlags = {
@@ -173,7 +176,7 @@ export const simulateFlags = {
 
 export const simulateCommand = command({
   name: 'simulate',
-  summary: 'Replay past usage with other resources, and report refusals',
+  summary: 'Replay past usage with other resources and report refusals',
   about:
     'Replays past usage with the resources in a folder of YAML files, as if all of them were in force. Reports which requests would have ' +
     'been refused, when, and which limits were never near. For administrators. It changes nothing.',

@@ -20,7 +20,7 @@ export const serveCommand = command({
   summary: 'Run only the service',
   about:
     'Runs Check and the REST API until SIGTERM, SIGINT or SIGHUP, and then ends within 15 seconds. ' +
-    'SIGUSR2 sets the log level to debug; a second one restores it. It logs lines of JSON.',
+    'SIGUSR2 sets the log level to debug; a second one restores it. The log consists of JSON lines.',
   details: async () => {
     const { settingsList } = await import('../../settings/show.ts')
     return `Settings come from the environment (default; meaning: value):\n\n${settingsList()}\n  OTEL_…\n      OpenTelemetry's variables: docs/tracing.md`
@@ -32,7 +32,7 @@ export const controllerCommand = command({
   name: 'controller',
   summary: 'Write the statuses of the resources in a cluster',
   about:
-    'With RESOURCES=kubernetes. Of several controllers only the holder of the Lease tollgate-controller writes; the ' +
+    'Needs RESOURCES=kubernetes. Of several controllers only the holder of the Lease tollgate-controller writes; the ' +
     'others wait to take over. The service does not need a controller. INTERNAL_ADDRESS serves /livez and /readyz, ' +
     'METRICS_ADDRESS its metrics. It runs until SIGTERM, SIGINT or SIGHUP. See docs/kubernetes.md.',
   flags: {},
@@ -43,12 +43,12 @@ export const drainCommand = command({
   summary: 'Drain the gateway before it is stopped: finish its requests, refuse new ones',
   about:
     'Makes the service at INTERNAL_ADDRESS on this machine not ready, and drains its Envoy: every response closes its ' +
-    'connection, and after DRAIN_MIN_SECONDS Envoy refuses new connections. The command ends when no request is running ' +
+    'connection, and after DRAIN_MIN_SECONDS Envoy refuses new connections. The command ends when no request is in progress ' +
     'and no connection was used in the last five seconds, or after DRAIN_SECONDS. If the service is down, it ' +
     "drains Envoy directly, at ENVOY_ADMIN_ADDRESS. Use it as the preStop hook of Envoy's container. A drain cannot be " +
     'undone: stop Envoy and start it again.',
   flags: json,
-  exit: '0 no request is running, 1 some are, or nothing could be drained.',
+  exit: '0 no request is in progress, 1 some are, or nothing could be drained.',
 })
 
 export const envoyConfigFlags = {
@@ -77,7 +77,7 @@ export const envoyConfigCommand = command({
 
 export const demoFlags = {
   requests: { takes: '<number>', means: 'how many; 200 by default, 10,000 at most' },
-  remove: { means: 'remove the usage again, and revoke the keys' },
+  remove: { means: 'remove the usage, and revoke the keys' },
   ...json,
 } as const
 

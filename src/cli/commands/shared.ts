@@ -6,13 +6,13 @@ export const connection = {
   'insecure-http': { means: 'send the credential over plain http to another machine' },
 } as const
 
-/** The same answer, for programs. */
+/** Output for programs. */
 export const json = { json: { means: 'print JSON' } } as const
 
-/** Of a command that asks for confirmation. */
-export const yes = { yes: { means: 'do not ask' } } as const
+/** For commands that ask for confirmation. */
+export const yes = { yes: { means: 'do not ask for confirmation' } } as const
 
-/** A part of usage and limits. */
+/** Selects usage and limits. */
 export const ofModel = {
   subscription: { takes: '<name>', means: 'only of this subscription' },
   model: { takes: '<namespace>/<name>', means: 'only of this model' },

@@ -10,7 +10,7 @@ export const loginCommand = command({
   summary: 'Save the address of a gateway and your credential',
   about:
     'Reads an identity token or an API key from standard input, verifies it with the gateway, and saves address and credential in ' +
-    'tollgate/login.json below XDG_CONFIG_HOME (default ~/.config), readable only for you. The credential is sent to that ' +
+    'tollgate/login.json below XDG_CONFIG_HOME (default ~/.config), readable only by you. The credential is sent to that ' +
     'address only. TOLLGATE_URL, TOLLGATE_TOKEN and TOLLGATE_TOKEN_FILE take precedence.',
   operands: [{ name: 'url', optional: true }],
   flags: loginFlags,

@@ -18,7 +18,7 @@ export const explainFlags = {
   key: {
     takes: '<id>',
     means:
-      'as the key with this id; default: you, using your newest key if you have an identity token',
+      'as the key with this id; by default as you, with an identity token using your newest key',
     field: 'keyId',
   },
   user: {
@@ -27,7 +27,7 @@ export const explainFlags = {
   },
   group: {
     takes: '<name>',
-    means: 'with --user: a group of the user',
+    means: 'a group of the user; needs --user',
     many: true,
     field: 'groups',
   },
@@ -93,7 +93,7 @@ export const usageCommand = command({
   name: 'usage',
   summary: 'Show how many tokens were used',
   about:
-    'Shows your usage; with an API key, the usage of that key; for administrators, the usage of all users. By default from the begin of this month until now. Costs are by the ' +
+    'Shows your usage; with an API key, the usage of that key; for administrators, the usage of all users. By default from the beginning of this month until now. Costs follow the ' +
     'prices of the subscriptions, in BILLING_CURRENCY.',
   flags: usageFlags,
 })
@@ -128,12 +128,13 @@ const ofLimit = {
   limit: {
     takes: '<name>',
     means:
-      'only limits with this name; without --user and --key a shared limit: of --model, else of --subscription, else of the installation, else of any resource with that limit',
+      'only limits with this name; without --user and --key a shared limit: of --model, else of --subscription, else of the installation, else of every resource that has one',
     field: 'name',
   },
   whom: {
     takes: '<name>',
-    means: 'only the counter of this group (users: users by name), organization or subscription',
+    means:
+      'only the counter of this group (users: the users that the Subscription lists by name), organization or subscription',
   },
   window: { takes: '<window>', means: 'only this window, like 1h or month' },
   ...ofModel,
@@ -151,8 +152,8 @@ export const limitsCommand = command({
   name: 'limits',
   summary: 'Show what is left of your limits',
   about:
-    'With an API key, the limits of its subscription. The call is not counted. With --user, --key or --limit, for administrators: the ' +
-    "limits that are in use, of that user, of the key's own, or shared ones.",
+    'With an API key, the limits of its subscription. The call is not counted. With --user, --key or --limit, administrators ' +
+    "see the counters above 0 of a user, of a key's own limits, or of a shared limit.",
   flags: limitsFlags,
 })
 

@@ -195,7 +195,10 @@ export async function startClusterController(options: ClusterControllerOptions) 
       },
       onProblem: (problem) =>
         problem === undefined
-          ? log.info({ code: 'enforcement_readable' }, 'Postgres is back')
+          ? log.info(
+              { code: 'enforcement_readable' },
+              'can read from Postgres again which resources are in force',
+            )
           : log.warn(
               { code: 'enforcement_unreadable', problem },
               'cannot read from Postgres which resources are in force',

@@ -1,4 +1,4 @@
-/** What is logged of revocations, and of what they depend on. */
+/** Log lines about revocations and what they depend on. */
 
 import type { Logger } from 'pino'
 
@@ -41,7 +41,7 @@ export function logKeeper(log: Logger) {
     onReplayed: (ids: readonly string[]) =>
       log.warn(
         { code: 'revocations_replayed', keys: ids.length, first: ids.slice(0, idsShown) },
-        'the database is older than its revocations, as after a restore: its active keys that had been revoked are revoked again; keys created after the backup are lost',
+        'the database is older than its revocations, as after a restore: the keys that it lists as active again are revoked again; keys created after the backup are lost',
       ),
     onBroken: (file: string, lines: number) =>
       log.warn(
