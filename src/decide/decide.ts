@@ -13,7 +13,7 @@ import {
   isUncounted,
   type PathRules,
 } from '../operations/operations.ts'
-import { type CountedLimit, isOfRequests, joinLimits } from '../ratelimit/rules/counter.ts'
+import { type CountedLimit, isOfRequests, joinLimits } from '../ratelimit/rules/limit.ts'
 import { owningGroup, poolOf } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Decision, Denial, Grant } from './decision.ts'

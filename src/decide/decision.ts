@@ -6,9 +6,9 @@ import type { LimitKind } from '../kinds/limits.ts'
 import type { AdmissionRules } from '../kinds/resources.ts'
 import type { Model } from '../models/rules/snapshot.ts'
 import type { Refusal as OperationRefusal } from '../operations/operations.ts'
-import type { CountedLimit, LimitState } from '../ratelimit/rules/counter.ts'
 import type { ModelFactors } from '../ratelimit/rules/estimates/hold.ts'
 import type { Held } from '../ratelimit/rules/hold.ts'
+import type { CountedLimit, LimitState } from '../ratelimit/rules/limit.ts'
 import type { SelectionError } from './selection.ts'
 
 export interface Grant {

@@ -5,7 +5,7 @@ import { toQuoted } from '../formats/redact.ts'
 import { toEndTimestamp, toZonedTimestamp } from '../formats/time.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import type { LimitKind, Per } from '../kinds/limits.ts'
-import type { CountedLimit, LimitState } from '../ratelimit/rules/counter.ts'
+import type { CountedLimit, LimitState } from '../ratelimit/rules/limit.ts'
 import { hasFigures, secondsUntil, toResetDuration } from '../ratelimit/rules/limit-headers.ts'
 import type { Denial, Grant } from './decision.ts'
 

@@ -2,7 +2,7 @@
 
 import type { ErrorCode } from '../formats/errors.ts'
 import type { Caller } from '../identity/rules/caller.ts'
-import type { LimitState } from '../ratelimit/rules/counter.ts'
+import type { LimitState } from '../ratelimit/rules/limit.ts'
 
 export interface PastRefusal {
   readonly requestId: string

@@ -1,17 +1,13 @@
 /** What a granted request asks of its limits: the hold for what its model is expected to use. */
 
 import { mostExact } from '../formats/exact.ts'
-import {
-  type CountedLimit,
-  counterOf,
-  countersOf,
-  isOfRequests,
-} from '../ratelimit/rules/counter.ts'
+import { counterOf, countersOf } from '../ratelimit/rules/counter-cache.ts'
 import { userInLines } from '../ratelimit/rules/counter-key.ts'
 import type { Estimator, RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import { factorsOf, modelFactors, ownerOf } from '../ratelimit/rules/estimates/hold.ts'
 import { type HeldCounter, type Hold, noTokens } from '../ratelimit/rules/hold.ts'
+import { type CountedLimit, isOfRequests } from '../ratelimit/rules/limit.ts'
 import type { Estimate } from '../ratelimit/rules/unreported.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Grant } from './decision.ts'

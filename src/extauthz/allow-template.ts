@@ -10,7 +10,7 @@ import { writeStructField } from '../grpc/struct.ts'
 import { varintSize, WireWriter } from '../grpc/wire.ts'
 import type { Model } from '../models/rules/snapshot.ts'
 import type { Dialect } from '../operations/dialect.ts'
-import type { CountedLimit } from '../ratelimit/rules/counter.ts'
+import type { CountedLimit } from '../ratelimit/rules/limit.ts'
 import { toPolicies } from '../ratelimit/rules/limit-headers.ts'
 import { writeSubject } from '../usage/rules/line-head.ts'
 

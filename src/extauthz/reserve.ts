@@ -24,9 +24,10 @@ import { ServiceError } from '../formats/errors.ts'
 import type { CounterStore } from '../ratelimit/counters.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
 import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts'
-import { type CountedLimit, countersOf, isOfRequests } from '../ratelimit/rules/counter.ts'
+import { countersOf } from '../ratelimit/rules/counter-cache.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import type { Hold, HoldAnswer } from '../ratelimit/rules/hold.ts'
+import { type CountedLimit, isOfRequests } from '../ratelimit/rules/limit.ts'
 
 interface LimitsDeps {
   readonly counters: Pick<CounterStore, 'read'>

@@ -3,9 +3,10 @@
 import { ServiceError } from '../formats/errors.ts'
 import type { Exact } from '../formats/exact.ts'
 import type { HoldStore } from './holds.ts'
-import { type Counter, type CounterState, isOfRequests } from './rules/counter.ts'
+import type { Counter, CounterState } from './rules/counter.ts'
 import { kindOf, readCounterKey, subjectOf } from './rules/counter-key.ts'
 import { noTokens } from './rules/hold.ts'
+import { isOfRequests } from './rules/limit.ts'
 import type { CounterReset } from './rules/windows.ts'
 import type { ResetStore } from './sums/postgres-resets.ts'
 

@@ -1,5 +1,5 @@
 import { type Test, test } from 'tap'
-import { counterOf } from '../../src/ratelimit/rules/counter.ts'
+import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
 import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
 import { runAt } from '../support/command.ts'
 import { createTestCounters } from '../support/counters.ts'

@@ -7,7 +7,7 @@ import { enforceLimits } from '../../src/decide/steps/limits.ts'
 import type { Caller, KeyCaller, TokenCaller } from '../../src/identity/rules/caller.ts'
 import { type MeterName, pathRules } from '../../src/operations/operations.ts'
 import { readTarget } from '../../src/operations/target.ts'
-import { limitStates } from '../../src/ratelimit/rules/counter.ts'
+import { limitStates } from '../../src/ratelimit/rules/limit.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
 const now = Date.UTC(2026, 0, 1)

@@ -6,8 +6,9 @@ import { enforceHold } from '../../src/decide/steps/limits.ts'
 import type { Exact } from '../../src/formats/exact.ts'
 import { toTimestamp } from '../../src/formats/time.ts'
 import type { LimitKind } from '../../src/kinds/limits.ts'
-import { type CountedLimit, counterOf, type LimitState } from '../../src/ratelimit/rules/counter.ts'
+import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
 import { noTokens } from '../../src/ratelimit/rules/hold.ts'
+import type { CountedLimit, LimitState } from '../../src/ratelimit/rules/limit.ts'
 
 const now = Date.UTC(2026, 10, 26, 12)
 const key = { by: 'key', user: 'alice', groups: [], keyId: 'k', subscription: 'premium' } as const

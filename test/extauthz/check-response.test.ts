@@ -5,9 +5,9 @@ import { toCheckResponse } from '../../src/extauthz/check-response.ts'
 import { type ErrorCode, toEnvelope } from '../../src/formats/errors.ts'
 import type { KeyLimits } from '../../src/identity/rules/caller.ts'
 import type { Dialect } from '../../src/operations/dialect.ts'
-import { limitStates, toCountedLimits } from '../../src/ratelimit/rules/counter.ts'
+import { toCountedLimit, toCountedLimits } from '../../src/ratelimit/rules/counted-limits.ts'
+import { limitStates } from '../../src/ratelimit/rules/limit.ts'
 import { toPolicies } from '../../src/ratelimit/rules/limit-headers.ts'
-import { toNamedCountedLimit } from '../../src/ratelimit/rules/named-limits.ts'
 import { readLineHead } from '../../src/usage/rules/read-line-head.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 import { checkResponse, readDenial, structOf } from '../support/envoy-messages.ts'
@@ -313,7 +313,7 @@ test('a response with budgets alone has their headers', async (t) => {
   const window = { every: 'day', zone: 'UTC' } as const
   const place = { resource: 'basic', whose: { subscription: 'basic', organization: '' } }
   const budget = (origin: 'subscription' | 'tenant') =>
-    toNamedCountedLimit(
+    toCountedLimit(
       {
         ...{ name: 'day', of: 'cost', per: 'user', limit: 10 ** 10, window: 'day', windowMs: 0 },
         ...{ models: undefined, enforce: true },

@@ -7,7 +7,7 @@ import { createAuthenticate, createVerifyKey } from '../../src/identity/authenti
 import type { KeyLookup } from '../../src/keys/store.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import type { CounterStore } from '../../src/ratelimit/counters.ts'
-import { counterOf } from '../../src/ratelimit/rules/counter.ts'
+import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
 import type { Admitted } from '../../src/table/table.ts'
 import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'

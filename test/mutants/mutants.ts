@@ -474,13 +474,30 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/rules/counter.ts',
-    ['ratelimit/rules/counter.test.ts', 'decide/decide.test.ts'],
+    'ratelimit/rules/counted-limits.ts',
+    ['ratelimit/rules/counter.test.ts'],
+    [['limit.limit < earlier.limit', 'limit.limit > earlier.limit']],
+  ),
+  ...mutants(
+    'ratelimit/rules/charged-limits.ts',
+    ['ratelimit/rules/counter.test.ts'],
     [
-      ['limit.limit < earlier.limit', 'limit.limit > earlier.limit'],
+      ["charged.per === 'key' ? whose.keyId", "charged.per === 'key' ? whose.user"],
+      ["isOfKey ? `@${keyId}` : ''", "isOfKey ? keyId : ''"],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/rules/counter.ts',
+    ['ratelimit/rules/counter.test.ts'],
+    [
       ['if (at < state.resetsAt)', 'if (at <= state.resetsAt)'],
       ['isWindowless(counter)', 'false'],
-      ['owner: key.id', 'owner: key.user'],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/rules/limit.ts',
+    ['ratelimit/rules/counter.test.ts', 'decide/decide.test.ts'],
+    [
       ['remaining > held ? minus(remaining, held) : 0', 'remaining'],
       ['remaining === 0 &&', 'remaining <= 1 &&'],
       ['state.resetsAt > last.resetsAt', 'state.resetsAt < last.resetsAt'],
@@ -521,8 +538,6 @@ export const allMutants: readonly Mutant[] = [
     'keys/rules/compiled-caps.ts',
     ['keys/rules/compiled-caps.test.ts'],
     [
-      ['toCountedLimits(subscription, scopeOf(id)', 'toCountedLimits(subscription, id'],
-      ['owner: id,', 'owner: user,'],
       ['calendar !== last', 'false'],
       ["hasCostLimit ? ',\"key_cost_limit\":true' : ''", "''"],
       ['model === undefined || told.has(model) ? model', 'model === undefined ? model'],
@@ -914,19 +929,13 @@ export const allMutants: readonly Mutant[] = [
     'usage/rules/line-charges.ts',
     ['usage/rules/line-charges.test.ts'],
     [
-      ["line.state === 'running'", 'false'],
-      [
-        'line.isMetered ? chargeOf(usage, unusableUsage) : undefined',
-        'chargeOf(usage, unusableUsage)',
-      ],
-      [
-        "admission?.charge === 'admission' ? admittedAt : usage.response.endedAt",
-        'usage.response.endedAt',
-      ],
+      ["if (state === 'running') return nothing", ''],
+      ['isRequest || isMetered ? amountOf', 'true ? amountOf'],
+      ["admission?.charge === 'admission', tokenCountersOf", 'false, tokenCountersOf'],
       ['usage.held?.admittedAt || startedAt', 'usage.held?.admittedAt ?? startedAt'],
-      ['line.isMetered || (usage.held?.admittedAt ?? 0) > 0', 'line.isMetered'],
-      ['isRequest || usage.chargesAdmission', 'isRequest'],
-      ['at: admittedAt, amount: 1', 'at: usage.response.endedAt, amount: 1'],
+      ['isMetered || (usage.held?.admittedAt ?? 0) > 0', 'isMetered'],
+      ['usage.chargesAdmission === true', 'false'],
+      ['isRequest || isAtAdmission ?', 'isAtAdmission ?'],
     ],
   ),
   ...mutants(
@@ -959,7 +968,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/rules/named-limits.ts',
+    'ratelimit/rules/counted-limits.ts',
     ['ratelimit/rules/limit-headers.test.ts'],
     [['taken.test(name) ?', 'false ?']],
   ),

@@ -7,12 +7,10 @@ import { parseWindow } from '../../src/formats/time.ts'
 import { filesOf } from '../../src/journal/files.ts'
 import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
 import type { KeyCaps } from '../../src/keys/rules/key-caps.ts'
-import {
-  type Counter,
-  counterOf,
-  limitStates,
-  toCountedLimits,
-} from '../../src/ratelimit/rules/counter.ts'
+import { toCountedLimits } from '../../src/ratelimit/rules/counted-limits.ts'
+import type { Counter } from '../../src/ratelimit/rules/counter.ts'
+import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
+import { limitStates } from '../../src/ratelimit/rules/limit.ts'
 import { createSums } from '../../src/ratelimit/rules/sums.ts'
 import type { CounterReset } from '../../src/ratelimit/rules/windows.ts'
 import type { CountedLine } from '../../src/table/blocks.ts'

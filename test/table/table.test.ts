@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { counterOf } from '../../src/ratelimit/rules/counter.ts'
+import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
 import type { TableHit } from '../support/table-reader.ts'
 import { blocksIn, chat, createTableWorld, grantOf } from '../support/table-world.ts'
 

@@ -16,7 +16,8 @@ import type { Resource } from '../../kinds/resources.ts'
 import { type Model, resourceKey } from '../../models/rules/snapshot.ts'
 import { dialectOf, statusIn } from '../../operations/dialect.ts'
 import { readTarget } from '../../operations/target.ts'
-import { counterOf, type LimitState } from '../../ratelimit/rules/counter.ts'
+import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
+import type { LimitState } from '../../ratelimit/rules/limit.ts'
 import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
 import {
   answers,

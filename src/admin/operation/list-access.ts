@@ -3,7 +3,7 @@
 import type { FromSchema } from 'json-schema-to-ts'
 import { type AccessRow, accessRows } from '../../decide/access-matrix.ts'
 import { limitsOn } from '../../models/rules/shared-limits.ts'
-import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
+import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { type Locate, resourceFields, toResourceJson } from '../explain/explain-view.ts'

@@ -18,12 +18,9 @@ import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
 import type { ActiveIncreases } from '../../ratelimit/increases/active-increases.ts'
 import { readStates } from '../../ratelimit/increases/read-states.ts'
-import {
-  type CountedLimit,
-  type Counter,
-  counterOf,
-  type LimitState,
-} from '../../ratelimit/rules/counter.ts'
+import type { Counter } from '../../ratelimit/rules/counter.ts'
+import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
+import type { CountedLimit, LimitState } from '../../ratelimit/rules/limit.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
 import { boolean, integer, nullableTimestamp, optional, string, timestamp } from '../http/schema.ts'
 

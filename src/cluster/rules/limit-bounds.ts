@@ -4,7 +4,7 @@ import { type Exact, normalize, plus } from '../../formats/exact.ts'
 import type { LimitKind, Per } from '../../kinds/limits.ts'
 import { resourceOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { type CountedLimit, isOfRequests } from '../../ratelimit/rules/counter.ts'
+import { type CountedLimit, isOfRequests } from '../../ratelimit/rules/limit.ts'
 
 export interface LimitBound {
   /** A Subscription's name, `ModelRef/<namespace>/<name>` or `Tenant`. */

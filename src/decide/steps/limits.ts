@@ -3,15 +3,15 @@
  * needs more than the request and the resources; whoever enforces limits reads or asks (extauthz/reserve.ts).
  */
 
+import type { CounterState } from '../../ratelimit/rules/counter.ts'
+import { mostEver, scarcestOf } from '../../ratelimit/rules/estimates/admit.ts'
+import type { Hold, HoldAnswer } from '../../ratelimit/rules/hold.ts'
 import {
-  type CounterState,
   isOfRequests,
   type LimitState,
   lastSpent,
   limitStates,
-} from '../../ratelimit/rules/counter.ts'
-import { mostEver, scarcestOf } from '../../ratelimit/rules/estimates/admit.ts'
-import type { Hold, HoldAnswer } from '../../ratelimit/rules/hold.ts'
+} from '../../ratelimit/rules/limit.ts'
 import { type Decision, type Denial, deny, type Grant, limitCodes } from '../decision.ts'
 
 /**

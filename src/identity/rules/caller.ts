@@ -2,7 +2,7 @@
 
 import type { Network } from '../../formats/cidr.ts'
 import type { WrittenCalendar } from '../../kinds/limits.ts'
-import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
+import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 
 /** A user with the groups that apply. */
 export interface Person {

@@ -4,8 +4,10 @@ import { parseWindow } from '../../formats/time.ts'
 import type { CompiledCaps, KeyLimits } from '../../identity/rules/caller.ts'
 import type { WrittenCalendar } from '../../kinds/limits.ts'
 import { applyingTo, compileLimits, placeLimits } from '../../ratelimit/rules/applying-limits.ts'
-import { type Counter, toCountedLimits } from '../../ratelimit/rules/counter.ts'
-import { countedAs, counterKey, userInLines } from '../../ratelimit/rules/counter-key.ts'
+import { counterOfCharged } from '../../ratelimit/rules/charged-limits.ts'
+import { toCountedLimits } from '../../ratelimit/rules/counted-limits.ts'
+import type { Counter } from '../../ratelimit/rules/counter.ts'
+import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
 import type { ApiKeyRecord } from './api-key.ts'
 import { isUncapped, modelKeyOf, networksOf } from './key-caps.ts'
@@ -32,7 +34,7 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
     return { limit, window, windowMs: parseWindow(window) as number }
   })
   const of = { scope: 'key', key: { id, user } } as const
-  const unnamed = toCountedLimits(subscription, scopeOf(id), raw, of)
+  const unnamed = toCountedLimits(subscription, '', raw, of)
   const windows = unnamed.map(({ windowMs }) => windowMs)
   const counted = unnamed.length === 0 ? undefined : `${id} ${windows.join(',')}`
   const named = readKeyLimits(written)
@@ -77,15 +79,9 @@ export function keyCountersOf(
   const [, id = '', windows = ''] =
     /^(\S{1,64}) ([1-9]\d{0,11}(?:,[1-9]\d{0,11}){0,7})$/.exec(counted ?? '') ?? []
   if (id === '') return []
-  const of = { subscription, model: scopeOf(id), user: userInLines(user) }
-  return windows.split(',').map((raw) => {
-    const ms = Number(raw)
-    const key = counterKey({ ...of, counted: countedAs('tokens', ms) })
-    return { key, owner: id, window: { ms } }
-  })
-}
-
-/** Stands for the model in the key of a counter; no model has such a name. */
-function scopeOf(id: string): string {
-  return `@${id}`
+  const of = { resource: 'key', name: '', kind: 'tokens', per: 'key' } as const
+  const whose = { user: userInLines(user), subscription, keyId: id, pool: '', organization: '' }
+  return windows
+    .split(',')
+    .map((ms) => counterOfCharged({ ...of, window: { ms: Number(ms) } }, whose))
 }

@@ -15,8 +15,9 @@ import {
   compileLimits,
   placeLimits,
 } from '../../ratelimit/rules/applying-limits.ts'
-import { type CountedLimit, limitsOfModel } from '../../ratelimit/rules/counter.ts'
+import { limitsOfModel } from '../../ratelimit/rules/counted-limits.ts'
 import { groupInLines } from '../../ratelimit/rules/counter-key.ts'
+import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import { writePayer } from './payer.ts'
 import {
   type CompiledSubscription,

@@ -1,7 +1,7 @@
 /** Which limits by name begin new counters with a change: counters are called by a limit's resource, name, kind and window. */
 
 import type { NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
-import { windowOf } from '../../ratelimit/rules/named-limits.ts'
+import { windowOf } from '../../ratelimit/rules/counted-limits.ts'
 import { windowText } from '../../ratelimit/rules/windows.ts'
 import { calendarOf } from './compile-subscription.ts'
 import type { Snapshot } from './snapshot.ts'

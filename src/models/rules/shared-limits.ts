@@ -1,8 +1,10 @@
 /** Limits on the use of several callers together, each with its counters: one for each pool that there can be. */
 
 import { keyOfModel } from '../../kinds/resources.ts'
-import { type CountedLimit, type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
+import type { Counter } from '../../ratelimit/rules/counter.ts'
+import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import { membersByName, poolOfGroup, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
+import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import type { CompiledSubscription, Snapshot } from './snapshot.ts'
 
 /** One counter. Of the Subscriptions and models that it may be about these are the first. */

@@ -18,8 +18,8 @@ import {
   type Tenant,
   type Tier,
 } from '../../kinds/resources.ts'
-import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
 import type { ModelFactors } from '../../ratelimit/rules/estimates/hold.ts'
+import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 
 export type Phase = 'Pending' | 'Ready' | 'Active' | 'Degraded' | 'Failed'
 

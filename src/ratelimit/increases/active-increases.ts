@@ -3,7 +3,6 @@
  * follows: it reads them before it says that it has read the log.
  */
 
-import type { CountedLimit } from '../rules/counter.ts'
 import {
   type Increase,
   type Increases,
@@ -11,6 +10,7 @@ import {
   raised,
   withIncreases,
 } from '../rules/increases.ts'
+import type { CountedLimit } from '../rules/limit.ts'
 
 export interface NewIncrease extends Increase {
   readonly per: CountedLimit['scope']

@@ -1,7 +1,8 @@
 /** What is left of limits, with their increases: for whoever shows them, beside the requests. */
 
 import type { ResettableCounters } from '../counters.ts'
-import { type CountedLimit, type Counter, type LimitState, limitStates } from '../rules/counter.ts'
+import type { Counter } from '../rules/counter.ts'
+import { type CountedLimit, type LimitState, limitStates } from '../rules/limit.ts'
 import type { ActiveIncreases } from './active-increases.ts'
 
 export interface ReadStatesDeps {

@@ -1,13 +1,9 @@
 /** The limits by name that apply to a model, of resources or of a key: as they are enforced, shown and charged. */
 
 import { isCostLimit, type NamedLimit, type WrittenCalendar } from '../../kinds/limits.ts'
-import { type CountedLimit, isOfRequests } from './counter.ts'
-import {
-  type LimitSource,
-  toNamedCountedLimit,
-  windowOf,
-  writeChargedLimit,
-} from './named-limits.ts'
+import { writeChargedLimit } from './charged-limits.ts'
+import { type LimitSource, toCountedLimit, windowOf } from './counted-limits.ts'
+import { type CountedLimit, isOfRequests } from './limit.ts'
 
 export interface ApplyingLimit {
   readonly limit: NamedLimit
@@ -27,7 +23,7 @@ export function placeLimits(
     const window = windowOf(limit, calendar)
     const { resource } = place
     const charged = writeChargedLimit({ ...limit, resource, kind: limit.of, window })
-    return { limit, place, counted: toNamedCountedLimit(limit, window, place), charged }
+    return { limit, place, counted: toCountedLimit(limit, window, place), charged }
   })
 }
 

@@ -8,7 +8,7 @@ import { toBoundJson } from '../../formats/bound-text.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 
 interface CounterKey {
-  /** The bare name of a Subscription; of a limit by name the resource that has it (named-limits.ts). */
+  /** The bare name of a Subscription; of a limit by name the resource that has it (charged-limits.ts). */
   readonly subscription: string
   /** `<namespace>/<name>`, or what stands for all models together: `@<key>`, `#<limit>`, `@<key>#<limit>`. */
   readonly model: string

@@ -1,9 +1,11 @@
 /** Increases: a limit by name has a higher figure for a while, for one of its counters. What is counted stays. */
 
 import type { Exact } from '../../formats/exact.ts'
-import { type CountedLimit, type Counter, countersOf } from './counter.ts'
+import { raiseLimit } from './counted-limits.ts'
+import type { Counter } from './counter.ts'
+import { countersOf } from './counter-cache.ts'
+import type { CountedLimit } from './limit.ts'
 import { toPolicies } from './limit-headers.ts'
-import { raiseNamedLimit } from './named-limits.ts'
 
 export interface Increase {
   /** The key of the counter that is compared with it. */
@@ -29,7 +31,7 @@ export function raised(
   const found = increases.get(counter)?.find(({ until }) => until > now)
   if (found === undefined || found.limit <= limit.limit) return limit
   const known = copies.get(found) ?? new WeakMap<CountedLimit, CountedLimit>()
-  const copy = known.get(limit) ?? raiseNamedLimit(limit, found.limit, found.until)
+  const copy = known.get(limit) ?? raiseLimit(limit, found.limit, found.until)
   copies.set(found, known.set(limit, copy))
   return copy
 }

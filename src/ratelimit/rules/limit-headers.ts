@@ -11,7 +11,7 @@
 import { toMoney } from '../../formats/money.ts'
 import { toEndTimestamp } from '../../formats/time.ts'
 import type { Dialect } from '../../operations/dialect.ts'
-import type { CountedLimit, LimitState } from './counter.ts'
+import type { CountedLimit, LimitState } from './limit.ts'
 
 /** Receives one header; names are lower-case. */
 export type PutHeader = (name: string, value: string) => void

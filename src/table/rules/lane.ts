@@ -7,7 +7,8 @@
 import { hash } from 'node:crypto'
 import type { Grant } from '../../decide/decision.ts'
 import { remember } from '../../formats/remember.ts'
-import { type Counter, counterOf, countersOf } from '../../ratelimit/rules/counter.ts'
+import type { Counter } from '../../ratelimit/rules/counter.ts'
+import { counterOf, countersOf } from '../../ratelimit/rules/counter-cache.ts'
 
 export interface Lane {
   /** Which files the lane and the blocks are in. */

@@ -5,13 +5,9 @@ import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { limitsOn, resourceOf, whomOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type ReadStatesDeps, readStates } from '../../ratelimit/increases/read-states.ts'
-import {
-  type CountedLimit,
-  type Counter,
-  counterOf,
-  isOfRequests,
-  type LimitState,
-} from '../../ratelimit/rules/counter.ts'
+import type { Counter } from '../../ratelimit/rules/counter.ts'
+import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
+import { type CountedLimit, isOfRequests, type LimitState } from '../../ratelimit/rules/limit.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
 import type { Usage } from '../rules/usage.ts'
 import type { NoticeStore } from './postgres-notices.ts'

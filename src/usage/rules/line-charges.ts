@@ -5,20 +5,21 @@
  */
 
 import type { Exact } from '../../formats/exact.ts'
+import type { LimitKind } from '../../kinds/limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { type Counter, isOfRequests } from '../../ratelimit/rules/counter.ts'
 import {
   type ChargedLimit,
   counterOfCharged,
   counterOwnerOf,
   readChargedLimit,
   type Whose,
-} from '../../ratelimit/rules/named-limits.ts'
+} from '../../ratelimit/rules/charged-limits.ts'
+import type { Counter } from '../../ratelimit/rules/counter.ts'
 import type { Counted } from '../../ratelimit/rules/sums.ts'
 import { amountOf } from './amounts.ts'
 import {
   chargeOf,
-  requestCountersOf,
+  countersOfKind,
   tokenCountersOf,
   type UnusableUsage,
   type Usage,
@@ -51,23 +52,23 @@ export function countedOf(
   snapshot: Snapshot,
   unusableUsage: UnusableUsage,
 ): readonly Counted[] {
-  if (line.state === 'running') return nothing
-  const { usage } = line
-  const admittedAt = admittedAtOf(line)
+  const { usage, isMetered, state } = line
+  if (state === 'running') return nothing
+  const chargeIn = chargesOf(line, unusableUsage)
   const counted: Counted[] = []
-  const charge = line.isMetered ? chargeOf(usage, unusableUsage) : undefined
-  const tokens = charge === undefined ? 0 : amountOf('tokens', usage, charge)
-  if (tokens > 0) {
-    const { admission } = snapshot.subscriptions.get(usage.subscription) ?? {}
-    const at = admission?.charge === 'admission' ? admittedAt : usage.response.endedAt
-    const counters = tokenCountersOf(usage, snapshot)
-    if (counters.length > 0) counted.push({ at, amount: tokens, counters })
+  const add = (kind: LimitKind, isAtAdmission: boolean, counters: readonly Counter[]): void => {
+    const charge = counters.length === 0 ? undefined : chargeIn(kind, isAtAdmission)
+    if (charge !== undefined) counted.push({ ...charge, counters })
+  }
+  const { admission } = snapshot.subscriptions.get(usage.subscription) ?? {}
+  if (isMetered) {
+    add('tokens', admission?.charge === 'admission', tokenCountersOf(usage, snapshot))
   }
   // What has not taken one, as lists of models, is not limited.
-  const isLimited = line.isMetered || (usage.held?.admittedAt ?? 0) > 0
-  const requests = isLimited ? requestCountersOf(usage, snapshot) : []
-  if (requests.length > 0) counted.push({ at: admittedAt, amount: 1, counters: requests })
-  for (const { at, amount, counter } of chargedOf(line, unusableUsage)) {
+  if (isMetered || (usage.held?.admittedAt ?? 0) > 0) {
+    add('requests', true, countersOfKind(usage, snapshot, 'requests'))
+  }
+  for (const { at, amount, counter } of chargedOf(line, unusableUsage, chargeIn)) {
     counted.push({ at, amount, counters: [counter] })
   }
   return counted
@@ -79,37 +80,38 @@ const nothing: readonly Counted[] = []
 export function chargedOf(
   line: CountableLine,
   unusableUsage: UnusableUsage,
+  chargeIn = chargesOf(line, unusableUsage),
 ): readonly ChargedAmount[] {
-  const { usage, isMetered, state } = line
+  const { usage, state } = line
   const { limits } = usage
   if (limits === undefined || state === 'running') return []
   const whose = whoseOf(usage)
-  const admittedAt = admittedAtOf(line)
-  const charge = chargeOf(usage, unusableUsage)
   return limits.flatMap((text) => {
     const limit = readChargedLimit(text)
-    if (limit === undefined || limit.kind === 'concurrency') return []
-    const isRequest = isOfRequests(limit)
-    const amount = isRequest ? 1 : isMetered ? amountOf(limit.kind, usage, charge) : 0
-    if (amount === 0) return []
-    const at = isRequest || usage.chargesAdmission ? admittedAt : usage.response.endedAt
-    return {
-      limit,
-      whom: counterOwnerOf(limit, whose),
-      counter: counterOfCharged(limit, whose),
-      at,
-      amount,
-    }
+    const charge = limit && chargeIn(limit.kind, usage.chargesAdmission === true)
+    if (limit === undefined || charge === undefined) return []
+    const [whom, counter] = [counterOwnerOf(limit, whose), counterOfCharged(limit, whose)]
+    return { limit, whom, counter, ...charge }
   })
+}
+
+/** What the line adds to a counter of this kind, and when; undefined: nothing. One of requests counts at its admission. */
+function chargesOf(line: CountableLine, unusableUsage: UnusableUsage) {
+  const { usage, isMetered, startedAt } = line
+  const charge = chargeOf(usage, unusableUsage)
+  return (kind: LimitKind, isAtAdmission: boolean): Pick<Counted, 'at' | 'amount'> | undefined => {
+    const isRequest = kind === 'requests'
+    const amount = isRequest || isMetered ? amountOf(kind, usage, charge) : 0
+    if (amount === 0) return undefined
+    // By which its request was admitted; without a hold when it began.
+    const at =
+      isRequest || isAtAdmission ? usage.held?.admittedAt || startedAt : usage.response.endedAt
+    return { at, amount }
+  }
 }
 
 /** Whose request it is. */
 export function whoseOf(usage: Usage): Whose {
   const { user, subscription, keyId = '', pool = '', organization = '' } = usage
   return { user, subscription, keyId, pool, organization }
-}
-
-/** By which its request was admitted; without a hold when it began. */
-function admittedAtOf({ usage, startedAt }: CountableLine): number {
-  return usage.held?.admittedAt || startedAt
 }

@@ -12,14 +12,14 @@ import { findSubscription, unusableReason } from '../../decide/selection.ts'
 import { type Exact, minus, plus } from '../../formats/exact.ts'
 import { type About, aboutOf, limitsOn, poolsIn, whomOf } from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
+import type { Counter } from '../../ratelimit/rules/counter.ts'
+import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import {
   type CountedLimit,
-  type Counter,
-  counterOf,
   isOfRequests,
   lastSpent,
   limitStates,
-} from '../../ratelimit/rules/counter.ts'
+} from '../../ratelimit/rules/limit.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
 import { amountOfParts, type Parts, type Rated } from './amounts.ts'
 

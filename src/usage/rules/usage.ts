@@ -3,7 +3,8 @@
 import { keyCountersOf } from '../../keys/rules/compiled-caps.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
+import type { Counter } from '../../ratelimit/rules/counter.ts'
+import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import type { Held } from '../../ratelimit/rules/hold.ts'
 import {
   bytesOfToken,
@@ -33,7 +34,7 @@ export interface Usage {
   /** Prices and weights when it was admitted (amounts.ts); undefined: there were none. */
   readonly prices?: string
   readonly weights?: string
-  /** The limits by name that it is charged to (ratelimit/rules/named-limits.ts), those of its key last. */
+  /** The limits by name that it is charged to (ratelimit/rules/charged-limits.ts), those of its key last. */
   readonly limits?: readonly string[]
   /** The group whose pool it draws on; empty: that of the users by name. */
   readonly pool?: string
@@ -281,12 +282,8 @@ export function tokenCountersOf(usage: Usage, snapshot: Snapshot): readonly Coun
   return [...counters, ...keyCountersOf(usage.keyCounters, usage.subscription, usage.user)]
 }
 
-/** The counters of requests that its own request counts in. */
-export function requestCountersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
-  return countersOfKind(usage, snapshot, 'requests')
-}
-
-function countersOfKind(
+/** Those of the current limits without a name. */
+export function countersOfKind(
   { subscription, model, user }: Usage,
   snapshot: Snapshot,
   kind: LimitKind,

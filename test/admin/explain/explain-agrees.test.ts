@@ -13,7 +13,7 @@ import { compileCaps, keyCountersOf } from '../../../src/keys/rules/compiled-cap
 import type { KeyCaps } from '../../../src/keys/rules/key-caps.ts'
 import type { ApiKeyStore } from '../../../src/keys/store.ts'
 import { pathRules } from '../../../src/operations/operations.ts'
-import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
+import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { checkOf, checkResponse, readDenial } from '../../support/envoy-messages.ts'

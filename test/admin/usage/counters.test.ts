@@ -1,5 +1,6 @@
 import { type Test, test } from 'tap'
-import { type Counter, counterOf } from '../../../src/ratelimit/rules/counter.ts'
+import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
+import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
 import { runAt } from '../../support/command.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'

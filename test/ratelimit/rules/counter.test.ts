@@ -1,16 +1,14 @@
 import { test } from 'tap'
+import { toCountedLimits } from '../../../src/ratelimit/rules/counted-limits.ts'
+import { type CounterState, stateLater } from '../../../src/ratelimit/rules/counter.ts'
+import { counterOf, countersOf } from '../../../src/ratelimit/rules/counter-cache.ts'
+import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import {
   type CountedLimit,
-  type CounterState,
-  counterOf,
-  countersOf,
   joinLimits,
   lastSpent,
   limitStates,
-  stateLater,
-  toCountedLimits,
-} from '../../../src/ratelimit/rules/counter.ts'
-import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
+} from '../../../src/ratelimit/rules/limit.ts'
 import { endOf } from '../../support/window-ends.ts'
 
 const minute = 60_000

@@ -1,7 +1,7 @@
 import { test } from 'tap'
-import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
+import { toCountedLimit } from '../../../src/ratelimit/rules/counted-limits.ts'
+import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
 import { type Increase, raised, withIncreases } from '../../../src/ratelimit/rules/increases.ts'
-import { toNamedCountedLimit } from '../../../src/ratelimit/rules/named-limits.ts'
 
 const whose = { subscription: 'team', organization: '' }
 const place = { resource: 'team', origin: 'subscription', whose } as const
@@ -10,8 +10,8 @@ const written = {
   ...({ name: 'x', per: 'user', of: 'tokens', limit: 100, window: '1h' } as const),
   ...{ windowMs: hour.ms, models: undefined, enforce: true },
 }
-const limit = toNamedCountedLimit(written, hour, place)
-const shared = toNamedCountedLimit({ ...written, name: 'all', per: 'subscription' }, hour, place)
+const limit = toCountedLimit(written, hour, place)
+const shared = toCountedLimit({ ...written, name: 'all', per: 'subscription' }, hour, place)
 const unnamed = { ...limit, limitName: undefined }
 const { key } = counterOf(limit, 'ada')
 const of = (...found: readonly Omit<Increase, 'counter'>[]) =>
@@ -30,7 +30,7 @@ test('the higher of resource and increase holds', async (t) => {
 test('the policies of a key are those of its raised limits', async (t) => {
   const own = { subscription: 'team', organization: '', user: 'ada', keyId: 'k' }
   const whose = { resource: 'key', origin: 'key', whose: own } as const
-  const ofKey = toNamedCountedLimit({ ...written, per: 'key' }, hour, whose)
+  const ofKey = toCountedLimit({ ...written, per: 'key' }, hour, whose)
   const { key: counter } = counterOf(ofKey, 'ada')
   const caller = { user: 'ada' }
   const keyLimits = { policies: ofKey.policy, charged: 'y' }

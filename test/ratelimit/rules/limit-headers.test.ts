@@ -2,16 +2,17 @@ import { test } from 'tap'
 import type { LimitKind, NamedLimit } from '../../../src/kinds/limits.ts'
 import type { Dialect } from '../../../src/operations/dialect.ts'
 import {
-  type CounterState,
-  limitStates,
+  type LimitSource,
+  toCountedLimit,
   toCountedLimits,
-} from '../../../src/ratelimit/rules/counter.ts'
+} from '../../../src/ratelimit/rules/counted-limits.ts'
+import type { CounterState } from '../../../src/ratelimit/rules/counter.ts'
+import { limitStates } from '../../../src/ratelimit/rules/limit.ts'
 import {
   putLimitHeaders,
   secondsUntil,
   toResetDuration,
 } from '../../../src/ratelimit/rules/limit-headers.ts'
-import { type LimitSource, toNamedCountedLimit } from '../../../src/ratelimit/rules/named-limits.ts'
 
 const now = Date.UTC(2026, 0, 1)
 const limits = toCountedLimits('basic', 'llm/small', [
@@ -95,7 +96,7 @@ function named(name: string, of: LimitKind, more: Partial<NamedLimit> & Partial<
     enforce: true,
   } as const
   const whose = { subscription: 'basic', organization: '' }
-  return toNamedCountedLimit({ ...all, models: undefined, ...limit }, window, {
+  return toCountedLimit({ ...all, models: undefined, ...limit }, window, {
     resource: 'basic',
     origin,
     whose,

@@ -1,6 +1,7 @@
 import { type Test, test } from 'tap'
 import { isSigned } from '../../../examples/notice-receiver.ts'
-import { type CountedLimit, counterOf } from '../../../src/ratelimit/rules/counter.ts'
+import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
+import type { CountedLimit } from '../../../src/ratelimit/rules/limit.ts'
 import { forgetUser } from '../../../src/usage/ledger/postgres/forget.ts'
 import { createNotices } from '../../../src/usage/notices/notices.ts'
 import { createNoticeStore, expiringKeys } from '../../../src/usage/notices/postgres-notices.ts'

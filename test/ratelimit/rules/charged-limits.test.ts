@@ -1,15 +1,14 @@
 import { test } from 'tap'
 import type { NamedLimit } from '../../../src/kinds/limits.ts'
-import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
-import { readCounterKey, subjectOf } from '../../../src/ratelimit/rules/counter-key.ts'
 import {
   counterOfCharged,
-  type LimitSource,
   readChargedLimit,
-  toNamedCountedLimit,
   type Whose,
   writeChargedLimit,
-} from '../../../src/ratelimit/rules/named-limits.ts'
+} from '../../../src/ratelimit/rules/charged-limits.ts'
+import { type LimitSource, toCountedLimit } from '../../../src/ratelimit/rules/counted-limits.ts'
+import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
+import { readCounterKey, subjectOf } from '../../../src/ratelimit/rules/counter-key.ts'
 import { readWindowText, type Window } from '../../../src/ratelimit/rules/windows.ts'
 
 const whose: Whose = {
@@ -53,7 +52,7 @@ test('a limit and the line that names it have the same counter', async (t) => {
       }
       const { pool, user, ...known } = whose
       const of1 = { ...known, ...(per === 'key' && { user }) }
-      const limit = toNamedCountedLimit(written, window, { resource, origin, whose: of1 })
+      const limit = toCountedLimit(written, window, { resource, origin, whose: of1 })
       const counter = counterOf(limit, user, pool)
       t.equal(counter.key, key.replaceAll('|', '\n').replace('K', counted), `${per} of ${resource}`)
       const text = writeChargedLimit({ resource, name: 'x', kind: of, per, window })

@@ -1,0 +1,105 @@
+/**
+ * What a limit counts, as a line of a response names it, and its counters. A line says all that the counter of a limit by
+ * name depends on, so what it adds there is known without any resource.
+ */
+
+import { remember } from '../../formats/remember.ts'
+import type { LimitKind, Per } from '../../kinds/limits.ts'
+import type { Counter } from './counter.ts'
+import { countedAs, counterKeyPrefix } from './counter-key.ts'
+import { readWindowText, type Window, windowText } from './windows.ts'
+
+export interface ChargedLimit {
+  /** A Subscription's name, `ModelRef/<namespace>/<name>`, `Tenant`, or `key`: that of the request. */
+  readonly resource: string
+  /** Empty: it has none, is on one model or a key, and no line names it. */
+  readonly name: string
+  readonly kind: LimitKind
+  readonly per: Per
+  readonly window: Window
+}
+
+/** Whose request it is. Names are those in lines. */
+export interface Whose {
+  readonly user: string
+  readonly subscription: string
+  /** Empty for identity tokens. */
+  readonly keyId: string
+  /** Of the groups that own the Subscription the first that the caller has; empty: the pool of those whom it names. */
+  readonly pool: string
+  /** Empty: the Subscription names none. */
+  readonly organization: string
+  /** `<namespace>/<name>`, for limits without a name. */
+  readonly model?: string
+}
+
+/** Text without a space: `<resource> <name> <kind> <per> <window>`. */
+export function writeChargedLimit({ resource, name, kind, per, window }: ChargedLimit): string {
+  return `${resource} ${name} ${kind} ${per} ${windowText(window)}`
+}
+
+const forms = /^(\S{1,400}) (\S{1,63}) (\S{1,11}) (\S{1,12}) (\S{1,80})$/
+const kinds: Readonly<Record<LimitKind, true>> = {
+  tokens: true,
+  input: true,
+  output: true,
+  requests: true,
+  concurrency: true,
+  cost: true,
+}
+const pers: Readonly<Record<Per, true>> = {
+  user: true,
+  group: true,
+  subscription: true,
+  model: true,
+  organization: true,
+  installation: true,
+  key: true,
+}
+
+/** Lines of one time name few; beyond this many all are forgotten. */
+const maxRead = 10_000
+
+/** undefined for anything else. The same object for the same text. Never throws. */
+export const readChargedLimit = remember(maxRead, (text): ChargedLimit | undefined => {
+  const [, resource = '', name = '', kind = '', per = '', written = ''] = forms.exec(text) ?? []
+  const window = readWindowText(written)
+  const isKnown = Object.hasOwn(kinds, kind) && Object.hasOwn(pers, per) && window !== undefined
+  return isKnown ? { resource, name, kind: kind as LimitKind, per: per as Per, window } : undefined
+})
+
+/** Whose use one counter of it adds up; empty: there is one. */
+export function counterOwnerOf(
+  { per, resource }: Pick<ChargedLimit, 'per' | 'resource'>,
+  whose: Whose,
+) {
+  if (per === 'user' || per === 'key') return whose.user
+  if (per === 'group') return whose.pool
+  if (per === 'organization') return whose.organization
+  // That of the resource itself is one.
+  return per === 'subscription' && resource !== whose.subscription ? whose.subscription : ''
+}
+
+/** Its counter for a request. Windows of a key's begin with the key, of pools with the counter. */
+export function counterOfCharged(charged: ChargedLimit, whose: Whose): Counter {
+  const whom = counterOwnerOf(charged, whose)
+  const key = counterPrefixOf(charged, whose) + whom
+  const owner = charged.per === 'user' ? whom : charged.per === 'key' ? whose.keyId : key
+  return { key, owner, window: charged.window }
+}
+
+/** The key of its counters without the user, or the group. */
+export function counterPrefixOf(
+  { resource, name, kind, per, window }: ChargedLimit,
+  { subscription, keyId, model = '' }: Pick<Whose, 'subscription' | 'keyId' | 'model'>,
+): string {
+  // By this, since a Subscription may have the name `key`.
+  const isOfKey = per === 'key'
+  const whole = isOfKey ? `@${keyId}` : ''
+  return counterKeyPrefix({
+    subscription: isOfKey ? subscription : resource,
+    model: name === '' ? whole || model : `${whole}#${name}`,
+    counted:
+      name === '' && 'ms' in window ? countedAs(kind, window.ms) : `${kind}-${windowText(window)}`,
+  })
+}

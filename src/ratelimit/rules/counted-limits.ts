@@ -1,0 +1,150 @@
+/** Compiles limits, with a name or without: what they are called, whose use they count, and where. */
+
+import type { Exact } from '../../formats/exact.ts'
+import type { CalendarWindow, NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
+import type { BilledModel, Limit } from '../../kinds/resources.ts'
+import { counterOfCharged, counterPrefixOf, type Whose } from './charged-limits.ts'
+import { userInLines } from './counter-key.ts'
+import type { CountedLimit } from './limit.ts'
+import { readWindowText, type Window } from './windows.ts'
+
+/** Where a limit is written, and whose request it is as far as that is known without one. */
+export interface LimitSource {
+  readonly resource: string
+  readonly origin: CountedLimit['origin']
+  readonly whose: Pick<Whose, 'subscription' | 'organization'> & Partial<Whose>
+}
+
+/** A limit as it is enforced. `window`: as its calendar says. An empty name: it has none. */
+export function toCountedLimit(
+  limit: Omit<NamedLimit, 'enforce'>,
+  window: Window,
+  { resource, origin, whose }: LimitSource,
+): CountedLimit {
+  const { name, per, of: kind, windowMs } = limit
+  const charged = { resource, name, kind, per, window }
+  const isShared = per !== 'user' && per !== 'group'
+  const all = { user: '', keyId: '', pool: '', ...whose }
+  const { key, owner } = counterOfCharged(charged, all)
+  const shownName = nameIn(limit, origin)
+  return {
+    kind,
+    limit: limit.limit,
+    window: limit.window,
+    windowMs,
+    scope: per,
+    origin,
+    limitName: name || undefined,
+    models: limit.models,
+    windows: window,
+    name: shownName,
+    counter: isShared ? { key, owner, window, limit: limit.limit } : undefined,
+    keyPrefix: counterPrefixOf(charged, all),
+    policy: policyOf({ ...limit, kind, origin, name: shownName }),
+  }
+}
+
+/** All limits without a name of one subscription on one model: of tokens, of requests, of concurrency. */
+export function limitsOfModel(
+  subscription: string,
+  model: string,
+  { tokenRateLimits, requestRateLimits, concurrency }: BilledModel,
+): readonly CountedLimit[] {
+  const written = concurrency === undefined ? [] : [{ limit: concurrency, window: '', windowMs: 0 }]
+  return [
+    ...toCountedLimits(subscription, model, tokenRateLimits),
+    ...toCountedLimits(subscription, model, requestRateLimits, { kind: 'requests' }),
+    ...toCountedLimits(subscription, model, written, { kind: 'concurrency' }),
+  ]
+}
+
+/** Of which kind and scope limits are; `key`: whose, if they are one key's only. */
+type Sort = {
+  readonly kind?: 'tokens' | 'requests' | 'concurrency'
+  readonly scope?: 'user' | 'key'
+  readonly key?: { readonly id: string; readonly user: string }
+}
+
+/**
+ * Limits without a name of one subscription on one model, or of a key. Of limits on equally long windows (`1m`, `60s`)
+ * only the lowest is kept: they would share a counter and charge it once each, and the lowest implies the others.
+ */
+export function toCountedLimits(
+  subscription: string,
+  model: string,
+  limits: readonly Limit[],
+  { kind = 'tokens', scope = 'user', key }: Sort = {},
+): readonly CountedLimit[] {
+  const lowest = new Map<number, Limit>()
+  for (const limit of limits) {
+    const earlier = lowest.get(limit.windowMs)
+    if (earlier === undefined || limit.limit < earlier.limit) lowest.set(limit.windowMs, limit)
+  }
+  const ofKey = key && { keyId: key.id, user: userInLines(key.user) }
+  const whose = { subscription, model, organization: '', ...ofKey }
+  const origin = scope === 'key' ? 'key' : 'subscription'
+  const source = { resource: subscription, origin, whose } as const
+  const common = { name: '', per: scope, of: kind, models: undefined }
+  return [...lowest.values()].map((limit) =>
+    toCountedLimit({ ...common, ...limit }, { ms: limit.windowMs }, source),
+  )
+}
+
+/** A copy with a higher figure until then, for the same counters. */
+export function raiseLimit(limit: CountedLimit, to: Exact, until: number): CountedLimit {
+  const { counter } = limit
+  return {
+    ...limit,
+    limit: to,
+    counter: counter && { ...counter, limit: to },
+    policy: policyOf({ ...limit, limit: to }),
+    increasedUntil: until,
+  }
+}
+
+const utc: Window = { every: 'day', zone: 'UTC' }
+
+/** A calendar's is the same object for the same calendar. */
+export function windowOf(
+  { window, windowMs }: Pick<NamedLimit, 'window' | 'windowMs'>,
+  { timeZone = 'UTC', weekStartsOn = 1, monthStartsOn = 1 }: WrittenCalendar = {},
+): Window {
+  const every = window as CalendarWindow | ''
+  if (windowMs > 0 || every === '') return { ms: windowMs }
+  const first = { day: '', week: weekStartsOn, month: monthStartsOn }[every]
+  return readWindowText(`${every}${first}@${timeZone}`) ?? utc
+}
+
+/** Callers are not told figures of limits that concern others' Subscriptions, too; money has headers of its own. */
+function policyOf({
+  name,
+  kind,
+  limit,
+  windowMs,
+  origin,
+}: Pick<CountedLimit, 'name' | 'kind' | 'limit' | 'windowMs' | 'origin'>): string {
+  if (kind === 'cost' || origin === 'model' || origin === 'tenant') return ''
+  const seconds = windowMs > 0 ? `;w=${windowMs / 1_000}` : ''
+  return `"${name}";q=${limit}${seconds};qu="${units[kind]}"`
+}
+
+/** What a limit without a name, or one of a key, may be called in the `RateLimit` fields; or a name that was told from one. */
+const taken = /^(limit-)*(key-.*|concurrency|(requests-)?\d+[smh])$/
+
+/** In the `RateLimit` fields, where a key's follow those of its Subscription. No two are the same. */
+function nameIn(
+  { name, of, window }: Pick<NamedLimit, 'name' | 'of' | 'window'>,
+  origin: CountedLimit['origin'],
+): string {
+  const plain = [of === 'tokens' ? '' : of, window].filter(Boolean).join('-')
+  const own = taken.test(name) ? `limit-${name}` : name || plain
+  return origin === 'key' ? `key-${own}` : own
+}
+
+const units = {
+  tokens: 'tokens',
+  input: 'input-tokens',
+  output: 'output-tokens',
+  requests: 'requests',
+  concurrency: 'concurrent-requests',
+} as const

@@ -1,0 +1,50 @@
+/** The counters of limits for whoever asks, mostly the same objects for the same ones. */
+
+import type { Counter } from './counter.ts'
+import { userInLines } from './counter-key.ts'
+import type { CountedLimit } from './limit.ts'
+import type { KeptWindows } from './windows.ts'
+
+/** By whose use it is, whose few are together in memory: a key that is written anew, and found by its text, costs a Check most. */
+const known = new Map<string, Map<CountedLimit, Required<Counter>>>()
+/** Beyond this many all are forgotten, also those of limits that are in force no more. */
+const maxKnown = 32_768
+let size = 0
+
+/** The counter of one limit for one user, and the group whose pool that user draws on. Mostly the same object for the same one. */
+export function counterOf(limit: CountedLimit, user: string, pool = ''): Required<Counter> {
+  if (limit.counter !== undefined) return limit.counter
+  const whom = limit.scope === 'group' ? pool : userInLines(user)
+  const found = known.get(whom)?.get(limit)
+  if (found !== undefined) return found
+  const key = limit.keyPrefix + whom
+  const owner = limit.scope === 'group' ? key : whom
+  const counter = { key, owner, window: limit.windows, limit: limit.limit }
+  bound()
+  known.set(whom, (known.get(whom) ?? new Map()).set(limit, counter))
+  return counter
+}
+
+/** To be called before something is remembered. */
+function bound(): void {
+  if (size++ % maxKnown !== 0) return
+  known.clear()
+  lists = new WeakMap()
+}
+
+type Limits = readonly CountedLimit[]
+type Counters = readonly Required<Counter>[] & KeptWindows
+
+/** For a list of limits the counters of each user, with the pool of those that draw on one. */
+let lists = new WeakMap<Limits, Map<string, { readonly pool: string; readonly all: Counters }>>()
+
+/** The counters of these limits, as `counterOf`, in the same order; mostly the same list for the same list and user. */
+export function countersOf(limits: Limits, user: string, pool = ''): Counters {
+  const found = lists.get(limits)?.get(user)
+  if (found?.pool === pool) return found.all
+  const counters = limits.map((limit) => counterOf(limit, user, pool))
+  const all = Object.assign(counters, { last: null })
+  bound()
+  lists.set(limits, (lists.get(limits) ?? new Map()).set(user, { pool, all }))
+  return all
+}
