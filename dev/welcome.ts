@@ -74,7 +74,10 @@ function usualRows({ settings, resourceFolder, code }: WelcomeOptions, gateway: 
       ? [['To look at', `${folderOf(config)}${program} demo`] as const]
       : []),
     ['Tokens', describePaths(config.paths)],
-    ['Resources', resourceFolder === undefined ? folder : `${folder}  (changes are read at once)`],
+    [
+      'Resources',
+      resourceFolder === undefined ? folder : `${folder}  (changes take effect at once)`,
+    ],
     ['Logs', join(config.dataDir, 'log')],
   ]
 }

@@ -37,7 +37,7 @@ const exchanges = {
   timeoutMs: 10_000,
   refusal: () => new ServiceError('identity_unavailable', { message: tooMany }),
 } as const
-const tooMany = 'Too many people are signing in; begin again.'
+const tooMany = 'Too many sign-ins are in progress; begin again.'
 
 const schema = {
   hide: true,

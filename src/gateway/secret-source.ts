@@ -22,13 +22,15 @@ export async function readSecret(folder: string | undefined, secret: Secret): Pr
     return { problem: `the Secret ${namespace}/${secretRef?.name} needs RESOURCES=kubernetes` }
   }
   const shown = `${namespace}/${file}`
-  if (folder === undefined) return { problem: `${shown} is not there: SECRETS_DIR is not set` }
+  if (folder === undefined) return { problem: `${shown} cannot be read: SECRETS_DIR is not set` }
   try {
     const root = join(await realpath(folder), namespace)
     const path = await realpath(join(root, file))
-    if (!path.startsWith(root + sep)) return { problem: `${shown} leads out of its namespace` }
+    if (!path.startsWith(root + sep))
+      return { problem: `${shown} is a link to a file outside of the namespace's folder` }
     const bytes = await readWhole(path)
-    if (bytes === undefined) return { problem: `${shown} is no file, or larger than 1 MiB` }
+    if (bytes === undefined)
+      return { problem: `${shown} is not a regular file, or is larger than 1 MiB` }
     return secret.kind === 'credential'
       ? toCredential(shown, bytes, secret.prefix)
       : readAuthorities(shown, bytes)
@@ -55,7 +57,8 @@ export function toCredential(shown: string, written: string, prefix: string): Re
   // Editors and `echo` end a file with a line break.
   const value = written.trim()
   if (value === '') return { problem: `${shown} is empty` }
-  if (!headerValue.test(value)) return { problem: `${shown} holds what no header can carry` }
+  if (!headerValue.test(value))
+    return { problem: `${shown} has characters that a header cannot contain` }
   return { text: prefix + value }
 }
 
@@ -64,9 +67,9 @@ function readAuthorities(shown: string, text: string): Reading {
   try {
     for (const each of found) new X509Certificate(each)
   } catch {
-    return { problem: `${shown} holds a certificate that cannot be read` }
+    return { problem: `${shown} has a certificate that cannot be read` }
   }
   return found.length > 0
     ? { text: `${found.join('\n')}\n` }
-    : { problem: `${shown} holds no certificate` }
+    : { problem: `${shown} has no certificate` }
 }

@@ -91,7 +91,7 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
   if (beside.name !== found.name) {
     const which = `${kept} names ${found.name}, ${shared} names ${beside.name}`
     throw new Error(
-      `${which}: processes with one USAGE_JOURNAL have one DATA_DIR, and no other gateway has either`,
+      `${which}: processes with the same USAGE_JOURNAL must have the same DATA_DIR, and other gateways must use neither`,
     )
   }
   let { name } = found

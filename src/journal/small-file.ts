@@ -19,7 +19,8 @@ export function readSmallText(path: string): string {
   const file = openToRead(path)
   try {
     const { size } = fs.fstatSync(file)
-    if (size > mostText) throw new Error(`${path} has ${size} bytes, more than any of ours`)
+    if (size > mostText)
+      throw new Error(`${path} has ${size} bytes, which is too large for this file`)
     return fs.readFileSync(file, 'utf8')
   } finally {
     fs.closeSync(file)

@@ -145,7 +145,9 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
       try {
         const answer = await begin(request, signal)
         if (!isGood(answer)) throw toError(answer, await readWhole(answer))
-        answer.setTimeout(idleMs, () => answer.destroy(new Error('the watch has fallen silent')))
+        answer.setTimeout(idleMs, () =>
+          answer.destroy(new Error('the watch timed out: it sent nothing')),
+        )
         return answer
       } finally {
         clearTimeout(giveUp)

@@ -160,7 +160,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     if (isSynced) note(lacking)
     else if (await isNeeded()) note(`nothing is in force before they are: ${lacking}`)
     else {
-      note(`read as if there were none: ${lacking}`)
+      note(`treated as empty: ${lacking}`)
       replaceAll(new Map(), true)
     }
     return next

@@ -65,7 +65,7 @@ export function checkSockets(config: Config): readonly string[] {
   return sockets.flatMap(([setting, address]) => {
     const length = 'path' in address ? Buffer.byteLength(address.path) : 0
     if (length <= maxSocketLength) return []
-    return `${setting}: ${showAddress(address)} has ${length} bytes, a socket at most ${maxSocketLength}; set it, or a shorter DATA_DIR`
+    return `${setting}: ${showAddress(address)} has ${length} bytes, but the path of a socket has at most ${maxSocketLength}; set a shorter path, or a shorter DATA_DIR`
   })
 }
 

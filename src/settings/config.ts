@@ -189,16 +189,21 @@ function checkTogether(config: Config): readonly string[] {
       config.sampleSignInCode !== undefined && !isSample(config),
       'SAMPLE_SIGN_IN_CODE: is only for the sample of npm start, on this machine',
     ],
-    [auditRequired && auditLog === undefined, 'AUDIT_REQUIRED: needs a trail; AUDIT_LOG is off'],
-    [drainMinMs > drainMs, 'DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS'],
+    [
+      auditRequired && auditLog === undefined,
+      'AUDIT_REQUIRED: needs an audit trail, but AUDIT_LOG is off',
+    ],
+    [drainMinMs > drainMs, 'DRAIN_MIN_SECONDS: must be at most DRAIN_SECONDS'],
   ]
   return [
     ...needed
       .filter(lacks)
-      .map(([one, other]) => `${nameOf(other)}: has to be set beside ${nameOf(one)}`),
+      .map(([one, other]) => `${nameOf(other)}: has to be set, because ${nameOf(one)} is set`),
     ...useless
       .filter(lacks)
-      .map(([one, other]) => `${nameOf(one)}: is of no use without ${nameOf(other)}`),
+      .map(
+        ([one, other]) => `${nameOf(one)}: has no effect without ${nameOf(other)}; set that, too`,
+      ),
     ...rules.flatMap(([isBroken, problem]) => (isBroken ? problem : [])),
     ...checkCluster(config),
     ...checkGroups(config),

@@ -32,12 +32,12 @@ export function createApiMetrics() {
     data: (): readonly MetricData[] => [
       counterData(
         'tollgate_api_requests',
-        'Requests that the REST API has answered; the route is empty where there is none.',
+        'Requests to the REST API; the route is empty for unknown paths.',
         [...requests.values()],
       ),
       histogramData(
         'tollgate_api_request_duration_seconds',
-        'How long the REST API took to answer.',
+        'How long the REST API took to respond.',
         durations.points(),
       ),
       counterData('tollgate_api_keys_created', 'API keys created.', [

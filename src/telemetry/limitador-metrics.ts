@@ -128,7 +128,7 @@ export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
         counterData('authorized_hits', 'Tokens counted, as models report them.', hitPoints()),
         counterData(
           'authorized_calls',
-          'Requests that were allowed, listing left out.',
+          'Requests that were allowed, without lists of models.',
           callPoints('calls'),
         ),
         counterData(
@@ -138,7 +138,7 @@ export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
         ),
         histogramData(
           'authorized_request_duration_seconds',
-          'Allowed requests, from their first byte to the last of the answer.',
+          'Time from the first byte of an allowed request to the last byte of the response.',
           figures.durations.points(),
         ),
       ]

@@ -58,12 +58,12 @@ export function createModelMetrics() {
     data: (): readonly MetricData[] => [
       counterData(
         'tollgate_model_checks',
-        'Answers of Check by model, empty where the request names none that there is.',
+        'Responses of Check by model; the label is empty if the request names no model that exists.',
         checks.points(),
       ),
       counterData(
         'tollgate_model_responses',
-        'Allowed requests that have ended, by the status of the answer; 0 where there was none.',
+        'Allowed requests that have ended, by the status of the response; 0 without a response.',
         responses.points(),
       ),
       counterData(
@@ -73,17 +73,17 @@ export function createModelMetrics() {
       ),
       counterData(
         'tollgate_model_tokens',
-        'Tokens of counted answers by type; cached and cache_write are input, reasoning is output; counted is weighted.',
+        'Tokens of counted responses by type; cached and cache_write are input, reasoning is output; counted is weighted.',
         tokens.points(),
       ),
       counterData(
         'tollgate_usage_unusable',
-        'Answers that reported no usable usage.',
+        'Responses that reported no usable usage.',
         unusable.points(),
       ),
       counterData(
         'tollgate_tokens_estimated',
-        'Tokens counted for answers that reported none, by their length.',
+        'Tokens counted for responses that reported none, estimated from their length.',
         estimated.points(),
       ),
       counterData(
@@ -93,12 +93,12 @@ export function createModelMetrics() {
       ),
       histogramData(
         'tollgate_model_first_byte_seconds',
-        "Allowed requests, from their first byte to the first of the server's answer.",
+        "Time from the first byte of an allowed request to the first byte of the server's response.",
         firstBytes.points(),
       ),
       histogramData(
         'tollgate_model_duration_seconds',
-        'Allowed requests, from their first byte to the last of the answer.',
+        'Time from the first byte of an allowed request to the last byte of the response.',
         durations.points(),
       ),
     ],

@@ -11,7 +11,7 @@ const gauges = {
   tollgate_snapshot_age_seconds: 'How long these resources have been in force.',
   tollgate_counters: 'Windows of counters that this process knows.',
   tollgate_overshoot_bound_tokens:
-    'The most tokens by which requests in progress may pass a limit together, of all limits that reserve.',
+    'The most tokens by which requests in progress may exceed a limit together, of all limits that reserve.',
   tollgate_redis_away: '1 while Redis does not respond or cannot write.',
   tollgate_counters_unflushed: 'Windows of counters whose sums Redis has not acknowledged.',
   tollgate_key_cache_entries: 'Cached API keys.',

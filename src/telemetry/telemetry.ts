@@ -121,17 +121,17 @@ export function createTelemetry(options: TelemetryOptions) {
       ...(options.histograms?.() ?? []),
       gaugeData(
         'tollgate_limit_used_ratio',
-        'How much of a limit that several callers share is used: 1 is all of it.',
+        'Used share of a limit that several callers share; 1 is all of it.',
         limitRatios,
       ),
       counterData(
         'tollgate_identity',
-        'Identity tokens shown, by what had to prove them and what became of them.',
+        'Identity tokens presented, by the source that verified them and the result.',
         options.proofs?.() ?? [],
       ),
       soleHistogram(
         'tollgate_check_duration_seconds',
-        'How long Check took, from bytes to bytes.',
+        'How long Check took, from the bytes of the request to those of the response.',
         durations,
       ),
     ]

@@ -178,7 +178,7 @@ export async function openCounters(
 function uncounted(subscriptions: number): Counters {
   if (subscriptions > 0) {
     throw new Error(
-      `USAGE_JOURNAL: is off, and ${subscriptions} Subscriptions are in force, whose use only the journal tells`,
+      `USAGE_JOURNAL: is off, and ${subscriptions} Subscriptions are in force, whose usage only the journal reports`,
     )
   }
   const refuse = (): never => {

@@ -94,7 +94,7 @@ export function readQuestion(
   const { requestId, keyId, user, groups, subscription, model, path } = body
   if (requestId) {
     if (given.length > 1)
-      throw invalidRequest('requestId stands alone; leave the other fields out.')
+      throw invalidRequest('requestId cannot be combined with other fields; leave them out.')
     return { requestId }
   }
   if (keyId && (user || groups)) throw invalidRequest('Give either keyId, or user and groups.')

@@ -135,13 +135,13 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
         throw invalidRequest(`${field}: keyId says whose limit it is; leave ${field} out.`)
     const key = foundKey(isKeyId(keyId) ? await keys.findById(keyId) : undefined)
     if ((subscription ?? key.subscription) !== key.subscription)
-      throw invalidRequest(`subscription: the key's is ${key.subscription}; leave it out.`)
+      throw invalidRequest(`subscription: the key's is ${key.subscription}; leave this field out.`)
     const status = statusAt(key, now)
     if (status !== 'active') throw invalidRequest(`keyId: the key is ${status}.`)
     const found = limitsOfRecord(key, snapshot()).find(({ limit }) => limit.limitName === name)
     if (found !== undefined) return { chosen: found, user: key.user }
     const message =
-      'The key has no limit of this name; its record has its limits. For a limit of its subscription, name subscription and user.'
+      'The key has no limit of this name; its record lists its limits. For a limit of its subscription, name subscription and user.'
     throw new ServiceError('not_found', { message })
   }
 
@@ -174,7 +174,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
       const { user: createdBy } = callerOf(request)
       // Whoever has a long name has the counter of what lines have of it.
       if (user !== undefined && userInLines(user) === userInLines(createdBy)) {
-        const message = 'Nobody increases their own limit; another administrator does.'
+        const message = 'Nobody increases their own limit; ask another administrator.'
         throw new ServiceError('admin_required', { message })
       }
       if (user !== undefined) addToOutcome(request, { user })

@@ -89,7 +89,7 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     addToOutcome(request, target)
     // Whoever has a long name has the counter of what lines have of it.
     if (userInLines(asked.user) === userInLines(by)) {
-      const message = 'Nobody decides their own request; another administrator does.'
+      const message = 'Nobody decides their own request; ask another administrator.'
       throw new ServiceError('admin_required', { message })
     }
     if (asked.state !== 'open') return settled(asked, state, deps)
@@ -151,7 +151,7 @@ function readGrant(
 
 function foundRequest(found: LimitRequest | undefined): LimitRequest {
   if (found !== undefined) return found
-  const message = 'There is no such request, or it has lapsed.'
+  const message = 'There is no such request, or it has expired.'
   throw new ServiceError('not_found', { message })
 }
 
@@ -160,12 +160,12 @@ function noLonger(): ServiceError {
   return new ServiceError('not_found', { message })
 }
 
-/** The request, if that is its state: of two who decide at a time one is first. */
+/** The request, if it has this state; of two concurrent decisions the first one applies. */
 function settled(
   request: LimitRequest,
   state: 'approved' | 'denied',
   deps: Pick<ExternalDeps, 'billingCurrency'>,
 ) {
   if (request.state === state) return toOneRequestJson(request, deps)
-  throw invalidRequest(`The request was ${request.state} before; that stays.`)
+  throw invalidRequest(`The request was ${request.state} before; a decision cannot be changed.`)
 }

@@ -86,14 +86,16 @@ export function readUntil(raw: string, now: number): number {
   return until
 }
 
-/** Whose limit is meant. */
+/** The kind of resource that has the limit. */
 export function originOf({ subscription, model }: Omit<Named, 'name' | 'user'>) {
   if (subscription !== undefined && model !== undefined)
-    throw invalidRequest('Name either subscription or model: whose spec.limits has the limit.')
+    throw invalidRequest(
+      'Name either subscription or model: the one whose spec.limits has the limit.',
+    )
   return model !== undefined ? 'model' : subscription !== undefined ? 'subscription' : 'tenant'
 }
 
-/** Each counter of the limits that are meant, once. */
+/** Each counter of the named limits, once. */
 export async function limitsOfName(named: Named, snapshot: Snapshot): Promise<readonly OwnLimit[]> {
   const origin = originOf(named)
   return (await limitsWhere(named, snapshot)).filter(({ limit }) => limit.origin === origin)
@@ -106,7 +108,7 @@ export function tooMany(): ServiceError {
 }
 
 export function requireEnforced({ isEnforced }: OwnLimit): void {
-  if (!isEnforced) throw invalidRequest('name: the limit is only counted, and refuses nobody.')
+  if (!isEnforced) throw invalidRequest('name: the limit is only counted, and refuses no requests.')
 }
 
 /** A request may be older than the limit. */
@@ -114,7 +116,7 @@ export function requireLower({ limit, kind }: CountedLimit, asked: Exact): void 
   if (asked > limit) return
   const figure = toFigure({ kind }, limit)
   throw invalidRequest(
-    `The limit is ${figure} without an increase, no less than was asked for; deny the request.`,
+    `The limit is ${figure} without an increase, which is at least the requested figure; deny the request.`,
   )
 }
 

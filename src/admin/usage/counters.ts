@@ -139,7 +139,7 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     const { user, key_id: keyId, name, whom, model } = selected
     if (user === undefined && keyId === undefined) {
       if (name !== undefined) return {}
-      throw invalidRequest('Name either user or key_id, or by name a limit that several share.')
+      throw invalidRequest('Name a user, a key_id, or the name of a shared limit.')
     }
     if (user !== undefined && keyId !== undefined)
       throw invalidRequest('Name either user or key_id.')

@@ -26,7 +26,7 @@ async function reasonOf({ subscription, model, name }: Asked, snapshot: Snapshot
     .filter(({ origin, limitName }) => origin === field && limitName !== undefined)
   const same = there.find(({ limitName }) => limitName === name)
   if (same?.scope === 'user') return `user is needed: the limit of ${where} is per user.`
-  if (same !== undefined) return `window: the limit of ${where} has ${same.window}.`
+  if (same !== undefined) return `window: the limit of ${where} has the window ${same.window}.`
   const owners = few((await limitsWhere({ name }, snapshot)).map(showOwner))
   if (owners === '' && field === 'tenant') return 'name: no limit of this name is in force.'
   const hint = owners && `; who has one: ${owners}`
@@ -47,7 +47,7 @@ function few(words: readonly string[]): string {
   return showFirst([...new Set(words)].sort(), 3)
 }
 
-/** What a user is told of a limit that is not theirs, whether or not there is one. */
+/** The refusal of a limit that does not apply to the user; the same whether or not it exists. */
 export function foreignLimit(): ServiceError {
   const message =
     'You have no limit of this name there; GET /v1/limits lists the subscription and model of each of yours. Without a subscription or a model one of the installation is meant.'

@@ -62,7 +62,7 @@ function describeOversized(hold: Hold): string | undefined {
   const most = mostEver(counters, expected, overshoot)
   if (least <= most) return undefined
   if (!canLimitOutput) {
-    return `its ${choices} answers may use ${least} tokens of output, which nothing bounds at this model, and at most ${Math.max(0, most)} fit into the limits; ask for fewer (n, best_of, prompt)`
+    return `its ${choices} answers may use ${least} tokens of output, which nothing bounds, because the gateway cannot set a maximum at this model; at most ${Math.max(0, most)} fit into the limits; ask for fewer (n, best_of, prompt)`
   }
   if (least <= choices) {
     return `its ${choices} answers are more than the ${most} tokens that fit into the limits; ask for fewer (n, best_of, prompt)`

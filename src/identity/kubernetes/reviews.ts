@@ -53,7 +53,7 @@ export function openCluster(
         if (result !== 'failed') return
         log.error(
           { code: 'access_reviews_failing', problem },
-          'cannot review access: roles of the cluster make no caller an administrator meanwhile',
+          'cannot review access: until it can, the roles of the cluster make no caller an administrator',
         )
       },
     }),

@@ -73,7 +73,7 @@ export function problemOfCaps(caps: KeyCaps): string | undefined {
     if (windowMs === undefined) {
       return `${at}.window must be 1 to 9999 and s, m or h, like 1m, and at most 8784h.`
     }
-    if (windows.has(windowMs)) return `${at}.window is there twice; name each length once.`
+    if (windows.has(windowMs)) return `${at}.window is there twice; give each window once.`
     windows.add(windowMs)
   }
   const problem = problemOfLimits(caps.limits)
@@ -91,7 +91,8 @@ export function wideningOf(before: KeyCaps, next: KeyCaps): string | undefined {
   if (dropped !== undefined) return `${dropped} may be narrowed, not dropped.`
   const had = new Set(before.models?.map(modelKeyOf))
   const added = before.models && next.models?.find((model) => !had.has(modelKeyOf(model)))
-  if (added) return `models may be narrowed, and ${toQuoted(modelKeyOf(added))} is not among them.`
+  if (added)
+    return `models may be narrowed, and ${toQuoted(modelKeyOf(added))} is not among those of the key.`
   for (const { limit, window } of before.tokenRateLimits ?? []) {
     const windowMs = parseWindow(window)
     const same = next.tokenRateLimits?.find((each) => parseWindow(each.window) === windowMs)
@@ -107,7 +108,10 @@ export function wideningOf(before: KeyCaps, next: KeyCaps): string | undefined {
     next.allowedAddresses?.find(
       (each) => !networksOf([each]).every((one) => isInside(networks, one)),
     )
-  return outside && `allowedAddresses may be narrowed, and ${toQuoted(outside)} is outside of them.`
+  return (
+    outside &&
+    `allowedAddresses may be narrowed, and ${toQuoted(outside)} is outside of those of the key.`
+  )
 }
 
 /** `<namespace>/<name>`. */

@@ -1,4 +1,4 @@
-/** A Tenant whose limits nobody knows: while it is in force, nobody may use any model. */
+/** A Tenant whose limits are unknown: while it is in force, no request is allowed. */
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Resource, Tenant } from '../../kinds/resources.ts'
@@ -6,13 +6,13 @@ import { defaultTenant } from '../rules/compile.ts'
 
 const path = ['spec', 'limits']
 const unread = [{ path, message: 'cannot be read' }]
-const ambiguous = [{ path, message: 'are others in a second document' }]
+const ambiguous = [{ path, message: 'differ from those of a second document' }]
 
 export const unreadableTenant: Tenant = { ...defaultTenant, unreadable: unread }
 
 /**
- * What is in force of the first of two resources of one key; undefined: it is as it stands. Which of two Tenants is the
- * first says only the name of its file, and limits of the second would be limits of nobody.
+ * The first of two resources of one key, as it is in force; undefined: unchanged. Which of two Tenants is the first depends
+ * only on the names of their files, so ignoring the limits of the second could ignore the intended ones.
  */
 export function besideSecond(first: Resource, second: Resource): Tenant | undefined {
   if (first.kind !== 'Tenant' || second.kind !== 'Tenant') return undefined
