@@ -94,10 +94,11 @@ async function go(page: Page, path: string, heading: string): Promise<void> {
   await page.waitForLoadState('networkidle')
 }
 
-/** Of a desk, and of a phone. */
-const [wide, narrow] = [
+/** Of a desk, of a phone, and the narrowest to which a page must reflow (WCAG 2, 1.4.10). */
+const [wide, narrow, narrowest] = [
   { width: 1_280, height: 720 },
   { width: 360, height: 640 },
+  { width: 320, height: 640 },
 ]
 
 test('every page is accessible, shows names as text, and fits a phone', async (t, world) => {
@@ -122,6 +123,13 @@ test('every page is accessible, shows names as text, and fits a phone', async (t
     const cells = await page.locator('.data :is(th, td):has(> :not(:empty))').count()
     const read = roles.filter((role) => ['cell', 'gridcell', 'columnheader'].includes(role)).length
     t.ok(read >= cells, `${heading}: a screen reader finds ${read} cells of ${cells}`)
+    await page.setViewportSize(narrowest)
+    // Plots and marks of a choice follow the width a moment later.
+    await page
+      .waitForFunction(`${tooWide}.length === 0`, undefined, { timeout: 3_000 })
+      .catch(() => {})
+    t.strictSame(await page.evaluate(tooWide), [], `${heading} fits 320 pixels`)
+    t.strictSame(await page.evaluate(overlapping), [], `${heading}: nothing in its header overlaps`)
   }
   await keepPicture(page, 'narrow-key')
   await go(page, 'keys', 'API keys')
@@ -145,6 +153,13 @@ const tooWide = `[document.documentElement, ...document.querySelectorAll('header
     return scrolls || each.getBoundingClientRect().right > innerWidth + 1
   })
   .map((each) => each.outerHTML.slice(0, 200))`
+
+/** What in the header has its left edge on what is before it. */
+const overlapping = `[...document.querySelectorAll('header a, header button, header .initial')]
+  .map((each) => ({ each, box: each.getBoundingClientRect() }))
+  .filter(({ box }) => box.width > 0)
+  .filter(({ box }, at, all) => at > 0 && box.left < all[at - 1].box.right)
+  .map(({ each }) => each.outerHTML.slice(0, 200))`
 
 test('every page is read and left by the keyboard alone', async (t, world) => {
   const { page, signIn } = world
