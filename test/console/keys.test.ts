@@ -22,6 +22,7 @@ test('a person makes a key, uses it and revokes it', async (t, { page, gateway, 
   await signIn(user)
   await page.getByText('You have no active key').waitFor()
   const key = await create(page, 'my laptop')
+  await page.locator('[role=dialog] :focus', { hasText: 'This is the only time' }).waitFor()
   t.equal((await gateway.ask(chatPath, key, chat())).status, 200)
   const snippet = await page.getByTestId('snippet').textContent()
   t.ok(snippet?.includes(`${gateway.url}/v1/chat/completions`))
@@ -268,6 +269,7 @@ test('all keys go after their owner has been typed', async (t, { page, gateway, 
   await dialog.getByLabel(`To confirm, type ${user}`).fill(user)
   await button.click()
   await dialog.getByText(`Revoked 2 API keys of user ${user}.`).waitFor()
+  await dialog.locator(':focus', { hasText: 'Close' }).waitFor()
   for (const { key } of keys) t.equal((await gateway.ask(chatPath, key, chat())).status, 401)
 })
 

@@ -50,7 +50,7 @@ function Question({ username, onClose, onRevoked }: Omit<RevokeAllProps, 'isOpen
         {done.propagation ? (
           <PropagationNote done="Revoked" propagation={done.propagation} onClose={onClose} />
         ) : (
-          <Button variant="default" onClick={onClose} data-autofocus>
+          <Button variant="default" onClick={onClose} autoFocus>
             Close
           </Button>
         )}

@@ -51,6 +51,11 @@ function toItem({ id, label }: Snippet) {
   return { value: id, label }
 }
 
+/** For what comes with the dialog open: the button that had the focus is gone, and a screen reader would say nothing. */
+function focus(node: HTMLElement | null) {
+  node?.focus()
+}
+
 interface ShowKeyProps {
   readonly created: CreatedKey
   readonly onDone: () => void
@@ -73,7 +78,7 @@ function ShowKey({ created, onDone }: ShowKeyProps) {
   const text = snippet.text({ gateway: location.origin, key, model: model?.id ?? 'your-model' })
   return (
     <Stack>
-      <Text size="sm" className="breaks">
+      <Text size="sm" className="breaks" ref={focus} tabIndex={-1} style={{ outline: 'none' }}>
         This is the only time that the key <b>{name}</b> is shown. Its subscription is{' '}
         {subscription}, and it{' '}
         {expiresAt ? (

@@ -42,7 +42,7 @@ export function PropagationNote({ propagation, done, onClose }: PropagationNoteP
         </Text>
         {waitingFor.length > 0 && <Text size="sm">Waiting for {waitingFor.join(', ')}.</Text>}
       </Alert>
-      <Button variant="default" onClick={onClose} data-autofocus>
+      <Button variant="default" onClick={onClose} autoFocus>
         Close
       </Button>
     </Stack>
