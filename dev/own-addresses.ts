@@ -1,5 +1,5 @@
 /**
- * Where the parts of `tollgate up` listen that nobody outside needs: on sockets in DATA_DIR/run and
+ * Where the parts of `tollgate up` listen that are not used from outside: on sockets in DATA_DIR/run and
  * on free ports, so that only the gateway's own address has to be free.
  */
 

@@ -19,7 +19,7 @@ import {
 
 /** The inputs of `up`. */
 export interface UpSettings {
-  /** The environment that they are read from, with the defaults of `up`: that of the service. */
+  /** The environment that they are read from, with the defaults of `up`; the environment of the service. */
   readonly env: NodeJS.ProcessEnv
   readonly config: Config
   /** Whether the resources are the sample's, and whether the identities are. */
@@ -48,7 +48,7 @@ export function readUpSettings(
       USAGE_JOURNAL: join(journalPlace(dataDir), 'usage.jsonl'),
     }),
     AUDIT_LOG: join(dataDir, 'audit', 'audit.jsonl'),
-    // Its models are also those of agents, and nobody is charged by what they have counted before.
+    // Agents use the other operations of its models, too, and no bill depends on what was counted before.
     ...(sampleResources && { METER_PATHS: everyMeter }),
   })
   const config = loadConfig(withDefaults, (config) => [

@@ -8,7 +8,7 @@ const dayMs = 24 * hourMs
 /** As many as the console shows, today included. */
 const days = 14
 
-/** How busy an hour is, from 0 to 1. `hour` is that of the day, `isWorkday` false from Saturday to Sunday. */
+/** How busy an hour is, from 0 to 1. `hour` is the hour of the day, `isWorkday` false from Saturday to Sunday. */
 type Rhythm = (hour: number, isWorkday: boolean) => number
 
 /** From nine to six, with a break, and hardly on weekends. */

@@ -1,4 +1,4 @@
-/** Usage that nobody has had, to look at: its rows are marked, so that bills and comparisons leave them out. */
+/** Made-up usage, to look at: its rows are marked, so that bills and comparisons leave them out. */
 
 import { inSlices } from '../../src/runtime/slices.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
@@ -9,7 +9,7 @@ import type { DemoUsage } from '../../src/usage/store.ts'
 const dayMs = 86_400_000
 
 /**
- * Writes the rows of these days, a transaction each, in place of what was written before; `onDay` is told after each. Other
+ * Writes the rows of these days, a transaction each, in place of what was written before; `onDay` is called after each. Other
  * days then have none. Rows of the same time are the same at every call, so that two at once do no harm.
  */
 export async function writeDemoUsage(

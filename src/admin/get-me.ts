@@ -1,4 +1,4 @@
-/** `GET /v1/me`: whom the service takes the caller for. */
+/** `GET /v1/me`: the caller's identity. */
 
 import type { ExternalDeps } from './deps.ts'
 import type { Api } from './http/api.ts'

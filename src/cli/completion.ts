@@ -1,6 +1,6 @@
 /**
  * `tollgate completion`: a script for a shell, which completes commands, flags and values of few. It is made
- * from the commands and asks nobody, so that it answers at once.
+ * from the commands without a request, so that it responds at once.
  */
 
 import type { Call, Command, Flags, Operand, Option } from './command.ts'

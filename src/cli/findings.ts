@@ -18,7 +18,7 @@ export interface Observed {
   readonly now: Figures
   /** Silent processes that revocations wait for. */
   readonly silent: readonly string[]
-  /** Seconds by which the clock of the database is ahead. */
+  /** How many seconds the clock of the database is ahead. */
   readonly aheadSeconds?: number | undefined
   /** What is wrong with the folder of the journal, one sentence each. */
   readonly journal: readonly string[]

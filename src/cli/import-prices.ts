@@ -60,7 +60,7 @@ function parse(file: string, raw: string): unknown {
   }
 }
 
-/** What is not in the rate is beside it, for whoever reviews. */
+/** Prices that the rate lacks are in a comment beside it, for review. */
 function show({ model, prices, others }: PricedModel): string {
   const notes = others.map((each) => `# not imported: ${printable(each)}\n`)
   return notes.join('') + stringify(new Map([[model, { billingRate: prices }]])).trimEnd()

@@ -37,7 +37,7 @@ export function toCells(limit: ShownLimit): Cells {
   }
 }
 
-/** Empty if nobody shares it. */
+/** Empty if it is not shared. */
 export function showSharers({
   scope = 'user',
   whom,

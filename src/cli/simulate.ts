@@ -13,7 +13,7 @@ import { loadFolder, readInput } from './input-file.ts'
 import { toJson } from './json.ts'
 import { showFigure } from './limit-cells.ts'
 import type { CommandIo } from './terminal.ts'
-import { printable, renderTable } from './text-table.ts'
+import { counted, printable, renderTable } from './text-table.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'input'>
 
@@ -85,7 +85,7 @@ function show(answer: SimulationAnswer): string {
       return `Not judged: ${limit} from ${each.from} to ${each.to}: ${why}.`
     }),
     answer.refused_then_approximate > 0 &&
-      `About ${count(answer.refused_then_approximate)} requests that were refused then are not replayed.`,
+      `Not replayed: about ${counted(answer.refused_then_approximate, 'request')} refused at that time.`,
     lines(
       answer.gaps,
       (gap) => `Usage from ${gap.from} to ${gap.to ?? 'an unknown time'} was lost.`,

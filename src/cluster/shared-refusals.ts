@@ -34,7 +34,7 @@ interface Question {
   readonly id: string
   /** The process that asks. */
   readonly by: string
-  /** The last refusals, at most so many; otherwise that of a request. */
+  /** The last refusals, at most this many; otherwise the refusal of a request. */
   readonly limit?: number
   readonly requestId?: string
   /** Only of this user, or of this key; anybody's otherwise. */
@@ -195,7 +195,7 @@ function readExact(field: string, value: unknown): unknown {
   return isFigure ? BigInt(value.slice(0, -1)) : value
 }
 
-/** The caps of a key hold sets and networks; whoever explains a refusal reads the key anew. */
+/** Without caps: they contain sets and networks, and explain reads the key again. */
 function toReport(refusal: PastRefusal): PastRefusal {
   if (refusal.caller?.by !== 'key') return refusal
   const { caps: _, ...caller } = refusal.caller

@@ -74,7 +74,7 @@ function protect(reply: FastifyReply): FastifyReply {
     .header('referrer-policy', 'no-referrer')
 }
 
-/** The page loads and calls nothing but this origin, and nobody may frame it. */
+/** The page loads and calls only this origin, and may not be framed. */
 function policyWith(nonce: string): string {
   return [
     "default-src 'none'",

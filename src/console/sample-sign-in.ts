@@ -1,5 +1,5 @@
 /**
- * `/console/sign-in/sample`: a sample identity for whoever has the link that `npm start` prints. The
+ * `/console/sign-in/sample`: a sample identity for the holder of the link that `npm start` prints. The
  * sample's tokens are known to everybody, so pages of other origins, which a browser lets send requests
  * to this machine, must not be able to use them either.
  */
@@ -31,7 +31,7 @@ const schema = {
  */
 export function refuseForeignHosts(app: FastifyInstance): void {
   app.addHook('onRequest', async ({ url, headers: { host = '' } }) => {
-    // Envoy's health check has the name of its cluster for a Host, and the answer tells nobody anything.
+    // Envoy's health check has the name of its cluster for a Host, and the response reveals nothing.
     if (url === '/health') return
     if (isLoopback(URL.parse(`http://${host}`)?.hostname ?? '')) return
     throw invalidRequest(

@@ -28,7 +28,7 @@ export interface SignInDeps {
 }
 
 /**
- * Exchanges: nobody has proved anything yet, and each is a call to the provider. Networks take turns,
+ * Exchanges: callers are not authenticated yet, and each is a call to the provider. Networks take turns,
  * so that one which guesses codes keeps no other from signing in, however slow the provider is.
  */
 const exchanges = {
@@ -59,7 +59,7 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
   const inTurn = createFairLimiter(exchanges)
 
   /**
-   * Each provider has its own, by which the page knows who has sent the browser back. Otherwise one
+   * Each provider has its own, so that the page knows which one sent the browser back. Otherwise one
    * could begin a sign-in at another one, and be given its code (RFC 9700, 4.4).
    */
   function redirectUriOf(issuer: string): string {

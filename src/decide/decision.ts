@@ -27,7 +27,7 @@ export interface Grant {
   readonly countsRequests?: boolean
   /** Their states; empty until they are read. */
   readonly states: readonly LimitState[]
-  /** If its subscription reserves: by which rules. */
+  /** The rules of reservation, if its subscription reserves. */
   readonly admission?: AdmissionRules | undefined
   readonly held?: Held
   /** Whether the gateway must ask again with the size of the body: nothing is held yet. */
@@ -105,7 +105,7 @@ export type DenialDetail =
   | {
       readonly about: 'subscription'
       readonly error: Exclude<SelectionError, 'multiple_subscriptions'>
-      /** The key's subscription, or that of the request's header; undefined: neither names one. */
+      /** The subscription of the key or of the request's header; undefined: neither names one. */
       readonly named:
         | { readonly by: 'key'; readonly name: string }
         | { readonly by: 'token' }
@@ -122,7 +122,7 @@ export interface Denial {
   readonly selection?: SelectionError
   /** Milliseconds since the epoch; if a limit refused, like the following. */
   readonly retryAt?: number
-  /** The states of the limits, and that of the one that refused. */
+  /** The states of the limits, and the state of the one that refused. */
   readonly states?: readonly LimitState[]
   readonly refusing?: LimitState
   /** Whether what is left is only held, not used. */

@@ -1,5 +1,5 @@
 /**
- * What the gateway's routes and scripts are told of an allowed request that many requests have in common. Check's
+ * The data of an allowed request for the gateway's routes and scripts that many requests have in common. Check's
  * response (extauthz/allow-template.ts) and the decision table (table/rules/plan.ts) each write it in their form.
  */
 

@@ -14,12 +14,12 @@ export function limitMessageOf(denial: Denial, now: number): string | undefined 
   const { grant, refusing, retryAt } = denial
   if (refusing === undefined || retryAt === undefined) return undefined
   const what = describe(denial, refusing, whereOf(refusing, grant))
-  // Until a budget resets people wait, who are told when; a program would take it for a request to wait.
+  // A person waits until a budget resets, and the message says when; a program would take the sentence for a request to wait.
   if (refusing.limit.kind === 'cost' && secondsUntil(retryAt, now) > longestWaitS) return what
   return `${what} Please try again in ${toResetDuration(retryAt - now)}.`
 }
 
-/** Programs wait so long by themselves. */
+/** Programs wait this long without a person. */
 const longestWaitS = 60
 
 function describe({ isBusy, needed }: Denial, state: LimitState, where: string): string {
@@ -67,7 +67,7 @@ function nameOf({ kind, limitName, origin }: CountedLimit): string {
   return `${noun} of ${places[origin]}${origin === 'subscription' ? ' for this model' : ''}`
 }
 
-/** `140 of 100 tokens in 1m`; of what others use too, and its callers are not told: `100 % in a month`. */
+/** `140 of 100 tokens in 1m`; of a shared limit whose figures callers do not see: `100 % in a month`. */
 function figuresOf({ limit, used }: LimitState): string {
   const { kind, windows, window } = limit
   const time = 'every' in windows ? ` in a ${windows.every}` : window && ` in ${window}`
@@ -82,7 +82,7 @@ function amountIn(kind: LimitKind, amount: LimitState['used']): string {
   return kind === 'cost' ? toMoney(amount) : String(amount)
 }
 
-/** With whom a limit is shared; who of them has used it is nobody's to know. */
+/** Who shares a limit; callers do not see who of them has used it. */
 const sharing: Partial<Record<Per, string>> = {
   group: 'your group',
   subscription: 'all users of your subscription',
@@ -91,7 +91,7 @@ const sharing: Partial<Record<Per, string>> = {
   installation: 'all users of the installation',
 }
 
-/** Of which subscription the limit is, which a key with caps is not told, with whom it is shared, and when its window ends. */
+/** The limit's subscription (hidden from a key with caps), who shares the limit, and when its window ends. */
 function whereOf({ limit, resetsAt }: LimitState, grant: Grant | undefined): string {
   const { kind, scope, origin } = limit
   const isTold = grant !== undefined && origin === 'subscription' && !capsOf(grant.caller)
@@ -104,7 +104,7 @@ function whereOf({ limit, resetsAt }: LimitState, grant: Grant | undefined): str
   return parts.length === 0 ? '' : ` (${parts.join(', ')})`
 }
 
-/** The pool of callers whom none of the groups of a Subscription owns, but their names. */
+/** Callers who own a Subscription by name, not by a group. */
 const usersByName = 'the users whom your subscription names'
 
 function resetIn({ windows }: CountedLimit, resetsAt: number): string {

@@ -1,8 +1,8 @@
 /**
  * Which model a name in a body means. A name that a ModelRef declares means one of those that declare it, and is
  * looked up nowhere else. Any other name is looked up only among the models of the caller's own Subscription, by
- * what their servers list: nobody outside of it can take the name, block it, or lead it elsewhere. Logs, metrics and
- * administrators are told which models a request names whether or not its caller may use them.
+ * what their servers list: resources outside of it cannot take, block or redirect the name. Logs, metrics and
+ * administrators see which models a request names whether or not its caller may use them.
  */
 
 import type { Caller } from '../identity/rules/caller.ts'

@@ -38,7 +38,7 @@ export interface RefusalOwner {
   readonly keyId?: string | undefined
 }
 
-/** Whether a refusal is one of theirs; one without a valid credential is nobody's. */
+/** Whether a refusal is one of theirs; one without a valid credential has no owner. */
 export function isOf({ caller }: PastRefusal, { user, keyId }: RefusalOwner): boolean {
   if (caller?.user !== user) return false
   return keyId === undefined || (caller.by === 'key' && caller.keyId === keyId)
@@ -46,7 +46,7 @@ export function isOf({ caller }: PastRefusal, { user, keyId }: RefusalOwner): bo
 
 /** The refusals of the last hour in this process, except those with an unusually long text. */
 export interface PastRefusals {
-  /** The last refusal of this request. `user` undefined: whoever made it. */
+  /** The last refusal of this request. `user` undefined: any. */
   find(requestId: string, user: string | undefined, now: number): PastRefusal | undefined
   /** The last ones, newest first. `whose` undefined: everybody's. */
   recent(limit: number, now: number, whose?: RefusalOwner): readonly PastRefusal[]

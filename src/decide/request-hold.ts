@@ -92,7 +92,7 @@ type Limits = readonly CountedLimit[]
 
 const none: Limits = []
 
-/** Of limits that refuse nothing those on concurrency: nobody knows what is in progress but the holds. */
+/** Limits on concurrency that refuse nothing: only the holds know what is in progress. */
 export function watchedOf(observed = none, ofKey = none): Limits {
   const isWatched = ({ kind }: CountedLimit) => kind === 'concurrency'
   if (!observed.some(isWatched) && !ofKey.some(isWatched)) return none

@@ -30,7 +30,7 @@ interface Allowed extends CheckedRequest {
 /** What is known of a request once its credential is. */
 export interface CheckedRequest {
   readonly request: CheckRequest
-  /** The only one of the request; undefined only if nobody may be allowed by it. */
+  /** The only one of the request; undefined only if it may not be allowed. */
   readonly credential: string | undefined
   readonly now: number
   readonly traceparent: string | undefined
@@ -63,7 +63,7 @@ export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
         isOneAnswer: takesOneAnswer(grant.model, operation, paths, snapshot()),
       }) ?? (isSized(grant) ? undefined : 'unread')
     const { remembered } = key
-    // Without them nobody could withdraw it.
+    // Without them it could not be withdrawn.
     if (remembered === undefined || credential === undefined) return 'key_news'
     return table.admit({
       grant,

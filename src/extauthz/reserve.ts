@@ -156,7 +156,7 @@ function createReserve(
   return function reserve(grant, request, now, call) {
     const isReserving = reservesTokens(grant)
     const estimator = estimatorOf(estimators, grant)
-    // A request without an id is counted too; nobody can say that it has ended.
+    // A request without an id is counted too; its end cannot be recognized.
     const id = isDry
       ? undefined
       : (request.requestId ?? (grant.countsRequests ? randomUUID() : undefined))

@@ -206,7 +206,7 @@ export function createCheck(deps: CheckDeps): Check {
     now: number,
   ): AccessRequest['address'] {
     if (caller === null || capsOf(caller)?.networks === undefined) return undefined
-    // A list of models is requested by the service itself, which says for whom.
+    // The service itself requests a list of models, on behalf of a caller that it names.
     const sealed = target && isListing(target.operation, method) ? listing() : undefined
     const listedFor = sealed && authorization && openListing?.(sealed, authorization, now)
     return (listedFor || source()) ?? null
@@ -243,7 +243,7 @@ function namingOf(
   return { caller, target, bodyModel: model, requestedSubscription: lastValue(subscription) }
 }
 
-/** A response is told from others by the id of its request: without one it has no line. */
+/** A response is identified by the id of its request: without one it has no line. */
 function linedAs(
   { requestId: id, startedAt = 0 }: CheckRequest,
   now: number,

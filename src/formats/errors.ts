@@ -70,7 +70,7 @@ const catalogue = {
     concurrency_limit_exceeded:
       'As many of your requests to this model are in progress as your subscription allows.',
   }),
-  /** The type is the one by which Codex shows when it may go on, the code OpenAI's for an account without money. */
+  /** For this type Codex shows when it may continue; the code is OpenAI's for an account without money. */
   ...all(429, 'usage_limit_reached', {
     insufficient_quota: 'A budget for this model is used up.',
   }),

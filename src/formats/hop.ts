@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto'
 /** The header with the mark. */
 export const hopHeader = 'x-tollgate-hop'
 
-/** The mark of an installation with this public URL. Model servers see it, so it names nobody. */
+/** The mark of an installation with this public URL. Model servers see it, so it identifies no one. */
 export function hopMark(gatewayUrl: string): string {
   return createHash('sha256').update(`${hopHeader} ${gatewayUrl}`).digest('hex').slice(0, 32)
 }

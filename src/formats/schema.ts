@@ -38,7 +38,7 @@ export interface Schema<Value = unknown> {
   readonly format?: 'int32' | 'int64' | 'date-time'
   /** The pattern, or an object that is like it, in words, as the end of "must be …". */
   readonly form?: string
-  /** What is probably meant by a text that is not valid, or where it belongs; undefined: nobody knows. */
+  /** What is probably meant by a text that is not valid, or where it belongs; undefined: unknown. */
   readonly hint?: (text: string) => string | undefined
   /** The name of one item of a list. */
   readonly item?: string
@@ -127,7 +127,7 @@ type Fields<Of> = { readonly [Name in RequiredName<Of>]: ValueOf<Of[Name]> } & {
   readonly [Name in Exclude<keyof Of, RequiredName<Of>>]?: ValueOf<Of[Name]> | undefined
 }
 
-/** An object with these fields, of which all must be written but for `optional` ones and those with a default. */
+/** An object with these fields, all required except `optional` ones and those with a default. */
 export function object<Of extends Properties>(
   properties: Of,
   more: Partial<Schema> = {},

@@ -296,13 +296,13 @@ function putIntoScript(connections: Connections, written: string, line: string):
   code.inline_string = `${before}${line}${after}`
 }
 
-/** As Lua reads it, whatever is in it: each byte by its number. */
+/** A Lua string literal of any bytes: each byte is written as its number. */
 function toLua(text: string): string {
   return `"${[...Buffer.from(text)].map((byte) => `\\${String(byte).padStart(3, '0')}`).join('')}"`
 }
 
 /**
- * The address that Envoy sends to Check is that of the connection. Behind proxies Check needs the
+ * Envoy sends the address of the connection to Check. Behind proxies Check needs the
  * header, too.
  */
 function putTrustedHops(connections: Connections, hops: number | undefined): void {
@@ -444,7 +444,7 @@ function isName(address: Address): boolean {
   return 'host' in address && isIP(address.host) === 0
 }
 
-/** A socket is for Envoy's own user, whatever the umask. */
+/** A socket is for Envoy's own user, independent of the umask. */
 function toOwnAddress(address: Address): object {
   return 'path' in address ? { pipe: { path: address.path, mode: 0o600 } } : toAddress(address)
 }

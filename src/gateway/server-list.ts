@@ -21,7 +21,7 @@ interface ServerListOptions {
   readonly readSecret: (secret: Secret) => Promise<Reading>
   /** `BACKEND_CA_FILE`. */
   readonly caFile: string | undefined
-  /** The gateway's mark, by which a listener of ours refuses the request. */
+  /** The gateway's hop mark; our listeners refuse requests that carry it. */
   readonly hopMark: string
   /** Aborts the request. */
   readonly signal: AbortSignal

@@ -10,7 +10,7 @@ const notServing = 2
 interface Health {
   readonly unary: Readonly<Record<string, Unary>>
   readonly serverStreaming: Readonly<Record<string, ServerStreaming>>
-  /** What watchers are told, and later responses say. */
+  /** The status in later responses and to watchers. */
   note(isServing: boolean): void
   /** NOT_SERVING for good; ends all watches. */
   drain(): void

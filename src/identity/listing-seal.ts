@@ -1,5 +1,5 @@
 /**
- * The address of a client for whom the service itself requests a model's list at the gateway, which sees
+ * The address of a client on whose behalf the service itself requests a model's list at the gateway, which sees
  * only the service's. Sealed with a secret that the processes share, because anybody may send the header.
  */
 

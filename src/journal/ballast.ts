@@ -1,6 +1,6 @@
 /**
  * A file that takes room while there is little, and is removed when there is none: lines can be written
- * on, while whoever is told makes room.
+ * on, while an operator makes room.
  */
 
 import * as fs from 'node:fs'

@@ -67,7 +67,7 @@ export function createCheckpoint(
     return digits === undefined ? undefined : Number(digits)
   }
 
-  /** The latest; of those with the same number that of the later writer. */
+  /** The latest; of two with the same number, the later writer's. */
   async function findLatest(writers: readonly string[]): Promise<string | undefined> {
     let latest: readonly [file: string, number: number, place: number] | undefined
     for (const file of await files.names()) {

@@ -29,7 +29,7 @@ export function createLineConsumer(options: LineConsumerOptions) {
   let isOn = false
   let written = ''
 
-  /** undefined: nobody has told anything. */
+  /** undefined: no process has reported anything. */
   function read(): Position | undefined {
     try {
       const all: [string, [string, number][]][] = JSON.parse(folder.readText(file) || written)

@@ -1,6 +1,6 @@
 /**
  * Whether the lines of a gateway come: every admitted request has one when it ends, and one each ten
- * seconds while it runs. If none comes, responses end of which nobody knows.
+ * seconds while it runs. If none comes, responses end without a line.
  */
 
 interface LineGuardOptions {

@@ -1,4 +1,4 @@
-/** Files in a folder into which others may write: whatever is put in the place of one is never waited for, nor read without end. */
+/** Files in a folder into which others may write: opening one never waits (for a pipe), and reading one is bounded. */
 
 import * as fs from 'node:fs'
 

@@ -62,7 +62,7 @@ export function startUpkeep(options: UpkeepOptions) {
     monotonic,
     onChange(isFailing) {
       health.note('silent', isFailing ? `no line within ${silentMs / 1_000} s` : undefined)
-      // Envoy may write a file that nobody reads.
+      // Envoy may write a file that no process reads.
       if (isFailing) rotation.askAgain()
     },
   })
@@ -131,7 +131,7 @@ export function startUpkeep(options: UpkeepOptions) {
     isFull = await ballast.step(isWriter())
   }
 
-  /** What is kept is written while nobody waits: the disk may hang. */
+  /** Written in the background: the disk may hang. */
   async function keepLines(): Promise<void> {
     if (!isWriter()) return
     keepingSince = monotonic()

@@ -46,8 +46,8 @@ export interface KeyCacheOptions {
   /** Called if the table has a revoked key as active, so that the table must be older. */
   readonly onRevived?: () => void
   /**
-   * Called before what was known of these keys is used no more: of whoever else decides by it, it has to be taken
-   * back. undefined: of all keys.
+   * Called before cached records of these keys are dropped: others that decide by these records must drop
+   * them first. undefined: of all keys.
    */
   readonly onForgotten?: (hashes: readonly string[] | undefined) => void
   /** A monotonic clock in milliseconds; `performance.now` by default. */

@@ -31,7 +31,7 @@ const statuses: Record<ApiKeyStatus, ApiKeyStatus> = {
 export function createKnownKeys(entries: number) {
   const kept = new LRUCache<string, Entry>({ max: entries })
   const texts = createPool((text) => text)
-  // Parsed anew: a substring of a driver's longer text would keep all of that text alive.
+  // Parsed again: a substring of a driver's longer text would keep all of that text alive.
   const lists = createPool((json) => JSON.parse(json).map(texts) as readonly string[])
   let round = 0
 

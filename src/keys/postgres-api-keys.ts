@@ -219,7 +219,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       return all
     },
     async deleteExpiredEphemeral(now) {
-      // And by the database's clock: that of one process may be ahead.
+      // And by the database's clock: the clock of one process may be ahead.
       const expiredBefore = new Date(now - ephemeralGraceMs)
       let deleted = 0
       for (;;) {
@@ -320,7 +320,7 @@ function lockBound(sql: Sql): Fragment {
   return sql`(select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)) is not null`
 }
 
-/** Whether a repeated request may replace the secret: nobody has used it, as far as it is recorded. */
+/** Whether a repeated request may replace the secret: no use of it is recorded. */
 function isReplaceable(sql: Sql): Fragment {
   return sql`(last_used_at is null and exists (
     select from tollgate_idempotency as made where made.key_hash = api_keys.key_hash))`
@@ -444,7 +444,7 @@ function toPrevious(hash: string, row: Row): PreviousSecret {
   }
 }
 
-/** The record, and its revocation with that of its replaced secret. */
+/** The record, with its revocation and its replaced secret's. */
 function toRevoked(row: RevokedRecordRow): ApiKeyRecord & RevokedKey {
   const { transaction, previous_hash: previousHash } = row
   return { ...toRecord(row), ...(previousHash !== null && { previousHash }), transaction }

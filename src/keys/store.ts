@@ -111,7 +111,7 @@ interface ApiKeyRecords {
   findById(id: string): Promise<ApiKeyRecord | undefined>
   /**
    * Changes a key that is active at `now` and belongs to `owner` (undefined: to anybody), and
-   * returns its record. Does nothing if its caps are not `from` (undefined: whatever they are).
+   * returns its record. Does nothing if its caps are not `from` (undefined: any).
    */
   change(
     id: string,

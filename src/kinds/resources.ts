@@ -160,7 +160,7 @@ export interface AccessPolicy {
 
 /** How a Subscription reserves room for requests in progress. */
 export interface AdmissionRules {
-  /** Share of a limit by which requests that run at the same time may pass it together. */
+  /** The share of a limit by which concurrent requests may exceed it together. */
   readonly overshoot: number
   /** The window that a response is counted in. */
   readonly charge: 'admission' | 'end'
@@ -197,7 +197,7 @@ export interface Tenant {
   readonly metadata: Metadata
   readonly limits: readonly NamedLimit[]
   readonly calendar: WrittenCalendar | undefined
-  /** Why its limits or its calendar cannot be read: nobody may use any model meanwhile. */
+  /** Why its limits or its calendar cannot be read; while set, no request is allowed. */
   readonly unreadable?: readonly FieldProblem[]
   /** `spec.apiKeys.maxExpirationDays`; takes precedence over the setting. */
   readonly maxExpirationDays: number | undefined

@@ -253,7 +253,7 @@ function tooLong(part: LongPart, max: number): Refusal {
 
 /**
  * Refuses an operation that is closed or not on the list; undefined if it is open. With `allPaths`,
- * the list is ignored. `unmetered`: whatever the rules say of what is not counted.
+ * the list is ignored. `unmetered`: what the rules allow for uncounted operations.
  */
 export function refuseOperation(
   operation: string,
@@ -354,7 +354,7 @@ function fold(text: string): string {
       .replace(/;[^/\\]*/g, '')
       .replace(/[\s\p{Cc}\p{Cf}]+/gu, '')
       .replace(/[/\\]+/g, separator)
-      // NFKC takes quadratic time for marks. No operation has one, whatever it is combined with.
+      // NFKC takes quadratic time for combining marks. No operation has one.
       .replace(/\p{M}+/gu, '\ufffd')
       // NFKC turns fullwidth forms into ASCII. Upper case, then lower case, turns the long s
       // (U+017F) into s and the dotless i into i.

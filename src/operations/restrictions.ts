@@ -144,7 +144,7 @@ const inference: ReadonlySet<string> = new Set(['completions', 'messages'])
 const administers =
   /^(?:un)?(?:load|register)\b|^(?:abort|cancel|collective|delete|flush|kill|pause|pull|push|reload|remove|reset|restart|resume|revoke|rotate|shutdown|sleep|stop|update|wake)\b/
 
-/** As the most lenient server reads the path, behind whatever prefix. */
+/** As the most lenient server reads the path, behind any prefix. */
 function mayBeStored(operation: string, method: string): boolean {
   if (changes.has(method)) return true
   const segments = mostLoosely(operation).slice(1).split('/')

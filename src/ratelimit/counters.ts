@@ -66,7 +66,7 @@ export function createCounters({ running, holds, resets }: CountersOptions): Res
       if (resets === undefined) throw new ServiceError('store_unavailable')
       const keys = counters.map(({ key }) => key)
       await resets.write(keys, at, used)
-      // Others are told by the database; whoever has asked sees it at once.
+      // The database notifies other processes; the caller's process applies it at once.
       for (const key of keys) running.reset(key, { at, used })
     },
   }

@@ -49,7 +49,7 @@ interface Backoff {
   readonly maxMs: number
   /** How many times as long each is as the one before; twice by default. */
   readonly growth?: number
-  /** The part of a rest by which it is longer or shorter at random; none by default. */
+  /** The jitter: the share of a pause by which it is longer or shorter at random; 0 by default. */
   readonly jitter?: number
 }
 

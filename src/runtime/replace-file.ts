@@ -1,4 +1,4 @@
-/** Files that are there whole or not at all, whoever reads them meanwhile, and also after the machine goes down. */
+/** Files that exist whole or not at all: for concurrent readers, and after a crash of the machine. */
 
 import { randomUUID } from 'node:crypto'
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises'

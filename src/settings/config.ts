@@ -114,7 +114,7 @@ function derive(all: Read, env: Environment, problems: string[]) {
     gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
     /** Public base URL, without a trailing slash; no request is sent there. */
     gatewayUrl,
-    /** For a request to arrive: as slow as 32 MiB in a minute, and a minute whatever its size. */
+    /** For a request to arrive: a minute, and longer for bodies above 32 MiB. */
     bodyTimeoutMs: Math.max(1, Math.ceil(read.bodyLimit / 2 ** 25)) * 60_000,
     /** Of bad credentials and sign-ins from an address, behind which may be several users; undefined: no limit. */
     apiAddressRateLimit: read.apiRateLimit && {
@@ -146,7 +146,7 @@ function derive(all: Read, env: Environment, problems: string[]) {
     /** The API server's address in a pod; undefined: this is none. */
     kubernetesHost: env.KUBERNETES_SERVICE_HOST || undefined,
     kubernetesPort: Number(env.KUBERNETES_SERVICE_PORT || 443),
-    /** The code of the link by which one signs in to the sample; undefined: nobody does. */
+    /** The code in the link that signs in to the sample; undefined: there is no such link. */
     sampleSignInCode: env.SAMPLE_SIGN_IN_CODE || undefined,
     /** The current DATABASE_URL and REDIS_URL, if files contain them; the last valid ones. */
     databaseUrlNow: rereader(env, settings.databaseUrl, read.databaseUrl),

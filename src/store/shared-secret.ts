@@ -1,10 +1,10 @@
-/** Secrets that all processes of an installation share, and nobody else knows. */
+/** Secrets that only the processes of an installation know. */
 
 import { randomBytes } from 'node:crypto'
 import { within } from './postgres/postgres.ts'
 import type { Sql } from './postgres/sql.ts'
 
-/** The secret of this name, made by whoever asks first: 32 random bytes. */
+/** The secret of this name, created by the first process that asks: 32 random bytes. */
 export async function readSharedSecret(sql: Sql, name: string): Promise<Buffer> {
   await within(sql`
     insert into tollgate_secrets (name, value) values (${name}, ${randomBytes(32).toString('hex')})

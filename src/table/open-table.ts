@@ -182,7 +182,7 @@ export function createOpenTable(options: OpenTableOptions) {
     get isResting(): boolean {
       return leaseUntil === 0
     },
-    /** How long scripts may decide by it, whatever happens; below 0: not at all. */
+    /** How long scripts may at most decide by it; below 0: not at all. */
     get leaseLeftMs(): number {
       return toldUntil - clocks.boot()
     },

@@ -133,7 +133,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
       table.end()
     } catch (error) {
       onFault(error)
-      // Whoever waits for a withdrawal must not go on before.
+      // A caller that waits for a withdrawal must not continue before it.
       sleep(Math.min(table.leaseLeftMs, tableLeaseMs))
     }
   }

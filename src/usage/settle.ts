@@ -1,4 +1,4 @@
-/** What follows from a line besides its sums, for whoever is told of it. */
+/** Processes a line besides adding it to sums. */
 
 import { outcomeOf } from '../journal/outcome.ts'
 import type { ReadLine } from '../journal/read-line.ts'

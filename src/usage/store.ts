@@ -186,7 +186,7 @@ export interface UsageReader {
   gaps(from: number, to: number): Promise<readonly NamedGap[]>
 }
 
-/** The sums of one hour by whom and what they are compared with journals. */
+/** The sums of one hour, grouped as they are compared with journals. */
 export interface VerifiedSums
   extends UsageSums,
     Pick<UsageGroup, 'hour' | 'user' | 'keyId' | 'model'> {

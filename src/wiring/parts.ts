@@ -44,7 +44,7 @@ export async function openParts(context: Context) {
   const estimators = createEstimators()
   startSharing(context, database, estimators, resources)
   const ledger = openLedger(context, database)
-  // Lines are read last, since all that follows from them is told of each.
+  // Reading of lines starts last, so that every part that processes lines gets each of them.
   const counters = (): Counters => counterParts
   const telemetry = openTelemetry(context, {
     ...keyParts,

@@ -16,9 +16,9 @@ import { type DecisionTable, openDecisionTable, type TableStats } from '../table
 import type { Context } from './context.ts'
 
 export interface Table extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
-  /** Within milliseconds no script decides by a record of before; nobody waits for it. */
+  /** Within milliseconds no script decides by an earlier record; the caller does not wait. */
   beginAnew(): void
-  /** The hash of a key whose requests were offered of late, by its id: lines have no hashes. */
+  /** Hashes of keys whose requests were offered recently, by the key's id: lines have no hashes. */
   hashOf(keyId: string): string | undefined
   /** undefined: this process does not write for its gateway, or not yet. */
   stats(): TableStats | undefined

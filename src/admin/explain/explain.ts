@@ -82,7 +82,7 @@ const schema = {
 
 const pastNotFound =
   'No refusal with this request id is known. Those of the last hour are remembered, 100 of each user.'
-/** Not the names: whoever asks need not be an administrator. */
+/** Not the names: the caller may not be an administrator. */
 const notAllAnswered = 'Not every process of the service has answered; ask again.'
 
 /** Adds the route. It calls the functions of Check itself; it counts nothing. */
@@ -223,13 +223,13 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     return foundKey(whole || found?.caller.user === user ? found : undefined)
   }
 
-  /** Whoever made a request, with the key as it is now. */
+  /** The caller of a request, with the key as it is now. */
   async function whoNow(caller: Caller | null, now: number): Promise<Who> {
     if (caller?.by !== 'key') return { caller }
     return (await findKey(caller.keyId, now)) ?? { caller, ended: keyGone }
   }
 
-  /** The refusal, of this process or another one. `user` undefined: whoever made the request. */
+  /** The refusal, of this process or another one. `user` undefined: any. */
   async function findPast(
     requestId: string,
     user: string | undefined,

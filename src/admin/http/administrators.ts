@@ -1,4 +1,4 @@
-/** Administrators: members of ADMIN_GROUPS, and users whom the cluster's roles allow it. */
+/** Administrators: members of ADMIN_GROUPS, and users who are administrators by the cluster's roles. */
 
 import type { AccessReview } from '../../identity/kubernetes/access-review.ts'
 import type { Caller, Person, TokenCaller } from '../../identity/rules/caller.ts'

@@ -44,7 +44,7 @@ const theme = `.swagger-ui .topbar { display: none }
 .back { display: block; font: 600 14px system-ui, sans-serif; margin: 0 auto; max-width: 1460px; padding: 16px 20px 0 }
 @media (prefers-color-scheme: dark) { body { background: #1c2022 } .back { color: #a5b8ff } }`
 
-/** The console has the same reference, with the credential of whoever is signed in. */
+/** The console has the same reference, with the credential of the user who is signed in. */
 const backToConsole = `addEventListener('DOMContentLoaded', () => {
   const link = document.createElement('a')
   link.className = 'back'

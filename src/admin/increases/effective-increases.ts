@@ -10,7 +10,7 @@ import { inSlices } from '../../runtime/slices.ts'
 import { limitsOfRecord } from '../usage/limit-state.ts'
 import { toMeantJson } from './wanted-limit.ts'
 
-/** The figures of what refuses, by the keys of counters without whom. */
+/** The figures of enforced limits, by counter key without its user or group. */
 type Figures = Map<string, Exact>
 
 /** `now`: milliseconds since the epoch. Rejects if the database is unavailable. */

@@ -172,7 +172,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
           ? { chosen: await findOfResource(asked), user: asked.user }
           : await findOfKey(asked, now)
       const { user: createdBy } = callerOf(request)
-      // Whoever has a long name has the counter of what lines have of it.
+      // A long name is shortened in lines, and the counter has the shortened one.
       if (user !== undefined && userInLines(user) === userInLines(createdBy)) {
         const message = 'Nobody increases their own limit; ask another administrator.'
         throw new ServiceError('admin_required', { message })

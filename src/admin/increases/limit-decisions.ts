@@ -87,7 +87,7 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     const asked = foundRequest(isKeyId(id) ? await requests.find(id, now) : undefined)
     const target = auditTargetOf(toRequestJson(asked))
     addToOutcome(request, target)
-    // Whoever has a long name has the counter of what lines have of it.
+    // A long name is shortened in lines, and the counter has the shortened one.
     if (userInLines(asked.user) === userInLines(by)) {
       const message = 'Nobody decides their own request; ask another administrator.'
       throw new ServiceError('admin_required', { message })

@@ -9,7 +9,7 @@ export function isAnthropic({ headers }: FastifyRequest): boolean {
   return headers['anthropic-version'] !== undefined
 }
 
-/** All on one page, whatever `limit` says. */
+/** All on one page; `limit` is ignored. */
 export function sendAnthropicList(reply: FastifyReply, models: readonly ListedModel[]): unknown {
   const data = models.map(toModelJson)
   const [first, last] = [data[0]?.id ?? null, data.at(-1)?.id ?? null]
@@ -20,7 +20,7 @@ export function sendAnthropicModel(reply: FastifyReply, model: ListedModel): unk
   return asWritten(reply).send(toModelJson(model))
 }
 
-/** The documented schema is that of OpenAI's format. */
+/** The documented schema describes OpenAI's format. */
 function asWritten(reply: FastifyReply): FastifyReply {
   return reply.type('application/json; charset=utf-8').serializer(JSON.stringify)
 }

@@ -26,7 +26,7 @@ export function health(app: Api): void {
 export function probes(app: Api, deps: OperatorDeps): void {
   const { ready, degraded, metricsAddress } = deps
   const metrics = metricsAddress === undefined ? null : showAddress(metricsAddress)
-  // Where else this process listens, for whoever knows only its internal listener.
+  // The other listeners of this process, for commands that know only the internal one.
   app.get('/internal/v1/addresses', () => ({ metrics }))
   app.get('/livez', () => ({ status: 'alive' }))
   app.get('/readyz', async (_request, reply) => {

@@ -58,7 +58,7 @@ interface JournalStats {
   readonly unreadBytes: number
 }
 
-/** Of the table by which Envoy decides by itself what was allowed before. */
+/** State of the decision table, from which Envoy repeats earlier grants. */
 interface DecisionTableState {
   readonly isOpen: boolean
   readonly records: { readonly used: number; readonly of: number }

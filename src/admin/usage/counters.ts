@@ -128,7 +128,7 @@ type Selected = FromSchema<typeof selection>
 export function counterRoutes(app: Api, deps: ExternalDeps): void {
   const { keys, snapshot, resetCounters, isAdmin, clock } = deps
 
-  /** Refuses whoever may not; returns whose counters are meant. */
+  /** Refuses callers who are no administrators; returns the owner of the counters. */
   async function admit(request: FastifyRequest, selected: Selected): Promise<Subject> {
     for (const [field, text] of Object.entries(selected)) requirePlainText(field, text)
     addToOutcome(request, targetOf(selected))
@@ -217,7 +217,7 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
   )
 }
 
-/** Whose counters; of nobody in particular if several share them. */
+/** The owner of the counters; empty for a shared limit. */
 interface Subject {
   readonly user?: string
   readonly key?: ApiKeyRecord
@@ -263,7 +263,7 @@ async function limitsOf(selected: Selected, { user, key }: Subject, snapshot: Sn
   )
 }
 
-/** All counters of a limit that several share; without a resource that of the Tenant, else of whatever has one of this name. */
+/** All counters of a shared limit; without a resource, the Tenant's limit, else those of all resources with this name. */
 async function sharedLimitsOf(
   { name = '', subscription, model, window, whom }: Selected,
   snapshot: Snapshot,

@@ -50,7 +50,7 @@ export const windowSchema = {
 
 /** Of tokens and requests, or of money. */
 export const figure = { type: ['integer', 'string'] } as const
-/** The same, or nothing that callers are told. */
+/** The same; null for callers who may not see it. */
 const maybeFigure = { type: ['integer', 'string', 'null'] } as const
 
 /** What tells a limit from others, wherever one is shown. */

@@ -1,6 +1,6 @@
 /** The static table of HPACK (RFC 7541, appendix A). */
 
-/** Those from 15 to 61, without values but for one. */
+/** The entries 15 to 61; all but one have no value. */
 const names = `
   accept-charset accept-encoding accept-language accept-ranges accept access-control-allow-origin
   age allow authorization cache-control content-disposition content-encoding content-language

@@ -86,7 +86,7 @@ export class Streams {
     this.#blocks.continuation(flags, buffer, start, end)
   }
 
-  /** `size` is that of the frame with padding; the data is `buffer` from `start` to `end`. */
+  /** `size` is the size of the frame with padding; the data is `buffer` from `start` to `end`. */
   onData(
     id: number,
     last: boolean,

@@ -44,7 +44,7 @@ interface AuthenticationConfiguration {
 }
 
 const some = text({ minLength: 1 })
-/** The prefix is required, even if empty, so that nobody omits it by accident. */
+/** The prefix is required, even if empty, so that it is not omitted by accident. */
 const mapping = object({ claim: some, prefix: text() })
 const url = text({
   rules: [

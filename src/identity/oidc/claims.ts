@@ -27,7 +27,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules): Person | stri
   const claim = rules.username ?? ('preferred_username' in claims ? 'preferred_username' : 'sub')
   const name = findClaim(claims, claim)
   if (!isName(name)) return `has no usable name in ${claim}`
-  // As in kube-apiserver: an unverified address names nobody.
+  // As in kube-apiserver: an unverified address is no identity.
   if (claim === 'email' && (claims.email_verified ?? true) !== true) {
     return 'has an address that is not verified'
   }

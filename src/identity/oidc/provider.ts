@@ -13,7 +13,7 @@ interface ProviderOptions {
   /** A token must name one of them (`aud`). */
   readonly audiences: readonly string[]
   readonly claims: ClaimRules
-  /** Prefixes that keep it apart from nobody, because another provider can write the same names. */
+  /** Prefixes that do not separate it, because another provider can issue the same names. */
   readonly shared?: SharedPrefixes | undefined
   /** How long a verified token is cached; never past its `exp`. 5 minutes by default. */
   readonly ttlMs?: number | undefined

@@ -34,7 +34,7 @@ export interface CompiledCaps {
   readonly models: ReadonlySet<string> | undefined
   readonly networks: readonly Network[] | undefined
   /**
-   * Limits of the key itself on a model, or whatever the model is; undefined: there are none. `calendar` is that of its
+   * Limits of the key itself, on a model or on all models; undefined: there are none. `calendar` is the calendar of its
    * Subscription. The same object for the same ones, mostly.
    */
   readonly limitsOn:

@@ -1,4 +1,4 @@
-/** What the caps of a caller's key leave open, whoever the caller is. */
+/** What the caps of a caller's key leave open. */
 
 import { isWithinAny } from '../../formats/cidr.ts'
 import type { Caller, CompiledCaps } from '../../identity/rules/caller.ts'

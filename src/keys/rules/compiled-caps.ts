@@ -70,7 +70,7 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
   }
 }
 
-/** The counters of the key with which a response was admitted; `counted` is that of its caps. */
+/** The counters of the key with which a response was admitted; `counted`: the field of its caps. */
 export function keyCountersOf(
   counted: string | undefined,
   subscription: string,

@@ -34,7 +34,7 @@ export function newCounters(before: Snapshot, after: Snapshot): readonly string[
   ]
 }
 
-/** One sentence for each limit that is left out of a resource, and is not there under another name: nobody may have meant it. */
+/** One sentence for each limit that a resource no longer has, under another name either: it may have been removed by mistake. */
 export function goneLimits(before: Snapshot, after: Snapshot): readonly string[] {
   const [were, are] = [countedIn(before), countedIn(after)]
   const [known, kept] = [new Set(were.map(idOf)), new Set(are.map(idOf))]

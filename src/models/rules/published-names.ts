@@ -1,6 +1,6 @@
 /**
- * Ids of the form `publishers/<namespace>/models/<name>`, by which the original and KServe name a
- * model in a body. Such an id means only ModelRefs of its namespace, whatever others declare and
+ * Ids of the form `publishers/<namespace>/models/<name>`, with which models-as-a-service and KServe name a
+ * model in a body. Such an id means only ModelRefs of its namespace, independent of what others declare and
  * servers list.
  */
 

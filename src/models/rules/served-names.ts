@@ -1,6 +1,6 @@
 /**
  * Names that model servers list, used as ids of ModelRefs without `modelIds`, by the lists that their servers
- * gave this process. For whom a name means which model, name-lookup.ts says.
+ * gave this process. Which model a name means for a caller: name-lookup.ts.
  */
 
 import { addTo, areSame } from '../../formats/lists.ts'
@@ -62,7 +62,7 @@ interface Found {
   readonly models: readonly Model[]
 }
 
-/** Answers that are remembered; beyond that all are found anew. */
+/** Cached results; beyond that all are computed again. */
 const maxFound = 10_000
 
 /** `onChange` is called whenever something that decisions depend on has changed, in the same turn. */

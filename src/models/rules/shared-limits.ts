@@ -49,7 +49,7 @@ export function poolsIn({ resource }: CompiledSubscription): readonly string[] {
   return [...groups.map(poolOfGroup), ...(users.length > 0 ? [''] : [])]
 }
 
-/** A group, an organization or a Subscription whose pool the counter is; undefined: one user's or key's, or that of all. */
+/** The group, organization or Subscription that shares the counter; undefined: the counter of one user or key, or of all. */
 export function whomOf(
   limit: Pick<CountedLimit, 'scope'>,
   { key }: Pick<Counter, 'key'>,

@@ -144,7 +144,7 @@ export function createClusterSource(options: ClusterSourceOptions) {
 
 function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): readonly Watched[] {
   const found: Omit<Watched, 'read' | 'last'>[] = []
-  // Ours take precedence over the original's, in whatever order they are given.
+  // Tollgate's kinds take precedence over the original's, in any order of the list.
   for (const group of Object.keys(collections) as Group[]) {
     if (!groups.includes(group)) continue
     for (const { apiGroup, kind, plural, namespace, readAs } of collections[group]) {

@@ -64,7 +64,7 @@ function lostIn(before: FileContent, fresh: FileContent): readonly PlacedDocumen
   })
 }
 
-/** undefined: it is not in force, or only a part of it that keeps something closed. */
+/** undefined: it is not in force, or only in part, so that something stays closed. */
 function keyOfValid(content: DocumentContent | undefined): string | undefined {
   return content === undefined || isBroken(content) ? undefined : content.found?.key
 }

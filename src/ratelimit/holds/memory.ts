@@ -17,7 +17,7 @@ import type { Hold, HoldAnswer } from '../rules/hold.ts'
 import { memberOf } from './request-ids.ts'
 import { boundWindow, type HoldPlace, type KnownWindows, placesOf, windowedOf } from './windows.ts'
 
-/** The open holds of one window, or of a counter whatever its window. */
+/** The open holds of one window, or of a counter in all windows. */
 interface Pool {
   readonly name: string
   /** Where it is found by its name while something is held. */

@@ -56,7 +56,7 @@ export function createActiveIncreases(kept: IncreaseStore, clock: () => number) 
      */
     async follow(from: Pick<IncreaseStore, 'read'> = kept): Promise<void> {
       const read = await from.read(clock() - clockStepMs)
-      // The same object for the same increase, by which its copies of limits are found.
+      // The same object for the same increase: copies of its limits are cached by it.
       const found = read.map((each) => byId.get(each.id) ?? each)
       byId = new Map(found.map((each) => [each.id, each]))
       byCounter = Map.groupBy(found, ({ counter }) => counter)

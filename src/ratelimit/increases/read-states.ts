@@ -1,4 +1,4 @@
-/** What is left of limits, with their increases: for whoever shows them, beside the requests. */
+/** What is left of limits, with their increases: to show them, not to decide requests. */
 
 import type { ResettableCounters } from '../counters.ts'
 import type { Counter } from '../rules/counter.ts'

@@ -10,7 +10,7 @@ import { countedAs, counterKeyPrefix } from './counter-key.ts'
 import { readWindowText, type Window, windowText } from './windows.ts'
 
 export interface ChargedLimit {
-  /** A Subscription's name, `ModelRef/<namespace>/<name>`, `Tenant`, or `key`: that of the request. */
+  /** A Subscription's name, `ModelRef/<namespace>/<name>`, `Tenant`, or `key`: the key of the request. */
   readonly resource: string
   /** Empty: it has none, is on one model or a key, and no line names it. */
   readonly name: string
@@ -25,7 +25,7 @@ export interface Whose {
   readonly subscription: string
   /** Empty for identity tokens. */
   readonly keyId: string
-  /** Of the groups that own the Subscription the first that the caller has; empty: the pool of those whom it names. */
+  /** The first group of the Subscription's owners that the caller is in; empty: the users that it lists by name. */
   readonly pool: string
   /** Empty: the Subscription names none. */
   readonly organization: string

@@ -1,5 +1,5 @@
 /**
- * The key of a counter, by which every process and store calls it: the lines `subscription`, `model`, what is
+ * The key of a counter, the same in every process and store: the lines `subscription`, `model`, what is
  * counted, and `user`, who comes last because only a user may contain a line break. Users, groups and organizations are
  * in it as in lines, where their length is bounded.
  */
@@ -12,7 +12,7 @@ interface CounterKey {
   readonly subscription: string
   /** `<namespace>/<name>`, or what stands for all models together: `@<key>`, `#<limit>`, `@<key>#<limit>`. */
   readonly model: string
-  /** Kind and window, as `countedAs` has it; empty: whatever is counted. */
+  /** Kind and window, as `countedAs` has it; empty: all kinds. */
   readonly counted: string
   /** As lines name them; of a limit by name whose use it is. */
   readonly user: string
@@ -75,7 +75,7 @@ function inLines(name: string, bytes: number): string {
   return JSON.parse(toBoundJson(name, bytes)) as string
 }
 
-/** The members of the pool of those whom a Subscription names. */
+/** The counter of the users that a Subscription lists by name. */
 export const membersByName = 'users'
 
 /** As counters name it. A group of that name shares the pool: what is shown as one is one. */

@@ -26,7 +26,7 @@ export interface CounterState {
   readonly held?: number
 }
 
-/** Stands for all counters of a user's model in a subscription, whatever its limits are. */
+/** Identifies all counters of a user's model in a subscription, independent of its limits. */
 export function anyCounterOf(subscription: string, model: string, user: string): Counter {
   const owner = userInLines(user)
   const key = counterKey({ subscription, model, counted: '', user: owner })

@@ -23,7 +23,7 @@ export interface Hold extends RequestSize {
   /** Those of limits on requests, in which it is one; those with windows of 0 ms are of concurrency. */
   readonly requestCounters?: readonly Required<Counter>[]
   readonly expected: Expected
-  /** Share of a limit by which the ceilings of all open requests may pass it. */
+  /** The share of a limit by which the ceilings of all open requests may exceed it. */
   readonly overshoot: number
   /** Whether the request can be given a ceiling. */
   readonly canLimitOutput: boolean

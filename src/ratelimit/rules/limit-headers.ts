@@ -65,7 +65,7 @@ export function putBindingHeaders(
   put('x-tollgate-budget-reset', toEndTimestamp(budget.resetsAt))
 }
 
-/** Whether callers are told figures of it: they are if it is one of their Subscription, or of their key. */
+/** Whether callers see its figures: only of limits of their Subscription or their key. */
 export function hasFigures({ origin }: Pick<CountedLimit, 'origin'>): boolean {
   return origin === 'subscription' || origin === 'key'
 }

@@ -16,7 +16,7 @@ export interface CountedLimit extends Omit<Limit, 'limit'> {
   readonly kind: LimitKind
   /** Whose use is counted together. */
   readonly scope: Per
-  /** Whose limit it is. Of those of a model or the Tenant callers are told no figures. */
+  /** The resource of the limit. Callers see no figures of limits of a model or the Tenant. */
   readonly origin: 'subscription' | 'model' | 'tenant' | 'key'
   /** In `limits[]`; undefined: it has none. */
   readonly limitName: string | undefined

@@ -1,6 +1,6 @@
 /**
  * The windows of one gateway, each with what its lines add up to. Pure: a line counts at its own time, so
- * whoever takes the same lines, in whatever order and whenever, has the same sums.
+ * every process that takes the same lines has the same sums, in any order and at any time.
  */
 
 import { type Exact, plus } from '../../formats/exact.ts'

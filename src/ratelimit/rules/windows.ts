@@ -31,7 +31,7 @@ export interface KeptWindows {
 
 /** One window of one counter. */
 export interface CounterWindow {
-  /** The same in every process, whatever version of the zones' rules it has. */
+  /** The same in every process, independent of its version of the time zone database. */
   readonly id: string
   /** When it began, or was last reset. */
   readonly since: number
@@ -84,7 +84,7 @@ export const readWindowText = remember(maxRead, (text): Window | undefined => {
   return month === undefined ? { every: 'day', zone } : { every: 'month', zone, startsOn: +month }
 })
 
-/** Whether it counts what is open, whatever the time is: requests in progress. */
+/** Whether it counts requests in progress, independent of time. */
 export function isWindowless({ window }: Pick<WindowedCounter, 'window'>): boolean {
   return 'ms' in window && window.ms === 0
 }

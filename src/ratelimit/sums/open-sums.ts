@@ -1,5 +1,5 @@
 /**
- * The sums of a gateway from its journal, whatever the gateway's name becomes: they are opened anew when it goes on
+ * The sums of a gateway from its journal, also after the gateway is renamed: they are opened again when it continues
  * under another one.
  */
 

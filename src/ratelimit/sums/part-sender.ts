@@ -10,7 +10,7 @@ import { calmEveryMs, type Part } from './part.ts'
 
 export interface PartSenderOptions {
   readonly part: Part
-  /** Milliseconds from the beginning of a call to that of the next one. */
+  /** Milliseconds from the start of a call to the start of the next one. */
   readonly flushMs: number
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number

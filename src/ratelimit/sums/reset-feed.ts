@@ -1,4 +1,4 @@
-/** Hears of resets of counters by whatever gateway, within a second: told by the database, and asked for. */
+/** Follows the resets of counters by all gateways, within a second: by notifications of the database, and by polling. */
 
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { CounterReset } from '../rules/windows.ts'

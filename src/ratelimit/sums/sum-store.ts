@@ -9,7 +9,7 @@ import type { Fields } from '../rules/fields.ts'
 /** One sum, to be written if it is higher than what is there. */
 export interface SumEntry {
   readonly key: string
-  /** Of whom: a gateway's name. */
+  /** The gateway's name. */
   readonly field: string
   readonly sum: Exact
   /** The rest of the window's life. */

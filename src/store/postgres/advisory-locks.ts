@@ -1,5 +1,5 @@
 /**
- * The numbers of the advisory locks by which one of the processes that share a database does something at a time. Each
+ * The numbers of the advisory locks: of the processes that share a database, one holds a lock and does the work. Each
  * lock ends with its transaction.
  */
 export const advisoryLocks = {

@@ -16,7 +16,7 @@ import { type AskedFor, type MissRule, missRuleOf } from './rules.ts'
 const control = /\p{Cc}/u
 const bodyNamesLine = 3
 
-/** What the script is told of a request: in common with many, and of its caller. */
+/** The data of a request for the script: what many requests have in common, and what is its caller's. */
 export interface Plan {
   readonly template: string
   readonly record: string

@@ -85,7 +85,7 @@ export const scriptMisses = [
 
 const known: ReadonlySet<string> = new Set(scriptMisses)
 
-/** Why an allowed request was not published: by which rule, or it was the first of its kind of late. */
+/** Why an allowed request was not published: the rule that forbids it, or it was the first of its kind recently. */
 export type Unpublished = MissRule | 'first'
 
 /**

@@ -1,6 +1,6 @@
 /**
  * Archives of a usage journal: compressed files of its lines, numbered in one order, each with a header that has
- * the hash of the one before. The hash of an archive is that of its uncompressed content, header included.
+ * the hash of the one before. The hash of an archive covers its uncompressed content, header included.
  */
 
 import { createHash, randomUUID } from 'node:crypto'
@@ -45,7 +45,7 @@ export async function listArchives(folder: string): Promise<readonly ListedArchi
   const found = await readdir(folder, { withFileTypes: true }).catch(unlessMissing)
   return (found ?? [])
     .flatMap((entry) => {
-      // Whoever opens a pipe waits for its writer.
+      // Opening a pipe waits for its writer.
       if (!entry.isFile() && !entry.isSymbolicLink()) return []
       const { name } = entry
       const [, day = '', piece, isOfEnvoy] = form.exec(name) ?? []

@@ -38,7 +38,7 @@ const maxLines = 20_000
 const maxGaps = 100
 /** A file that is not there is waited for this long: it may just be being moved. */
 const movedForMs = 10_000
-/** How often the database is told that the journal is still read. */
+/** How often it is recorded in the database that the journal is still read. */
 const seenEveryMs = 60_000
 /** No response ends later than this after now; the clocks of gateway and service may differ. */
 const aheadMs = 24 * 3_600_000
@@ -202,7 +202,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
       place.gapFrom = undefined
     }
     const offsets = follower?.files().map(({ inode, head, isRead, isCurrent, size }) => {
-      // A torn line at the end of one that nobody writes is never whole.
+      // A torn line at the end of a file that is no longer written is never completed.
       return [inode, isRead && !isCurrent ? size : (position.get(head) ?? 0)] as const
     })
     const step = {
@@ -248,7 +248,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     /** Whether the ledger has everything in this file. */
     isDone: ({ inode, size }: Pick<Listed, 'inode' | 'size'>): boolean =>
       (stored.get(inode) ?? 0) >= size,
-    /** Closes its files; the next step reads the position anew. */
+    /** Closes its files; the next step reads the position again. */
     reset,
   }
 }

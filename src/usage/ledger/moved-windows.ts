@@ -1,4 +1,4 @@
-/** Windows of calendars whose ends another edition of the time zones' rules moves: they are told by their local dates. */
+/** Windows of calendars whose ends another edition of the time zone database moves: they are compared by local date. */
 
 import { readWindowText, spanAt } from '../../ratelimit/rules/windows.ts'
 import type { LimitGroup, LimitRow } from '../store.ts'

@@ -29,7 +29,7 @@ export class TooManyAnswers extends Error {}
 
 const hourMs = 3_600_000
 
-/** An hour is told by its lines if they are as many as the ledger has answers of it. */
+/** An hour is replayed from its lines if the ledger has as many responses. */
 export async function readPast(options: PastOptions): Promise<Past> {
   const { rows } = options
   const spenders = createSpenders()

@@ -86,7 +86,7 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
       add(found, { ...row, hour, user, keyId, model, cost: row.cost ?? 0 })
     }
   }
-  /** Adds its lines of this time; when its first line was written, whatever that says. */
+  /** Adds its lines of this time. Returns when its first readable line was written, even if outside of this time. */
   async function readFile({ lines }: KeptFile): Promise<number | undefined> {
     let begin: number | undefined
     for await (const text of lines) {

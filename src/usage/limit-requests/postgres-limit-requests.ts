@@ -13,7 +13,7 @@ import {
   noticeOf,
 } from './limit-requests.ts'
 
-/** All reject if the database is unavailable; a change may then have been made. `notifies`: each and its decision is told once. */
+/** All reject if the database is unavailable; a change may then have been made. `notifies`: each request and each decision causes one notice. */
 export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequests {
   const columns = pool`
     id, username as user, counter, per, amount::text as limit, reason, state,

@@ -125,7 +125,7 @@ interface Watched {
   readonly whose: Readonly<Record<string, string>>
 }
 
-/** Of a shared limit it names the pool, and nobody who draws on it. */
+/** Of a shared limit it names the group, and none of its users. */
 function whoseIs(limit: CountedLimit, counter: Counter, use: Omit<Use, 'pool'>) {
   const { limitName: name, scope, kind } = limit
   if (name === undefined) return { ...use }

@@ -12,7 +12,7 @@ export interface Parts {
   readonly input: number
   readonly cached: number
   readonly cacheWrite: number
-  /** Reasoning too, and whatever of a total its parts leave out. */
+  /** Includes reasoning, and the difference between a total and its parts. */
   readonly output: number
   /** Whether nothing tells input from output. */
   readonly isWhole: boolean

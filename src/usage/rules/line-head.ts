@@ -42,7 +42,7 @@ export interface LineRequest {
   readonly keyId: string
   /** With which counters of its key it was admitted, if any. */
   readonly keyCounters: string | undefined
-  /** The group whose pool it draws on; empty: that of the users by name. Undefined: there is no pool of groups. */
+  /** The group whose counter it uses; empty: the users listed by name. Undefined: no limit is per group. */
   readonly pool?: string | undefined
   /** Its key's limits by name: members of the object (`KeyLimits.charged`). */
   readonly keyLimits?: string | undefined
@@ -69,7 +69,7 @@ export function writeSubject({ subscription, model, payer, group, tariff }: Subj
   return tariff === undefined ? text : `${text},${tariff}`
 }
 
-/** Members of the object, of whoever asks. */
+/** Members of the object that describe the caller. */
 export function writeCaller({
   user,
   keyId,

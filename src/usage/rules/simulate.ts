@@ -23,7 +23,7 @@ import {
 import { spanAt } from '../../ratelimit/rules/windows.ts'
 import { amountOfParts, type Parts, type Rated } from './amounts.ts'
 
-/** Who used what; one object for all their usage, by which it is grouped. */
+/** A user, model and subscription; one object for all their usage, which is grouped by it. */
 export interface Spender {
   readonly user: string
   /** Bare name. */

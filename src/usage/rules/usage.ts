@@ -36,7 +36,7 @@ export interface Usage {
   readonly weights?: string
   /** The limits by name that it is charged to (ratelimit/rules/charged-limits.ts), those of its key last. */
   readonly limits?: readonly string[]
-  /** The group whose pool it draws on; empty: that of the users by name. */
+  /** The group whose counter it uses; empty: the users listed by name. */
   readonly pool?: string
   /** Of the Subscription, if one of these limits adds up its use. */
   readonly organization?: string

@@ -83,7 +83,7 @@ function choose(
   const { provider, basePath } = found
   const { endpoint, auth } = provider
   const external = toExternalModel(metadata, {
-    // The header of the key is that of the format, whatever the provider is called.
+    // The format determines the header of the key, not the provider's name.
     provider: reference.apiFormat === 'messages' ? 'anthropic' : provider.provider,
     endpoint,
     targetModel: reference.targetModel,

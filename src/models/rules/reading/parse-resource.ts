@@ -307,7 +307,7 @@ function toBilledModel(
 
 /**
  * The limits of a Tenant in which something else is wrong: without them everybody would have more. If they are
- * wrong themselves, the Tenant says so, and nobody may use any model.
+ * wrong themselves, the Tenant says so, and no request is allowed.
  */
 function salvageTenant(
   { metadata, spec }: Document<'Tenant'>,

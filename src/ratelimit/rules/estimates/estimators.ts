@@ -1,6 +1,6 @@
 /**
- * The estimators of a process: one for each model of each user of a subscription, so that nobody's answers decide what
- * others may do at once, or pay for what broke off.
+ * The estimators of a process: one for each model of each user of a subscription, so that the responses of one user do
+ * not determine how many requests others may have in progress, or what they are charged for broken streams.
  */
 
 import { createEstimator, type Estimator } from './estimator.ts'
@@ -18,7 +18,7 @@ interface Known {
   isUsed: boolean
 }
 
-/** Beyond `max` one is forgotten that was not used of late. */
+/** Beyond `max`, one that was not used recently is evicted. */
 export function createEstimators(max = defaultMax) {
   const byOwner = new Map<string, Map<string, Known>>()
   /** In the order in which their turns come. */
@@ -37,7 +37,7 @@ export function createEstimators(max = defaultMax) {
     return own.estimator
   }
 
-  /** Whoever was used has another turn, so that a use costs no more than to note it. */
+  /** A used one gets a second chance (CLOCK), so that a use only sets a flag. */
   function forgetOne(): void {
     for (const each of known) {
       known.delete(each)

@@ -8,7 +8,7 @@ import { advisoryLocks } from '../../../store/postgres/advisory-locks.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 import type { Sql } from '../../../store/postgres/sql.ts'
 
-/** The tables, each with the time by which it is divided. */
+/** The tables, each with its partition key (a time). */
 const tables = [
   { table: 'tollgate_usage_hours', time: 'hour' },
   { table: 'tollgate_usage_limits', time: 'begins_at' },

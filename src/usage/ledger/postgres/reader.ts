@@ -26,7 +26,7 @@ const columns: Readonly<Record<UsageColumn, string>> = {
   prices: 'prices',
 }
 
-/** A journal that nobody has read for this long was lost with its volume, as far as is known. */
+/** A journal that was not read for this long counts as lost with its volume. */
 const silentFor = '15 minutes'
 const maxGaps = 100
 
