@@ -1,4 +1,4 @@
-/** `tollgate export`: prints the original's resources as ours, as YAML on standard output. */
+/** `tollgate export`: converts models-as-a-service's resources to Tollgate's, as YAML on standard output. */
 
 import { parseAllDocuments, stringify } from 'yaml'
 import { isObject } from '../formats/fields.ts'

@@ -1,4 +1,4 @@
-/** What `tollgate login` keeps: the address of the gateway in use, and a credential for each address. */
+/** What `tollgate login` saves: the address of the gateway in use, and a credential for each address. */
 
 import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -9,7 +9,7 @@ import { replaceFile } from '../runtime/replace-file.ts'
 interface Logins {
   /** The address that a command without another one uses. */
   readonly current: string | undefined
-  /** By address, as it was checked. */
+  /** By address, as it was validated. */
   readonly tokens: ReadonlyMap<string, string>
 }
 
@@ -57,7 +57,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** Replaces what is kept, in a file that only its owner may read. */
+/** Replaces the saved addresses and credentials, in a file that only its owner may read. */
 export async function writeLogins(env: NodeJS.ProcessEnv, { current, tokens }: Logins) {
   const path = loginFile(env)
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
@@ -65,7 +65,7 @@ export async function writeLogins(env: NodeJS.ProcessEnv, { current, tokens }: L
   await replaceFile(path, `${JSON.stringify(kept, null, 2)}\n`, { mode: 0o600 })
 }
 
-/** Removes all that is kept. */
+/** Removes all saved addresses and credentials. */
 export function removeLogins(env: NodeJS.ProcessEnv): void {
   rmSync(loginFile(env), { force: true })
 }

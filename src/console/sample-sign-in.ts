@@ -26,8 +26,8 @@ const schema = {
 } as const
 
 /**
- * Refuses every request to the API whose Host is not this machine: the page of a name that has come to
- * lead here (DNS rebinding) has the origin of that name, and would be let read every answer.
+ * Refuses every request to the API whose Host is not this machine: the page of a name that was changed to
+ * lead here (DNS rebinding) has the origin of that name, and could read every response.
  */
 export function refuseForeignHosts(app: FastifyInstance): void {
   app.addHook('onRequest', async ({ url, headers: { host = '' } }) => {

@@ -25,8 +25,8 @@ export interface SelectionRefusal {
 export type Selection = CompiledSubscription | SelectionRefusal
 
 /**
- * Selects the subscription. A named one must exist, belong to the person, name the model and be
- * healthy, checked in this order. Without a name, exactly one of the person's must match; priority
+ * Selects the subscription. A named one must exist, belong to the caller, name the model and be
+ * healthy, checked in this order. Without a name, exactly one of the caller's must match; priority
  * matters only for new keys. `model` is `<namespace>/<name>`, or other text as written. If it is
  * undefined, any phase but Failed is healthy.
  *
@@ -139,7 +139,7 @@ export function accessibleSubscriptions(
     .sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
-/** Of the subscriptions of a person that would pay for the model, the one that a new key prefers. */
+/** Of a caller's subscriptions that would pay for the model, the one that a new key prefers. */
 export function bestPaying(
   { owners }: Snapshot,
   person: Person,

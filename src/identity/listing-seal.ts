@@ -7,7 +7,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 
 export type ListingSeal = ReturnType<typeof createListingSeal>
 
-/** Longer than any list is waited for, and than clocks of processes differ. */
+/** Exceeds the time-out of a list plus the difference of the processes' clocks. */
 const validMs = 60_000
 
 export function createListingSeal(secret: Buffer) {

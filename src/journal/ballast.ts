@@ -1,5 +1,5 @@
 /**
- * A file that takes room while there is little, and is removed when there is none: lines can be written
+ * A file that reserves room on a nearly full file system, and is removed when the room ends: lines can be written
  * on, while an operator makes room.
  */
 
@@ -8,7 +8,7 @@ import { open, statfs } from 'node:fs/promises'
 
 const mebibyte = 1_048_576
 const wholeBytes = 16 * mebibyte
-/** With less room there is a file, with even less it is removed. */
+/** With less room than the first the file is created, with less than the second it is removed. */
 const [littleBytes, noBytes] = [4_096 * mebibyte, mebibyte]
 
 /** On a small file system it takes a sixteenth. */

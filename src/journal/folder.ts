@@ -1,6 +1,6 @@
 /**
  * The folder that a gateway and its service processes share: it has the files with the gateway's lines.
- * It is in memory wherever that is possible, and its calls wait for nothing but the file system, so that a
+ * It is in memory if possible, and its calls wait only for the file system, so that a
  * Check can look at the end of a file before it decides.
  */
 
@@ -24,7 +24,7 @@ export interface LineFile extends Listed {
   readonly isCurrent: boolean
 }
 
-/** Those of a folder that grow under these names or did, in their order, of each the oldest first. */
+/** The files of a folder that have, or had, these names: in this order, and per name the oldest first. */
 export function listLineFiles(
   folder: Pick<Folder, 'list'>,
   names: readonly string[],
@@ -39,14 +39,14 @@ export function listLineFiles(
   )
 }
 
-/** A file that stays open wherever it is moved, and when it is removed. */
+/** A file that stays open when it is moved or removed. */
 export type OpenFile = ReturnType<typeof openFile>
 
 /** Names are those of files in the folder, never made from a request. */
 export type Folder = ReturnType<typeof openFolder>
 
 const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = fs.constants
-/** Never by a link, nor waiting at a pipe: whoever may write to the folder can put either there (prepare-folder.ts). */
+/** Follows no link and does not wait at a pipe: other users of the folder could create either (prepare-folder.ts). */
 const appending = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK
 
 /** `mode`: of files that are created in it. */
@@ -104,7 +104,7 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
         const watcher = fs.watch(path, { persistent: false }, (event, name) => {
           onChange(name ?? undefined, event === 'rename')
         })
-        // The limit of the system, for one.
+        // For example, at the system's limit of watches.
         watcher.on('error', () => {
           watcher.close()
           onEnd()

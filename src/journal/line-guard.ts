@@ -12,7 +12,7 @@ interface LineGuardOptions {
   readonly onChange: (isFailing: boolean) => void
 }
 
-/** How long a request that is allowed on trial may be decided. */
+/** How long the decision on a request that is allowed on trial may take. */
 const trialMs = 50
 
 export function createLineGuard({ withinMs, monotonic, onChange }: LineGuardOptions) {

@@ -11,12 +11,12 @@ import { readSmallText } from './small-file.ts'
 
 interface NameFile {
   readonly name: string
-  /** The journal that it is of, for people. */
+  /** The gateway's journal, for operators. */
   readonly journal: string
-  /** Of the file itself, and where that was made. */
+  /** The inode of the file itself, and the machine that created it. */
   readonly inode: string
   readonly host: string
-  /** The one before, if it was another. */
+  /** The previous name, if it differs. */
   readonly was?: string | undefined
 }
 
@@ -35,7 +35,7 @@ const form = /^[0-9A-Za-z]{8}$/
 
 /**
  * Writes a small file whole, and its folder if missing: in the place of the one that is there, or only if there is
- * none. `textOf` is told the inode that the file has then.
+ * none. `textOf` gets the inode of the new file.
  */
 export function writeWhole(
   path: string,
@@ -64,7 +64,7 @@ export function inventName(): string {
   return Array.from({ length }, () => letters[randomInt(letters.length)]).join('')
 }
 
-/** The same as long as the machine has its name, whatever is restarted. */
+/** The same as long as the machine keeps its name, across restarts. */
 function hostId(): string {
   let machine = ''
   try {
@@ -118,7 +118,7 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
     get name(): string {
       return name
     },
-    /** Whether it was given on another machine or disk: whoever was there may go on under it. */
+    /** Whether it was given on another machine or disk: the gateway there may continue under it. */
     isCopied,
     /** Takes the name that is in force now; returns whether it is another one: another process has changed it. */
     refresh(): boolean {
@@ -127,7 +127,7 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
       name = read(shared)?.name ?? name
       return name !== last
     },
-    /** From now on this is the name, given here. */
+    /** Changes the name to one that is given here. */
     take(next: string): void {
       for (const path of new Set([kept, shared])) write(path, next, true, name)
       name = next

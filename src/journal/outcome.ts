@@ -1,4 +1,4 @@
-/** How a request ended at its model's server, as its line tells it. */
+/** How a request ended at its model's server, according to its line. */
 
 import { failureOf, isAnswered, type Outcome } from '../usage/rules/model-failure.ts'
 import { flagNumbers } from '../usage/rules/response-flags.ts'

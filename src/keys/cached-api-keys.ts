@@ -70,18 +70,15 @@ export interface CachedApiKeys extends ApiKeyStore {
 /** Counts since the start, except `entries` and `waiting`. */
 interface KeyCacheStats extends LookupStats {
   readonly entries: number
-  /** Answers from the cache. */
+  /** Results from the cache. */
   readonly hits: number
-  /** Answers that needed a look-up, or were refused. */
+  /** Results that needed a look-up, or were refused. */
   readonly misses: number
-  /** Answers that a key is unknown, from a recent look-up. */
+  /** Results that a key is unknown, from a recent look-up. */
   readonly unknownHits: number
 }
 
-/**
- * How long keys are trusted after the database's last response, whatever the setting (ms; contract,
- * 6).
- */
+/** How long keys are trusted at least after the database's last response (ms; contract, 6). */
 export const minGraceMs = 60_000
 const defaultGraceMs = 900_000
 /** A key that another process creates is found this late at most, if it was looked up before. */

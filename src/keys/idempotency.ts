@@ -1,5 +1,5 @@
 /**
- * Requests that make a secret once, however often they are repeated: one row for each idempotency
+ * Requests that create a secret once, even if they are repeated: one row for each idempotency
  * key. A process that ends in the middle of a request leaves a row that can be taken over; its own
  * statement then does nothing.
  */
@@ -22,7 +22,7 @@ export interface MadeSecret {
 }
 
 /**
- * `mine`: do it, or if `made` is set, replace that secret. `busy`: another try is under way. `other`:
+ * `mine`: do it, or if `made` is set, replace that secret. `busy`: another try is in progress. `other`:
  * the key stands for another request.
  */
 type Claim =
@@ -33,7 +33,7 @@ export type Idempotency = ReturnType<typeof createIdempotency>
 
 /** How long a request is remembered. */
 const rememberedMs = 24 * 3_600_000
-/** A try that is still under way after this time has been lost with its process. */
+/** A try that is still in progress after this time was lost with its process. */
 const attemptMs = 10_000
 
 /** Over a migrated database. Instants are milliseconds since the epoch. */
@@ -80,7 +80,7 @@ export function createIdempotency(sql: Sql) {
         select scope from forgotten union all select scope from ended`)
       return rows.length > 0
     },
-    /** Deletes what is not remembered any more. */
+    /** Deletes expired rows. */
     async purge(now: number): Promise<void> {
       await within(
         sql`delete from tollgate_idempotency where created_at <= ${new Date(now - rememberedMs)}`,

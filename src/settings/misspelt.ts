@@ -1,4 +1,4 @@
-/** Variables of the environment that are probably meant as settings. */
+/** Environment variables that are probably misspelt settings. */
 
 import { nearestName } from '../formats/nearest-name.ts'
 import { settings } from './all-settings.ts'

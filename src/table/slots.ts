@@ -1,6 +1,6 @@
 /**
- * Which record is where: buckets of a table's file by digest, and records by the key that they are of. A record
- * whose time is over has a place that others may take; nothing need be written for that.
+ * Which record is where: buckets of a table's file by digest, and records by their key. The place of an expired
+ * record may be reused; nothing is written when it expires.
  */
 
 import { bucketOf, slotsOfBucket } from './rules/format.ts'
@@ -46,7 +46,7 @@ export function createSlots(buckets: number, most: number) {
     get size(): number {
       return byDigest.size
     },
-    /** The place for a record of this key from now on; undefined: there is none. */
+    /** Assigns a place to a record of this key; undefined: there is none. */
     place(digest: Buffer, key: string, now: number, until: number): number | undefined {
       const name = digest.toString('latin1')
       let slot = byDigest.get(name)
@@ -71,7 +71,7 @@ export function createSlots(buckets: number, most: number) {
     /** The places of a key's records. */
     ofKey: (key: string): Iterable<number> => byKey.get(key) ?? [],
     remove,
-    /** All are over by then; returns how many were not before. */
+    /** Expires all at this time; returns how many would have expired later. */
     endAll(at: number): number {
       let ended = 0
       for (const slot of byDigest.values()) {

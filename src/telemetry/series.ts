@@ -1,4 +1,4 @@
-/** Figures per user, subscription and model, limited in number; what has no room is counted under a label of its own. */
+/** Figures per user, subscription and model, limited in number; the rest is counted under a separate label. */
 
 import type { Point } from './metric-data.ts'
 

@@ -1,4 +1,4 @@
-/** What an administrator has written that would have let a request through, and is not in force. */
+/** Resources that would have allowed a request, and are not in force because of a problem. */
 
 import type { ConsideredSubscription, Explanation } from '../../decide/explain.ts'
 import { showPath } from '../../formats/fields.ts'

@@ -1,4 +1,4 @@
-/** `Idempotency-Key` of the requests that answer with a secret (contract, 3.2.2). */
+/** `Idempotency-Key` of the requests whose response has a secret (contract, 3.2.2). */
 
 import { hash, randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -74,7 +74,7 @@ export async function once<T>(
   }
 }
 
-/** The answer to a request that was done before, with its status set. */
+/** The response to a request that was done before, with its status set. */
 export function refuseDone(
   reply: FastifyReply,
   record: ApiKeyRecord | undefined,

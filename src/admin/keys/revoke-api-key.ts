@@ -13,7 +13,7 @@ import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
 import { actOnKey, foundKey, isKeyId } from './key-access.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
-/** The answer of a revocation, with these refusals. */
+/** The responses of a revocation, with these refusals. */
 export function revokedAnswers(...refused: Parameters<typeof answers>[1]) {
   const fields = { ...apiKeyRecord.properties, propagation: propagationSchema }
   return answers('The record, now revoked.', refused, 'RevokedApiKey', fields)

@@ -1,5 +1,5 @@
 /**
- * What the gateway has refused lately: `GET /v1/refusals` for the caller (contract, 3.15), and
+ * What the gateway has refused recently: `GET /v1/refusals` for the caller (contract, 3.15), and
  * `GET /v1/admin/refusals` of everybody.
  */
 
@@ -60,7 +60,7 @@ const schema = {
 /** The caller's answer. */
 export type OwnRefusalList = FromSchema<(typeof ownSchema.response)[200]>
 
-/** Adds the route. Nobody sees those of others here, an administrator neither. */
+/** Adds the route. Callers see only their own, administrators too. */
 export function listOwnRefusals(app: Api, deps: ExternalDeps): void {
   app.get('/v1/refusals', { schema: ownSchema }, async (request) => {
     const caller = callerOf(request)

@@ -82,7 +82,7 @@ function quantityOf(total: UsageTotal, meter: Meter): number {
   return { input, cached, cacheWrite }[meter]
 }
 
-/** `meter`: undefined is all tokens, whatever their kind. */
+/** `meter`: undefined means tokens of all kinds. */
 function usageOf({ group }: UsageTotal, meter: Meter | undefined, quantity: number, price: string) {
   const [subscription = '', model = ''] = group
   const what = meter === undefined ? 'Tokens' : meters[meter]

@@ -53,7 +53,7 @@ export const figure = { type: ['integer', 'string'] } as const
 /** The same; null for callers who may not see it. */
 const maybeFigure = { type: ['integer', 'string', 'null'] } as const
 
-/** What tells a limit from others, wherever one is shown. */
+/** The fields that identify a limit, wherever one is shown. */
 export const limitNames = {
   name: { type: ['string', 'null'], description: 'The name of a limit by name, else null.' },
   kind: kindSchema,
@@ -109,7 +109,7 @@ export const currencySchema = optional(
   string('Currency of limits on cost, ISO 4217; absent if there are none.'),
 )
 
-/** Rounded down, but what is left is never nothing. */
+/** Rounded down, but not to 0 while something is left. */
 function percentLeft({ limit, remaining }: LimitState): number {
   if (remaining === 0) return 0
   return Math.max(1, Number((BigInt(remaining) * 100n) / BigInt(limit.limit)))
@@ -160,11 +160,11 @@ export const maxLimits = 1_000
 export interface Selected {
   readonly model?: string | undefined
   readonly window?: string | undefined
-  /** Of a limit by name. */
+  /** The name of a limit by name. */
   readonly name?: string | undefined
 }
 
-/** Who draws on limits. */
+/** The user of limits. */
 interface Drawing {
   readonly user: string
   /** The group whose pool that is; undefined: it is not known, and only limits of users are selected. */

@@ -1,4 +1,4 @@
-/** `POST /v1/simulate`: what other resources would have refused of past usage, for administrators. */
+/** `POST /v1/simulate`: which past usage other resources would have refused, for administrators. */
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'

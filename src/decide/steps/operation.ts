@@ -33,7 +33,7 @@ export function checkOperation(context: DecisionContext): Denial | Found {
   return { isOneAnswer }
 }
 
-/** The name in the body of a model's own path. Not before the gateway has read it, whatever a client says. */
+/** The name in the body of a model's own path. Undefined before the gateway has read it, even if a client sends the header. */
 export function nameInBody({ target, isUnread, bodyModel }: AccessRequest): string | undefined {
   return target.modelKey !== undefined && !isUnread ? bodyModel : undefined
 }

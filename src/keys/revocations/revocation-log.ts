@@ -30,9 +30,7 @@ export interface LogPosition {
    */
   readonly sequence: number
   readonly mark: number
-  /**
-   * It has read everything committed in this snapshot of Postgres, whatever the order of commits.
-   */
+  /** It has read everything committed in this snapshot of Postgres, in any order of commits. */
   readonly snapshot: string
 }
 

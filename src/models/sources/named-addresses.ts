@@ -1,6 +1,6 @@
 /**
- * Checks models by the addresses that their names stand for. Envoy resolves the names itself, so
- * this is depth: it notices within half a minute what a name has come to lead to.
+ * Checks models by the addresses that their names resolve to. Envoy resolves the names itself, so this is a second
+ * line of defence: it notices within half a minute that a name leads to a forbidden address.
  */
 
 import { Resolver } from 'node:dns/promises'
@@ -69,7 +69,7 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
     const named = names.get(name)
     if (named === undefined) return
     const addresses = await resolve(name)
-    // A name server that is silent takes nothing back.
+    // A silent name server changes no earlier result.
     if (addresses.length === 0) return
     const before = named.addresses
     named.addresses = addresses
@@ -77,7 +77,7 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
     if ([...named.urls].some(differs)) change.resolve()
   }
 
-  /** Names whose server does not answer block the others for half a second each, not for many. */
+  /** Names whose server does not respond block the others for at most half a second each. */
   async function checkEach(some: Iterable<string>): Promise<void> {
     const options = { concurrency, maxBlockMs, signal: new AbortController().signal }
     await forEachConcurrently([...some], options, check)
@@ -105,7 +105,7 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
     source: {
       async next(abort) {
         next ??= options.source.next(abort)
-        // It may reject while nobody waits for it; the next call then reports it.
+        // It may reject between two calls; the next call then reports it.
         next.catch(() => {})
         const fromSource = await Promise.race([next, change.promise]).catch((error: unknown) => {
           next = undefined

@@ -1,6 +1,6 @@
 /**
  * The sums of a gateway from its journal, also after the gateway is renamed: they are opened again when it continues
- * under another one.
+ * under another name.
  */
 
 import type { JournalProblem } from '../../journal/health.ts'

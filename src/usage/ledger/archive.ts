@@ -1,6 +1,6 @@
 /**
- * Archives what a usage journal has told the ledger: its files, when they are complete. Which archive is
- * the last is in the database; a process that was killed before it said so is continued by the next.
+ * Archives the files of a usage journal once they are complete and in the ledger. The database records the last
+ * archive; if a process is killed before that, the next one continues.
  */
 
 import { join } from 'node:path'

@@ -14,7 +14,7 @@ export interface Parts {
   readonly cacheWrite: number
   /** Includes reasoning, and the difference between a total and its parts. */
   readonly output: number
-  /** Whether nothing tells input from output. */
+  /** Whether input and output cannot be distinguished. */
   readonly isWhole: boolean
 }
 
@@ -108,7 +108,7 @@ const weightingOf = remember(mostTexts, (weights): Weighting => {
   }
 })
 
-/** Rounded up once. Tokens weigh 1 where nothing tells their kinds. */
+/** Rounded up once. Tokens of unknown kind have the weight 1. */
 export function weightedTokens(parts: Parts, weights: string | undefined): number {
   const { input, cached, cacheWrite, output, isWhole } = parts
   if (weights === undefined || isWhole) return input + cached + cacheWrite + output
@@ -130,7 +130,7 @@ export function amountOf(kind: LimitKind, usage: Usage, charge: Charge): Exact {
   return amountOfParts(kind, partsOfUse(usage, charge), usage)
 }
 
-/** As lines say prices and weights. */
+/** In the form of prices and weights in lines. */
 export type Rated = Pick<Usage, 'prices' | 'weights'>
 
 /** The same of a response that counts as one. */

@@ -1,5 +1,5 @@
 /**
- * What resources would have decided about past usage. Answers are replayed in the order of their
+ * What resources would have decided about past usage. Responses are replayed in the order of their
  * requests, in the windows that the service counts in: a request is refused if a limit is reached when
  * it starts, and its tokens are added when it ends, to that window or, by `charge: admission`, to the one in
  * which it started. The first window of each counter is empty before the first request.
@@ -30,7 +30,7 @@ export interface Spender {
   readonly subscription: string
   /** `<namespace>/<name>`. */
   readonly model: string
-  /** The group whose pool they drew on, if lines say it. */
+  /** The group whose counter they used, if lines say it. */
   readonly pool?: string
 }
 
@@ -67,7 +67,7 @@ interface SimulatedLimit extends About {
   readonly limit: CountedLimit
   /** Whether hours say something about it: their sums are of tokens that all weigh the same. */
   readonly isDecidedByHours: boolean
-  /** Whether it is per group, and some usage does not tell of whose pool it would be. */
+  /** Whether it is per group, and for some usage the group is unknown. */
   lacksGroups: boolean
   /** The most that was used in a window, by whom and when; 0: nobody used anything. */
   most: Exact
@@ -77,7 +77,7 @@ interface SimulatedLimit extends About {
 }
 
 export interface Simulation {
-  /** Answers that were replayed. */
+  /** Responses that were replayed. */
   readonly answers: number
   readonly refusals: readonly SimulatedRefusals[]
   /** All limits of the resources. */
@@ -92,7 +92,7 @@ function isDecidedByHours({ kind, windows }: CountedLimit, rated: Rated): boolea
   return isLong && (kind === 'requests' || (kind === 'tokens' && rated.weights === undefined))
 }
 
-/** The pool on which they would draw: the only one, or that on which they drew if there still is one. */
+/** The group whose counter they would use: the only one, or the one that they used if it still exists. */
 function poolIn(subscription: CompiledSubscription, { pool }: Spender): string | undefined {
   const pools = poolsIn(subscription)
   return pools.length > 1 ? pools.find((each) => each === pool) : pools[0]
@@ -110,7 +110,7 @@ interface Replayed {
   readonly isEnforced: boolean
   readonly counter: Counter
   readonly figure: SimulatedLimit
-  /** The one that was asked for last. */
+  /** The one that was requested last. */
   window: ReplayedWindow | undefined
 }
 
@@ -123,9 +123,9 @@ interface Account {
   readonly counters: readonly Replayed[]
 }
 
-/** Replays usage. Takes some microseconds for each answer. */
+/** Replays usage. Takes some microseconds for each response. */
 export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simulation {
-  /** By what the keys of their counters begin with. */
+  /** By prefix of the keys of their counters. */
   const limits = new Map<string, SimulatedLimit>()
   for (const subscription of snapshot.subscriptions.values()) {
     for (const model of subscription.limits.keys()) {

@@ -1,6 +1,6 @@
 /**
  * The monthly partitions of the usage ledger: made ahead, and dropped as a whole once they are older
- * than the retention. Takes the ownership of the table, as its migration gives it, and `create` on its
+ * than the retention. Needs ownership of the table, as its migration gives it, and `create` on its
  * schema.
  */
 
@@ -18,7 +18,7 @@ type Table = (typeof tables)[number]
 /** Months of misplaced rows that one call moves to partitions of their own. */
 const maxMoved = 12
 
-/** What was done, by names of partitions. */
+/** The names of created and dropped partitions. */
 interface Tended {
   readonly made: readonly string[]
   readonly dropped: readonly string[]
