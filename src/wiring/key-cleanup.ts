@@ -2,6 +2,7 @@
 
 import { serviceActor } from '../audit/event.ts'
 import { auditAct } from '../audit/service-events.ts'
+import { ServiceError } from '../formats/errors.ts'
 import type { CachedApiKeys } from '../keys/cached-api-keys.ts'
 import type { Idempotency } from '../keys/idempotency.ts'
 import type { RevocationKeeper } from '../keys/revocations/revocation-keeper.ts'
@@ -39,7 +40,8 @@ export function startKeyCleanup(
       if (deleted > 0) log.info({ code: 'keys_deleted', deleted }, 'expired ephemeral keys deleted')
     },
     restMs: cleanupEveryMs,
-    onFault,
+    // The database or the audit trail is unavailable, which is in the log already.
+    onFault: (error) => error instanceof ServiceError || onFault(error),
     signal: ending.signal,
   })
   stops.push(
