@@ -17,7 +17,7 @@ import { packageRoot } from '../src/runtime/package-root.ts'
 import { bundleService } from './support/service-bundle.ts'
 import { bundleTap } from './support/tap-bundle.ts'
 import { createTapReport } from './support/tap-report.ts'
-import { makeDatabaseFolder } from './support/temporary-folder.ts'
+import { makeDatabaseFolder, makeFilesFolder } from './support/temporary-folder.ts'
 import { findTestFiles, runTestFiles, type TestRun } from './support/test-files.ts'
 import { startTestPostgres } from './support/test-postgres.ts'
 import { findValkey } from './support/valkey-binary.ts'
@@ -57,6 +57,9 @@ await Promise.all([
   }),
 ])
 const folder = makeDatabaseFolder()
+// Those that run at night fill disks.
+if (files.every((file) => file.endsWith('.test.ts')))
+  env.TMPDIR = makeFilesFolder(folder) ?? env.TMPDIR
 let database: EmbeddedPostgres | undefined
 await obtain('Postgres', async () => {
   if (env.TEST_DATABASE_URL) return

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -21,6 +22,22 @@ export function makeTemporaryFolder(parent = tmpdir()): TemporaryFolder {
  */
 export function makeDatabaseFolder(): TemporaryFolder {
   return makeTemporaryFolder(freeBytes(memory) > 4 * 2 ** 30 ? memory : tmpdir())
+}
+
+/**
+ * A folder for the temporary files of tests, what they install included: where that for the data of databases is, since a disk takes
+ * as much CPU for many small files as what writes them. Undefined if that is no place to run programs from.
+ */
+export function makeFilesFolder(beside: TemporaryFolder): string | undefined {
+  const path = join(beside.path, 'tmp')
+  mkdirSync(path)
+  // Who may create here is not who may remove.
+  chmodSync(path, 0o1777)
+  const program = join(path, 'program')
+  writeFileSync(program, '#!/bin/sh\n', { mode: 0o755 })
+  const { status } = spawnSync(program)
+  rmSync(program)
+  return status === 0 ? path : undefined
 }
 
 const memory = '/dev/shm'
