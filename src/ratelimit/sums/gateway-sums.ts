@@ -85,6 +85,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   const resets = new Map<string, readonly CounterReset[]>()
   const sums = createSums(resets, monotonic)
   const read = { lines: 0, skipped: 0 }
+  let bytesRead = 0
   let isWriter = false
   let isBecoming = false
   let isHandedOver = false
@@ -107,6 +108,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
 
   /** Takes a line whose sums are in force. */
   function take(text: string): void {
+    bytesRead += text.length
     const line = readText(text)
     if (line === undefined) {
       read.skipped += 1
@@ -273,6 +275,10 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     /** The first of these figures, for those who ask often. */
     get linesRead(): number {
       return read.lines
+    },
+    /** How long these lines were together. */
+    get bytesRead(): number {
+      return bytesRead
     },
     /** How many windows are known. */
     get size(): number {

@@ -8,7 +8,12 @@ import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 
 export interface LineWatchOptions {
-  readonly sums: Pick<GatewaySums, 'watch' | 'watched' | 'readEnds' | 'readAll' | 'linesRead'>
+  readonly sums: Pick<
+    GatewaySums,
+    'watch' | 'watched' | 'readEnds' | 'readAll' | 'linesRead' | 'bytesRead'
+  >
+  /** Whether no other gateway waits for what is read: a process of this one reads the end itself before it decides. */
+  readonly isAlone?: boolean
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
   /** What failed in the background, and is tried again. */
@@ -27,11 +32,13 @@ const manyWithinMs = 10
 /** While many lines come: from one look at the ends to the next, and while each finds several lines. */
 const [busyMs, denseMs] = [3, 2]
 const several = 3
+/** The same for a gateway that is alone, unless a look finds more than this: a Check that reads the end must come to it. */
+const [aloneMs, mostBytes] = [10, 32_768]
 /** Without a line for so long few come again. */
 const calmMs = 100
 
 export function startLineWatch(options: LineWatchOptions) {
-  const { sums, monotonic, onFault, onRead, signal } = options
+  const { sums, isAlone = false, monotonic, onFault, onRead, signal } = options
   const alarm = createAlarm(signal)
   let endWatch: (() => void) | undefined
   let watched: string | undefined
@@ -93,9 +100,9 @@ export function startLineWatch(options: LineWatchOptions) {
   function becomeBusy(): void {
     if (busy !== undefined) return
     unwatch()
-    let lines = sums.linesRead
+    let { linesRead: lines, bytesRead: bytes } = sums
     let foundAt = monotonic()
-    let restMs = busyMs
+    let restMs = isAlone ? aloneMs : busyMs
     lookIn(restMs)
 
     function lookIn(ms: number): void {
@@ -109,10 +116,17 @@ export function startLineWatch(options: LineWatchOptions) {
       const found = sums.linesRead - lines
       lines += found
       if (found > 0) foundAt = monotonic()
-      restMs = found < several ? busyMs : denseMs
+      if (isAlone) restMs = restFor((sums.bytesRead - bytes) / restMs)
+      else restMs = found < several ? busyMs : denseMs
+      bytes = sums.bytesRead
       if (monotonic() - foundAt < calmMs) lookIn(freshMs > 0 ? freshMs : restMs)
       else becomeCalm()
     }
+  }
+
+  /** So that a look finds no more than a Check can read, at this many bytes in a millisecond. */
+  function restFor(bytesPerMs: number): number {
+    return Math.min(aloneMs, Math.max(denseMs, mostBytes / bytesPerMs))
   }
 
   function becomeCalm(): void {

@@ -63,7 +63,14 @@ export function runSums(options: RunningSumsOptions) {
     senders.set(part.tag, sender)
     part.whenUrgent(() => sender.arm(1))
   }
-  const lineWatch = startLineWatch({ sums, monotonic, onFault, onRead, signal: ending.signal })
+  const lineWatch = startLineWatch({
+    sums,
+    isAlone,
+    monotonic,
+    onFault,
+    onRead,
+    signal: ending.signal,
+  })
   void repeat({ step: beat, restMs: beatMs, onFault, signal: ending.signal })
 
   function noteOutcome(tag: string, error: unknown): void {

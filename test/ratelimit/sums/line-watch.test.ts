@@ -4,8 +4,9 @@ import { startLineWatch } from '../../../src/ratelimit/sums/line-watch.ts'
 import { poll } from '../../support/poll.ts'
 
 /** Files whose lines the test writes, and what was asked of them. */
-function startWatch(t: Test, canWatch = true) {
+function startWatch(t: Test, canWatch = true, isAlone = false) {
   const state = { written: 0, read: 0, looks: 0, wholeLooks: 0, watches: 0, isBroken: false }
+  const lineBytes = 600
   const faults: unknown[] = []
   let onChange: ((moved: boolean) => void) | undefined
   function readEnds(): void {
@@ -18,6 +19,9 @@ function startWatch(t: Test, canWatch = true) {
     sums: {
       get linesRead() {
         return state.read
+      },
+      get bytesRead() {
+        return state.read * lineBytes
       },
       watched: () => 'folder',
       watch(listener) {
@@ -34,6 +38,7 @@ function startWatch(t: Test, canWatch = true) {
         readEnds()
       },
     },
+    isAlone,
     monotonic: () => performance.now(),
     onFault: (error) => faults.push(error),
     signal: ending.signal,
@@ -89,6 +94,26 @@ root.test('while many lines come nothing tells of each, and all are read', async
   await poll(() => isWatched(), 'few lines come again')
   t.equal(state.watches, 2)
 })
+
+root.test(
+  'a gateway that is alone looks less often, but before there is more than a Check reads',
+  async (t) => {
+    const { state, beginMany } = startWatch(t, true, true)
+    await beginMany()
+    async function looksFor(lines: number): Promise<number> {
+      const before = state.looks
+      const begun = performance.now()
+      while (performance.now() - begun < 300) {
+        state.written += lines
+        await delay(1)
+      }
+      return (state.looks - before) / (performance.now() - begun)
+    }
+    t.ok((await looksFor(1)) < 0.11, 'few lines: one each 10 ms')
+    t.ok((await looksFor(20)) > 0.15, 'many')
+    await poll(() => state.read === state.written, 'the last line is read')
+  },
+)
 
 root.test('while Checks look often there are few other looks', async (t) => {
   const { state, watch, beginMany } = startWatch(t)
