@@ -1343,20 +1343,9 @@ local function end_stream(stream)
   others[#others + 1] = stream
 end
 
-local function meter(handle, check, removes, blanks, short, counts_text)
-  -- Those that wait for their bodies need none yet.
-  local body = short and handle:body()
-  local stream = new_stream(handle, check.dialect == "anthropic", removes, blanks)
-  stream.meters, stream.is_metered = check.metered == "if_reported", check.metered == true
-  stream.counts_text, stream.reports = counts_text, append_line ~= nil and not short
-  if counts_text and stream.reports then report(stream) end
-  if short then
-    if body then
-      stream.bytes = body:length()
-      read_piece(stream, body:getBytes(0, stream.bytes))
-    end
-    return stream
-  end
+-- Reads a response as it passes. Not compiled: each response has a function of its own that gives its chunks, so the compiler would
+-- make the code that follows it anew for a third of all responses, a tenth of what a stream takes of Envoy's CPU.
+local function read_chunks(stream, handle)
   for chunk in handle:bodyChunks() do
     local length = chunk:length()
     if length == 0 then
@@ -1371,6 +1360,24 @@ local function meter(handle, check, removes, blanks, short, counts_text)
       stream.bytes = stream.bytes + #sent
     end
   end
+end
+jit.off(read_chunks)
+
+local function meter(handle, check, removes, blanks, short, counts_text)
+  -- Those that wait for their bodies need none yet.
+  local body = short and handle:body()
+  local stream = new_stream(handle, check.dialect == "anthropic", removes, blanks)
+  stream.meters, stream.is_metered = check.metered == "if_reported", check.metered == true
+  stream.counts_text, stream.reports = counts_text, append_line ~= nil and not short
+  if counts_text and stream.reports then report(stream) end
+  if short then
+    if body then
+      stream.bytes = body:length()
+      read_piece(stream, body:getBytes(0, stream.bytes))
+    end
+    return stream
+  end
+  read_chunks(stream, handle)
   return stream
 end
 
