@@ -84,7 +84,7 @@ function isUnreached(error: unknown): boolean {
   return /^(ECONNREFUSED|ENOTFOUND|EAI_|CERT_|ERR_TLS)/.test(reasonOf(error))
 }
 
-/** Whether the request may have been done, or is under way. */
+/** Whether the request may have been done, or is in progress. */
 function isUnsure({ status, answer }: { readonly status: number; readonly answer: unknown }) {
   const { code } = (answer as { error?: { code?: unknown } } | undefined)?.error ?? {}
   return (

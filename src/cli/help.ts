@@ -16,7 +16,7 @@ export function helpOnAll(all: readonly Command[]): string {
   ].join('\n\n')
 }
 
-/** Help on the command with these words, followed by those that go on with others; else on all. */
+/** Help on the command with these words and on its subcommands; else on all. */
 export async function helpOn(words: readonly string[], all: readonly Command[]): Promise<string> {
   const own = all.find(({ name }) => name === words.join(' '))
   const names = namesIn(words, all)

@@ -103,7 +103,7 @@ function lastWord(name: string): string {
   return name.split(' ').at(-1) as string
 }
 
-/** The names of the commands that begin with these words and go on. */
+/** The names of the subcommands of these words. */
 export function namesIn(words: readonly string[], all: readonly Command[]): readonly string[] {
   const start = `${words.join(' ')} `
   return all.map(({ name }) => name).filter((name) => name.startsWith(start))

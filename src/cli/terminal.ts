@@ -36,7 +36,7 @@ export interface CommandIo {
   readonly err: (line: string) => void
   /** The answer to a question; undefined without a terminal. */
   readonly ask: (question: string) => Promise<string | undefined>
-  /** All of standard input, not echoed; a terminal is told what to type. */
+  /** All of standard input, not echoed; at a terminal a prompt says what to type. */
   readonly read: (what: string) => Promise<string>
   readonly input: NodeJS.ReadableStream
 }

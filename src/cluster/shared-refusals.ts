@@ -1,7 +1,7 @@
 /**
  * The refusals that other processes remember: each is asked through a notification of Postgres, and
  * answers by one. Nothing is written to a table, and a refusal itself costs nothing. Who does not answer
- * is named, so that an answer is never taken for a whole one.
+ * is named, so that a response is never taken for a whole one.
  */
 
 import { randomUUID } from 'node:crypto'
@@ -42,7 +42,7 @@ interface Question {
   readonly keyId?: string | undefined
 }
 
-/** A part of an answer: a notification has less than 8,000 bytes. */
+/** A part of a response: a notification has less than 8,000 bytes. */
 interface Part {
   readonly id: string
   readonly from: string
@@ -51,12 +51,12 @@ interface Part {
   readonly text: string
 }
 
-/** How long an answer is waited for, in milliseconds. */
+/** How long a response is waited for, in milliseconds. */
 const timeoutMs = 1_000
 /** Seconds after which a process that has not polled is not waited for. */
 const aliveSeconds = 5
 const partLength = 7_000
-/** Of an answer, once it is unpacked: some thousand refusals. */
+/** Of a response, once it is unpacked: some thousand refusals. */
 const maxAnswerBytes = 8 * 1_024 * 1_024
 
 const channel = 'tollgate_refusals'
@@ -97,7 +97,7 @@ export function createOthersRefusals(
       }
       return JSON.stringify(part)
     })
-    // Without an answer this process is silent, which the other one says.
+    // Without a response this process is silent, which the other one says.
     await within(
       sql`select pg_notify(${channelOf(by)}, part) from unnest(${parts}::text[]) as part`,
       timeoutMs,
@@ -153,7 +153,7 @@ function readMessage(payload: string): Question | Part | undefined {
   }
 }
 
-/** Puts the parts of answers together. */
+/** Assembles responses from their parts. */
 function collect() {
   const parts = new Map<string, string[]>()
   const whole = new Map<string, string>()

@@ -8,7 +8,7 @@ export interface PastRefusal {
   readonly requestId: string
   /** Milliseconds since the epoch. */
   readonly at: number
-  /** The HTTP status of the answer. */
+  /** The HTTP status of the response. */
   readonly status: number
   readonly code: ErrorCode
   /** As the caller got it. */

@@ -84,7 +84,7 @@ const blipPausesMs = [100, 300, 600]
 
 /** Milliseconds; reports usually take less than ten. */
 const waitsMs = [10, 20, 30, 40]
-/** With more requests in progress the client is not one that waits for each answer. */
+/** With more requests in progress the client is not one that waits for each response. */
 const fewOpen = 2
 
 /** Checks of this process, each with a name that no other Check has. */
@@ -181,7 +181,7 @@ function createReserve(
     }
 
     function ask(from: Ask, asked: Hold, then: (answer: HoldAnswer) => Decision) {
-      // What an answer that is lost, or refuses, holds in part is given back under the name that asked for it.
+      // What a response that is lost, or refuses, holds in part is given back under the name that asked for it.
       const once = () => {
         asker = nameAsker()
         return from({ ...asked, asker }, now)

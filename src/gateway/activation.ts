@@ -16,9 +16,9 @@ interface Published {
   readonly refused: readonly Refused[]
 }
 
-/** Who decides by what was decided before. */
+/** A part that repeats earlier decisions, such as the decision table. */
 export interface Remembering {
-  /** Resolves when nothing is decided any more by what was decided before the call, until as many calls of `resume`. */
+  /** Resolves when no earlier decision is repeated any more, until as many calls of `resume`. */
   suspend(): Promise<void>
   resume(): void
 }

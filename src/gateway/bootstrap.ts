@@ -252,7 +252,7 @@ function named<Part extends { name: string }>(parts: readonly Part[], name: stri
 
 /**
  * Retries of a Check go to another process, like those of a call of the API. With only one address the
- * predicate has no use and a cost, because Envoy creates it anew for each call.
+ * predicate has no use and a cost, because Envoy creates it for each call.
  */
 function putElsewhere(connections: Connections, grpc: readonly Address[]): void {
   if (grpc.length === 1 && !grpc.some(isName)) return

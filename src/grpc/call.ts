@@ -33,7 +33,7 @@ export type Serve = (stream: Stream, head: RequestHead, form: MessageForm) => St
 /**
  * Answers one message with one message, at once or later. `traceparent` is the call's own header
  * (W3C Trace Context), unparsed; it may be left out if it does not sample. `call` tells a client that
- * leaves without having read the answer.
+ * leaves without having read the response.
  */
 export type Unary = (
   request: Buffer,

@@ -21,7 +21,7 @@ const magic = 0x314c4f5454n
 const form = 1
 const [formAt, renamedAt, failedAt] = [8, 12, 16]
 
-/** Creates it with the folder's other files, or takes the one that is there: its numbers go on. */
+/** Creates it with the folder's other files, or takes the existing one: its numbers continue. */
 export function openHeadFile(path: string, mode = 0o600) {
   const { O_RDWR, O_CREAT, O_NOFOLLOW } = fs.constants
   const file = fs.openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, mode)
@@ -44,7 +44,7 @@ export function openHeadFile(path: string, mode = 0o600) {
       const number = Buffer.alloc(4)
       fs.readSync(file, number, 0, 4, renamedAt)
       number.writeUInt32LE((number.readUInt32LE() + 1) >>> 0)
-      // Aligned and by itself: whoever reads it has the old number or the new one.
+      // Aligned and by itself: a reader gets the old number or the new one.
       fs.writeSync(file, number, 0, 4, renamedAt)
     },
     close: (): void => fs.closeSync(file),

@@ -24,7 +24,7 @@ interface LineConsumerOptions {
 
 export function createLineConsumer(options: LineConsumerOptions) {
   const { folder, names, file, readText, now, onFault } = options
-  /** What the last writer has read and not told, or not written down; undefined: all of that is told. */
+  /** What the last writer has read and not passed on, or not recorded; undefined: nothing. */
   let gap: { readonly done: Position } | undefined
   let isOn = false
   let written = ''
@@ -64,7 +64,7 @@ export function createLineConsumer(options: LineConsumerOptions) {
     noteStart(position: Position): void {
       if (read() === undefined) write(position)
     },
-    /** This process is the writer from now on, and has read up to this position; the rest is told as it is read. */
+    /** This process is the writer from now on, and has read up to this position; later lines are passed on as they are read. */
     begin(position: Position): void {
       // Without a usable file, from here on.
       const mine = { done: read() ?? new Map(position) }

@@ -25,7 +25,7 @@ export interface JournalOptions
   /** At this size in bytes a file is renamed; with `daily` at the end of a day (UTC), too. */
   readonly maxBytes: number
   readonly daily?: boolean
-  /** Whether whoever else reads files is done with one, so that it may be removed once it is saved. */
+  /** Whether other readers are done with a file, so that it may be removed once it is saved. */
   readonly isDone?: (file: Listed) => boolean
   /** Called once when something begins to be wrong with the journal, and once when it ends. */
   readonly onProblem: (problem: JournalProblem, isThere: boolean, cause: unknown) => void

@@ -12,7 +12,7 @@ import { openHeadFile } from './head-file.ts'
 /** Of files: of the owner alone, or of the folder's group as well, where Envoy has another user. */
 export type FileMode = 0o600 | 0o660
 
-/** UNIX_SOCKET_MODE → that of the files beside: a group that may connect may also write lines. */
+/** UNIX_SOCKET_MODE → the mode of the journal's files: a group that may connect may also write lines. */
 export function fileModeOf(socketMode: number): FileMode {
   return (socketMode & 0o060) === 0o060 ? 0o660 : 0o600
 }

@@ -62,7 +62,7 @@ export function createRotation(options: RotationOptions) {
         const earlier = freeName(name, taken)
         folder.renew(name, earlier)
         unopened.add(earlier)
-        // Before scripts are told: who has read the end of this file looks for what they write from then on.
+        // Before the scripts see it: a reader at the end of this file looks for what they write from then on.
         if (framed.includes(name)) mark(earlier)
       }
       if (grown.length > 0) options.onRenamed()

@@ -94,7 +94,7 @@ export function startUpkeep(options: UpkeepOptions) {
     withHead((head) => head.noteRenamed())
   }
 
-  /** Makes the folder again as it was, whoever has removed it or something of it. Returns whether it had to. */
+  /** Recreates the folder, or files of it, that were removed. Returns whether any was. */
   function restore(): boolean {
     const there = new Set(folder.list().map(({ name }) => name))
     if ([...names, basename(files.head)].every((name) => there.has(name))) return false

@@ -327,7 +327,7 @@ function isReplaceable(sql: Sql): Fragment {
 }
 
 /**
- * Records first uses before anybody gets an answer to them, so that no secret in use is replaced. Returns
+ * Records first uses before anybody gets a response to them, so that no secret in use is replaced. Returns
  * the secrets that had not been replaced before.
  */
 async function recordFirstUses(sql: Sql, hashes: readonly string[]): Promise<readonly string[]> {

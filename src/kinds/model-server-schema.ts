@@ -178,7 +178,7 @@ export const server = partial({
   }),
 })
 
-/** What is known of the answers of the model's server. */
+/** What is known of the responses of the model's server. */
 export const output = object(
   {
     maxTokens: optional(

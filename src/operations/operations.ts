@@ -277,7 +277,7 @@ export function refuseOperation(
 }
 
 /**
- * Whether the usage in the answer is counted. Cancelling returns the response, whose usage was not
+ * Whether the usage in the response is counted. Cancelling returns the response, whose usage was not
  * counted: where responses are counted, the gateway lets none run in the background.
  */
 export function isMetered(operation: string, { metered }: PathRules): boolean {
@@ -286,7 +286,7 @@ export function isMetered(operation: string, { metered }: PathRules): boolean {
 }
 
 /**
- * Whether the answer counts if it reports usage, and is no failure if it reports none: that to a count of tokens is a
+ * Whether the response counts if it reports usage, and is no failure if it reports none: that to a count of tokens is a
  * number, unless its server has taken the request for a message.
  */
 export function isMeteredIfReported(operation: string, { metered }: PathRules): boolean {

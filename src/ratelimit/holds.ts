@@ -30,7 +30,7 @@ export interface HoldStore {
   release(counters: readonly Counter[], id: string): void
   /**
    * Takes back what an asker was given, which has not been read. The hold ends if nobody else has asked for
-   * it: a gateway that waits for an answer asks again, and reads only one of both.
+   * it: a gateway that waits for a response asks again, and reads only one of both.
    */
   undo(counters: readonly Counter[], id: string, asker: string): void
   /**

@@ -109,7 +109,7 @@ export function createBlocks(options: BlocksOptions) {
     options.clear(block.number)
   }
 
-  /** Writes what is known now, if that is something else; returns whether the block can go on. */
+  /** Writes the present values if they have changed; returns whether the block stays valid. */
   function update(block: Block): boolean {
     const now = clocks.real()
     const cells: TableCell[] = []
@@ -163,7 +163,7 @@ export function createBlocks(options: BlocksOptions) {
       const block = given < most / 2 && find(counters) === undefined ? create(counters) : undefined
       if (block !== undefined) update(block)
     },
-    /** Their block, with what is known now; undefined: there is no room for it. */
+    /** Their block, with present values; undefined: there is no room for it. */
     place(counters: readonly Counter[]): Pick<Block, 'number' | 'namedAt'> | undefined {
       const known = find(counters)
       if (known !== undefined && update(known)) return known

@@ -11,7 +11,7 @@ export interface TableClocks {
 
 const readEveryMs = 100
 
-/** Node has no clock that goes on while the machine is suspended, but the system says how long it has been up. */
+/** Node has no clock that runs while the machine is suspended, but the system says how long it has been up. */
 export function systemClocks(): TableClocks {
   let ahead = Number.NEGATIVE_INFINITY
   let readAt = Number.NEGATIVE_INFINITY

@@ -152,7 +152,7 @@ function openFiles(
       writeTemplate(part, text)
       put(templateBytes, places.templateAt(template))
     },
-    /** Nothing can be read of it from now on, whoever has it open. */
+    /** From now on nothing can be read of it, even by scripts that have it open. */
     truncate: (): void => fs.ftruncateSync(table, 0),
     /** The same of a copy that is in its place, which nothing would be withdrawn from. Throws if that can't be. */
     emptyCopy(): void {

@@ -11,7 +11,7 @@ interface NamesOptions {
 export function createNames({ buckets, write, clear }: NamesOptions) {
   const taken = new Set<number>()
   return {
-    /** Its place, from now on that of this block; undefined: its bucket is full. */
+    /** Assigns its place to this block; undefined: its bucket is full. */
     place(name: Buffer, block: number): number | undefined {
       const first = bucketOf(name, buckets) * slotsOfBucket
       for (let slot = first; slot < first + slotsOfBucket; slot += 1) {

@@ -249,7 +249,7 @@ export function createOpenTable(options: OpenTableOptions) {
       renewedAt = undefined
       beginGeneration()
     },
-    /** Nothing can be read of it from now on, whoever has it open, nor of a copy that is in its place. */
+    /** From now on nothing can be read of it, even by scripts that have it open, nor of a copy in its place. */
     end(): void {
       try {
         files.truncate()

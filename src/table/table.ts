@@ -39,13 +39,13 @@ export interface DecisionTable {
   /** Resolves when no script decides by a record of before; nothing is published until as many calls of `resume`. */
   suspend(): Promise<void>
   resume(): void
-  /** The counter began anew: its block is withdrawn, another number is used next. */
+  /** The counter was reset: its block is withdrawn, another number is used next. */
   dropCounter(key: string): void
   /** Each line that this process has counted, once it is in the sums. */
   onCounted(line: CountedLine, counted: readonly Counted[]): void
   /**
    * To be called every 200 ms: renews the lease, looks whether the files are in their place (deleted, replaced,
-   * truncated: made anew), opens when this process has become the writer, closes when it is not. Never throws.
+   * truncated: recreated), opens when this process has become the writer, closes when it is not. Never throws.
    */
   beat(): void
   /** Before this returns no record is in force, and none is ever again. */
@@ -125,7 +125,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     quietAt = performance.now() + headKeptMs
   }
 
-  /** Leaves the files for good: whoever has them open is to read nothing any more. */
+  /** Closes the table permanently: scripts that have its files open must find nothing in them. */
   function leave(table: OpenTable): void {
     open = undefined
     mark += 1

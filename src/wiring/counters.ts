@@ -134,7 +134,7 @@ export async function openCounters(
   }).catch((cause: unknown) => {
     throw new Error(`USAGE_JOURNAL: ${path} cannot be used: ${errorMessage(cause)}`, { cause })
   })
-  /** Before the counter begins anew, so that nobody decides by what it was. */
+  /** Before the counter is reset, so that the table does not decide by its old value. */
   function reset(key: string, to: CounterReset): void {
     table.dropCounter(key)
     opened.reset(key, to)

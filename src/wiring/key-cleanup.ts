@@ -1,4 +1,4 @@
-/** What is removed of keys from time to time: those that have ended, and what is known of revocations and repeated requests. */
+/** Periodic cleanup: expired ephemeral keys, old rows of the revocation log and of repeated requests. */
 
 import { serviceActor } from '../audit/event.ts'
 import { auditAct } from '../audit/service-events.ts'

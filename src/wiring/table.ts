@@ -38,7 +38,7 @@ export interface TableParts {
 }
 
 const beatMs = 200
-/** How often Envoy is asked for its workers, and after how many times without an answer those of this machine are taken. */
+/** How often Envoy is asked for its workers, and after how many times without a response those of this machine are taken. */
 const [askMs, asksAtMost] = [100, 100]
 /** As many keys as the table has records at most, and requests that come before they have one. */
 const [keysRemembered, requestsRemembered] = [20_000, 40_000]

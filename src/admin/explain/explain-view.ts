@@ -460,5 +460,5 @@ export const responseSchema = answers(
   },
 )
 
-/** The answer. */
+/** The response. */
 export type ExplainAnswer = FromSchema<(typeof responseSchema)[200]>

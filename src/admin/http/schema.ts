@@ -85,7 +85,7 @@ export function refusals(
 /** The refusals of every route for callers. */
 const ofCallers = [401, 429, 500, 503] as const
 
-/** The `response` of a route for callers: its answer, an object, and its refusals besides those that all of them have. */
+/** The `response` of a route for callers: an object, and the route's refusals besides those of every route. */
 export function answers<const Fields extends Readonly<Record<string, object>>>(
   description: string,
   refused: readonly Refusal[],

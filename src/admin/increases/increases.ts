@@ -109,7 +109,7 @@ const endSchema = {
   response: answers('The increase, which has ended.', [403, 404], 'IncreaseEnded', changed),
 } as const
 
-/** The answer. */
+/** The response. */
 export type IncreaseList = FromSchema<(typeof listSchema.response)[200]>
 
 type Body = FromSchema<typeof body>

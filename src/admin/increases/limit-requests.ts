@@ -50,7 +50,7 @@ const requestFields = {
   grantedUntil: optional(timestamp),
 } as const
 
-/** Where one is the whole answer. */
+/** Where one is the whole response. */
 export const oneRequest = { ...requestFields, currency: currencySchema } as const
 
 const common = { tags: ['Usage'], security: [{ identityToken: [] }] } as const
@@ -101,7 +101,7 @@ const listSchema = {
   }),
 } as const
 
-/** The answer. */
+/** The response. */
 export type LimitRequestList = FromSchema<(typeof listSchema.response)[200]>
 
 const unsure =

@@ -81,7 +81,7 @@ export function changeApiKey(app: Api, deps: ExternalDeps): void {
       const changing = keys.change(id, user, { ...changes, caps }, now, from)
       const changed = await orUnsure(changing, unsure)
       if (changed === undefined) continue
-      // The answer to a first request may be lost: a repeated one waits for all that was changed before.
+      // The response to a first request may be lost: a repeated one waits for all that was changed before.
       const others = isDeepStrictEqual(from, caps) ? [] : [changed]
       return { changed, propagation: await propagation(others, 'capped') }
     }

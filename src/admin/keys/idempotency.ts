@@ -45,7 +45,7 @@ export const idempotencyRefusals = {
 
 /**
  * Does the request, which must be valid, unless another one with its idempotency key is under way or
- * had another body. `act` must not send its answer, but return it: whoever has the answer may repeat the
+ * had another body. `act` must not send its response, but return it: whoever has the response may repeat the
  * request at once.
  */
 export async function once<T>(

@@ -96,7 +96,7 @@ export function rotateApiKey(app: Api, deps: ExternalDeps): void {
       return {
         key,
         ...toRecordJson(record, now),
-        // As in the answer to a creation.
+        // As in the response to a creation.
         keyPrefix: prefix,
         propagation: await propagation([replaced]),
       }

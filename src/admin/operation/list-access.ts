@@ -85,7 +85,7 @@ const schema = {
   ),
 } as const
 
-/** The answer. */
+/** The response. */
 export type AccessList = FromSchema<(typeof schema.response)[200]>
 
 /** Adds the route. */

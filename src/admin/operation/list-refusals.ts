@@ -57,7 +57,7 @@ const schema = {
   }),
 } as const
 
-/** The caller's answer. */
+/** The response for the caller. */
 export type OwnRefusalList = FromSchema<(typeof ownSchema.response)[200]>
 
 /** Adds the route. Callers see only their own, administrators too. */

@@ -34,7 +34,7 @@ async function readResources(deps: SharedDeps) {
   ]
 }
 
-/** The problems that one answer has; thousands say no more than the first. */
+/** The problems that one response has; thousands say no more than the first. */
 const problemsShown = 200
 
 const text = { type: 'string' } as const
@@ -91,7 +91,7 @@ const schema = {
   ),
 } as const
 
-/** The answer. */
+/** The response. */
 export type ResourceList = FromSchema<(typeof schema.response)[200]>
 
 /** Adds the route for administrators. */

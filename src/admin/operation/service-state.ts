@@ -142,7 +142,7 @@ const schema = {
   }),
 } as const
 
-/** The answer. */
+/** The response. */
 export type ServiceState = FromSchema<(typeof schema.response)[200]>
 export type ReplicaState = FromSchema<typeof replica>
 

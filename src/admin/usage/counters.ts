@@ -118,7 +118,7 @@ before are not added again; the windows end when they would have. The usage ledg
   }),
 } as const
 
-/** The answers. */
+/** The responses. */
 export type ShownCounters = FromSchema<(typeof listSchema.response)[200]>
 export type CountersReset = FromSchema<(typeof resetSchema.response)[200]>
 

@@ -61,7 +61,7 @@ const schema = {
 
 type Parameters = FromSchema<typeof parameters>
 
-/** The answer. */
+/** The response. */
 export type LimitList = FromSchema<(typeof schema.response)[200]>
 
 /** Adds the route. */

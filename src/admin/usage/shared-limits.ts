@@ -57,7 +57,7 @@ const schema = {
   ),
 } as const
 
-/** The answer. */
+/** The response. */
 export type SharedLimitList = FromSchema<(typeof schema.response)[200]>
 
 /** Adds the route, in a scope of administrators. */

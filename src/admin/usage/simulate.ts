@@ -166,7 +166,7 @@ const schema = {
   }),
 } as const
 
-/** The answer. */
+/** The response. */
 export type SimulationAnswer = FromSchema<(typeof schema.response)[200]>
 
 /** How long a simulation waits for the one before. */

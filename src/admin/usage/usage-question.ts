@@ -111,7 +111,7 @@ export function readUsageQuestion(raw: Parameters, scope: Scope, now: number) {
   }
 }
 
-/** What a caller may see: own usage, with a key only that of the key; undefined: everything. */
+/** What a caller may see: own usage, with a key only the key's; undefined: everything. */
 type Scope = Readonly<Partial<Record<'user' | 'key', string>>> | undefined
 
 /** The scope of a caller who is not an administrator. */

@@ -1,4 +1,4 @@
-/** By how much the limits by name can be passed: stated where all who draw on one reserve, else by what is under way. */
+/** By how much limits by name can be exceeded: a figure if all users of a limit reserve, else what requests in progress use. */
 
 import { type Exact, normalize, plus } from '../../formats/exact.ts'
 import type { LimitKind, Per } from '../../kinds/limits.ts'
@@ -23,7 +23,7 @@ export interface LimitBound {
   readonly inProgress: Exact | undefined
 }
 
-/** A limit, and what is known of each model under each Subscription that draws on it. */
+/** A limit, and the bound of each model under each Subscription that uses it. */
 interface Drawn {
   readonly limit: CountedLimit
   readonly because: Set<string>
@@ -32,7 +32,7 @@ interface Drawn {
   concurrency: Map<string, Exact> | undefined
 }
 
-/** One for each enforced limit by name on what is known only when a response has ended, in order of their names. */
+/** One for each enforced limit by name whose usage is known only when a response has ended, ordered by name. */
 export function limitBounds({ subscriptions, models }: Snapshot): readonly LimitBound[] {
   const all = new Map<string, Drawn>()
   for (const { name, admission, limits } of subscriptions.values()) {

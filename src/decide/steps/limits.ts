@@ -1,6 +1,6 @@
 /**
  * Step `limits`: what the counters of a grant, or what a store of holds has answered, make of it. The only step that
- * needs more than the request and the resources; whoever enforces limits reads or asks (extauthz/reserve.ts).
+ * needs more than the request and the resources; the caller reads counters or asks the store of holds (extauthz/reserve.ts).
  */
 
 import type { CounterState } from '../../ratelimit/rules/counter.ts'

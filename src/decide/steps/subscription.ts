@@ -15,8 +15,8 @@ export function resolveSubscription(context: DecisionContext): Denial | Found {
 }
 
 /**
- * The header must not reveal names: for a token, foreign and unknown give the same error. Whoever holds a
- * key with caps is not told what else its owner has.
+ * The header must not reveal names: for a token, foreign and unknown give the same error. A holder of a
+ * key with caps does not learn what else its owner has.
  */
 function denySubscription(
   error: SelectionError,

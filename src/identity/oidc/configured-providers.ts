@@ -46,7 +46,7 @@ export function openOidc(
       )
     }
     const checked = others.map((one) => checkPrefixes(one, others))
-    // Whoever may edit the Tenant chooses its issuer, so that it takes no prefix from the others.
+    // An editor of the Tenant chooses its issuer, so this provider may not take a prefix from the others.
     if (theirs !== undefined) checked.push(checkPrefixes(theirs, others))
     for (const { issuer, shared } of checked) {
       if (!shared?.users && !shared?.groups) continue

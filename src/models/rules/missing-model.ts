@@ -14,7 +14,7 @@ export function namesMissing(key: string, why = 'does not exist'): string {
   return `names the model ${key}, which ${why}`
 }
 
-/** The problems with what is known of the models that are not there; those of a resource may be older than its snapshot. */
+/** The problems, with a hint for each missing model; those of a resource may be older than its snapshot. */
 export function sayMissing(
   problems: readonly ResourceProblem[],
   said: Snapshot['saidOfMissing'],

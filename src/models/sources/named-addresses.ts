@@ -84,7 +84,7 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
   }
 
   async function checkAll(): Promise<void> {
-    // A load that is under way has not checked all of its resources yet.
+    // A load in progress has not checked all of its resources yet.
     for (const [name, { generation: checked }] of names) {
       if (checked < generation - 1) names.delete(name)
     }

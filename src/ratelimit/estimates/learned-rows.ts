@@ -22,7 +22,7 @@ export const pageRows = 500
 const maxRows = 20_000
 const keptFor = '30 days'
 
-/** Adds to what all processes have learned. If its answer is lost, it may have been added all the same. */
+/** Adds to what all processes have learned. If its response is lost, it may have been added all the same. */
 export async function addLearned(
   sql: Sql,
   deltas: readonly (LearnedPart & { readonly delta: Delta })[],

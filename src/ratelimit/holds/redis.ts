@@ -121,7 +121,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     try {
       return { home, places, answer: await commands.spend(all, [...args, ...seen.ended]) }
     } catch (error) {
-      // The answer may be lost rather than the call.
+      // The response may be lost rather than the call.
       takeBack(home, asked)
       throw error
     }

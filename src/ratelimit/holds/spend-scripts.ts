@@ -90,7 +90,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * requests, concurrency), its limit, its name in the sums, and what is known to be used by others and by the gateway itself,
  * which this server may have lost, or not have yet; then ids of holds whose requests have ended and are in that. They hold
  * on for everybody else, who may not know of their responses, until their sums are written; one with something behind it
- * ends. The arithmetic of tokens is that of ratelimit/rules/estimates/admit.ts.
+ * ends. The arithmetic of tokens is the same as in ratelimit/rules/estimates/admit.ts.
  */
 const spend = `
 ${common}

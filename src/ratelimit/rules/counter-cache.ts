@@ -1,4 +1,4 @@
-/** The counters of limits for whoever asks, mostly the same objects for the same ones. */
+/** The counters of limits for a caller, mostly the same objects for the same caller. */
 
 import type { Counter } from './counter.ts'
 import { userInLines } from './counter-key.ts'

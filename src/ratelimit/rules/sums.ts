@@ -87,7 +87,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
     const tally = of(window)
     // What was kept is of another edition of the zones' rules.
     if (tally.end !== window.end) Object.assign(tally, window)
-    // Nobody waits at a boundary: what others count in it from its start on is told by refreshing.
+    // No Check waits at a boundary: a refresh brings what other gateways have counted since the window's start.
     if (isNew && last?.isKnown && last.end === window.since && instant - window.since < youngMs) {
       tally.isKnown = true
     }

@@ -40,7 +40,7 @@ export interface CounterWindow {
   readonly ms: number
 }
 
-/** A counter began anew, for what ended after this instant. */
+/** A reset of a counter: it counts responses that ended after this instant. */
 export interface CounterReset {
   readonly at: number
   /** What it began with. */

@@ -126,7 +126,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     if (isWriter) call(() => options.onTold?.(line))
   }
 
-  /** Whoever listens can't keep a line from being counted once. */
+  /** An error of a listener does not prevent that a line is counted once. */
   function call(listener: () => void): void {
     try {
       listener()
@@ -172,7 +172,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       next.close()
       throw error
     }
-    // What a Check has read meanwhile must not be missing for a moment, and what it has not is told to listeners.
+    // What a Check has read meanwhile must not be missing for a moment, and listeners get what it has not read.
     follower?.catchUp(Number.POSITIVE_INFINITY)
     next.catchUp(Number.POSITIVE_INFINITY)
     follower?.close()
@@ -216,7 +216,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   function adopt(tally: Tally): void {
     if (adopting.has(tally) || isHandedOver) return
     // Another process of this gateway may have read further, and whatever it has sent is in the files. Lines that
-    // are written after the store's answer are not in it, so they are read before time goes on.
+    // are written after the store's response are not in it, so they are read before time goes on.
     if (!follower.catchUp(catchUpBytes)) {
       void readToEnds().then(() => shared.enter(tally), onFault)
       return
@@ -294,7 +294,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
         await rebuild()
         isWriter = writers.isLast()
         lookedAt = monotonic()
-        // In the turn in which the sums are in force: each line is told here from now on, or was before.
+        // In the turn in which the sums are in force: listeners get each line here from now on, or got it before.
         if (isWriter) consumer.begin(position)
       } finally {
         isBecoming = false
@@ -314,7 +314,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       }, onEnd),
     /** Which folder it is that `watch` watches. */
     watched: (): string | undefined => folder.identity(),
-    /** Reads what was written since by whoever writes at once: little, because a Check waits for it. */
+    /** Reads what Envoy's script has written since, which does not buffer: little, because a Check waits for it. */
     readEnd(): void {
       if (!isHandedOver) follower.readEnds(checkBytes, files[0])
     },

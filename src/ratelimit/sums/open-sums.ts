@@ -22,7 +22,7 @@ export interface SumsOptions
     Pick<RunningSumsOptions, 'flushMs' | 'onLoss' | 'onUnavailable'> {
   /** The store has lost something of what it had acknowledged. */
   readonly onLost: () => void
-  /** The gateway goes on under another name: its volume is a copy. */
+  /** The gateway continues under another name: its volume is a copy. */
   readonly onRenamed?: (from: string, to: string) => void
 }
 

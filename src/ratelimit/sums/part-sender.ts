@@ -20,7 +20,7 @@ export interface PartSenderOptions {
 
 /** Others need so long at most after a loss to write again what they have. */
 const [soonestMendMs, latestMendMs] = [5_000, 15_000]
-/** Without an answer for this long the store is asked whether it has lost something. */
+/** Without a response for this long the store is asked whether it has lost something. */
 const silenceMs = 1_000
 const backoff = { firstMs: 25, maxMs: 1_000 }
 

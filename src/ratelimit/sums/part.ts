@@ -275,7 +275,7 @@ export function createPart(options: PartOptions) {
       return [...ended.older(keys).map((id) => `${id} ${endsForAll}`), ...ended.last(keys)]
     },
     /**
-     * One call: what is due, and the mark of the writer even if nothing is. Rejects without an answer;
+     * One call: what is due, and the mark of the writer even if nothing is. Rejects without a response;
      * everything is then due as before, and the next call has newer sums. Must not overlap.
      */
     send,

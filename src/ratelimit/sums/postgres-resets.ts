@@ -35,7 +35,7 @@ export function createResetStore(sql: Sql) {
           and written_at > ${new Date(Math.max(0, after - overlapMs))}::timestamptz`)
       return rows.map((row) => ({ ...row, used: parseExact(row.used) ?? 0 }))
     },
-    /** At this time (ms) these counters begin anew, with so much used. */
+    /** At this time (ms) these counters are reset to these values. */
     async write(keys: readonly string[], at: number, used: Exact = 0): Promise<void> {
       const ids = keys.map(digestOf)
       await withLongDeadline(sql`

@@ -47,7 +47,7 @@ const inUseMs = 60_000
 
 export type SharedSums = ReturnType<typeof createSharedSums>
 
-/** The tags' parts are sent by whoever paces them (part-sender.ts). */
+/** part-sender.ts paces and sends the tags' parts. */
 export function createSharedSums(options: SharedSumsOptions) {
   const { sums, gateway, store, isWriter, tagOf, longSums, now, monotonic } = options
   const parts = new Map<string, Part>()

@@ -64,7 +64,7 @@ export function createSql(send: Send): Sql {
         sent ??= (async () => (await send(render(query), deadlineMs)) as Rows<R>)()
         return sent
       },
-      // biome-ignore lint/suspicious/noThenProperty: a query is awaited like the answer it becomes
+      // biome-ignore lint/suspicious/noThenProperty: a query is awaited like its result
       then: (onAnswered, onRejected) => query.run().then(onAnswered, onRejected),
       catch: (onRejected) => query.run().catch(onRejected),
     }

@@ -35,7 +35,7 @@ export function createLimitSums(unusableUsage: UnusableUsage, within = always) {
         rows.set(`${begin}\n${per}\n${counter.key}`, withCharge(row, amount, at))
       }
     },
-    /** The rows so far, which begin anew. */
+    /** Returns the rows so far, and starts with none. */
     take(): readonly LimitRow[] {
       const taken = [...rows.values()]
       rows = new Map()

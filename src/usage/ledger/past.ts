@@ -1,4 +1,4 @@
-/** Past usage for a simulation: each answer where all lines of the journals are kept, sums of hours elsewhere. */
+/** Past usage for a simulation: each response where all lines of the journals are kept, sums of hours elsewhere. */
 
 import { addTo } from '../../formats/lists.ts'
 import type { Span } from '../../formats/span.ts'
@@ -15,7 +15,7 @@ interface PastOptions {
   readonly rows: PastSums['rows']
   readonly kept: readonly KeptJournal[]
   readonly unusableUsage: UnusableUsage
-  /** More answers are an error. */
+  /** More responses are an error. */
   readonly maxAnswers: number
 }
 
@@ -58,7 +58,7 @@ export async function readPast(options: PastOptions): Promise<Past> {
   return { usage, summed }
 }
 
-/** Answers by the hour in which they ended. */
+/** Responses by the hour in which they ended. */
 async function readLines(
   { span, kept, unusableUsage, maxAnswers }: PastOptions,
   spenders: ReturnType<typeof createSpenders>,

@@ -85,7 +85,7 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
       row.cached = sum(row.cached, cached)
       row.reasoning = sum(row.reasoning, reasoning)
     },
-    /** The rows so far, which begin anew. */
+    /** Returns the rows so far, and starts with none. */
     take(): readonly UsageRow[] {
       const taken = rows
       rows = []

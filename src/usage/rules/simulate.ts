@@ -43,7 +43,7 @@ export interface PastUsage {
   /** The tokens by kind; undefined: only their sum is known. */
   readonly parts?: Parts
   /**
-   * Set for the sums of an hour: how many answers they are of. Only windows of a day or longer are simulated
+   * Set for the sums of an hour: how many responses they are of. Only windows of a day or longer are simulated
    * by them, to the hour.
    */
   readonly answers?: number
@@ -69,7 +69,7 @@ interface SimulatedLimit extends About {
   readonly isDecidedByHours: boolean
   /** Whether it is per group, and for some usage the group is unknown. */
   lacksGroups: boolean
-  /** The most that was used in a window, by whom and when; 0: nobody used anything. */
+  /** The most that was used in a window, with user and time; 0: nothing was used. */
   most: Exact
   /** A user, or who shares it; empty: all. */
   mostBy: string
@@ -203,7 +203,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     if (past.answers !== undefined) known.isEstimate = true
   }
 
-  /** The window at an instant, which is not before that of the last call. */
+  /** The window at an instant, which is not before the instant of the last call. */
   function windowAt(replayed: Replayed, at: number): ReplayedWindow {
     const { counter, limit, window } = replayed
     if (window !== undefined && at < window.resetsAt) return window

@@ -139,7 +139,7 @@ function partsOf(reported: Reported) {
   if (prompt === undefined && output === undefined) {
     return { input: inputOf(reported), output: outputOf(reported), isMessage: true }
   }
-  // An answer in Anthropic's form to a request in OpenAI's has cached tokens beside these, too.
+  // A response in Anthropic's form to a request in OpenAI's has cached tokens beside these, too.
   const input = prompt === undefined ? undefined : sum(prompt, cachedOf(reported, atEnd))
   return { input, output, isMessage: false }
 }
@@ -156,7 +156,7 @@ export interface Charge {
 
 /**
  * The only rule of what a response is charged, for counters and ledger. A server's failure is charged nothing; a client
- * that does not wait for the answer has still had its input read. Under an enforced limit of cost what is not reported is
+ * that does not wait for the response has still had its input read. Under an enforced limit of cost what is not reported is
  * estimated, whatever `unusableUsage` says.
  */
 export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
