@@ -95,7 +95,7 @@ export function addToOutcome(request: FastifyRequest, target: AuditTarget, count
   if (count !== undefined) request.audited.count = count
 }
 
-/** Records that the request reads another user's keys, with any result. */
+/** Records that the request reads another user's keys, regardless of the result. */
 export function lookAtOthers(request: FastifyRequest, target: AuditTarget): void {
   request.audited.concernsOthers = true
   addToOutcome(request, target)

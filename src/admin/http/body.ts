@@ -1,4 +1,4 @@
-/** JSON bodies with any Content-Type (contract, 1). */
+/** JSON bodies, regardless of their Content-Type (contract, 1). */
 
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema, JSONSchema } from 'json-schema-to-ts'
