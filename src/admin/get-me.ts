@@ -8,7 +8,7 @@ import { answers, boolean, optional, string } from './http/schema.ts'
 const schema = {
   operationId: 'getMe',
   summary: 'Read who you are',
-  description: 'The caller as the credential proves it.',
+  description: 'The caller, as identified by the credential.',
   tags: ['Service'],
   response: answers('The caller.', [], 'Me', {
     username: { type: 'string', examples: ['alice'] },

@@ -353,14 +353,14 @@ export const responseSchema = answers(
     ...outcome,
     askedAs: optional({
       description:
-        'The key that the person would ask with who is named, or whose identity token is not enough.',
+        'The key assumed for the named user, or for a caller whose identity token is not enough.',
       ...object('AskedAs', {
         key: string('The newest active one that is not ephemeral, or a new one.', {
           enum: ['newest', 'new'],
         }),
-        keyId: optional(string('Not of a new one.')),
-        name: optional(string('Not of a new one.')),
-        subscription: string('Bare name of the one that it is bound to.'),
+        keyId: optional(string('Absent for a new key.')),
+        name: optional(string('Absent for a new key.')),
+        subscription: string('Bare name of its subscription.'),
         otherwise: optional({
           description:
             'Others of the 20 newest keys, with which the result would differ; absent if there are none.',
@@ -377,7 +377,7 @@ export const responseSchema = answers(
     }),
     backend: optional({
       description:
-        "Only if the last request to the model's server has failed, as the process knows that answers. Nothing is refused for it.",
+        "Only if the last request to the model's server failed, as far as the responding process knows. No request is refused for it.",
       ...object('BackendFailure', {
         reachable: { type: 'boolean', const: false },
         reason: { type: 'string', examples: ['refused'] },
@@ -386,7 +386,7 @@ export const responseSchema = answers(
     }),
     unlistedName: optional({
       description:
-        "Only if the model's server lists other names than the one that it would be sent, which it may answer with 404: spec.upstreamModel of the ModelRef says its name. Nothing is refused for it.",
+        "Only if the model's server does not list the name that it would be sent, so that it may respond with 404: set spec.upstreamModel of the ModelRef to a name that it lists. No request is refused for it.",
       ...object('UnlistedName', {
         sent: string("The name in the body, or the ModelRef's if only the path names the model."),
         listed: {
@@ -419,7 +419,7 @@ export const responseSchema = answers(
         ),
         passed: { type: 'boolean' },
         resource: optional({
-          description: 'What it was decided by.',
+          description: 'The resource that decided the step.',
           ...object('ResourcePlace', resourceFields),
         }),
       }),

@@ -18,7 +18,7 @@ const schema = {
   operationId: 'revokeGivenApiKey',
   summary: 'Revoke an API key by itself',
   description:
-    'For any caller: whoever has the key could use it, and so may revoke it. This cannot be undone; an unknown, expired or already revoked key is 404. If the key is a rotated secret, only that secret ends. The key is neither logged nor stored.',
+    'For any caller: the holder of a key may revoke it. This cannot be undone; an unknown, expired or already revoked key is 404. If the key is a rotated secret, only that secret ends. The key is neither logged nor stored.',
   tags: ['API keys'],
   body: object('RevokeApiKeyRequest', {
     key: string('The plaintext.', { minLength: 1 }),

@@ -50,7 +50,7 @@ const ignoredFilters = {
 const schema = {
   operationId: 'searchApiKeys',
   summary: 'Search API keys',
-  description: `Your keys, with a key that has caps only itself; an administrator's search goes over everybody's. Every field may be left
+  description: `Your keys, with a key that has caps only itself; administrators search the keys of all users. Every field may be left
 out, the body too. The flat fields (status, limit, offset, includeEphemeral beside one another) are
 an older form, which counts only where filters, sort and pagination are all absent.`,
   tags: ['API keys'],

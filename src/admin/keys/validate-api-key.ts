@@ -14,7 +14,7 @@ const schema = {
   body: unnamed({ key: string('The plaintext.', { minLength: 1 }) }),
   response: {
     200: {
-      description: 'The verdict; a key that is not valid is one too.',
+      description: 'The result, for a valid key or an invalid one.',
       type: 'object',
       required: ['valid'],
       properties: {

@@ -13,7 +13,7 @@ import { modelRefsSchema, toModelRefsJson } from './subscription-record.ts'
 const schema = {
   operationId: 'selectSubscription',
   summary: 'Say which subscription serves a request',
-  description: 'Refusals are answered with 200 as well; they have an error.',
+  description: 'Refusals are responses with status 200, too; they have an error.',
   tags: ['Internal'],
   body: unnamed({
     username: { type: 'string', pattern: '\\S' },

@@ -8,11 +8,11 @@ import { optional, refusals, unnamed } from '../http/schema.ts'
 
 const schema = {
   operationId: 'drainGateway',
-  summary: 'Be ready no more, and have Envoy finish what it has and take nothing new',
+  summary: 'Make the process not ready, and drain its Envoy',
   tags: ['Internal'],
   response: {
     200: {
-      description: 'How it stands, when it has ended or after five seconds.',
+      description: 'The state of the drain, once it has ended or after five seconds.',
       ...unnamed({
         status: { type: 'string', enum: ['draining', 'drained', 'overdue', 'unreachable'] },
         requests: optional({ type: 'integer', minimum: 0 }),

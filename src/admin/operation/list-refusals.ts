@@ -17,7 +17,7 @@ import { answers, boolean, optional, timestamp } from '../http/schema.ts'
 const querystring = { type: 'object', properties: { limit: pageQuery.limit } } as const
 
 const ofAllProcesses =
-  'Each process remembers 100 of each user, and is asked. `POST /v1/explain` with a `requestId` says why, step by step.'
+  'Each process keeps 100 per user, and the response has those of all. `POST /v1/explain` with a `requestId` says why, step by step.'
 
 const fields = {
   object: { type: 'string', const: 'list' },

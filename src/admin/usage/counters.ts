@@ -106,8 +106,8 @@ const listSchema = {
 const resetSchema = {
   operationId: 'resetCounters',
   summary: 'Reset the counters of a user, of a key or of a shared limit',
-  description: `For administrators. Begins the windows of tokens and requests anew, at most ${maxResets} at once, and shows what was used. Responses that ended
-before are not added again; the windows end when they would have. The usage ledger does not change.`,
+  description: `For administrators. Resets counters of tokens, requests and cost, at most ${maxResets} at once, and returns their previous values. Responses that ended
+before are not added again; the windows end as before. The usage ledger does not change.`,
   tags: ['Usage'],
   body: selection,
   response: answers('The previous counters.', [400, 403, 404, 413], 'CountersReset', {

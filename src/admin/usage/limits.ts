@@ -31,7 +31,7 @@ const schema = {
   operationId: 'listLimits',
   summary: 'Read what is left of your limits',
   description:
-    "The limits of the models that you may use, in each of your subscriptions; with a key, in the key's, and the key's own. A limit on several models is one entry. Asking counts nothing.",
+    "The limits of the models that you may use, in each of your subscriptions; with a key, in the key's, and the key's own. A limit on several models is one entry. The call counts nothing.",
   tags: ['Usage'],
   querystring: parameters,
   response: answers(

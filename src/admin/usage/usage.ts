@@ -17,8 +17,8 @@ import { csvColumns, toGapJson, toRow, usagePage } from './usage-view.ts'
 const schema = {
   operationId: 'getUsage',
   summary: 'Read usage',
-  description: `Your own usage by hour, day or month; a key sees only its own, and an administrator who
-names no user everybody's. Pages have ${pageSize.toLocaleString('en')} rows. There is none without USAGE_JOURNAL.`,
+  description: `Your own usage by hour, day or month; a key sees only its own, an administrator the usage of all users, or of
+the named one. Pages have ${pageSize.toLocaleString('en')} rows. There is no usage without USAGE_JOURNAL.`,
   tags: ['Usage'],
   querystring: parameters,
   response: {
