@@ -1,5 +1,5 @@
 /**
- * Lines of the form before this one, whose files are there when a gateway is upgraded, and in archives: of each
+ * Lines in the form of earlier versions, which exist during an upgrade of a gateway, and in archives: of each
  * metered response that has ended, written by Envoy.
  */
 

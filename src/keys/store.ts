@@ -18,16 +18,13 @@ export type KnownKey = Pick<
   readonly isPrevious?: true
   /** Set only if something is capped. */
   readonly capped?: CompiledCaps
-  /** Until when it is trusted without being read again, by `performance.now()`; undefined: it is not remembered. */
+  /** Until when it is trusted without being read again, by `performance.now()`; undefined: it is not cached. */
   readonly trustedUntil?: number
 }
 
 /** A key as returned by a look-up. */
 export interface KeyAnswer extends KnownKey {
-  /**
-   * Milliseconds since the store last confirmed it; set if the store is unavailable and only the
-   * cache has answered.
-   */
+  /** Milliseconds since the store last confirmed it; set if the store is unavailable and the key is from the cache. */
   readonly ageMs?: number
 }
 
@@ -157,7 +154,7 @@ interface ApiKeyRecords {
   /** The number of keys that `revokeAll` would revoke. */
   countActive(scope: KeyScope, now: number): Promise<number>
   /**
-   * Deletes ephemeral keys that expired more than 30 minutes before `now`, whatever their status,
+   * Deletes ephemeral keys that expired more than 30 minutes before `now`, regardless of their status,
    * and returns how many. Of concurrent calls, one counts each key.
    */
   deleteExpiredEphemeral(now: number): Promise<number>

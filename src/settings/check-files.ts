@@ -103,7 +103,7 @@ function tryJournal(path: string, { socketMode }: Config): void {
   if (isFolder(folder) === undefined) {
     const mode = folderModeOf(fileModeOf(socketMode))
     makeFolder(folder, mode)
-    // Whatever the umask is.
+    // Regardless of the umask.
     chmodSync(folder, mode)
   }
   tryFolder(folder)

@@ -79,7 +79,7 @@ async function start(context: Opening, isReady: () => boolean) {
   return { internal: probes.address, metrics }
 }
 
-/** What the processes share, if there is a database: the configured one, or a service's in DATA_DIR. */
+/** The shared state of the processes, if there is a database: the configured one, or a service's in DATA_DIR. */
 function openDatabase({ config, stops }: Opening): ControllerDatabase | undefined {
   const embedded = () => findEmbeddedPostgres(join(config.dataDir, 'postgres'))
   const first = config.databaseUrl ?? embedded()

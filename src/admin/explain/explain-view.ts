@@ -48,7 +48,7 @@ interface View {
   readonly locate: Locate | undefined
   readonly caller: Caller | null
   readonly path: string
-  /** The instant that was asked about; milliseconds since the epoch. */
+  /** The instant of the decision; milliseconds since the epoch. */
   readonly at: number
   /** When the key expires; null: never. */
   readonly expiresAt?: number | null
@@ -64,7 +64,7 @@ interface View {
   readonly backendOf?: ((model: string) => BackendState | undefined) | undefined
 }
 
-/** With what somebody asks who is named without a key. */
+/** The key assumed for a user who is named without one. */
 export type AskedAs =
   | {
       readonly key: 'newest'
@@ -74,7 +74,7 @@ export type AskedAs =
     }
   | { readonly key: 'new'; readonly subscription: string }
 
-/** Another key of theirs, with which the request gets another response. */
+/** Another key of the user, with which the result differs. */
 export interface OtherKey {
   readonly keyId: string
   readonly name: string
@@ -222,7 +222,7 @@ export function placeOf(locate: Locate, resource: string): Json {
   return line > 0 ? { file, line } : {}
 }
 
-/** `pool`: the group whose pool the caller draws on. Figures of others' use are for administrators: `whole`. */
+/** `pool`: the group whose counter the caller uses. Figures of others' use are for administrators: `whole`. */
 function toLimitsJson(
   states: readonly LimitState[],
   caller: Caller | null,
@@ -270,7 +270,7 @@ function reasonIn(reason: string | undefined): Json {
   return reason === undefined ? {} : { reason: redact(reason) }
 }
 
-/** What was answered then. `whole`: for an administrator. */
+/** The refusal at that time. `whole`: for an administrator. */
 export function toPastJson(past: PastRefusal, whole: boolean): Json {
   const { requestId, at, status, code, message, reason, caller, method, path, bodyModel } = past
   return {

@@ -155,7 +155,7 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     return { user: key.user, key }
   }
 
-  /** Those of which something is used. */
+  /** The counters above 0. */
   async function readUsed(selected: Selected, subject: Subject, isOne = false) {
     const all = await limitsOf(selected, subject, snapshot())
     if (isOne && subject.user === undefined) requireOne(all)
@@ -163,7 +163,7 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     return (await readLimits(deps, all)).filter(({ isUsed }) => isUsed)
   }
 
-  /** Of a name that nothing has nothing is used, which says nothing of the one that was meant. */
+  /** Unknown names: their counters are empty, which could be taken for the counters of the intended name. */
   function unknownIn({ subscription, model }: Selected) {
     const { subscriptions, models } = snapshot()
     const unknown = [
@@ -227,14 +227,14 @@ function toSubjectJson({ user, key }: Subject) {
   return { ...(user !== undefined && { user }), ...(key && { key_id: key.id }) }
 }
 
-/** Whose limit a counter is of, as the trail names it; the Tenant's has no name. */
+/** The resource of a counter's limit, as the audit trail names it; none for the Tenant. */
 function resourceIn(counter: Counter | undefined): AuditTarget {
   const resource = counter ? resourceOf(counter) : 'Tenant'
   if (resource === 'Tenant') return {}
   return resource.includes('/') ? { resource } : { subscription: resource }
 }
 
-/** As the trail names it. */
+/** As the audit trail names it. */
 function targetOf({ user, key_id: keyId, subscription, model, name, whom }: Selected): AuditTarget {
   return {
     ...(user !== undefined && { user }),
@@ -283,7 +283,7 @@ async function sharedLimitsOf(
   throw new ServiceError('not_found', { message })
 }
 
-/** Of one resource, so that no other one is reset by mistake. */
+/** Requires limits of one resource, so that no other one is reset by mistake. */
 function requireOne(limits: readonly OwnLimit[]): void {
   const resources = [...new Set(limits.map(({ counter }) => resourceOf(counter)))]
   if (resources.length < 2) return

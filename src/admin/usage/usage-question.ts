@@ -78,9 +78,9 @@ export function readUsageQuestion(raw: Parameters, scope: Scope, now: number) {
   const filters = readFilters(raw)
   const labels = readLabel(raw.label)
   const only = { ...filters, ...scope }
-  // Somebody else's key, as if it had used nothing.
+  // Another user's key gets the result of an unused one.
   const isForeign = Object.entries(filters).some(([field, value]) => only[field as 'key'] !== value)
-  // A cursor continues this query and no other; what it may show does not depend on it.
+  // A cursor continues this query and no other; it does not widen what the caller may see.
   const digest = hash('sha256', JSON.stringify([groups, only, labels, from, to]), 'hex').slice(
     0,
     16,

@@ -19,7 +19,7 @@ export interface ClaimRules {
 const reserved = /^system:/
 const maxNameLength = 1_024
 
-/** The person, or why there is none, as the end of a sentence. */
+/** The user, or why the token is refused, as the end of a sentence. */
 export function readClaims(claims: JsonObject, rules: ClaimRules): Person | string {
   for (const { claim, value } of rules.required) {
     if (findClaim(claims, claim) !== value) return `does not have the required ${claim}`

@@ -14,7 +14,7 @@ export interface HeldCounter extends Required<Counter> {
 export interface Hold extends RequestSize {
   /** The gateway's request id; undefined: only decide, hold nothing. */
   readonly id: string | undefined
-  /** Tells apart those that ask for the same request, to take back what one of them was given; no spaces and colons. */
+  /** Identifies the attempt, of several for one request, so that only its result is undone; without spaces and colons. */
   readonly asker?: string | undefined
   /** Milliseconds since the epoch. */
   readonly admittedAt: number
@@ -36,14 +36,14 @@ export interface Hold extends RequestSize {
   readonly estimate: Estimate | undefined
 }
 
-/** What is held, as the response and its line tell it. `admittedAt` 0: nothing. */
+/** What is held, as the response and its line have it. `admittedAt` 0: nothing. */
 export interface Held
   extends Pick<Hold, 'bytes' | 'maxOutput' | 'choices' | 'admittedAt' | 'estimate'> {
   /** The output tokens that it may have; Infinity: no ceiling was set. */
   readonly ceiling: number
 }
 
-/** What a store of holds answers. */
+/** The result of a store of holds. */
 export interface HoldAnswer {
   readonly outcome: 'held' | 'busy' | 'spent'
   /** If held: the output tokens that it may have; Infinity: no ceiling. */
@@ -57,7 +57,7 @@ export interface HoldAnswer {
   readonly windows: readonly CounterState[]
 }
 
-/** Of a request that needs no tokens, and only asks. */
+/** Of a request that needs no tokens, and only reads. */
 export const noTokens: Hold = {
   id: undefined,
   admittedAt: 0,

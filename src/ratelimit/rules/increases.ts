@@ -1,4 +1,4 @@
-/** Increases: a limit by name has a higher figure for a while, for one of its counters. What is counted stays. */
+/** Increases: a limit by name has a higher figure temporarily, for one of its counters. Counters do not change. */
 
 import type { Exact } from '../../formats/exact.ts'
 import { raiseLimit } from './counted-limits.ts'
@@ -11,11 +11,11 @@ export interface Increase {
   /** The key of the counter that is compared with it. */
   readonly counter: string
   readonly limit: Exact
-  /** From then on it is over; milliseconds since the epoch. */
+  /** When it ends; milliseconds since the epoch. */
   readonly until: number
 }
 
-/** By the key of the counter, the highest first; of those that are equally high the one that is over last. */
+/** By the key of the counter, the highest first; of equally high ones, the one that ends last. */
 export type Increases = ReadonlyMap<string, readonly Increase[]>
 
 /** Limits are compared by identity, so that each has one copy for each increase. */
@@ -36,7 +36,7 @@ export function raised(
   return copy
 }
 
-/** What a request is compared with. */
+/** The limits that a request is compared with. */
 export interface Limited {
   readonly limits: readonly CountedLimit[]
   readonly caller: { readonly user: string }

@@ -1,7 +1,7 @@
 /**
  * What the response of a line has added to the lane of its worker (docs/table.md), as the line says it:
  * `<file> <tokens> <block>[ <block>]`. Where it is to add, a Check says by names: only the writer knows the numbers of
- * blocks, and a response may end long after its Check, by whatever process, was answered.
+ * blocks, and a response may end long after its Check, which any process may have decided.
  */
 
 import { hash } from 'node:crypto'
