@@ -1465,7 +1465,7 @@ local function judge(handle, path, asked)
   end
   if asked.models then check_model(asked.models, model) end
   if label ~= JSON then headers:replace("content-type", JSON) end
-  if asked.is_first and model then headers:replace("x-tollgate-model", as_header(model)) end
+  if asked.is_first and model and model ~= NO_NAME then headers:replace("x-tollgate-model", as_header(model)) end
   if asked.is_first and maxima then headers:replace("x-tollgate-size", size_of(length, found, maxima)) end
   local is_empty = find(body:getBytes(0, math.min(length, 64)), "^%s*{%s*}")
   if asked.upstream_model then changes[#changes + 1] = naming_of(found.model, asked.upstream_model) end

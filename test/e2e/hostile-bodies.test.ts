@@ -9,6 +9,7 @@ const test = gatewayTests({
 const paths = [chatPath, '/v1/chat/completions']
 /** Makes the model ignore the case of names, as servers written in Go do. */
 const foldKeys = 'x-sim: {"foldKeys":true}'
+const namesNone = 'The body must be a JSON object whose "model" names a model.'
 const whole = '{"model":"sim","messages":[],"stream":true}'
 
 /** Members besides "model" and "messages" that parsers read differently. */
@@ -186,8 +187,11 @@ test('model names cannot inject headers', async (t, gateway) => {
   }
   const { key } = await gateway.mint({ subscription: 'one' })
   for (const model of [5, null, '', true, [], ['sim'], { sim: 1 }, undefined]) {
-    const { status } = await gateway.chat(key, {}, { model }, '/v1/chat/completions')
-    t.ok(status === 400 || status === 403, `${JSON.stringify(model)} is ${status}`)
+    for (const path of ['/v1/chat/completions', '/v1/messages']) {
+      const { status, text } = await gateway.chat(key, {}, { model }, path)
+      t.equal(status, 400, JSON.stringify(model))
+      t.equal(JSON.parse(text).error.message, namesNone, JSON.stringify(model))
+    }
   }
   t.strictSame(await gateway.model.tally(), before, 'the model gets no request')
 })
