@@ -28,7 +28,7 @@ export function newCounters(before: Snapshot, after: Snapshot): readonly string[
       const stay = earlier.filter((group) => owner.groups.includes(group))
       const isMoved = stay.some((group, i) => group !== owner.groups[i])
       return isMoved && limits.some(({ per }) => per === 'group')
-        ? `Subscription ${metadata.name} names its groups in another order, or another one before them: who is in several of them draws on another pool`
+        ? `Subscription ${metadata.name} lists its groups in another order, or another one before them: users in several of them use the counter of another group`
         : []
     }),
   ]

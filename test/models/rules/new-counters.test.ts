@@ -60,7 +60,7 @@ test('what begins new counters is named', async (t) => {
   ])
   for (const groups of ['bac', 'dabc', 'adb']) {
     t.strictSame(newCounters(before, world([hourly, daily], [...groups])), [
-      'Subscription team names its groups in another order, or another one before them: who is in several of them draws on another pool',
+      'Subscription team lists its groups in another order, or another one before them: users in several of them use the counter of another group',
     ])
   }
 })
