@@ -164,3 +164,10 @@ test('comments cite existing sections of the contract', async (t) => {
   }
   t.ok(count > 40)
 })
+
+test('each code of an error of Envoy is documented for callers', async (t) => {
+  const known = textOf('docs/use.md')
+  const codes = textOf('envoy/bootstrap.yaml').matchAll(/\bcode: ([a-z_]+) \}/g)
+  const unknown = [...codes].filter(([, code]) => !known.includes(`\`${code}\``))
+  t.strictSame([...new Set(unknown.map(([, code]) => code))], [])
+})
