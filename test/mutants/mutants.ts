@@ -1367,14 +1367,29 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'ratelimit/sums/writer-mark.ts',
+    ['ratelimit/sums/part.test.ts', 'ratelimit/sums/schedules.test.ts'],
+    [
+      ['isRival || had.number < sent.acknowledged', 'isRival'],
+      ['acknowledged = isLoss ? 0 : sent.number', 'acknowledged = sent.number'],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/sums/whole-reads.ts',
+    ['ratelimit/sums/part.test.ts', 'ratelimit/sums/schedules.test.ts'],
+    [
+      // I5: others' fields only as they were read.
+      ['      found.delete(name)\n', ''],
+      // What a version before has counted.
+      ['!isKnown && !isReset &&', '!isKnown &&'],
+      ['since <= startedAt && startedAt < end', 'true'],
+    ],
+  ),
+  ...mutants(
     'ratelimit/sums/part.ts',
     ['ratelimit/sums/part.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
-      ['isRival || had.number < mark.acknowledged', 'isRival'],
-      ['acknowledged = isLoss ? 0 : mark.number', 'acknowledged = mark.number'],
-      ['    restore()\n', ''],
-      // I5: others' fields only as they were read.
-      ['      found.delete(name)\n', ''],
+      ['if (event !== undefined) restore()', ''],
       ['repairs.set(tally, missing)', ''],
       // I10: what has grown meanwhile is sent.
       ['if (field < ownOf(tally)) enter(tally)\n    else if', 'if'],
@@ -1514,9 +1529,6 @@ export const allMutants: readonly Mutant[] = [
       ['writes && due.size <= batch.length ? ended', 'writes ? ended'],
       ['    ended.forget(holds)\n', ''],
       ['isWriter() ? holdLeaseMs : handoverMs', 'holdLeaseMs'],
-      // What a version before has counted.
-      ['!isKnown && !isReset &&', '!isKnown &&'],
-      ['since <= startedAt && startedAt < end', 'true'],
     ],
   ),
   ...mutants(

@@ -1,7 +1,8 @@
-/** Names of counters in Redis. */
+/** Names of counters, their windows and the marks of writers in Redis. */
 
 import { crc32 } from '../../formats/base62.ts'
 import { readCounterKey, subjectOf } from '../rules/counter-key.ts'
+import type { CounterWindow } from '../rules/windows.ts'
 
 /** Few, because a Cluster needs one script call for each; enough to spread over its nodes. */
 const tags = 16
@@ -31,4 +32,12 @@ export function oldKeyOf(key: string): string {
 /** Where it is noted in which window these count. */
 export function oldNoteOf(key: string): string {
   return `tollgate:{${tagOf(key)}}:old:${key}`
+}
+
+export function windowKey(tag: string, { id }: Pick<CounterWindow, 'id'>): string {
+  return `tollgate:{${tag}}:w:${id}`
+}
+
+export function markKeyOf(tag: string, gateway: string): string {
+  return `tollgate:{${tag}}:mark:${gateway}`
 }

@@ -1,44 +1,26 @@
 /**
- * The windows of one hash tag: what is to be sent of them, what the store was told and has lost, and what
- * it answers. One process of a gateway writes; the others send nothing of their own and learn the totals.
+ * The windows of one hash tag: what is to be sent of them, and what the store answers. One process of a gateway writes; the
+ * others send nothing of their own and learn the totals.
  */
 
-import { type Exact, greatest, plus } from '../../formats/exact.ts'
+import { type Exact, plus } from '../../formats/exact.ts'
+import { markKeyOf, windowKey } from '../redis/keys.ts'
 import { holdLeaseMs } from '../rules/estimates/hold.ts'
-import type { Fields } from '../rules/fields.ts'
-import { graceOf, isOver, longMs } from '../rules/sums.ts'
-import { isWithin, noteFields, noteTotal, ownOf, type Tally, toTick } from '../rules/tally.ts'
-import { keyIn } from '../rules/windows.ts'
+import { graceOf, isOver } from '../rules/sums.ts'
+import { isWithin, noteTotal, ownOf, type Tally, toTick } from '../rules/tally.ts'
 import { createEndedHolds } from './ended-holds.ts'
 import { createRepairs } from './repairs.ts'
-import { markMs } from './scripts.ts'
-import {
-  type LongSums,
-  type Mark,
-  maxEntries,
-  oldField,
-  type SumEntry,
-  type SumStore,
-  totalField,
-  type Written,
-} from './sum-store.ts'
+import { maxEntries, type SumEntry } from './sum-store.ts'
+import { createWholeReads, type WholeReadsOptions } from './whole-reads.ts'
+import { createWriterMark } from './writer-mark.ts'
 
-export interface PartOptions {
-  readonly tag: string
-  /** The name of this gateway: short, and never another one's. */
-  readonly gateway: string
+export interface PartOptions extends WholeReadsOptions {
   /** The name of this process, never another one's. */
   readonly nonce: string
-  readonly store: SumStore
-  readonly longSums?: LongSums | undefined
   /** Whether the process is the one that writes for its gateway. */
   readonly isWriter: () => boolean
   /** All windows of this tag. */
   readonly windows: () => Iterable<Tally>
-  /** Milliseconds since the epoch. */
-  readonly now: () => number
-  /** A monotonic clock in milliseconds. */
-  readonly monotonic: () => number
   /** The store has more of this gateway than the process has counted. */
   readonly onBeyond: (tally: Tally) => void
   /** The store has lost something of what it had acknowledged. */
@@ -60,7 +42,7 @@ const endsForAll = '*'
 export type Part = ReturnType<typeof createPart>
 
 export function createPart(options: PartOptions) {
-  const { tag, gateway, nonce, store, longSums, isWriter, now, monotonic } = options
+  const { tag, gateway, store, isWriter, now, monotonic } = options
   /** To be sent with the next calls. */
   const due = new Set<Tally>()
   /** To be sent as well, at leisure. */
@@ -69,10 +51,8 @@ export function createPart(options: PartOptions) {
   const lacking = new Set<Tally>()
   const repairs = createRepairs()
   const ended = createEndedHolds()
-  const startedAt = now()
-  let number = 0
-  let acknowledged = 0
-  let answeredAt = Number.NEGATIVE_INFINITY
+  const mark = createWriterMark(markKeyOf(tag, gateway), options.nonce, monotonic)
+  const readAll = createWholeReads(options)
   /** Whether something is due that others wait for, since the last call began. */
   let isUrgent = false
   let noteUrgent = (): void => {}
@@ -131,20 +111,6 @@ export function createPart(options: PartOptions) {
     }
   }
 
-  /** Whether the store still has what it had acknowledged before this call, by the mark that it had. */
-  function compare(mark: Mark, had: Written): void {
-    const isRival = had.nonce !== nonce
-    const isLoss = mark.acknowledged > 0 && (isRival || had.number < mark.acknowledged)
-    acknowledged = isLoss ? 0 : mark.number
-    const silentMs = monotonic() - answeredAt
-    answeredAt = monotonic()
-    if (!isLoss) return
-    restore()
-    if (isRival && had.nonce !== '') options.onRival(had.nonce)
-    // After an outage the mark may have expired, with nothing lost.
-    else if (silentMs < markMs) options.onLoss()
-  }
-
   /** What the store has of this gateway and of all; `tick`: now. */
   function receive(tally: Tally, field: Exact, total: Exact, tick: number): void {
     tally.heardAt = tick
@@ -163,23 +129,25 @@ export function createPart(options: PartOptions) {
     const rest = writes ? repairs.next(maxEntries - batch.length, isOpen) : []
     if (!writes && batch.length === 0) {
       // Whether the store answers is known before a Check needs it.
-      await store.read([markKeyOf(tag, gateway)])
+      await store.read([mark.key])
       return
     }
     const entries = batch.map(([tally, sum]) => entryOf(tally, gateway, writes ? sum : 0, at))
     for (const [tally, name, sum] of rest) entries.push(entryOf(tally, name, sum, at))
-    if (writes) number += 1
-    const mark = writes ? { key: markKeyOf(tag, gateway), number, nonce, acknowledged } : undefined
+    const sent = writes ? mark.next() : undefined
     // All that is due has gone before, or goes with it: a hold ends after its response was counted.
     const holds = writes && due.size <= batch.length ? ended.next(maxEntries) : []
-    const answer = await store.write(mark, entries, holds)
+    const answer = await store.write(sent, entries, holds)
     ended.forget(holds)
     for (const [tally] of batch) {
       calm.delete(tally)
       due.delete(tally)
     }
     repairs.forget(rest)
-    if (mark !== undefined) compare(mark, answer)
+    const event = sent && mark.compare(sent, answer)
+    if (event !== undefined) restore()
+    if (event === 'rival') options.onRival(answer.nonce)
+    if (event === 'lost') options.onLoss()
     // One look at the clocks for all.
     const [receivedAt, tick] = [now(), toTick(monotonic())]
     for (const [i, [tally]] of batch.entries()) {
@@ -190,48 +158,12 @@ export function createPart(options: PartOptions) {
 
   /** Reads all fields of these windows, at most `maxEntries`, and notes what the store lacks of them. */
   async function readWhole(tallies: readonly Tally[]): Promise<void> {
-    if (tallies.length === 0) return
-    const long = longSums === undefined ? [] : tallies.filter(({ ms }) => ms >= longMs)
-    const ids = long.map(({ id }) => id)
-    const kept = ids.length === 0 ? [] : await (longSums as LongSums).load(ids).catch(() => [])
-    const begun = tallies.filter(mayHaveOld)
-    const [hashes, old = []] = await Promise.all([
-      store.read(tallies.map((tally) => windowKey(tag, tally))),
-      begun.length === 0
-        ? []
-        : store.readOld?.(begun.map((tally) => ({ counter: keyIn(tally), id: tally.id }))),
-    ])
-    const oldSums = new Map(begun.map((tally, i) => [tally, old[i] ?? 0]))
-    for (const [i, tally] of tallies.entries()) {
-      const fields = new Map(kept[long.indexOf(tally)])
-      const sum = oldSums.get(tally) ?? 0
-      if (sum > 0) fields.set(oldField, sum)
-      take(tally, hashes[i] as Fields, fields)
+    for (const { tally, own, field, missing } of await readAll(tallies)) {
+      lacking.delete(tally)
+      if (isWriter() && missing.size > 0) repairs.set(tally, missing)
+      if (isOpen(tally)) receive(tally, field, plus(field, tally.fieldsSum), tally.readAt)
+      if (isWriter() && own < ownOf(tally)) enter(tally)
     }
-  }
-
-  /** Whether a version before sums by gateway may have counted in it, before this process has begun. */
-  function mayHaveOld({ isKnown, since, end, ms }: Tally): boolean {
-    const isReset = since > end - ms
-    return !isKnown && !isReset && since <= startedAt && startedAt < end
-  }
-
-  function take(tally: Tally, hash: Fields, kept: Fields): void {
-    const found = new Map(hash)
-    const others = new Map(kept)
-    const own = found.get(gateway) ?? 0
-    const field = greatest(own, others.get(gateway) ?? 0)
-    for (const name of [gateway, totalField]) {
-      found.delete(name)
-      others.delete(name)
-    }
-    tally.isKnown = true
-    tally.readAt = toTick(monotonic())
-    lacking.delete(tally)
-    const missing = noteFields(tally, found, others)
-    if (isWriter() && missing.size > 0) repairs.set(tally, missing)
-    if (isOpen(tally)) receive(tally, field, plus(field, tally.fieldsSum), tally.readAt)
-    if (isWriter() && own < ownOf(tally)) enter(tally)
   }
 
   return {
@@ -287,20 +219,11 @@ export function createPart(options: PartOptions) {
     },
     /** Nothing is known of the store: it gets all sums. At a start, and when this process becomes the writer. */
     begin(): void {
-      acknowledged = 0
+      mark.forget()
       for (const tally of options.windows()) {
         if (isOpen(tally) && ownOf(tally) > 0) enter(tally)
       }
       if (ended.size > 0) hurry()
     },
   }
-}
-
-/** The key of a window in the store. */
-export function windowKey(tag: string, { id }: Pick<Tally, 'id'>): string {
-  return `tollgate:{${tag}}:w:${id}`
-}
-
-function markKeyOf(tag: string, gateway: string): string {
-  return `tollgate:{${tag}}:mark:${gateway}`
 }

@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root from 'tap'
 import { type Exact, plus } from '../../../src/formats/exact.ts'
+import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import { windowAt } from '../../../src/ratelimit/rules/windows.ts'
-import { windowKey } from '../../../src/ratelimit/sums/part.ts'
 import {
   createClusterWorld,
   createSentinelWorld,

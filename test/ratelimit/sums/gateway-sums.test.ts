@@ -1,8 +1,8 @@
 import { test } from 'tap'
 import type { Exact } from '../../../src/formats/exact.ts'
+import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import type { WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
-import { windowKey } from '../../../src/ratelimit/sums/part.ts'
 import { createDice, Disk, folderOf, Killed, keptOf, type Life, Link, Server } from './model.ts'
 import { plainLines } from './plain-lines.ts'
 

@@ -1,9 +1,10 @@
 import { test } from 'tap'
 import type { Exact } from '../../../src/formats/exact.ts'
+import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import { createSums } from '../../../src/ratelimit/rules/sums.ts'
 import { usedOf } from '../../../src/ratelimit/rules/tally.ts'
 import type { CounterReset, WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
-import { createPart, windowKey } from '../../../src/ratelimit/sums/part.ts'
+import { createPart } from '../../../src/ratelimit/sums/part.ts'
 import { maxEntries, type SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
 import { Server } from './model.ts'
 

@@ -4,10 +4,10 @@
  */
 
 import { type Exact, minus, plus } from '../../../src/formats/exact.ts'
+import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import { longMs } from '../../../src/ratelimit/rules/sums.ts'
 import { spanAt, type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import type { GatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
-import { windowKey } from '../../../src/ratelimit/sums/part.ts'
 import { createGateways } from './schedule/gateways.ts'
 import { createPods } from './schedule/pods.ts'
 import { createProcesses } from './schedule/processes.ts'
