@@ -1,14 +1,14 @@
 /** The REST API at this origin. The types are those of the service's own schemas. */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import type { pastRefusal } from '../../src/admin/explain/explain-view.ts'
+import type { pastRefusal } from '../../src/admin/explain/explain-answer.ts'
 import type { ApiKeyAnswer } from '../../src/admin/keys/api-key-record.ts'
 import type { keyUsage } from '../../src/admin/keys/key-usage.ts'
 import type { propagationSchema } from '../../src/admin/keys/propagation.ts'
 import type { subscriptionRecord } from '../../src/admin/models/subscription-record.ts'
 import type { usagePage } from '../../src/admin/usage/usage-view.ts'
 
-export type { ExplainAnswer as Explanation } from '../../src/admin/explain/explain-view.ts'
+export type { ExplainAnswer as Explanation } from '../../src/admin/explain/explain-answer.ts'
 export type { IncreaseList } from '../../src/admin/increases/increases.ts'
 export type { LimitRequestList } from '../../src/admin/increases/limit-requests.ts'
 export type { AccessList } from '../../src/admin/operation/list-access.ts'

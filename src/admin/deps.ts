@@ -21,7 +21,7 @@ import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts
 import type { LimitRequests } from '../usage/limit-requests/limit-requests.ts'
 import type { UsageReader } from '../usage/store.ts'
 import type { TableCondition } from './explain/explain-table.ts'
-import type { Locate } from './explain/explain-view.ts'
+import type { Locate } from './explain/resource-place.ts'
 import type { IsAdmin } from './http/administrators.ts'
 import type { ProbeModel } from './models/model-probe.ts'
 

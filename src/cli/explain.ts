@@ -1,15 +1,15 @@
 /** `tollgate explain`: whether a request would be allowed, and why. */
 
-import type { ExplainAnswer } from '../admin/explain/explain-view.ts'
+import type { ExplainAnswer } from '../admin/explain/explain-answer.ts'
 import { showFirst } from '../formats/lists.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { explainFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
-import { showFigure, showSharers, toTable } from './limit-cells.ts'
+import { showFigure, showSharers } from './limit-cells.ts'
 import type { CommandIo } from './terminal.ts'
-import { printable, renderTable } from './text-table.ts'
+import { type Cells, printable, renderCells } from './text-table.ts'
 
 /** Runs the command; returns the exit status: 1 if the request is refused. */
 export async function explain(
@@ -52,28 +52,22 @@ function show(answer: ExplainAnswer, asking: Asking): string {
     showAsked(askedAs, asking),
     backend && printable(`The last request to the model's server failed: ${showFailure(backend)}.`),
     unlistedName && printable(showUnlisted(unlistedName)),
-    table(
-      ['STEP', 'RESULT', 'BY', 'DEFINED IN'],
+    ...[
       steps.map(({ step, passed, resource }) => {
-        const [by, writtenIn] = showResource(resource)
+        const { BY, ...place } = toCells('BY', resource)
         const name = step === 'limits' && limits.find(({ refuses }) => refuses)?.name
-        const result = passed ? 'passed' : 'refused'
-        return [step, result, name ? `${by}, limit ${name}` : by, writtenIn]
+        const by = name ? `${BY}, limit ${name}` : `${BY}`
+        return { STEP: step, RESULT: passed ? 'passed' : 'refused', BY: by, ...place }
       }),
-    ),
-    table(
-      ['POLICY', 'DEFINED IN', 'GRANTS ACCESS'],
-      policies.map((policy) => [...showResource(policy), policy.opens ? 'yes' : 'no']),
-    ),
-    table(
-      ['SUBSCRIPTION', 'DEFINED IN', 'PAYS'],
-      subscriptions.map((each) => [
-        ...showResource(each),
-        each.pays ? 'yes' : `no: ${(each.passedOver ?? 'not reached').replaceAll('_', ' ')}`,
-      ]),
-    ),
-    limits.length > 0 &&
-      renderTable(...toTable(limits.map((each) => toRow(each, answer.currency))), 80),
+      policies.map((policy) => {
+        return { ...toCells('POLICY', policy), 'GRANTS ACCESS': policy.opens ? 'yes' : 'no' }
+      }),
+      subscriptions.map((each) => {
+        const because = `no: ${(each.passedOver ?? 'not reached').replaceAll('_', ' ')}`
+        return { ...toCells('SUBSCRIPTION', each), PAYS: each.pays ? 'yes' : because }
+      }),
+      limits.map((each) => toRow(each, answer.currency)),
+    ].map((rows) => renderCells(rows, 80)),
     changesAt && `This changes at ${printable(changesAt)}.`,
     decided &&
       `Envoy ${decided.decides ? 'may decide the next one like it by itself.' : `asks each time: ${printable(reasonOf(decided))}.`}`,
@@ -154,22 +148,9 @@ function showUnlisted({ sent, listed }: NonNullable<ExplainAnswer['unlistedName'
 }
 
 /** The resource, and where it is written. */
-function showResource(
-  resource: ExplainAnswer['steps'][number]['resource'],
-): readonly [string, string] {
-  if (resource === undefined) return ['', '']
+function toCells(head: string, resource: ExplainAnswer['steps'][number]['resource']): Cells {
+  if (resource === undefined) return { [head]: '', 'DEFINED IN': '' }
   const { kind, namespace, name, file, line } = resource
   const key = namespace === undefined ? name : `${namespace}/${name}`
-  return [`${kind} ${key}`, file === undefined ? '' : `${file}:${line}`]
-}
-
-/** Without the columns that are empty. */
-function table(header: readonly string[], rows: readonly (readonly string[])[]) {
-  if (rows.length === 0) return undefined
-  const isUsed = (_: string, column: number) => rows.some((row) => row[column] !== '')
-  return renderTable(
-    header.filter(isUsed),
-    rows.map((row) => row.filter(isUsed)),
-    80,
-  )
+  return { [head]: `${kind} ${key}`, 'DEFINED IN': file === undefined ? '' : `${file}:${line}` }
 }

@@ -1,8 +1,8 @@
 /** An explanation in the response of `POST /v1/explain`. */
 
-import type { FromSchema } from 'json-schema-to-ts'
 import type { BackendState } from '../../cluster/rules/conditions.ts'
 import type { StepName } from '../../decide/decide.ts'
+import type { Denial } from '../../decide/decision.ts'
 import type { ConsideredSubscription, Explanation } from '../../decide/explain.ts'
 import type { PastRefusal } from '../../decide/past-refusal.ts'
 import { messageOf, refusalReason } from '../../decide/refusal-message.ts'
@@ -13,34 +13,14 @@ import { redact } from '../../formats/redact.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import type { Resource } from '../../kinds/resources.ts'
-import { type Model, resourceKey } from '../../models/rules/snapshot.ts'
+import type { Model } from '../../models/rules/snapshot.ts'
 import { dialectOf, statusIn } from '../../operations/dialect.ts'
 import { readTarget } from '../../operations/target.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import type { LimitState } from '../../ratelimit/rules/limit.ts'
 import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
-import {
-  answers,
-  integer,
-  nullableTimestamp,
-  object,
-  objects,
-  optional,
-  string,
-  timestamp,
-} from '../http/schema.ts'
-import {
-  currencyOf,
-  currencySchema,
-  figure,
-  limitFields,
-  limitNames,
-  toStateJson,
-} from '../usage/limit-state.ts'
-import { tableField } from './explain-table.ts'
-
-/** Where a resource (`<kind>/<namespace>/<name>`) is written; line 0: in a cluster. */
-export type Locate = (resource: string) => { readonly file: string; readonly line: number }
+import { currencyOf, toStateJson } from '../usage/limit-state.ts'
+import { type Locate, toResourceJson } from './resource-place.ts'
 
 /** What an explanation is shown with. */
 interface View {
@@ -86,7 +66,7 @@ export interface OtherKey {
 type Json = Readonly<Record<string, unknown>>
 
 export function toExplanationJson(explanation: Explanation, view: View): Json {
-  const { decision, model, closed, outside, policies, subscriptions, unlisted } = explanation
+  const { decision, model, policies, subscriptions, unlisted } = explanation
   const {
     caller,
     path,
@@ -110,17 +90,7 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
       status: statusIn(dialectOf(readTarget(path)?.operation), decision.code),
       code: toEnvelope(decision.code).error.code,
       message: redact(messageOf(decision, at) ?? describe(decision.code).message),
-      ...(locate &&
-        reasonIn(
-          withBroken(
-            refusalReason(
-              decision,
-              () => closed,
-              () => outside,
-            ),
-            broken,
-          ),
-        )),
+      reason: locate && reasonOf(explanation, decision, broken),
     }),
     at: toTimestamp(at),
     ...whoIn(caller),
@@ -209,19 +179,6 @@ function toSubscriptionJson(
   }
 }
 
-/** A resource by name, and for administrators where it is written. */
-export function toResourceJson(resource: Resource, locate: Locate | undefined): Json {
-  const { kind, metadata } = resource
-  const { namespace, name } = metadata
-  return { kind, namespace, name, ...(locate && placeOf(locate, resourceKey(resource))) }
-}
-
-/** File and line of a resource (`<kind>/<namespace>/<name>`) that is in a file. */
-export function placeOf(locate: Locate, resource: string): Json {
-  const { file, line } = locate(resource)
-  return line > 0 ? { file, line } : {}
-}
-
 /** `pool`: the group whose counter the caller uses. Figures of others' use are for administrators: `whole`. */
 function toLimitsJson(
   states: readonly LimitState[],
@@ -260,14 +217,19 @@ const namesShown = 5
 /** The most problems that a reason names. */
 const problemsShown = 5
 
-function withBroken(reason: string | undefined, broken: readonly string[]): string | undefined {
-  if (broken.length === 0) return reason
+function reasonOf(
+  { closed, outside }: Explanation,
+  denial: Denial,
+  broken: readonly string[],
+): string | undefined {
+  const reason = refusalReason(
+    denial,
+    () => closed,
+    () => outside,
+  )
   const found = showFirst(broken.slice(0, problemsShown), problemsShown, broken.length)
-  return `${reason === undefined ? '' : `${reason}; `}not in force: ${found}`
-}
-
-function reasonIn(reason: string | undefined): Json {
-  return reason === undefined ? {} : { reason: redact(reason) }
+  const all = [reason, found && `not in force: ${found}`].filter(Boolean)
+  return all.length === 0 ? undefined : redact(all.join('; '))
 }
 
 /** The refusal at that time. `whole`: for an administrator. */
@@ -279,7 +241,7 @@ export function toPastJson(past: PastRefusal, whole: boolean): Json {
     status,
     code: toEnvelope(code).error.code,
     message: redact(message),
-    ...(whole && reasonIn(reason)),
+    reason: whole && reason !== undefined ? redact(reason) : undefined,
     ...whoIn(caller),
     method,
     path: redact(path),
@@ -287,178 +249,3 @@ export function toPastJson(past: PastRefusal, whole: boolean): Json {
     limits: toLimitsJson(past.states, caller, past.pool, whole),
   }
 }
-
-/** What `showResource` shows. */
-export const resourceFields = {
-  kind: { type: 'string', examples: ['Subscription'] },
-  namespace: optional(string('Absent if unknown.')),
-  name: { type: 'string' },
-  file: optional(string('For administrators, of resources in files.')),
-  line: optional({ type: 'integer', minimum: 1 }),
-} as const
-
-const status = integer('The HTTP status of the refusal.', { examples: [429] })
-const code = { type: 'string', examples: ['rate_limit_exceeded'] } as const
-const message = string('The message of the refusal.')
-
-const outcome = {
-  reason: optional(string('For administrators: more than the message says.')),
-  at: timestamp,
-  user: optional({ type: 'string' }),
-  keyId: optional(string('Only of a key.')),
-  model: optional({ type: 'string', examples: ['llm/sim-small'] }),
-  limits: {
-    description: 'Empty if the decision ended before them.',
-    ...objects('LimitState', {
-      ...limitNames,
-      limit: limitFields.limit,
-      used: limitFields.used,
-      held: optional({
-        ...figure,
-        description: 'What requests in progress hold, if any.',
-      }),
-      remaining: limitFields.remaining,
-      percentLeft: limitFields.percentLeft,
-      startsAt: limitFields.startsAt,
-      resetsAt: { ...nullableTimestamp, description: 'null: of concurrency.' },
-      increasedUntil: limitFields.increasedUntil,
-      refuses: optional({
-        ...{ type: 'boolean', const: true },
-        description: 'Only of the limit that refuses the request; not of a past refusal.',
-      }),
-    }),
-  },
-} as const
-
-/** What `showPast` shows. */
-export const pastRefusal = object('PastRefusal', {
-  requestId: { type: 'string' },
-  status,
-  code,
-  message,
-  ...outcome,
-  method: optional({ type: 'string' }),
-  path: optional({ type: 'string' }),
-})
-
-export const responseSchema = answers(
-  'The decision, as it would be made at that time.',
-  [400, 403, 404, 413],
-  'Explanation',
-  {
-    allowed: { type: 'boolean' },
-    status: optional(status),
-    code: optional(code),
-    message: optional(message),
-    ...outcome,
-    askedAs: optional({
-      description:
-        'The key assumed for the named user, or for a caller whose identity token is not enough.',
-      ...object('AskedAs', {
-        key: string('The newest active one that is not ephemeral, or a new one.', {
-          enum: ['newest', 'new'],
-        }),
-        keyId: optional(string('Absent for a new key.')),
-        name: optional(string('Absent for a new key.')),
-        subscription: string('Bare name of its subscription.'),
-        otherwise: optional({
-          description:
-            'Others of the 20 newest keys, with which the result would differ; absent if there are none.',
-          type: 'array',
-          items: object('OtherKey', {
-            keyId: { type: 'string' },
-            name: { type: 'string' },
-            subscription: { type: 'string' },
-            allowed: { type: 'boolean' },
-            code: optional(code),
-          }),
-        }),
-      }),
-    }),
-    backend: optional({
-      description:
-        "Only if the last request to the model's server failed, as far as the responding process knows. No request is refused for it.",
-      ...object('BackendFailure', {
-        reachable: { type: 'boolean', const: false },
-        reason: { type: 'string', examples: ['refused'] },
-        detail: optional(string('For administrators.')),
-      }),
-    }),
-    unlistedName: optional({
-      description:
-        "Only if the model's server does not list the name that it would be sent, so that it may respond with 404: set spec.upstreamModel of the ModelRef to a name that it lists. No request is refused for it.",
-      ...object('UnlistedName', {
-        sent: string("The name in the body, or the ModelRef's if only the path names the model."),
-        listed: {
-          type: 'array',
-          items: { type: 'string' },
-          description: 'At most five of them.',
-        },
-      }),
-    }),
-    steps: {
-      description: 'In order, up to the step that decided.',
-      ...objects('DecisionStep', {
-        step: string(
-          'Only administrators see access; for others it is part of model. budget is present only if an operation is refused because it is not counted under a limit on cost.',
-          {
-            enum: [
-              'credential',
-              'address',
-              'path',
-              'model',
-              'access',
-              'cap',
-              'operation',
-              'subscription',
-              'budget',
-              'backend',
-              'limits',
-            ],
-          },
-        ),
-        passed: { type: 'boolean' },
-        resource: optional({
-          description: 'The resource that decided the step.',
-          ...object('ResourcePlace', resourceFields),
-        }),
-      }),
-    },
-    policies: {
-      description: 'Those that name the model; for a user only those that open it to the user.',
-      ...objects('ConsideredPolicy', { ...resourceFields, opens: { type: 'boolean' } }),
-    },
-    subscriptions: {
-      description: "The user's, and the named one; empty if the decision ended before them.",
-      ...objects('ConsideredSubscription', {
-        ...resourceFields,
-        pays: { type: 'boolean' },
-        passedOver: optional(
-          string('not_named: the key or the request names another one.', {
-            enum: [
-              'not_named',
-              'not_found',
-              'access_denied',
-              'model_not_in_subscription',
-              'model_unhealthy',
-              'multiple_subscriptions',
-            ],
-          }),
-        ),
-      }),
-    },
-    currency: currencySchema,
-    ...tableField,
-    changesAt: optional({
-      ...timestamp,
-      description: 'When the limit resets or the key expires, if the result changes then.',
-    }),
-    refusal: optional({
-      ...pastRefusal,
-      description: 'Only with requestId: what was answered then.',
-    }),
-  },
-)
-
-/** The response. */
-export type ExplainAnswer = FromSchema<(typeof responseSchema)[200]>

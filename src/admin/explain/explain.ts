@@ -24,6 +24,7 @@ import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
+import { responseSchema } from './explain-answer.ts'
 import {
   type Hypothetical,
   type Question,
@@ -31,13 +32,7 @@ import {
   readQuestion,
 } from './explain-question.ts'
 import { toTableJson } from './explain-table.ts'
-import {
-  type AskedAs,
-  type OtherKey,
-  responseSchema,
-  toExplanationJson,
-  toPastJson,
-} from './explain-view.ts'
+import { type AskedAs, type OtherKey, toExplanationJson, toPastJson } from './explain-view.ts'
 import { newestKeys, subscriptionOfNewKey } from './newest-keys.ts'
 import { notInForce } from './not-in-force.ts'
 

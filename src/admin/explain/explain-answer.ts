@@ -1,0 +1,182 @@
+/** The response of `POST /v1/explain`, and a past refusal in it and in lists. */
+
+import type { FromSchema } from 'json-schema-to-ts'
+import {
+  answers,
+  integer,
+  nullableTimestamp,
+  object,
+  objects,
+  optional,
+  string,
+  timestamp,
+} from '../http/schema.ts'
+import { currencySchema, figure, limitFields, limitNames } from '../usage/limit-state.ts'
+import { tableField } from './explain-table.ts'
+import { resourceFields } from './resource-place.ts'
+
+const status = integer('The HTTP status of the refusal.', { examples: [429] })
+const code = { type: 'string', examples: ['rate_limit_exceeded'] } as const
+const message = string('The message of the refusal.')
+
+const outcome = {
+  reason: optional(string('For administrators: more than the message says.')),
+  at: timestamp,
+  user: optional({ type: 'string' }),
+  keyId: optional(string('Only of a key.')),
+  model: optional({ type: 'string', examples: ['llm/sim-small'] }),
+  limits: {
+    description: 'Empty if the decision ended before them.',
+    ...objects('LimitState', {
+      ...limitNames,
+      limit: limitFields.limit,
+      used: limitFields.used,
+      held: optional({
+        ...figure,
+        description: 'What requests in progress hold, if any.',
+      }),
+      remaining: limitFields.remaining,
+      percentLeft: limitFields.percentLeft,
+      startsAt: limitFields.startsAt,
+      resetsAt: { ...nullableTimestamp, description: 'null: of concurrency.' },
+      increasedUntil: limitFields.increasedUntil,
+      refuses: optional({
+        ...{ type: 'boolean', const: true },
+        description: 'Only of the limit that refuses the request; not of a past refusal.',
+      }),
+    }),
+  },
+} as const
+
+/** What `toPastJson` shows. */
+export const pastRefusal = object('PastRefusal', {
+  requestId: { type: 'string' },
+  status,
+  code,
+  message,
+  ...outcome,
+  method: optional({ type: 'string' }),
+  path: optional({ type: 'string' }),
+})
+
+export const responseSchema = answers(
+  'The decision, as it would be made at that time.',
+  [400, 403, 404, 413],
+  'Explanation',
+  {
+    allowed: { type: 'boolean' },
+    status: optional(status),
+    code: optional(code),
+    message: optional(message),
+    ...outcome,
+    askedAs: optional({
+      description:
+        'The key assumed for the named user, or for a caller whose identity token is not enough.',
+      ...object('AskedAs', {
+        key: string('The newest active one that is not ephemeral, or a new one.', {
+          enum: ['newest', 'new'],
+        }),
+        keyId: optional(string('Absent for a new key.')),
+        name: optional(string('Absent for a new key.')),
+        subscription: string('Bare name of its subscription.'),
+        otherwise: optional({
+          description:
+            'Others of the 20 newest keys, with which the result would differ; absent if there are none.',
+          type: 'array',
+          items: object('OtherKey', {
+            keyId: { type: 'string' },
+            name: { type: 'string' },
+            subscription: { type: 'string' },
+            allowed: { type: 'boolean' },
+            code: optional(code),
+          }),
+        }),
+      }),
+    }),
+    backend: optional({
+      description:
+        "Only if the last request to the model's server failed, as far as the responding process knows. No request is refused for it.",
+      ...object('BackendFailure', {
+        reachable: { type: 'boolean', const: false },
+        reason: { type: 'string', examples: ['refused'] },
+        detail: optional(string('For administrators.')),
+      }),
+    }),
+    unlistedName: optional({
+      description:
+        "Only if the model's server does not list the name that it would be sent, so that it may respond with 404: set spec.upstreamModel of the ModelRef to a name that it lists. No request is refused for it.",
+      ...object('UnlistedName', {
+        sent: string("The name in the body, or the ModelRef's if only the path names the model."),
+        listed: {
+          type: 'array',
+          items: { type: 'string' },
+          description: 'At most five of them.',
+        },
+      }),
+    }),
+    steps: {
+      description: 'In order, up to the step that decided.',
+      ...objects('DecisionStep', {
+        step: string(
+          'Only administrators see access; for others it is part of model. budget is present only if an operation is refused because it is not counted under a limit on cost.',
+          {
+            enum: [
+              'credential',
+              'address',
+              'path',
+              'model',
+              'access',
+              'cap',
+              'operation',
+              'subscription',
+              'budget',
+              'backend',
+              'limits',
+            ],
+          },
+        ),
+        passed: { type: 'boolean' },
+        resource: optional({
+          description: 'The resource that decided the step.',
+          ...object('ResourcePlace', resourceFields),
+        }),
+      }),
+    },
+    policies: {
+      description: 'Those that name the model; for a user only those that open it to the user.',
+      ...objects('ConsideredPolicy', { ...resourceFields, opens: { type: 'boolean' } }),
+    },
+    subscriptions: {
+      description: "The user's, and the named one; empty if the decision ended before them.",
+      ...objects('ConsideredSubscription', {
+        ...resourceFields,
+        pays: { type: 'boolean' },
+        passedOver: optional(
+          string('not_named: the key or the request names another one.', {
+            enum: [
+              'not_named',
+              'not_found',
+              'access_denied',
+              'model_not_in_subscription',
+              'model_unhealthy',
+              'multiple_subscriptions',
+            ],
+          }),
+        ),
+      }),
+    },
+    currency: currencySchema,
+    ...tableField,
+    changesAt: optional({
+      ...timestamp,
+      description: 'When the limit resets or the key expires, if the result changes then.',
+    }),
+    refusal: optional({
+      ...pastRefusal,
+      description: 'Only with requestId: what was answered then.',
+    }),
+  },
+)
+
+/** The response. */
+export type ExplainAnswer = FromSchema<(typeof responseSchema)[200]>
