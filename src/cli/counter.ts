@@ -6,9 +6,9 @@ import { findApiServer } from './api-server.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { limitsFlags, resetLimitsFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
-import { showFigure, toCells, toTable } from './limit-cells.ts'
+import { showFigure, toCells } from './limit-cells.ts'
 import { agrees, type CommandIo } from './terminal.ts'
-import { printable, renderTable } from './text-table.ts'
+import { printable, renderCells } from './text-table.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
 type Chosen = Call<typeof limitsFlags>['flags']
@@ -85,5 +85,5 @@ function show(counters: ShownCounters['data'], currency: string | undefined): st
     LIMIT: showFigure(each.limit, currency),
     RESETS: each.resetsAt ?? '-',
   }))
-  return renderTable(...toTable(rows))
+  return renderCells(rows)
 }

@@ -13,9 +13,9 @@ import type {
 } from './commands/increases.ts'
 import { toJson } from './json.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
-import { type Cells, showFigure, showSharers, toTable } from './limit-cells.ts'
+import { showFigure, showSharers } from './limit-cells.ts'
 import type { CommandIo } from './terminal.ts'
-import { printable, renderTable } from './text-table.ts'
+import { type Cells, printable, renderCells } from './text-table.ts'
 import { readTimeFlag } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
@@ -37,7 +37,7 @@ export async function showIncreases(
   }))
   if (flags.json) io.out(toJson(list))
   else if (rows.length === 0) io.err('No limit is increased.')
-  else io.out(renderTable(...toTable(rows)))
+  else io.out(renderCells(rows))
   return 0
 }
 

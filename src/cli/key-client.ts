@@ -50,14 +50,20 @@ interface KeySearch {
 
 const pageSize = 100
 
+type Body = Readonly<Record<string, unknown>>
+type Changed = KeyRecord & Revoked
+
+const path = '/v1/api-keys'
+const pathOf = (id: string): string => `${path}/${encodeURIComponent(id)}`
+
 /** The key endpoints of the server that the flags or the environment name. */
 export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo, 'env'>) {
   const server = findApiServer(io.env, flags)
   const call = createApiClient(server)
 
   return {
-    async create(body: Readonly<Record<string, unknown>>): Promise<CreatedKey> {
-      const created = (await call('POST', '/v1/api-keys', body, 'once')) as CreatedKey
+    async create(body: Body): Promise<CreatedKey> {
+      const created = (await call('POST', path, body, 'once')) as CreatedKey
       if (typeof created.key === 'string') return created
       throw new Error(`${server.url} responded without a key; it is not a Tollgate.`)
     },
@@ -68,7 +74,7 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
       const of = { username: user, keyPrefix: prefix, labelsContain: labels }
       const found = new Map<string, KeyRecord>()
       for (let offset = 0; found.size < limit; ) {
-        const page = (await call('POST', '/v1/api-keys/search', {
+        const page = (await call('POST', `${path}/search`, {
           filters: { status, includeEphemeral, ...of },
           sort,
           pagination: { limit: Math.min(pageSize, limit - found.size), offset },
@@ -80,29 +86,17 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
       }
       return [...found.values()]
     },
-    async read(id: string): Promise<KeyRecord> {
-      return (await call('GET', `/v1/api-keys/${encodeURIComponent(id)}`)) as KeyRecord
-    },
+    read: (id: string) => call('GET', pathOf(id)) as Promise<KeyRecord>,
     /** What the body leaves out stays. */
-    async edit(id: string, body: Readonly<Record<string, unknown>>): Promise<KeyRecord & Revoked> {
-      const path = `/v1/api-keys/${encodeURIComponent(id)}`
-      return (await call('PATCH', path, body)) as KeyRecord & Revoked
-    },
-    async rotate(id: string, body: Readonly<Record<string, unknown>>): Promise<RotatedKey> {
-      const path = `/v1/api-keys/${encodeURIComponent(id)}/rotate`
-      return (await call('POST', path, body, 'once')) as RotatedKey
-    },
-    async revoke(id: string): Promise<KeyRecord & Revoked> {
-      return (await call('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)) as KeyRecord & Revoked
-    },
+    edit: (id: string, body: Body) => call('PATCH', pathOf(id), body) as Promise<Changed>,
+    rotate: (id: string, body: Body) =>
+      call('POST', `${pathOf(id)}/rotate`, body, 'once') as Promise<RotatedKey>,
+    revoke: (id: string) => call('DELETE', pathOf(id)) as Promise<Changed>,
     /** By the key itself. */
-    async revokeGiven(key: string): Promise<KeyRecord & Revoked> {
-      return (await call('POST', '/v1/api-keys/revoke', { key })) as KeyRecord & Revoked
-    },
+    revokeGiven: (key: string) => call('POST', `${path}/revoke`, { key }) as Promise<Changed>,
     /** undefined: the caller's own. */
-    async revokeAll(username: string | undefined): Promise<RevokedAll> {
-      return (await call('POST', '/v1/api-keys/bulk-revoke', { username })) as RevokedAll
-    },
+    revokeAll: (username: string | undefined) =>
+      call('POST', `${path}/bulk-revoke`, { username }) as Promise<RevokedAll>,
   }
 }
 

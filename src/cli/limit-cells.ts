@@ -1,5 +1,7 @@
 /** Cells of tables of limits. */
 
+import type { Cells } from './text-table.ts'
+
 /** What is shown of a limit; older servers leave out most of it. */
 interface ShownLimit {
   readonly subscription?: string | null
@@ -12,15 +14,6 @@ interface ShownLimit {
   readonly window: string | null
   readonly enforced?: boolean
   readonly increasedUntil?: string
-}
-
-/** Columns by their heads, without those that are empty in all rows. */
-export type Cells = Readonly<Record<string, string>>
-
-/** Header and rows of a table. */
-export function toTable(rows: readonly Cells[]): [string[], string[][]] {
-  const header = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => row[name] !== ''))
-  return [header, rows.map((row) => header.map((name) => row[name] ?? ''))]
 }
 
 /** Whose limit it is, on what, and who shares it. */

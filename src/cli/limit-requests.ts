@@ -13,10 +13,10 @@ import type {
 import { meanwhile, readGiven, readWanted, toIncreaseCells } from './increases.ts'
 import { toJson } from './json.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
-import { showFigure, showSharers, toTable } from './limit-cells.ts'
+import { showFigure, showSharers } from './limit-cells.ts'
 import { readPages } from './pages.ts'
 import type { CommandIo } from './terminal.ts'
-import { printable, renderTable } from './text-table.ts'
+import { printable, renderCells } from './text-table.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 type LimitRequest = LimitRequestList['data'][number] & Pick<LimitRequestList, 'currency'>
@@ -45,7 +45,7 @@ export async function showRequests(
   })
   if (flags.json) io.out(toJson({ object: 'list', data, currency }))
   else if (rows.length === 0) io.err(flags.all ? 'No request is open.' : noneAsked)
-  else io.out(renderTable(...toTable(rows)))
+  else io.out(renderCells(rows))
   return 0
 }
 

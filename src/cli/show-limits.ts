@@ -4,15 +4,14 @@ import type { LimitList } from '../admin/usage/limits.ts'
 import type { SharedLimitList } from '../admin/usage/shared-limits.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
-import { renderBar } from './bar.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { limitsFlags } from './commands/usage.ts'
 import { listCounters } from './counter.ts'
 import { toJson } from './json.ts'
-import { showFigure, toCells, toTable } from './limit-cells.ts'
+import { showFigure, toCells } from './limit-cells.ts'
 import { readPages } from './pages.ts'
 import type { CommandIo } from './terminal.ts'
-import { printable, renderTable } from './text-table.ts'
+import { printable, renderBar, renderCells } from './text-table.ts'
 
 /** Runs the command; returns the exit status. */
 export async function showLimits(
@@ -86,5 +85,5 @@ function show({ data, currency }: LimitList): string {
       ' ': renderBar(percent / 100),
     }
   })
-  return renderTable(...toTable(rows))
+  return renderCells(rows)
 }

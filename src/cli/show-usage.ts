@@ -5,12 +5,11 @@ import { nearestName } from '../formats/nearest-name.ts'
 import { usageDimensions, usageUnits } from '../usage/store.ts'
 import { type ApiClient, type CsvPage, createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
-import { renderBar } from './bar.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { usageFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
 import type { CommandIo } from './terminal.ts'
-import { printable, renderTable } from './text-table.ts'
+import { printable, renderBar, renderTable } from './text-table.ts'
 import { readTimeFlag } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>

@@ -6,14 +6,13 @@ import { showProblem } from '../models/sources/files.ts'
 import { listFiles } from '../models/sources/listing.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
-import { renderBar } from './bar.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { simulateFlags } from './commands/operate.ts'
 import { loadFolder, readInput } from './input-file.ts'
 import { toJson } from './json.ts'
 import { showFigure } from './limit-cells.ts'
 import type { CommandIo } from './terminal.ts'
-import { counted, printable, renderTable } from './text-table.ts'
+import { counted, printable, renderBar, renderTable } from './text-table.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'input'>
 

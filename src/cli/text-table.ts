@@ -22,6 +22,26 @@ export function renderTable(
     .join('\n')
 }
 
+/** The cells of a row by the heads of their columns. */
+export type Cells = Readonly<Record<string, string>>
+
+/** The same without columns that are empty in all rows; empty without rows. */
+export function renderCells(rows: readonly Cells[], maxLength?: number): string {
+  const header = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => row[name] !== ''))
+  const cells = rows.map((row) => header.map((name) => row[name] ?? ''))
+  return renderTable(header, cells, maxLength)
+}
+
+const eighths = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉']
+const barLength = 20
+
+/** A share between 0 and 1 as a bar; any share above 0 is visible. */
+export function renderBar(share: number): string {
+  const filled = Math.min(1, Math.max(0, share)) * barLength * 8
+  const size = share > 0 ? Math.max(1, Math.round(filled)) : 0
+  return '█'.repeat(Math.floor(size / 8)) + eighths[size % 8]
+}
+
 /**
  * Removes characters that would move a terminal's cursor, change its colours or reverse its text.
  */
