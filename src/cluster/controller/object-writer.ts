@@ -21,10 +21,10 @@ interface ObjectWriterOptions {
   /** Whether this process may write now. */
   readonly mayWrite: () => boolean
   readonly onProblem: (path: string, problem: string) => void
-  readonly writesPerSecond?: number
   readonly signal: AbortSignal
 }
 
+const writesPerSecond = 20
 const backoff = { firstMs: 500, maxMs: 60_000 }
 /**
  * The most urgent targets of one change: one of thousands of models must not wait behind a change
@@ -37,7 +37,7 @@ const atOnce = 20
 const echoMs = 10_000
 
 export function startObjectWriter(options: ObjectWriterOptions) {
-  const { client, mayWrite, onProblem, signal, writesPerSecond = 20 } = options
+  const { client, mayWrite, onProblem, signal } = options
   const urgent = new Map<string, WriteTarget>()
   const routine = new Map<string, WriteTarget>()
   const failures = new Map<string, number>()

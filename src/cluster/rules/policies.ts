@@ -146,14 +146,12 @@ function* findStale(compared: Compared, previous: Policies): Generator<void, Rea
     }
     for (const key of before.models.keys()) if (!compared.models.has(key)) stale.add(key)
   }
-  if (compared.policies !== before.policies) {
-    for (const { modelKeys } of changed(compared.policies, before.policies)) {
-      for (const key of modelKeys) stale.add(key)
-      yield
-    }
-  }
-  if (compared.subscriptions !== before.subscriptions) {
-    for (const { modelKeys } of changed(compared.subscriptions, before.subscriptions)) {
+  for (const kind of ['policies', 'subscriptions'] as const) {
+    if (compared[kind] === before[kind]) continue
+    for (const { modelKeys } of changed<CompiledPolicy | CompiledSubscription>(
+      compared[kind],
+      before[kind],
+    )) {
       for (const key of modelKeys) stale.add(key)
       yield
     }
