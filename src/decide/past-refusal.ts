@@ -13,11 +13,10 @@ export interface PastRefusal {
   readonly code: ErrorCode
   /** As the caller got it. */
   readonly message: string
-  /** With `token_limit_exceeded`: the limits as they were, and when it may be repeated. */
+  /** With `token_limit_exceeded`: the limits as they were. */
   readonly states: readonly LimitState[]
   /** The group whose pool the request would have drawn on (Grant.pool). */
   readonly pool?: string | undefined
-  readonly retryAt: number | undefined
   /** More detailed than the caller may know (refusal-message.ts). */
   readonly reason: string | undefined
   /** null: no valid credential. */

@@ -117,7 +117,6 @@ function toKeep(refused: RefusedCheck): PastRefusal | undefined {
     address: refused.source(),
     states: denial.states ?? [],
     pool: denial.grant?.pool,
-    retryAt: denial.retryAt,
     // A part of a longer text would keep all of it in memory.
     message: Buffer.from(message.slice(0, maxMessageLength)).toString(),
   }

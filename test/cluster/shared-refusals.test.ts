@@ -25,7 +25,7 @@ function refusalOf(requestId: string, user = 'bob'): PastRefusal {
   return {
     ...{ requestId, at, status: 403, code: 'model_not_allowed', message: 'no', method: 'POST' },
     ...{ path: '/v1/chat/completions', bodyModel: '🦉'.repeat(100), reason: undefined },
-    ...{ states: [], retryAt: undefined, address: undefined, requestedSubscription: undefined },
+    ...{ states: [], address: undefined, requestedSubscription: undefined },
     caller: {
       ...{ by: 'key', user, groups: ['team'], keyId: 'id', subscription: 'plenty' },
       caps: {
