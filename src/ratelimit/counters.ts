@@ -86,20 +86,18 @@ export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh 
   }
 
   return async (counters, now) => {
-    const found = new Map<string, CounterState>()
-    const rest = counters.filter((counter) => !countsRequests(counter))
-    const bySubject = Map.groupBy(counters.filter(countsRequests), ({ key }) =>
-      subjectOf(readCounterKey(key)),
+    const bySubject = Map.groupBy(counters, (counter) =>
+      countsRequests(counter) ? subjectOf(readCounterKey(counter.key)) : undefined,
     )
-    const [states] = await Promise.all([
-      readFresh(rest, now),
-      ...[...bySubject.values()].map(async (each) => {
-        const { windows } = await readOpen(each, now)
-        for (const [i, { key }] of each.entries()) found.set(key, windows[i] as CounterState)
-      }),
-    ])
-    for (const [i, { key }] of rest.entries()) found.set(key, states[i] as CounterState)
-    return counters.map(({ key }) => found.get(key) as CounterState)
+    const read = async ([subject, each]: readonly [string | undefined, Counter[]]) => {
+      const isOpen = subject !== undefined
+      const states = isOpen ? (await readOpen(each, now)).windows : await readFresh(each, now)
+      return each.map(({ key }, i) => [key, states[i] as CounterState] as const)
+    }
+    // Lines are read in any case.
+    const found = await Promise.all([...new Map([[undefined, []], ...bySubject])].map(read))
+    const states = new Map(found.flat())
+    return counters.map(({ key }) => states.get(key) as CounterState)
   }
 }
 

@@ -5,7 +5,7 @@ import type { Sql } from '../../store/postgres/sql.ts'
 import type { Delta } from '../rules/estimates/decaying-sums.ts'
 
 /** A part of an estimator; `model` is `<namespace>/<name>`. The column of the owner is called `subscription`. */
-interface LearnedPart {
+export interface LearnedPart {
   readonly owner: string
   readonly model: string
   readonly part: number

@@ -9,7 +9,14 @@ import { repeat } from '../../runtime/loop.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { Delta } from '../rules/estimates/decaying-sums.ts'
 import type { Estimators } from '../rules/estimates/estimators.ts'
-import { addLearned, type LearnedRow, pageRows, purgeLearned, readLearned } from './learned-rows.ts'
+import {
+  addLearned,
+  type LearnedPart,
+  type LearnedRow,
+  pageRows,
+  purgeLearned,
+  readLearned,
+} from './learned-rows.ts'
 
 interface LearnedDeps {
   readonly sql: Sql
@@ -89,10 +96,7 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
   }
 }
 
-interface Taken {
-  readonly owner: string
-  readonly model: string
-  readonly part: number
+interface Taken extends LearnedPart {
   readonly delta: Delta
   readonly settle: () => void
 }

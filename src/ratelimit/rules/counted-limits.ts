@@ -25,9 +25,7 @@ export function toCountedLimit(
   const charged = { resource, name, kind, per, window }
   const isShared = per !== 'user' && per !== 'group'
   const all = { user: '', keyId: '', pool: '', ...whose }
-  const { key, owner } = counterOfCharged(charged, all)
-  const shownName = nameIn(limit, origin)
-  return {
+  const compiled = {
     kind,
     limit: limit.limit,
     window: limit.window,
@@ -37,11 +35,11 @@ export function toCountedLimit(
     limitName: name || undefined,
     models: limit.models,
     windows: window,
-    name: shownName,
-    counter: isShared ? { key, owner, window, limit: limit.limit } : undefined,
+    name: nameIn(limit, origin),
+    counter: isShared ? { ...counterOfCharged(charged, all), limit: limit.limit } : undefined,
     keyPrefix: counterPrefixOf(charged, all),
-    policy: policyOf({ ...limit, kind, origin, name: shownName }),
   }
+  return { ...compiled, policy: policyOf(compiled) }
 }
 
 /** All limits without a name of one subscription on one model: of tokens, of requests, of concurrency. */
@@ -116,13 +114,8 @@ export function windowOf(
 }
 
 /** Callers are not told figures of limits that concern others' Subscriptions, too; money has headers of its own. */
-function policyOf({
-  name,
-  kind,
-  limit,
-  windowMs,
-  origin,
-}: Pick<CountedLimit, 'name' | 'kind' | 'limit' | 'windowMs' | 'origin'>): string {
+function policyOf(named: Omit<CountedLimit, 'policy'>): string {
+  const { name, kind, limit, windowMs, origin } = named
   if (kind === 'cost' || origin === 'model' || origin === 'tenant') return ''
   const seconds = windowMs > 0 ? `;w=${windowMs / 1_000}` : ''
   return `"${name}";q=${limit}${seconds};qu="${units[kind]}"`

@@ -59,26 +59,7 @@ interface Observed extends RequestSize {
   readonly textBytes?: number | undefined
 }
 
-export interface Estimator {
-  /**
-   * `modelMax`: the most output tokens that the model can produce; undefined: unknown. `isHonoured`:
-   * whether an answer ends at the client's own maximum; true by default.
-   */
-  expect(size: RequestSize, modelMax: number | undefined, isHonoured?: boolean): Expected
-  /** Its input alone. `bytes`: length of the body; undefined: unknown. */
-  expectInput(bytes: number | undefined): number
-  /** The output of a request that has `seen` tokens of it already and ends at `ceiling`. */
-  expectMore(size: RequestSize, seen: number, ceiling: number): Required<Growth>
-  learn(observed: Observed): void
-  /** How long a request usually runs, in milliseconds. */
-  readonly defaultMs: number
-  /** How many bytes of generated text a token of output has: from half to twice of what is usual. */
-  readonly bytesPerToken: number
-  /** What it has learned, by a number that stands for the same in all processes and versions. */
-  parts(): Iterable<readonly [part: number, DecayingSums]>
-  /** Takes over what all processes know of a part; nothing if it is not of this form. */
-  replace(part: number, sums: Float64Array): void
-}
+export type Estimator = ReturnType<typeof createEstimator>
 
 /** Third parts of an octave from 1 to 165,000 tokens. */
 const tokens: Scale = { perOctave: 3, buckets: 52, offset: 0 }
@@ -107,7 +88,7 @@ const firstOutput = shapeOf(tokens, (middle) =>
 const firstRatio = shapeOf(ratios, (middle) => (middle >= 0.5 && middle < 2.05 ? 1 : 0))
 
 /** An estimator that has learned nothing yet; some 10 KB at most. */
-export function createEstimator(): Estimator {
+export function createEstimator() {
   const all = new LogHistogram(tokens, firstOutput)
   const byClass = new Map<number, LogHistogram>()
   const ratio = new LogHistogram(ratios, firstRatio)
@@ -161,20 +142,24 @@ export function createEstimator(): Estimator {
   }
 
   return {
+    /** How long a request usually runs, in milliseconds. */
     get defaultMs() {
       return defaultMs
     },
+    /** How many bytes of generated text a token of output has: from half to twice of what is usual. */
     get bytesPerToken() {
       return bytesPerToken
     },
-    *parts() {
+    /** What it has learned, by a number that stands for the same in all processes and versions. */
+    *parts(): Iterable<readonly [part: number, DecayingSums]> {
       for (const [size, { weights }] of byClass) yield [size, weights]
       yield [partOf.outputs, all.weights]
       yield [partOf.ratio, ratio.weights]
       yield [partOf.inputs, inputs.weights]
       yield* rates
     },
-    replace(part, sums) {
+    /** Takes over what all processes know of a part; nothing if it is not of this form. */
+    replace(part: number, sums: Float64Array): void {
       const histogram = histogramOf(part)
       const known = histogram?.weights ?? rates.get(part)
       if (known?.length !== sums.length) return
@@ -184,7 +169,11 @@ export function createEstimator(): Estimator {
       if (histogram === all) for (const own of byClass.values()) own.refresh()
       readRates()
     },
-    expect(size, modelMax = Number.POSITIVE_INFINITY, isHonoured = true) {
+    /**
+     * `modelMax`: the most output tokens that the model can produce; by default unknown. `isHonoured`: whether an answer ends at
+     * the client's own maximum.
+     */
+    expect(size: RequestSize, modelMax = Number.POSITIVE_INFINITY, isHonoured = true): Expected {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1, leastOutput = 1 } = size
       const most = isHonoured ? Math.min(maxOutput, modelMax) : modelMax
       const input = inputOf(bytes)
@@ -207,8 +196,10 @@ export function createEstimator(): Estimator {
         worst: choices * most,
       }
     },
-    expectInput: (bytes) => inputOf(bytes).mean,
-    expectMore(size, seen, ceiling) {
+    /** Its input alone. `bytes`: length of the body; undefined: unknown. */
+    expectInput: (bytes: number | undefined): number => inputOf(bytes).mean,
+    /** The output of a request that has `seen` tokens of it already and ends at `ceiling`. */
+    expectMore(size: RequestSize, seen: number, ceiling: number): Required<Growth> {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = size
       const most = Math.max(seen, Math.min(ceiling, choices * maxOutput))
       const each = outputsOf(size).shape.beyond(seen / choices, most / choices)
@@ -218,17 +209,9 @@ export function createEstimator(): Estimator {
         inputVariance: inputOf(bytes).variance,
       }
     },
-    learn(observed) {
-      const {
-        bytes,
-        maxOutput,
-        choices = 1,
-        input,
-        output,
-        isCut,
-        tookMs,
-        textBytes = 0,
-      } = observed
+    learn(observed: Observed): void {
+      const { bytes, maxOutput, choices = 1, input, output } = observed
+      const { isCut, tookMs, textBytes = 0 } = observed
       if (textBytes > 0 && output > 0) {
         texts.next()
         texts.put(0, output)
