@@ -3,6 +3,7 @@
 import { join } from 'node:path'
 import { localHost, showAddress } from '../src/formats/address.ts'
 import { isLoopback } from '../src/formats/trustworthy.ts'
+import { checkListeners } from '../src/gateway/envoy-files.ts'
 import { settings } from '../src/settings/all-settings.ts'
 import { checkDataDir, checkFiles } from '../src/settings/check-files.ts'
 import { type Config, loadConfig, type SocketAddress } from '../src/settings/config.ts'
@@ -67,10 +68,11 @@ export async function withFreePorts(read: UpSettings): Promise<UpSettings> {
 
 /**
  * Settings that only apply to an Envoy started elsewhere: this Envoy and the service use plain
- * HTTP.
+ * HTTP, and it listens on this machine.
  */
 function checkOwnEnvoy(config: Config): readonly string[] {
   return [
+    ...checkListeners(config),
     ...(config.gatewayTlsCertFile === undefined
       ? []
       : ['GATEWAY_TLS_CERT_FILE: is for an Envoy of your own: tollgate envoy-config']),

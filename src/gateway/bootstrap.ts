@@ -160,7 +160,7 @@ export function fillTemplate(parsed: unknown, settings: BootstrapSettings): stri
   const files = bootstrap.dynamic_resources.cds_config.path_config_source
 
   const gateway = named(listeners, 'gateway')
-  gateway.address = toAddress(settings.gateway)
+  gateway.address = toListener(settings.gateway)
   for (const chain of gateway.filter_chains) {
     if (settings.certificateFile !== undefined) {
       chain.transport_socket = tlsContext(settings.certificateFile)
@@ -440,13 +440,19 @@ function pointAt(cluster: Cluster, addresses: readonly Address[]): void {
 }
 
 /** A name may stand for several addresses. */
-function isName(address: Address): boolean {
+export function isName(address: Address): boolean {
   return 'host' in address && isIP(address.host) === 0
 }
 
 /** A socket is for Envoy's own user, independent of the umask. */
 function toOwnAddress(address: Address): object {
-  return 'path' in address ? { pipe: { path: address.path, mode: 0o600 } } : toAddress(address)
+  return 'path' in address ? { pipe: { path: address.path, mode: 0o600 } } : toListener(address)
+}
+
+/** Envoy resolves no names to listen at. */
+function toListener(address: Address): object {
+  const isLocal = 'host' in address && address.host === 'localhost'
+  return toAddress(isLocal ? { ...address, host: '127.0.0.1' } : address)
 }
 
 function toAddress(address: Address): object {

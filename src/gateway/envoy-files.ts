@@ -11,7 +11,7 @@ import { fileModeOf, prepareFolder } from '../journal/prepare-folder.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import { checkSockets } from '../settings/check-files.ts'
 import type { Config } from '../settings/config.ts'
-import { findAuthorities, renderBootstrap, renderCertificate } from './bootstrap.ts'
+import { findAuthorities, isName, renderBootstrap, renderCertificate } from './bootstrap.ts'
 import { clustersFile, renderClusters, writeClusters } from './clusters.ts'
 import { readTemplate } from './template.ts'
 
@@ -90,7 +90,7 @@ export function checkEnvoyFiles(config: Config): readonly string[] {
       'GATEWAY_GRPC_ENDPOINTS: name the ports of the processes, here and in GATEWAY_API_ENDPOINTS',
     ]
   }
-  const problems = checkSockets(config)
+  const problems = [...checkSockets(config), ...checkListeners(config)]
   if (cert === undefined || key === undefined) return problems
   try {
     createSecureContext({ cert: readFileSync(cert), key: readFileSync(key) })
@@ -101,4 +101,11 @@ export function checkEnvoyFiles(config: Config): readonly string[] {
       `GATEWAY_TLS_CERT_FILE: cannot be used with the key (${(error as Error).message})`,
     ]
   }
+}
+
+/** The same for names at which Envoy cannot listen. */
+export function checkListeners({ gatewayAddress, envoyAdminAddress }: Config): readonly string[] {
+  return Object.entries({ GATEWAY_ADDRESS: gatewayAddress, ENVOY_ADMIN_ADDRESS: envoyAdminAddress })
+    .filter(([, address]) => isName(address) && 'host' in address && address.host !== 'localhost')
+    .map(([name]) => `${name}: Envoy listens at an IP address: that of an interface, or 0.0.0.0`)
 }

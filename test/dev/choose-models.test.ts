@@ -77,3 +77,14 @@ test("the sample model server is started for one's own resources only if they na
     message: new RegExp(`:${taken} \\(MODEL_SERVER_ADDRESS\\) is already in use`),
   })
 })
+
+test('a name at which Envoy cannot listen is refused before anything starts', async (t) => {
+  const read = (address: string) =>
+    readUpSettings({
+      DATA_DIR: dataFolder(t),
+      GATEWAY_ADDRESS: address,
+      TOKEN_AUTH_FILE: import.meta.filename,
+    })
+  t.throws(() => read('gateway.example:8000'), /GATEWAY_ADDRESS: Envoy listens at an IP address/)
+  t.equal(read('localhost:8000').config.gatewayUrl, 'http://localhost:8000')
+})

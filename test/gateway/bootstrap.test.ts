@@ -81,6 +81,13 @@ test('the settings replace every address', async (t) => {
   })
 })
 
+test('Envoy listens at the address of localhost, since it resolves no names there', async (t) => {
+  const localhost = { host: 'localhost', port: 8443 }
+  const rendered = render({ gateway: localhost, admin: { ...localhost, port: 9901 } })
+  t.strictSame(rendered.static_resources.listeners[0]?.address, tcp('127.0.0.1', 8443))
+  t.strictSame(rendered.admin.address, tcp('127.0.0.1', 9901))
+})
+
 interface Route {
   readonly name: string
   readonly match: { headers?: object[] }
