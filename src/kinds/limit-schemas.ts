@@ -18,14 +18,15 @@ import {
 } from '../formats/schema.ts'
 import { isKnownZone, parseWindow } from '../formats/time.ts'
 import { asked, meantKind, meantLabel, meantNumber, meantPer, meantWindow } from './limit-hints.ts'
-import type {
-  CalendarWindow,
-  LimitKind,
-  NamedLimit,
-  Per,
-  Prices,
-  Weights,
-  WrittenCalendar,
+import {
+  type CalendarWindow,
+  type LimitKind,
+  limitKinds,
+  type NamedLimit,
+  type Per,
+  type Prices,
+  type Weights,
+  type WrittenCalendar,
 } from './limits.ts'
 
 type Object = Readonly<Record<string, unknown>>
@@ -80,15 +81,6 @@ const window = text({
 export function isCalendar(window: string): boolean {
   return calendarWindows.some((each) => each === window)
 }
-
-const limitKinds: readonly LimitKind[] = [
-  'tokens',
-  'input',
-  'output',
-  'requests',
-  'concurrency',
-  'cost',
-]
 
 /** 0.000000001 to 9000000000; each digit behind a point that may be the first one that is no 0. */
 const moneyPattern = `^([1-9][0-9]{0,8}(\\.[0-9]{1,9})?|[1-8][0-9]{9}(\\.[0-9]{1,9})?|9000000000(\\.0{1,9})?|0\\.(${Array.from(

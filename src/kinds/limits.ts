@@ -3,17 +3,20 @@
 import type { Exact } from '../formats/exact.ts'
 
 /** Whose use one counter of a limit adds up. */
-export type Per =
-  | 'user'
-  | 'group'
-  | 'subscription'
-  | 'model'
-  | 'organization'
-  | 'installation'
-  | 'key'
+export const limitScopes = [
+  'user',
+  'key',
+  'group',
+  'subscription',
+  'model',
+  'organization',
+  'installation',
+] as const
+export type Per = (typeof limitScopes)[number]
 
 /** What a limit counts: tokens of all or one sort, requests or money in a window, or requests in progress. */
-export type LimitKind = 'tokens' | 'input' | 'output' | 'requests' | 'concurrency' | 'cost'
+export const limitKinds = ['tokens', 'input', 'output', 'requests', 'concurrency', 'cost'] as const
+export type LimitKind = (typeof limitKinds)[number]
 
 export interface NamedLimit {
   /** Unique in its resource. */

@@ -10,6 +10,7 @@ import {
   modelKeyOf,
   problemOfCaps,
 } from '../../keys/rules/key-caps.ts'
+import { limitKinds } from '../../kinds/limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { boolean, integer, object, optional, string } from '../http/schema.ts'
 
@@ -50,11 +51,7 @@ const limits = {
         maxLength: 63,
         examples: ['daily'],
       }),
-      of: optional(
-        string('What is counted; tokens by default.', {
-          enum: ['tokens', 'input', 'output', 'requests', 'concurrency', 'cost'],
-        }),
-      ),
+      of: optional(string('What is counted; tokens by default.', { enum: limitKinds })),
       limit: {
         type: ['integer', 'string'],
         description:

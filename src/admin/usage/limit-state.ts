@@ -6,7 +6,7 @@ import { toEndTimestamp } from '../../formats/time.ts'
 import type { CompiledCaps } from '../../identity/rules/caller.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import { compileCaps } from '../../keys/rules/compiled-caps.ts'
-import type { LimitKind } from '../../kinds/limits.ts'
+import { type LimitKind, limitKinds, limitScopes } from '../../kinds/limits.ts'
 import {
   type About,
   aboutOf,
@@ -32,14 +32,12 @@ export const filters = {
   model: { ...name, description: 'Only of this model.', examples: ['llm/sim-small'] },
 } as const
 
-const kinds: readonly LimitKind[] = ['tokens', 'input', 'output', 'requests', 'concurrency', 'cost']
-
 export const kindSchema = string('What it counts; concurrency: requests in progress.', {
-  enum: ['tokens', 'input', 'output', 'requests', 'concurrency', 'cost'],
+  enum: limitKinds,
 })
 
 export const scopeSchema = string('Whose use is counted together.', {
-  enum: ['user', 'key', 'group', 'subscription', 'model', 'organization', 'installation'],
+  enum: limitScopes,
 })
 
 export const windowSchema = {
@@ -241,7 +239,7 @@ export function inOrder<Shown extends OwnLimit>(limits: readonly Shown[]): Shown
       Number(a.limit.origin === 'key') - Number(b.limit.origin === 'key') ||
       nullLast(a.subscription, b.subscription) ||
       nullLast(a.model, b.model) ||
-      kinds.indexOf(a.limit.kind) - kinds.indexOf(b.limit.kind) ||
+      limitKinds.indexOf(a.limit.kind) - limitKinds.indexOf(b.limit.kind) ||
       lengthOf(a.limit) - lengthOf(b.limit) ||
       compare(a.limit.name, b.limit.name) ||
       compare(a.counter.key, b.counter.key),

@@ -4,7 +4,7 @@
  */
 
 import { remember } from '../../formats/remember.ts'
-import type { LimitKind, Per } from '../../kinds/limits.ts'
+import { type LimitKind, limitKinds, limitScopes, type Per } from '../../kinds/limits.ts'
 import type { Counter } from './counter.ts'
 import { countedAs, counterKeyPrefix } from './counter-key.ts'
 import { readWindowText, type Window, windowText } from './windows.ts'
@@ -39,23 +39,6 @@ export function writeChargedLimit({ resource, name, kind, per, window }: Charged
 }
 
 const forms = /^(\S{1,400}) (\S{1,63}) (\S{1,11}) (\S{1,12}) (\S{1,80})$/
-const kinds: Readonly<Record<LimitKind, true>> = {
-  tokens: true,
-  input: true,
-  output: true,
-  requests: true,
-  concurrency: true,
-  cost: true,
-}
-const pers: Readonly<Record<Per, true>> = {
-  user: true,
-  group: true,
-  subscription: true,
-  model: true,
-  organization: true,
-  installation: true,
-  key: true,
-}
 
 /** Lines of one time name few; beyond this many all are forgotten. */
 const maxRead = 10_000
@@ -63,9 +46,10 @@ const maxRead = 10_000
 /** undefined for anything else. The same object for the same text. Never throws. */
 export const readChargedLimit = remember(maxRead, (text): ChargedLimit | undefined => {
   const [, resource = '', name = '', kind = '', per = '', written = ''] = forms.exec(text) ?? []
-  const window = readWindowText(written)
-  const isKnown = Object.hasOwn(kinds, kind) && Object.hasOwn(pers, per) && window !== undefined
-  return isKnown ? { resource, name, kind: kind as LimitKind, per: per as Per, window } : undefined
+  const [window, of] = [readWindowText(written), limitKinds.find((each) => each === kind)]
+  const scope = limitScopes.find((each) => each === per)
+  if (of === undefined || scope === undefined || window === undefined) return undefined
+  return { resource, name, kind: of, per: scope, window }
 })
 
 /** Whose use one counter of it adds up; empty: there is one. */
