@@ -66,19 +66,12 @@ export function createIdempotency(sql: Sql) {
       const { key_id: keyId, key_hash: hash } = row
       return { state: 'mine', made: keyId === null || hash === null ? undefined : { keyId, hash } }
     },
-    /** Ends the try; false: another one has taken over. A request that made nothing is forgotten. */
-    async release({ scope, id }: Attempt): Promise<boolean> {
-      const rows = await within(sql`
-        with forgotten as (
-          delete from tollgate_idempotency
-          where scope = ${scope} and attempt = ${id} and key_id is null returning scope
-        ),
-        ended as (
-          update tollgate_idempotency set attempt = null
-          where scope = ${scope} and attempt = ${id} and key_id is not null returning scope
-        )
-        select scope from forgotten union all select scope from ended`)
-      return rows.length > 0
+    /** Ends the try, unless another one has taken over. A request that made nothing is forgotten. */
+    async release({ scope, id }: Attempt): Promise<void> {
+      const own = sql`scope = ${scope} and attempt = ${id}`
+      await within(sql`
+        with forgotten as (delete from tollgate_idempotency where ${own} and key_id is null)
+        update tollgate_idempotency set attempt = null where ${own} and key_id is not null`)
     },
     /** Deletes expired rows. */
     async purge(now: number): Promise<void> {

@@ -89,7 +89,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     keys,
     idempotency: {
       claim: async () => ({ state: 'mine', made: undefined }),
-      release: async () => true,
+      release: async () => {},
     },
     propagation: async () => ({ state: 'confirmed', replicas: 1, acknowledged: 1 }),
     whenIncreased: async () => ({ state: 'confirmed', replicas: 1, acknowledged: 1 }),
