@@ -5,6 +5,7 @@ import type { PropagationWatch } from '../../keys/revocations/propagation.ts'
 import type { RevocationFollower } from '../../keys/revocations/revocation-follower.ts'
 import type { RevocationKeeper } from '../../keys/revocations/revocation-keeper.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
+import type { OpenSums } from '../../ratelimit/sums/open-sums.ts'
 import type { ServiceState } from './service-state.ts'
 
 interface ProcessParts {
@@ -22,11 +23,9 @@ interface ProcessParts {
   readonly propagation: PropagationWatch
   readonly keeper: RevocationKeeper
   /** undefined: counters are those of this gateway alone. */
-  readonly redis: SharedCounters | undefined
-  /** undefined: there is no journal. */
-  readonly journal:
-    | { readonly stats: JournalStats /** By name. */; readonly problems: readonly string[] }
-    | undefined
+  readonly redis: Pick<OpenSums, 'isUnavailable' | 'unflushed' | 'losses'> | undefined
+  /** undefined: there is no journal. `problems`: by name. */
+  readonly journal: Pick<OpenSums, 'stats' | 'problems'> | undefined
   /** undefined: this process has none. */
   readonly table: () => DecisionTableState | undefined
   readonly snapshot: () => Snapshot
@@ -43,19 +42,6 @@ interface ProcessParts {
   readonly uncountedCalls: () => number
   /** The other parts that are unavailable, by name; one may be there twice. */
   readonly unavailable: () => readonly string[]
-}
-
-interface SharedCounters {
-  readonly isUnavailable: boolean
-  readonly unflushed: number
-  readonly losses: number
-}
-
-interface JournalStats {
-  readonly failing: boolean
-  readonly lines: number
-  readonly skipped: number
-  readonly unreadBytes: number
 }
 
 /** State of the decision table, from which Envoy repeats earlier grants. */
