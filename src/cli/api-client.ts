@@ -2,8 +2,9 @@
 
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { ApiServer } from './api-server.ts'
+import { type ApiServer, findApiServer } from './api-server.ts'
 import { Unreachable } from './command.ts'
+import type { CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 
 /** A page of CSV; `next`: the query of the page after it. */
@@ -72,6 +73,14 @@ export function createApiClient({ url, token, source }: ApiServer): ApiClient {
     }
     throw new Error('the last try has a result')
   }
+}
+
+/** A client of the server that the flags or the environment name. */
+export function connectApi(
+  { env }: Pick<CommandIo, 'env'>,
+  flags: Parameters<typeof findApiServer>[1],
+): ApiClient {
+  return createApiClient(findApiServer(env, flags))
 }
 
 async function readCsv(response: Response): Promise<CsvPage> {

@@ -1,8 +1,7 @@
 /** Counters of a user, a key or a shared limit, for administrators: `tollgate limits --user` and `tollgate limits reset`. */
 
 import type { CountersReset, ShownCounters } from '../admin/usage/counters.ts'
-import { createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { connectApi } from './api-client.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { limitsFlags, resetLimitsFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
@@ -26,7 +25,7 @@ function explainNothing(
 /** Prints the counters above 0; returns the exit status. */
 export async function listCounters(flags: Chosen, io: Omit<Io, 'ask'>): Promise<number> {
   const selected = selectedBy(flags)
-  const ask = createApiClient(findApiServer(io.env, flags))
+  const ask = connectApi(io, flags)
   const query = new URLSearchParams(selected)
   const found = (await ask('GET', `/v1/counters?${query}`)) as ShownCounters
   print(found, found.data, selected, flags.json, io)
@@ -39,7 +38,7 @@ export async function resetLimits(
   io: Io,
 ): Promise<number> {
   const selected = selectedBy(flags)
-  const ask = createApiClient(findApiServer(io.env, flags))
+  const ask = connectApi(io, flags)
   if (!flags.yes) {
     const query = new URLSearchParams(selected)
     const found = (await ask('GET', `/v1/counters?${query}`)) as ShownCounters

@@ -2,8 +2,7 @@
 
 import type { ExplainAnswer } from '../admin/explain/explain-answer.ts'
 import { showFirst } from '../formats/lists.ts'
-import { createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { connectApi } from './api-client.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { explainFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
@@ -34,7 +33,7 @@ export async function explain(
     at,
     requestId,
   }
-  const ask = createApiClient(findApiServer(io.env, flags))
+  const ask = connectApi(io, flags)
   const answer = (await ask('POST', '/v1/explain', question)) as ExplainAnswer
   io.out(flags.json ? toJson(answer) : show(answer, flags))
   return answer.allowed ? 0 : 1

@@ -2,8 +2,7 @@
 
 import type { IncreaseList } from '../admin/increases/increases.ts'
 import { parseDuration } from '../formats/time.ts'
-import { createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { connectApi } from './api-client.ts'
 import { type Call, WrongCall } from './command.ts'
 import type {
   endIncreaseFlags,
@@ -28,7 +27,7 @@ export async function showIncreases(
   { flags }: Call<typeof listIncreasesFlags>,
   io: Io,
 ): Promise<number> {
-  const list = (await createApiClient(findApiServer(io.env, flags))('GET', path)) as IncreaseList
+  const list = (await connectApi(io, flags)('GET', path)) as IncreaseList
   const rows = list.data.map((each) => ({
     ID: each.id,
     ...toIncreaseCells(each, list.currency),
@@ -64,7 +63,7 @@ async function hasKey(
   flags: Call<typeof listIncreasesFlags>['flags'],
   io: Io,
 ): Promise<boolean> {
-  const ask = createApiClient(findApiServer(io.env, flags))
+  const ask = connectApi(io, flags)
   const asked = { filters: { username, status: ['active'] }, pagination: { limit: 1 } }
   const found = await ask('POST', '/v1/api-keys/search', asked).catch(() => undefined)
   return (found as { readonly data?: readonly unknown[] } | undefined)?.data?.length !== 0
@@ -86,7 +85,7 @@ async function change(
   flags: Call<typeof listIncreasesFlags>['flags'],
   io: Io,
 ): Promise<number> {
-  const ask = createApiClient(findApiServer(io.env, flags))
+  const ask = connectApi(io, flags)
   const changed = (await ask(method, at, body)) as Increase &
     Revoked &
     Pick<IncreaseList, 'currency'>

@@ -1,8 +1,7 @@
 /** `tollgate limit-requests`: requests of users for limit increases, and decisions of administrators. */
 
 import type { LimitRequestList } from '../admin/increases/limit-requests.ts'
-import { createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { connectApi } from './api-client.ts'
 import type { Call } from './command.ts'
 import type {
   approveRequestFlags,
@@ -31,7 +30,7 @@ export async function showRequests(
   { flags }: Call<typeof listRequestsFlags>,
   io: Io,
 ): Promise<number> {
-  const ask = createApiClient(findApiServer(io.env, flags))
+  const ask = connectApi(io, flags)
   const { data, currency } = await readPages<LimitRequestList>(ask, path, [['all', `${flags.all}`]])
   const rows = data.map((each) => {
     const { limit, until, grantedLimit = limit, grantedUntil = until } = each
@@ -52,7 +51,7 @@ export async function showRequests(
 /** `tollgate limit-requests new`. */
 export async function newRequest({ flags }: Call<typeof newRequestFlags>, io: Io): Promise<number> {
   const body = readWanted(flags)
-  const ask = createApiClient(findApiServer(io.env, flags))
+  const ask = connectApi(io, flags)
   const made = (await ask('POST', path, body)) as LimitRequest
   const said = `Asked for ${body.name} up to ${showFigure(made.limit, made.currency)} until ${made.until} (${made.id}).`
   io.out(flags.json ? toJson(made) : printable(said))
@@ -91,7 +90,7 @@ async function decide(
   flags: Call<typeof denyRequestFlags>['flags'] | Call<typeof approveRequestFlags>['flags'],
   io: Io,
 ) {
-  const ask = createApiClient(findApiServer(io.env, flags))
+  const ask = connectApi(io, flags)
   const decided = await ask('POST', `${path}/${encodeURIComponent(id)}/${verb}`, body)
   return decided as LimitRequest & Revoked
 }

@@ -2,8 +2,7 @@
 
 import type { LimitList } from '../admin/usage/limits.ts'
 import type { SharedLimitList } from '../admin/usage/shared-limits.ts'
-import { createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { connectApi } from './api-client.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { limitsFlags } from './commands/usage.ts'
 import { listCounters } from './counter.ts'
@@ -24,7 +23,7 @@ export async function showLimits(
   if (!all && (user ?? key ?? limit) !== undefined) return await listCounters(flags, io)
   if ((window ?? whom) !== undefined)
     throw new WrongCall('--window and --whom need --user, --key or --limit.')
-  const ask = createApiClient(findApiServer(io.env, flags))
+  const ask = connectApi(io, flags)
   const only = Object.entries({ subscription, model, name: limit }).filter(
     ([, value]) => value !== undefined,
   ) as [string, string][]

@@ -3,8 +3,7 @@
 import { type CsvRow, toCsv } from '../formats/csv.ts'
 import { nearestName } from '../formats/nearest-name.ts'
 import { usageDimensions, usageUnits } from '../usage/store.ts'
-import { type ApiClient, type CsvPage, createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { type ApiClient, type CsvPage, connectApi } from './api-client.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { usageFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
@@ -21,7 +20,7 @@ export async function showUsage({ flags }: Call<typeof usageFlags>, io: Io): Pro
     throw new WrongCall('Give only one of --json, --csv and --focus.')
   }
   checkFlags(flags)
-  const ask = createApiClient(findApiServer(io.env, flags))
+  const ask = connectApi(io, flags)
   if (focus) {
     await printFocus(ask, parametersOf(flags), io)
     return 0

@@ -4,8 +4,7 @@ import type { SimulationAnswer } from '../admin/usage/simulate.ts'
 import { parseDuration, toTimestamp } from '../formats/time.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { listFiles } from '../models/sources/listing.ts'
-import { createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { connectApi } from './api-client.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { simulateFlags } from './commands/operate.ts'
 import { loadFolder, readInput } from './input-file.ts'
@@ -24,7 +23,7 @@ export async function simulate(
   const span = spanOf(flags)
   const resources = await readFolder(folder, io)
   if (resources === undefined) return 1
-  const ask = createApiClient(findApiServer(io.env, flags))
+  const ask = connectApi(io, flags)
   const answer = (await ask('POST', '/v1/simulate', { resources, ...span })) as SimulationAnswer
   io.out(flags.json ? toJson(answer) : show(answer))
   return answer.refused > 0 ? 1 : 0
