@@ -5,7 +5,7 @@
 
 import { LRUCache } from 'lru-cache'
 import { BoundedMap } from '../runtime/bounded-map.ts'
-import type { ApiKeyStatus } from './rules/api-key.ts'
+import { keyStatuses } from './rules/api-key.ts'
 import type { KnownKey } from './store.ts'
 
 /** A key as it is cached. */
@@ -20,12 +20,6 @@ interface Entry extends RememberedKey {
 
 /** The size of the pool of shared strings and lists. */
 const maxShared = 65_536
-
-const statuses: Record<ApiKeyStatus, ApiKeyStatus> = {
-  active: 'active',
-  revoked: 'revoked',
-  expired: 'expired',
-}
 
 /** Caches at most this many keys; the least recently used are evicted. */
 export function createKnownKeys(entries: number) {
@@ -58,7 +52,7 @@ export function createKnownKeys(entries: number) {
         user: texts(user),
         groups: lists(JSON.stringify(groups)),
         subscription: texts(subscription),
-        status: statuses[status],
+        status: keyStatuses.find((each) => each === status) ?? status,
         createdAt,
         expiresAt: key.expiresAt,
         ...(key.revokedAt !== undefined && { revokedAt: key.revokedAt }),

@@ -1,6 +1,8 @@
 /** Whose share of the API a request uses. */
 
+import { ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
+import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 
 /**
  * All keys of a user have one share together, apart from that of the user's identity tokens: what is
@@ -13,4 +15,15 @@ export function rateLimitKey({ by, user }: Caller): string {
 /** The same for revocations, of which each key has its own: another one of the user may have leaked. */
 export function revocationRateLimitKey(caller: Caller): string {
   return caller.by === 'key' ? `key ${caller.keyId}` : rateLimitKey(caller)
+}
+
+/** How long a query waits for its turn, in milliseconds. */
+const turnMs = 5_000
+
+/** Runs those of a share one after the other, and at most `atOnce` of all; one that waits too long fails with `code`. */
+export function createTurns(atOnce: number, code: 'search_timeout' | 'usage_timeout') {
+  const refusal = () => new ServiceError(code)
+  const inTurn = createFairLimiter({ atOnce, oneEach: true, timeoutMs: turnMs, refusal })
+  return <Result>(caller: Caller, act: () => Promise<Result>): Promise<Result> =>
+    inTurn(rateLimitKey(caller), act)
 }

@@ -3,7 +3,7 @@
 import type { FromSchema } from 'json-schema-to-ts'
 import type { Labels } from '../../formats/labels.ts'
 import { toTimestamp } from '../../formats/time.ts'
-import { type ApiKeyRecord, endsSoon, statusAt } from '../../keys/rules/api-key.ts'
+import { type ApiKeyRecord, endsSoon, keyStatuses, statusAt } from '../../keys/rules/api-key.ts'
 import {
   boolean,
   labelsSchema,
@@ -53,7 +53,7 @@ export const apiKeyRecord = object('ApiKey', {
   status: {
     title: 'ApiKeyStatus',
     type: 'string',
-    enum: ['active', 'revoked', 'expired'],
+    enum: keyStatuses,
     description: 'The effective status: an active key past its expiry is expired.',
   },
   ephemeral: { type: 'boolean' },

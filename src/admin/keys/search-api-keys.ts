@@ -1,16 +1,15 @@
 /** `POST /v1/api-keys/search` (contract, 3.5). */
 
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
-import { type ApiKeyStatus, prefixOf } from '../../keys/rules/api-key.ts'
+import { type ApiKeyStatus, keyStatuses, prefixOf } from '../../keys/rules/api-key.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { ApiKeySearch } from '../../keys/store.ts'
-import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { rateLimitKey } from '../http/rate-limit-key.ts'
+import { createTurns } from '../http/rate-limit-key.ts'
 import { answers, boolean, string } from '../http/schema.ts'
 import { apiKeyRecord, toRecordJson } from './api-key-record.ts'
 import { labelsField, readLabels } from './key-fields.ts'
@@ -18,12 +17,9 @@ import { labelsField, readLabels } from './key-fields.ts'
 const maxPage = 100
 const defaultLimit = 50
 const defaultFlatLimit = 10
-/** How long a search waits for its turn. */
-const timeoutMs = 5_000
-
 const status = string('Acts on the effective status: an active key past its expiry is expired.', {
   pattern: '^[ \\t\\r\\n]*(active|revoked|expired)[ \\t\\r\\n]*$',
-  examples: ['active', 'revoked', 'expired'],
+  examples: keyStatuses,
 })
 const includeEphemeral = { type: ['boolean', 'null'], default: false } as const
 const limit = {
@@ -142,12 +138,7 @@ an older form, which counts only where filters, sort and pagination are all abse
  */
 export function searchApiKeys(app: Api, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, searchesAtOnce, keyReach } = deps
-  const inTurn = createFairLimiter({
-    atOnce: searchesAtOnce,
-    oneEach: true,
-    timeoutMs,
-    refusal: () => new ServiceError('search_timeout'),
-  })
+  const inTurn = createTurns(searchesAtOnce, 'search_timeout')
   app.post('/v1/api-keys/search', { schema, config: { audit: 'key.search' } }, async (request) => {
     const caller = callerOf(request)
     const { username, ...form } = readForm(request.body ?? {})
@@ -164,7 +155,7 @@ export function searchApiKeys(app: Api, deps: ExternalDeps): void {
     const now = clock()
     const only = onlyKeyOf(caller, keyReach)
     const search = { ...form, limit: form.limit + 1, owner, only, now }
-    const records = await inTurn(rateLimitKey(caller), () => keys.search(search)).catch(toTimeout)
+    const records = await inTurn(caller, () => keys.search(search)).catch(toTimeout)
     await showOthers(request, Math.min(records.length, form.limit))
     return {
       object: 'list',

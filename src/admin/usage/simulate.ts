@@ -5,13 +5,12 @@ import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toFigure } from '../../formats/money.ts'
 import type { Span } from '../../formats/span.ts'
 import { toTimestamp } from '../../formats/time.ts'
-import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import type { SimulatedRefusals, Simulation } from '../../usage/rules/simulate.ts'
 import type { NamedGap } from '../../usage/store.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { rateLimitKey } from '../http/rate-limit-key.ts'
+import { createTurns } from '../http/rate-limit-key.ts'
 import { answers, boolean, object, objects, optional, string, timestamp } from '../http/schema.ts'
 import {
   count,
@@ -169,26 +168,18 @@ const schema = {
 /** The response. */
 export type SimulationAnswer = FromSchema<(typeof schema.response)[200]>
 
-/** How long a simulation waits for the one before. */
-const timeoutMs = 5_000
-
 /** Adds the route, in a scope of administrators. One simulation runs at a time. */
 export function simulateResources(
   app: Api,
   { simulate, billingCurrency, clock }: SimulateDeps,
 ): void {
-  const inTurn = createFairLimiter({
-    atOnce: 1,
-    oneEach: true,
-    timeoutMs,
-    refusal: () => new ServiceError('usage_timeout'),
-  })
+  const inTurn = createTurns(1, 'usage_timeout')
   app.post('/v1/simulate', { schema, config: { audit: 'usage.read' } }, async (request) => {
     lookAtOthers(request, {})
     if (simulate === undefined) throw new ServiceError('not_found', { message: noLedger })
     const { resources } = request.body
     const span = readSpan(request.body, clock())
-    const result = await inTurn(rateLimitKey(callerOf(request)), () => simulate(resources, span))
+    const result = await inTurn(callerOf(request), () => simulate(resources, span))
     if ('refused' in result) {
       const message = `resources: ${showFirstProblem(result.refused)}.`
       throw invalidRequest(message)

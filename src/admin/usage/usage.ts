@@ -3,12 +3,11 @@
 import { toCsv } from '../../formats/csv.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/time.ts'
-import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { rateLimitKey } from '../http/rate-limit-key.ts'
+import { createTurns } from '../http/rate-limit-key.ts'
 import { refusals } from '../http/schema.ts'
 import { focusColumns, toFocusRows } from './focus.ts'
 import { pageSize, parameters, readUsageQuestion, scopeOf } from './usage-question.ts'
@@ -33,9 +32,6 @@ the named one. Pages have ${pageSize.toLocaleString('en')} rows. There is no usa
   },
 } as const
 
-/** How long a query waits for its turn. */
-const timeoutMs = 5_000
-
 /** The message where there is no ledger. */
 export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is off.'
 
@@ -43,12 +39,7 @@ export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is off.'
 export function getUsage(app: Api, deps: ExternalDeps): void {
   const { usage, isAdmin, clock, searchesAtOnce } = deps
   const bill = { currency: deps.billingCurrency, issuer: deps.instanceName }
-  const inTurn = createFairLimiter({
-    atOnce: searchesAtOnce,
-    oneEach: true,
-    timeoutMs,
-    refusal: () => new ServiceError('usage_timeout'),
-  })
+  const inTurn = createTurns(searchesAtOnce, 'usage_timeout')
   const config = { audit: 'usage.read' } as const
   app.get('/v1/usage', { schema, config }, async (request, reply) => {
     const caller = callerOf(request)
@@ -70,7 +61,7 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
     const scope = seesAll ? undefined : scopeOf(caller)
     const { query, cursorAfter } = readUsageQuestion(raw, scope, clock())
     if (seesAll) lookAtOthers(request, { ...(raw.user && { user: raw.user }) })
-    const [found, gaps] = await inTurn(rateLimitKey(caller), async () => [
+    const [found, gaps] = await inTurn(caller, async () => [
       await usage.read(query),
       await usage.gaps(query.from, query.to),
     ])

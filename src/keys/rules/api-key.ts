@@ -60,7 +60,8 @@ export interface PreviousSecret {
   readonly lastUsedAt: number | null
 }
 
-export type ApiKeyStatus = 'active' | 'revoked' | 'expired'
+export const keyStatuses = ['active', 'revoked', 'expired'] as const
+export type ApiKeyStatus = (typeof keyStatuses)[number]
 
 /** The accepted markers: ours has a checksum, the others have none. */
 export interface KeyMarkers {
