@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { test } from 'tap'
 import { ServiceError } from '../../../src/formats/errors.ts'
 import { createPostgresApiKeys } from '../../../src/keys/postgres-api-keys.ts'
@@ -10,6 +11,7 @@ import {
   type ReplicaNote,
   type RevokedKey,
   readAcknowledgements,
+  triggers,
 } from '../../../src/keys/revocations/revocation-log.ts'
 import type { Pool } from '../../../src/store/postgres/postgres.ts'
 import { createKeyDatabase, receiveNotifications } from '../../support/followers.ts'
@@ -253,6 +255,28 @@ test('revocations that the triggers did not log are found and can be logged', as
   t.strictSame(await findUnlogged(sql, revoked), revoked, 'as another transaction')
   await fill(sql, 1, 'bob')
   t.strictSame(await findUnlogged(sql, await keys.revokeAll({ user: 'bob' }, now)), [])
+})
+
+test('triggers that were dropped come back as the runbook says', async (t) => {
+  const sql = await createMigrated(t)
+  const root = new URL('../../../', import.meta.url)
+  const runbook = readFileSync(new URL('docs/runbook.md', root), 'utf8')
+  const files = [...runbook.matchAll(/\(\.\.\/(src\/store\/postgres\/migrations\/[^)]+)\)/g)]
+  const text = files.map(([, path = '']) => readFileSync(new URL(path, root), 'utf8')).join('')
+  const { position } = await followLog(sql, createReplica(), undefined)
+  for (const name of triggers) {
+    const [create] = new RegExp(`create trigger ${name}\\s[^;]+`).exec(text) ?? []
+    const run = (statement: string) => sql.unsafe(statement)
+    await run(`drop trigger ${name} on api_keys`)
+    t.equal((await followLog(sql, createReplica(), position)).source, null)
+    await run(create ?? '')
+    await run(`alter table api_keys enable always trigger ${name}`)
+  }
+  t.ok((await followLog(sql, createReplica(), position)).source)
+  const before = await logged(sql)
+  await fill(sql, 1)
+  await sql`update api_keys set caps = '{}'`
+  t.equal((await logged(sql)).length, before.length + 1, 'a change of caps is logged')
 })
 
 test('a replica that was not seen for long is forgotten', async (t) => {
