@@ -22,19 +22,13 @@ const addedByGateway = [
 
 /** One sentence per finding, shown by `tollgate check`. */
 export function adviceOn(snapshot: Snapshot, refused: readonly Refused[] = []): readonly string[] {
-  const subjects = [
-    ...[...snapshot.policies.values()].map(({ resource }) => ({
-      resource,
-      subjects: resource.subjects,
-    })),
-    ...[...snapshot.subscriptions.values()].map(({ resource }) => ({
-      resource,
-      subjects: resource.owner,
-    })),
+  const { policies, subscriptions } = snapshot
+  const long = [
+    ...[...policies.values()].map(({ resource }) => ({ resource, ...resource.subjects })),
+    ...[...subscriptions.values()].map(({ resource }) => ({ resource, ...resource.owner })),
   ]
-  const long = subjects
-    .filter(({ subjects: { users } }) => users.length > manyUsers)
-    .map(({ resource, subjects: { users } }) => {
+    .filter(({ users }) => users.length > manyUsers)
+    .map(({ resource, users }) => {
       return `${resourceKey(resource)} names ${users.length} users; use a group instead`
     })
   const servers = [...snapshot.models.values()].flatMap(({ resource, basePath }) => {
@@ -54,7 +48,7 @@ export function adviceOn(snapshot: Snapshot, refused: readonly Refused[] = []): 
   return [
     ...long,
     ...servers,
-    ...[...snapshot.subscriptions.values()].flatMap(({ resource }) =>
+    ...[...subscriptions.values()].flatMap(({ resource }) =>
       (resource.repeated ?? []).map(
         (key) =>
           `${resourceKey(resource)} names the model ${key} again; only its first entry is in force`,

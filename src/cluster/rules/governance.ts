@@ -3,35 +3,31 @@
  * Subscription, which is not being deleted, covers it. Their phases do not matter.
  */
 
-import type { Metadata } from '../../kinds/metadata.ts'
-import type { Model, References, Snapshot } from '../../models/rules/snapshot.ts'
+import type { Model, Snapshot } from '../../models/rules/snapshot.ts'
 import type { Condition } from './condition.ts'
 
-type All = ReadonlyMap<string, Named>
-type Named = Pick<References, 'modelKeys'> & { readonly resource: { readonly metadata: Metadata } }
+type Subscriptions = Snapshot['subscriptions']
 
-const known = new WeakMap<All, ReadonlySet<string>>()
+const known = new WeakMap<Subscriptions, ReadonlySet<string>>()
 
-/** The models that these resources name; computed once for a map, which is never changed. */
-function namedBy(all: All): ReadonlySet<string> {
-  const before = known.get(all)
+/** The models that Subscriptions cover; computed once for a map, which is never changed. */
+function coveredBy(subscriptions: Subscriptions): ReadonlySet<string> {
+  const before = known.get(subscriptions)
   if (before !== undefined) return before
-  const named = new Set<string>()
-  for (const { modelKeys, resource } of all.values()) {
-    if (!resource.metadata.deleting) for (const key of modelKeys) named.add(key)
-  }
-  known.set(all, named)
-  return named
+  const active = [...subscriptions.values()].filter(({ resource }) => !resource.metadata.deleting)
+  const covered = new Set(active.flatMap(({ modelKeys }) => modelKeys))
+  known.set(subscriptions, covered)
+  return covered
 }
 
 /** The kinds of which no resource names the model. */
 export function missingFor(
-  { key }: Model,
-  { policies, subscriptions }: Pick<Snapshot, 'policies' | 'subscriptions'>,
+  { key, policies }: Model,
+  { subscriptions }: Pick<Snapshot, 'subscriptions'>,
 ): readonly ('AccessPolicy' | 'Subscription')[] {
   const missing: ('AccessPolicy' | 'Subscription')[] = []
-  if (!namedBy(policies).has(key)) missing.push('AccessPolicy')
-  if (!namedBy(subscriptions).has(key)) missing.push('Subscription')
+  if (policies.length === 0) missing.push('AccessPolicy')
+  if (!coveredBy(subscriptions).has(key)) missing.push('Subscription')
   return missing
 }
 
