@@ -16,6 +16,8 @@ export interface AuditTrail {
   require(event: AuditEvent): Promise<void>
   /** Lines that could not be written. */
   readonly lost: number
+  /** Whether the last line could not be written. */
+  readonly isFailing: boolean
 }
 
 interface AuditTrailOptions {
@@ -51,6 +53,9 @@ export function createAuditTrail(options: AuditTrailOptions): AuditTrail {
     get lost() {
       return lost
     },
+    get isFailing() {
+      return !isWritten
+    },
   }
 }
 
@@ -59,4 +64,5 @@ export const noTrail: AuditTrail = {
   note: async () => true,
   require: async () => {},
   lost: 0,
+  isFailing: false,
 }

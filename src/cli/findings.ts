@@ -128,7 +128,9 @@ export const conditions: Readonly<Record<string, Condition>> = {
     const [errors, all] = [sum(seen, modelErrors), sum(seen, /^tollgate_model_responses_total/)]
     return errors > 0.05 * all ? [`${errors} of ${all} responses`] : undefined
   },
-  TollgateAuditLost: grows(/^tollgate_audit_lost_total/),
+  TollgateAuditLost: (seen) =>
+    grows(/^tollgate_audit_lost_total/)(seen) ??
+    reason(seen.degraded.includes('audit') ? asListed('audit') : undefined),
   TollgateAccessReviewsFailing: grows(/^tollgate_access_reviews_total\{result="failed"/),
   TollgateCertificateExpires: ({ daysLeft }) =>
     listed(

@@ -11,7 +11,7 @@ import type { ServiceParts } from './parts.ts'
 export type State = ReturnType<typeof openState>
 
 /** `isReady`: whether requests may be sent here. */
-export function openState({ config }: Context, parts: ServiceParts, isReady: () => boolean) {
+export function openState({ config, audit }: Context, parts: ServiceParts, isReady: () => boolean) {
   const { resources, tokens } = parts
   const { sums } = parts.counterParts
   const { pool } = parts.database
@@ -32,5 +32,6 @@ export function openState({ config }: Context, parts: ServiceParts, isReady: () 
     resources,
     // Both may contain the cluster.
     unavailable: () => [...tokens.degraded(), ...resources.degraded()],
+    audit,
   })
 }

@@ -94,6 +94,12 @@ test('an outage that closes the table is named alone', async (t) => {
   t.strictSame(found({ ...closed, journal: ['/journal is missing'] }), ['TollgateJournalFailing'])
 })
 
+test('an audit trail that cannot be written matters until it can', async (t) => {
+  t.strictSame(conditions.TollgateAuditLost?.({ ...quiet, degraded: ['audit'] }), [
+    '/readyz lists audit',
+  ])
+})
+
 test('a counter matters while it grows', async (t) => {
   const { now } = figures({ tollgate_audit_lost_total: 7 })
   t.strictSame(found({ now, before: now }), [])

@@ -10,6 +10,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import root from 'tap'
+import { showAddress } from '../../src/settings/config.ts'
 import { gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
 import { inPod } from '../support/in-pod.ts'
 import { readScrape } from '../support/metrics.ts'
@@ -141,12 +142,16 @@ test('a full disk refuses key changes, but nothing else', async (t, gateway) => 
   t.match(JSON.parse(refused.text), { error: { code: 'audit_unavailable' } })
   t.equal((await gateway.chat(key)).status, 200, 'the key is not revoked')
   t.ok((await lost()) >= 2)
+  const readyz = async () =>
+    (await fetch(`http://${showAddress(gateway.addresses.internal)}/readyz`)).text()
+  t.match(JSON.parse(await readyz()), { status: 'ready', degraded: ['audit'] })
   rmSync(path)
   t.equal(
     (await gateway.ask(`/v1/api-keys/${id}`, 'token-admin', { method: 'DELETE' })).status,
     200,
   )
   t.match(read().at(-1), { action: 'key.revoke', outcome: 'success', actor: { user: 'admin' } })
+  t.strictSame(JSON.parse(await readyz()), { status: 'ready' })
 })
 
 test('the stop is in the trail', async (t, gateway) => {

@@ -1,5 +1,6 @@
 /** The state of a process and of what it depends on: for probes, and for administrators. */
 
+import type { AuditTrail } from '../../audit/trail.ts'
 import type { Replica } from '../../cluster/replicas.ts'
 import type { PropagationWatch } from '../../keys/revocations/propagation.ts'
 import type { RevocationFollower } from '../../keys/revocations/revocation-follower.ts'
@@ -40,6 +41,7 @@ interface ProcessParts {
     | undefined
   /** Calls since the start that may have returned text without being counted. */
   readonly uncountedCalls: () => number
+  readonly audit: Pick<AuditTrail, 'isFailing'>
   /** The other parts that are unavailable, by name; one may be there twice. */
   readonly unavailable: () => readonly string[]
 }
@@ -69,6 +71,7 @@ export function createProcessState(parts: ProcessParts) {
       ...(follower.stats().silent.length > 0 ? ['replicas'] : []),
       ...(follower.stats().otherZones.length > 0 ? ['time-zones'] : []),
       ...(keeper.stats().failing ? ['revocation-log'] : []),
+      ...(parts.audit.isFailing ? ['audit'] : []),
       ...new Set(parts.unavailable()),
       ...(problems.length > 0 ? ['journal'] : []),
     ]
