@@ -1266,17 +1266,29 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'journal/follower.ts',
+    'journal/followed-files.ts',
     ['journal/follower.test.ts'],
     [
       ["one.isCopy = head !== '' && heads.has(head)", 'one.isCopy = false'],
       ['(position.get(head) ?? 0) <= size', 'true'],
+    ],
+  ),
+  ...mutants(
+    'journal/follower.ts',
+    ['journal/follower.test.ts'],
+    [
       ['one.isSkipping = end === 0', ''],
       ['else if (one.empty >= emptyOfMark) isMarked = true', ''],
+    ],
+  ),
+  ...mutants(
+    'journal/remove-saved.ts',
+    ['journal/follower.test.ts'],
+    [
       // I3: nothing is removed that was not saved.
-      ['isLive(one) || (saved.get(head) ?? 0) < end', 'isLive(one)'],
+      ['files.isLive(one) || (saved.get(head) ?? 0) < end', 'files.isLive(one)'],
       ['one.isRead ? Math.min(', 'false ? Math.min('],
-      ['isLive(one) || (saved', '(saved'],
+      ['files.isLive(one) || (saved', '(saved'],
       ['gone.slice(0, -maxAbsent)', 'gone'],
     ],
   ),

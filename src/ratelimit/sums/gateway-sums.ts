@@ -7,10 +7,11 @@
 import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
 import { createCheckpoint, type KeptState } from '../../journal/checkpoint.ts'
 import type { DurableFiles } from '../../journal/durable-files.ts'
-import type { Folder, Listed } from '../../journal/folder.ts'
+import type { Folder } from '../../journal/folder.ts'
 import { createFollower, type Follower, type Position } from '../../journal/follower.ts'
 import { createLineConsumer } from '../../journal/line-consumer.ts'
 import { type ReadLine, readLine } from '../../journal/read-line.ts'
+import type { IsDone } from '../../journal/remove-saved.ts'
 import { createWriters, silentMs } from '../../journal/writers.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { type Counted, createSums } from '../rules/sums.ts'
@@ -47,7 +48,7 @@ export interface GatewaySumsOptions
   /** How many renamed files of each are kept; 4 by default. */
   readonly keptFiles?: number
   /** Whether a renamed file may be removed once its lines are saved, as far as others are concerned. */
-  readonly isDone?: (file: Listed, newer: number) => boolean
+  readonly isDone?: IsDone
   /** Another gateway writes under the same name: a copied volume. */
   readonly onDouble: () => void
   /** The files have been handed over to this name, under which they are to be opened again. */

@@ -201,7 +201,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
       if (place.gapFrom !== undefined) noteGap(place.gapFrom, clock())
       place.gapFrom = undefined
     }
-    const offsets = follower?.files().map(({ inode, head, isRead, isCurrent, size }) => {
+    const offsets = follower?.files().map(({ file: { inode }, head, isRead, isCurrent, size }) => {
       // A torn line at the end of a file that is no longer written is never completed.
       return [inode, isRead && !isCurrent ? size : (position.get(head) ?? 0)] as const
     })
