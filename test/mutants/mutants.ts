@@ -1502,6 +1502,8 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/sums/line-watch.ts',
     ['ratelimit/sums/line-watch.test.ts'],
     [
+      ['if (isAlone) restMs', 'if (false) restMs'],
+      ['mostBytes / bytesPerMs', 'aloneMs'],
       ['if (now - changedAt < manyWithinMs && !had) becomeBusy()', ''],
       ['if (found > 0) foundAt = monotonic()', ''],
       ['if (freshMs <= 0) readEnds(false)', 'readEnds(false)'],
