@@ -21,10 +21,10 @@ import { prune } from '../rules/reading/prune.ts'
 import type { Refused } from '../rules/refused-resources.ts'
 import { resourceKey } from '../rules/snapshot.ts'
 import { collections, type Group, othersCollections } from './collections.ts'
-import { type DocumentProblem, type FileProblem, problemPrefix, readObject } from './documents.ts'
+import { type DocumentProblem, type FileProblem, readObject } from './documents.ts'
+import { createGathering } from './gathering.ts'
 import { type ClusterObject, type Kept, keepObject, noObjects, toOwner } from './object-cache.ts'
 import type { Gathered } from './source.ts'
-import { besideSecond, whichCounts } from './unreadable-tenant.ts'
 
 interface ClusterSourceOptions {
   readonly client: KubeClient
@@ -211,9 +211,9 @@ function keepRead(object: KubeObject, schema: Schema): KubeObject {
   return { ...rest, metadata: { ...metadata, ...versions } }
 }
 
-/** Reads what has changed. Of two resources with one key the first counts. */
+/** Reads what has changed. */
 function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator<void, Gathered> {
-  const found = new Map<string, { readonly shown: string; readonly resource: Resource }>()
+  const gathering = createGathering(({ file }) => `is there as ${file} too`, 0)
   const problems: FileProblem[] = []
   const refused: Refused[] = []
   for (const each of watched) {
@@ -222,21 +222,15 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
     for (const [name, object] of objects) {
       const { key, resource, problems: own, refused: not } = readOne(each, name, object)
       if (not !== undefined) refused.push(not)
-      const shown = `${each.shown} ${name}`
-      const wrong: FileProblem[] = own.map(({ path: _, ...problem }) => ({
-        file: shown,
-        line: 0,
-        ...problem,
-      }))
+      const file = `${each.shown} ${name}`
+      const wrong = own.map(
+        ({ path: _, ...problem }): FileProblem => ({ file, line: 0, ...problem }),
+      )
       if (key !== undefined && resource !== undefined) {
-        const earlier = found.get(key)
-        if (earlier === undefined) {
-          found.set(key, { shown, resource })
-          if (modelKinds.includes(resource.kind)) kept?.models.set(key, () => toOwner(each, name))
-        } else {
-          const instead = besideSecond(earlier.resource, resource)
-          if (instead !== undefined) found.set(key, { ...earlier, resource: instead })
-          wrong.push(shadowed(shown, key, earlier.shown, instead))
+        const again = gathering.add({ key, resource, file, lineOf: noLine })
+        if (again !== undefined) wrong.push(again)
+        else if (modelKinds.includes(resource.kind)) {
+          kept?.models.set(key, () => toOwner(each, name))
         }
       }
       for (const problem of wrong) problems.push(problem)
@@ -246,20 +240,10 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
       yield
     }
   }
-  const resources: Resource[] = []
-  for (const { resource } of found.values()) resources.push(resource)
-  return {
-    resources,
-    problems,
-    refused,
-    locate: (key, _, message) => ({
-      file: found.get(key)?.shown ?? '',
-      line: 0,
-      severity: 'warning',
-      message: `${problemPrefix(key)}${message}`,
-    }),
-  }
+  return gathering.end(problems, refused)
 }
+
+const noLine = (): number => 0
 
 /** Kinds that can be models; the first that has a name counts. */
 const modelKinds: readonly Resource['kind'][] = [
@@ -279,16 +263,6 @@ function isUnchanged(watched: Watched, name: string): boolean {
     object !== undefined &&
     signatureOf(watched, object) === before.signature
   )
-}
-
-function shadowed(
-  shown: string,
-  key: string,
-  earlier: string,
-  instead: Resource | undefined,
-): FileProblem {
-  const message = `${key} is there as ${earlier} too, ${whichCounts(instead)}`
-  return { file: shown, line: 0, severity: 'error', message }
 }
 
 /** The resource of an object; the same object as before if only its status has changed. */

@@ -3,7 +3,6 @@
 import { isUtf8 } from 'node:buffer'
 import { readFile } from 'node:fs/promises'
 import { relative } from 'node:path'
-import type { Resource } from '../../kinds/resources.ts'
 import { askThread } from '../../runtime/ask-thread.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { Refused } from '../rules/refused-resources.ts'
@@ -12,14 +11,12 @@ import {
   type FileContent,
   type FileProblem,
   type FileText,
-  problemPrefix,
   readInSteps,
-  type WrittenResource,
 } from './documents.ts'
+import { createGathering } from './gathering.ts'
 import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
 import { chunks, gone, listFiles, type Seen } from './listing.ts'
 import type { Gathered } from './source.ts'
-import { besideSecond, whichCounts } from './unreadable-tenant.ts'
 
 const worker = new URL('./document-worker.ts', import.meta.url)
 
@@ -179,53 +176,21 @@ function inOrder(files: ReadonlyMap<string, KnownFile>): readonly FileContent[] 
 
 /** Of two resources with one key the first (by file, then line) counts. */
 export function* gather(contents: Iterable<FileContent>): Generator<void, Gathered> {
-  const raw = new Map<string, WrittenResource>()
+  const gathering = createGathering(({ file, lineOf }) => {
+    return `stands in ${file}:${lineOf(['metadata', 'name'])} already`
+  }, 1)
   const problems: FileProblem[] = []
   const refused: Refused[] = []
   for (const inForce of contents) {
     for (const problem of inForce.problems) problems.push(problem)
     for (const each of inForce.refused) refused.push(each)
     for (const fresh of inForce.resources) {
-      const earlier = raw.get(fresh.key)
-      if (earlier === undefined) raw.set(fresh.key, fresh)
-      else {
-        const resource = besideSecond(earlier.resource, fresh.resource)
-        if (resource !== undefined) raw.set(fresh.key, { ...earlier, resource })
-        problems.push(repeated(fresh, earlier, resource))
-      }
+      const problem = gathering.add(fresh)
+      if (problem !== undefined) problems.push(problem)
     }
     yield
   }
-  const resources: Resource[] = []
-  for (const { resource } of raw.values()) resources.push(resource)
-  return {
-    resources,
-    problems,
-    refused,
-    locate(key, path, message) {
-      const source = raw.get(key)
-      return {
-        file: source?.file ?? '',
-        line: source?.lineOf(path) ?? 1,
-        severity: 'warning',
-        message: `${problemPrefix(key)}${message}`,
-      }
-    },
-  }
-}
-
-function repeated(
-  fresh: WrittenResource,
-  earlier: WrittenResource,
-  instead: Resource | undefined,
-): FileProblem {
-  const where = `${earlier.file}:${earlier.lineOf(['metadata', 'name'])}`
-  return {
-    file: fresh.file,
-    line: fresh.lineOf(['metadata', 'name']),
-    severity: 'error',
-    message: `${fresh.key} stands in ${where} already, ${whichCounts(instead)}`,
-  }
+  return gathering.end(problems, refused)
 }
 
 /** `file:line: error: message`, in the format of compilers. */

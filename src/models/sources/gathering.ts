@@ -1,0 +1,41 @@
+/** Puts the resources of a source together: of two with one key the first counts. */
+
+import type { Resource } from '../../kinds/resources.ts'
+import type { Refused } from '../rules/refused-resources.ts'
+import { type FileProblem, problemPrefix, type WrittenResource } from './documents.ts'
+import type { Gathered } from './source.ts'
+import { besideSecond, whichCounts } from './unreadable-tenant.ts'
+
+/** `sayEarlier`: that there is one already, as the rest of a sentence; `noLine`: of what is not there. */
+export function createGathering(sayEarlier: (earlier: WrittenResource) => string, noLine: number) {
+  const found = new Map<string, WrittenResource>()
+  return {
+    /** The problem of a second one; undefined: it is the first with its key. */
+    add(fresh: WrittenResource): FileProblem | undefined {
+      const { key, file, resource, lineOf } = fresh
+      const earlier = found.get(key)
+      if (earlier === undefined) {
+        found.set(key, fresh)
+        return undefined
+      }
+      const instead = besideSecond(earlier.resource, resource)
+      if (instead !== undefined) found.set(key, { ...earlier, resource: instead })
+      const message = `${key} ${sayEarlier(earlier)}, ${whichCounts(instead)}`
+      return { file, line: lineOf(['metadata', 'name']), severity: 'error', message }
+    },
+    end(problems: readonly FileProblem[], refused: readonly Refused[]): Gathered {
+      const resources: Resource[] = []
+      for (const { resource } of found.values()) resources.push(resource)
+      return {
+        resources,
+        problems,
+        refused,
+        locate(key, path, message) {
+          const { file = '', lineOf = () => noLine } = found.get(key) ?? {}
+          const whole = `${problemPrefix(key)}${message}`
+          return { file, line: lineOf(path), severity: 'warning', message: whole }
+        },
+      }
+    },
+  }
+}
