@@ -53,13 +53,13 @@ const SLOW = [
 ]
 
 /**
- * Files that have a process of their own: they start programs, measure what their process uses, or change it. The others follow one
- * another in a few processes.
+ * Files that have a process of their own: they measure what their process uses, or change it, or test what runs them. The others follow
+ * one another in a few processes.
  */
 const ALONE = new RegExp(
   `^test/(${[
-    ...['bench/', 'bin/', 'cli/', 'dev/', 'mutants/', 'package/', 'support/', 'walk-through'],
-    ...['console/speed', 'e2e/known-costs', 'e2e/sequential-clients', 'e2e/table-faults'],
+    ...['bench/gateway/(bench|load|process-costs|read-probe)', 'console/speed', 'e2e/known-costs'],
+    ...['e2e/sequential-clients', 'e2e/table-faults', 'support/'],
   ].join('|')})`,
 )
 const shares = (file: string): boolean => file.startsWith('test/') && !ALONE.test(file)
