@@ -1,12 +1,12 @@
 /** `tollgate export`: converts models-as-a-service's resources to Tollgate's, as YAML on standard output. */
 
 import { parseAllDocuments, stringify } from 'yaml'
-import { isObject } from '../formats/fields.ts'
 import { accessOf } from '../kubernetes/access.ts'
 import { createClient, KubeError } from '../kubernetes/client.ts'
 import { listObjects } from '../kubernetes/list.ts'
 import { exportResources } from '../models/rules/export-resources.ts'
 import { originalGroup } from '../models/rules/original/original-kinds.ts'
+import { listedObjects } from '../models/rules/reading/listed-objects.ts'
 import { collections } from '../models/sources/collections.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Call } from './command.ts'
@@ -66,15 +66,9 @@ async function readFiles(
       if (broken !== undefined) {
         throw new Error(`${path}: not valid YAML: ${broken.message.split('\n')[0]}`)
       }
-      objects.push(...itemsOf(document.toJS({ maxAliasCount: 100 })))
+      const listed = listedObjects(document.toJS({ maxAliasCount: 100 }))
+      objects.push(...listed.map(({ object }) => object))
     }
   }
   return objects
-}
-
-/** `kubectl get -o yaml` prints one List. */
-function itemsOf(value: unknown): readonly unknown[] {
-  return isObject(value) && value.kind === 'List' && Array.isArray(value.items)
-    ? value.items
-    : [value]
 }

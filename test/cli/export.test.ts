@@ -41,11 +41,18 @@ test('prints the resources of a cluster in our format', async (t) => {
   t.equal(err, '2 resources exported, 0 problems')
 })
 
-test('reads a List of kubectl from standard input', async (t) => {
+test('reads lists of kubectl from standard input', async (t) => {
   const list = { apiVersion: 'v1', kind: 'List', items: [model('granite'), { kind: 'Pod' }] }
-  const { status, documents } = await run(['-'], {}, stringify(list))
+  const { apiVersion, kind, ...llama } = model('llama')
+  // As the API server itself gives it, `kubectl get --raw`.
+  const ofKind = { apiVersion, kind: `${kind}List`, items: [llama] }
+  const given = [list, ofKind].map((each) => stringify(each)).join('---\n')
+  const { status, documents } = await run(['-'], {}, given)
   t.equal(status, 0)
-  t.equal(documents.length, 1)
+  t.strictSame(
+    documents.map(({ metadata }) => metadata.name),
+    ['granite', 'llama'],
+  )
 })
 
 test('reports an invalid resource, with status 1', async (t) => {

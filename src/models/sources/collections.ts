@@ -26,11 +26,8 @@ const all = (apiGroup: string, kind: string, plural: string, readAs = kind): Col
   readAs,
   namespace: undefined,
 })
-const one = (apiGroup: string, kind: string, plural: string, readAs = kind): Collection => ({
-  apiGroup,
-  kind,
-  plural,
-  readAs,
+const one = (...names: Parameters<typeof all>): Collection => ({
+  ...all(...names),
   namespace: subscriptionNamespace,
 })
 
