@@ -227,3 +227,20 @@ test('a blank second credential is none, and the same one twice is one', async (
   const headers = [`authorization: Bearer ${key}`, `x-api-key: ${other}`]
   t.equal((await sendRaw(gateway.port, toBytes({ path: chatPath, headers, body }))).status, 401)
 })
+
+test('what has too many headers with those of the gateway is told so', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const many = Object.fromEntries(Array.from({ length: 90 }, (_, i) => [`x-own-${i}`, 'v']))
+  for (const [path, error] of [
+    [`${chatPath}?a=1`, { code: 'headers_too_large', type: 'invalid_request_error' }],
+    ['/llm/sim/v1/messages?a=1', { type: 'invalid_request_error' }],
+  ] as const) {
+    const headers = { ...many, 'content-type': 'application/json' }
+    const answer = await gateway.ask(path, key, { method: 'POST', body, headers })
+    t.equal(answer.status, 431, answer.text)
+    t.match(JSON.parse(answer.text).error, {
+      ...error,
+      message: 'The request headers are too large.',
+    })
+  }
+})
