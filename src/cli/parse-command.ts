@@ -138,6 +138,10 @@ function readCall(command: Command, args: readonly string[], unknown: () => Wron
       const next = value === undefined ? '' : `; ${quoted(value)} is another flag`
       throw wrong(`--${token.name} needs a value, ${flag.takes}${next}.`)
     }
+    // Mostly a variable of a script that is not set; some calls without the flag concern oneself or all.
+    if (value.trim() === '' && flag.takes !== '<text>') {
+      throw wrong(`--${token.name} needs a value, ${flag.takes}, and is empty.`)
+    }
     checkChoice(`--${token.name}`, value, flag.choices, flag.many === true, wrong)
     const before = flags[token.name] as readonly string[] | undefined
     flags[token.name] = flag.many ? [...(before ?? []), value] : value
@@ -172,6 +176,7 @@ function checkOperands(
   if (!isOpen && given.length > known.length) throw wrong(tooMany(given[known.length] as string))
   for (const [index, value] of given.entries()) {
     const { name = '', choices } = known[Math.min(index, known.length - 1)] ?? {}
+    if (value.trim() === '') throw wrong(`<${name}> is empty.`)
     checkChoice(`<${name}>`, value, choices, false, wrong)
   }
 }

@@ -333,7 +333,10 @@ test('revokes all keys of a user', async (t) => {
 test('prints the API’s error message', async (t) => {
   const { env } = await start(t)
   t.match(await run(env, 'new', 'x', '--expires', '91d'), { status: 1, out: '', err: /90 days\.$/ })
-  t.match(await run(env, 'new', 'x', '--subscription', 'b-only'), { status: 1, err: /No subscr/ })
+  t.match(await run(env, 'new', 'x', '--subscription', 'b-only'), {
+    status: 1,
+    err: /^You have no access to such a sub/,
+  })
   t.match(await run({ ...env, TOLLGATE_TOKEN: 'x' }, 'list'), {
     status: 1,
     err: /^The credential .* It is that of TOLLGATE_TOKEN\.$/,
@@ -372,6 +375,10 @@ test('invalid arguments are one sentence, which says where help is', async (t) =
     ],
     [['new', 'a', '--expires'], /^--expires needs a value, <duration>\./],
     [['new', 'a', '--expires', '--json'], /^--expires needs a value, .*"--json" is another flag/],
+    [['new', 'a', '--expires', ' '], /^--expires needs a value, <duration>, and is empty\./],
+    [['revoke', '--user', '', '--yes'], /^--user needs a value, <name>, and is empty\./],
+    [['show', ''], /^<id> is empty\./],
+    [['revoke', 'x', ''], /^<id> is empty\./],
     [['new', 'a', '--json=yes'], /^--json takes no value\./],
     [['list', 'x'], /^There is no place for "x"/],
     [['list', '--status', 'activ'], /^--status cannot be "activ"; did you mean active\?/],
