@@ -11,7 +11,9 @@ if (argv[0] === 'serve') boundHeap()
 cacheCompiled()
 const { runCommand } = await import('./run-command.ts')
 try {
-  process.exitCode = await runCommand(argv)
+  const status = await runCommand(argv)
+  // Not 0 already if output was lost.
+  process.exitCode ||= status
 } catch (error) {
   // A bug, whose place is worth more than its sentence.
   console.error(error instanceof Error ? (error.stack ?? error.message) : String(error))

@@ -41,10 +41,25 @@ export interface CommandIo {
   readonly input: NodeJS.ReadableStream
 }
 
+let isWatched = false
+
+/** Output that is lost, as on a full disk, fails the command; a reader that has seen enough does not. */
+function print(line: string): void {
+  if (!isWatched) process.stdout.on('error', reportLoss)
+  isWatched = true
+  console.log(line)
+}
+
+function reportLoss({ code }: NodeJS.ErrnoException): void {
+  if (code === 'EPIPE') return
+  console.error(`Standard output cannot be written (${code}).`)
+  process.exitCode = 1
+}
+
 /** The input and output of this process. */
 export const terminal: CommandIo = {
   env: process.env,
-  out: (line) => console.log(line),
+  out: print,
   err: (line) => console.error(line),
   ask,
   read: readHidden,

@@ -1,9 +1,12 @@
-import { cpSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { ownSettings, runTollgate } from '../support/tollgate.ts'
+
+const main = join(packageRoot, 'src', 'cli', 'main.js')
 
 test('an unknown command is answered with the nearest one', async (t) => {
   const tollgate = runTollgate(t, ['upp'], {})
@@ -21,6 +24,19 @@ test('prints help and version', async (t) => {
   const version = runTollgate(t, ['--version'], {})
   t.equal(await version.ended, 0)
   t.match(version.output(), /^\d+\.\d+\.\d+\n$/)
+})
+
+test('output that is lost fails a command', { skip: !existsSync('/dev/full') }, async (t) => {
+  const env = { PATH: process.env.PATH }
+  const run = (redirected: string) =>
+    spawnSync('/bin/sh', ['-c', `"$0" "$1" serve --help ${redirected}`, process.execPath, main], {
+      encoding: 'utf8',
+      env,
+    })
+  const lost = run('> /dev/full')
+  t.match(lost, { status: 1, stderr: 'Standard output cannot be written (ENOSPC).\n' })
+  const enough = run('| true')
+  t.match(enough, { status: 0, stderr: '' }, 'a reader that has seen enough')
 })
 
 test('what runs until it is stopped takes no words', async (t) => {
