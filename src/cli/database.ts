@@ -35,6 +35,14 @@ export function embeddedIn(dataDir: string): string | undefined {
   return findEmbeddedPostgres(join(dataDir, 'postgres'))
 }
 
+/** Whether a database answers at this URL. */
+export async function isRunning(url: string): Promise<boolean> {
+  return await withPool({ url, connections: 1 }, async (sql) => await sql`select 1`).then(
+    () => true,
+    () => false,
+  )
+}
+
 /** Rejects with what to do if this database of `tollgate up` does not answer. */
 export async function requireRunning(sql: Pool, dataDir: string): Promise<void> {
   await sql`select 1`.catch(() => {

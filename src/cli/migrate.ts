@@ -14,7 +14,7 @@ import type { Pool } from '../store/postgres/postgres.ts'
 import { auditTakeOver } from './audit-take-over.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { migrateFlags } from './commands/operate.ts'
-import { withPool } from './database.ts'
+import { embeddedIn, isRunning, withPool } from './database.ts'
 import { toJson } from './json.ts'
 import type { CommandIo } from './terminal.ts'
 
@@ -61,28 +61,40 @@ function refuseTogether(flags: Given): void {
 
 async function run(flags: Given, env: NodeJS.ProcessEnv, report: Report): Promise<number> {
   const { from, tenant, plan, 'in-place': inPlace, 'dry-run': dryRun } = flags
-  const config = loadConfig(env, (config) => [
-    ...(config.databaseUrl === undefined && !inPlace ? checkDataDir(config) : []),
-    ...(dryRun ? [] : checkAuditLog(config)),
-  ])
+  const onlyLooks = plan || dryRun
+  const config = loadConfig(env, (config) =>
+    onlyLooks
+      ? []
+      : [
+          ...(config.databaseUrl === undefined && !inPlace ? checkDataDir(config) : []),
+          ...checkAuditLog(config),
+        ],
+  )
   if (inPlace) {
     const url = from ?? config.databaseUrl
     if (url === undefined) throw new Error('Set --from or DATABASE_URL.')
     return await withUrl(url, (sql) => takeInPlace(sql, config, dryRun, report))
   }
-  return await withTarget(config, report, async (target) => {
-    if (plan) return await showPlan(target, report)
-    await bringToSchema(target, dryRun, report)
+  return await withTarget(config, report, onlyLooks, async (target) => {
+    if (plan || (dryRun && from === undefined)) {
+      return await showPlan(target, report, plan)
+    }
+    if (!dryRun && target !== undefined) await bringToSchema(target, report)
     if (from === undefined) return 0
     const job = { target, tenant, dryRun, config, report }
     return await withUrl(from, (source) => copy({ source, ...job }), true)
   })
 }
 
-async function showPlan(sql: Pool, { say, result }: Report): Promise<number> {
+async function showPlan(
+  sql: Pool | undefined,
+  { say, result }: Report,
+  listsApplied: boolean,
+): Promise<number> {
   const { applied, pending, newer } = await planMigrations(sql)
   Object.assign(result, { applied, pending, newer })
-  say(applied.length === 0 ? 'The database is empty.' : `Applied: ${applied.join(', ')}.`)
+  if (applied.length === 0) say('The database is empty.')
+  else if (listsApplied) say(`Applied: ${applied.join(', ')}.`)
   if (newer.length > 0) {
     say(`Applied by a newer version, whose schema this version can use: ${newer.join(', ')}.`)
   }
@@ -100,8 +112,7 @@ async function showPlan(sql: Pool, { say, result }: Report): Promise<number> {
   return 0
 }
 
-async function bringToSchema(sql: Pool, dryRun: boolean, { say, result }: Report): Promise<void> {
-  if (dryRun) return
+async function bringToSchema(sql: Pool, { say, result }: Report): Promise<void> {
   const applied = await applyMigrations(sql)
   result.applied = applied
   say(applied.length === 0 ? 'The schema is up to date.' : `Applied ${applied.join(', ')}.`)
@@ -109,7 +120,7 @@ async function bringToSchema(sql: Pool, dryRun: boolean, { say, result }: Report
 
 async function copy(job: {
   readonly source: Pool
-  readonly target: Pool
+  readonly target: Pool | undefined
   readonly tenant: string | undefined
   readonly dryRun: boolean
   readonly config: Config
@@ -120,7 +131,7 @@ async function copy(job: {
   const table = await inspectTable(source)
   say(`The source has ${describeTable(table)}.`)
   const tenant = chooseTenant(table, job.tenant)
-  if (dryRun && !(await hasTable(target))) {
+  if (target === undefined || (dryRun && !(await hasTable(target)))) {
     say('Nothing was written: the target is empty, so all keys would be copied.')
     return 0
   }
@@ -180,7 +191,7 @@ async function takeInPlace(
   const taken = Object.values(table.statuses).reduce((sum, keys) => sum + keys, 0)
   const adopt = async () => {
     await adoptTable(sql, table)
-    await bringToSchema(sql, false, report)
+    await bringToSchema(sql, report)
   }
   await auditTakeOver(config, adopt, () => taken, report.warn)
   return 0
@@ -201,13 +212,20 @@ function withUrl<T>(url: string, action: (sql: Pool) => Promise<T>, readOnly = f
   return withPool({ url, connections: 2, applicationName, statementTimeoutMs: 0, readOnly }, action)
 }
 
-/** The database that the service would use with these settings. */
+/**
+ * The database that the service would use with these settings; undefined if there is none and
+ * nothing is to be created, only to look at it.
+ */
 async function withTarget<T>(
   config: Config,
   { say }: Report,
-  action: (sql: Pool) => Promise<T>,
+  onlyLooks: boolean,
+  action: (sql: Pool | undefined) => Promise<T>,
 ): Promise<T> {
   if (config.databaseUrl !== undefined) return await withUrl(config.databaseUrl, action)
+  const created = embeddedIn(config.dataDir)
+  if (created === undefined && onlyLooks) return await action(undefined)
+  if (created !== undefined && (await isRunning(created))) return await withUrl(created, action)
   const embedded = await startEmbeddedPostgres({
     directory: join(config.dataDir, 'postgres'),
     log: say,

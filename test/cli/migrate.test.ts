@@ -1,6 +1,7 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
+import { startEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
 import { hashOfKey } from '../../src/keys/rules/api-key.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { runAt } from '../support/command.ts'
@@ -86,6 +87,31 @@ test('without arguments it migrates the schema', async (t) => {
   })
   t.strictSame(await run([], env), { status: 0, text: 'The schema is up to date.' })
   t.notMatch(await run(['--dry-run'], env), { text: /Applied/ })
+})
+
+test('without DATABASE_URL it uses the database of tollgate up, also while that runs', async (t) => {
+  const DATA_DIR = join(temporaryFolder(t), 'data')
+  const { url: from } = await createOriginal(t)
+  for (const [args, said] of [
+    [['--plan'], /^The database is empty\.[\s\S]*Nothing was written\.$/],
+    [['--dry-run'], /^The database is empty\.[\s\S]*Nothing was written\.$/],
+    [['--dry-run', '--from', from], /Nothing was written: the target is empty/],
+  ] as const) {
+    t.match(await run(args, { DATA_DIR }), { status: 0, text: said })
+    t.notOk(existsSync(DATA_DIR), `${args[0]} creates nothing`)
+  }
+
+  const directory = join(DATA_DIR, 'postgres')
+  mkdirSync(DATA_DIR)
+  const server = await startEmbeddedPostgres({ directory, log() {} })
+  t.teardown(() => server.stop())
+  t.match(await run([], { DATA_DIR }), { status: 0, text: /^Applied 0001/ })
+  for (const args of [['--plan'], ['--dry-run']]) {
+    t.match(await run(args, { DATA_DIR }), { status: 0, text: /The schema is up to date/ })
+  }
+  t.match(await run(['--from', from], { DATA_DIR }), { status: 0, text: / 2500 copied/ })
+  await server.stop()
+  t.match(await run(['--plan'], { DATA_DIR }), { status: 0, text: /The schema is up to date/ })
 })
 
 test('copies keys, which still work', async (t) => {

@@ -98,7 +98,7 @@ export const migrateCommand = command({
   name: 'migrate',
   summary: 'Migrate the database schema; take over the keys of models-as-a-service',
   about:
-    'Migrates the database of DATABASE_URL to the schema of this version; the service does so at its start.',
+    'Migrates the database of DATABASE_URL (for tollgate up: of DATA_DIR, also while it runs) to the schema of this version; the service does so at its start.',
   flags: migrateFlags,
   exit: '0 everything was done, 1 some keys were not copied.',
 })

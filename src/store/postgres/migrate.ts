@@ -71,21 +71,25 @@ export async function migrate(sql: Pool, folder = defaultFolder): Promise<readon
   })
 }
 
-/** The plan of `migrate`, without executing it; rejects in the same cases. */
-export async function planMigrations(sql: Sql, folder = defaultFolder): Promise<MigrationPlan> {
+/** The plan of `migrate`, without executing it; rejects in the same cases. undefined: of a database that is to be created. */
+export async function planMigrations(
+  sql: Sql | undefined,
+  folder = defaultFolder,
+): Promise<MigrationPlan> {
+  const before = sql === undefined ? [] : await readApplied(sql)
+  const { pending, newer } = compare(await readMigrations(folder), before)
+  return { applied: before.map(({ name }) => name), pending, newer }
+}
+
+async function readApplied(sql: Sql): Promise<readonly Applied[]> {
   const [table] = await sql<{ columns: number }[]>`
     select count(*)::int as columns from information_schema.columns
     where table_name = 'tollgate_migrations' and table_schema = any(current_schemas(false))
       and column_name in ('name', 'checksum', 'works_with')`
-  const columns = table?.columns ?? 0
-  const before =
-    columns === 0
-      ? []
-      : await sql<Applied[]>`
-          select name, to_jsonb(m) ->> 'checksum' as checksum, to_jsonb(m) ->> 'works_with' as "worksWith"
-          from tollgate_migrations m order by name`
-  const { pending, newer } = compare(await readMigrations(folder), before)
-  return { applied: before.map(({ name }) => name), pending, newer }
+  if (!table?.columns) return []
+  return await sql<Applied[]>`
+    select name, to_jsonb(m) ->> 'checksum' as checksum, to_jsonb(m) ->> 'works_with' as "worksWith"
+    from tollgate_migrations m order by name`
 }
 
 async function readMigrations(folder: URL): Promise<readonly Migration[]> {
