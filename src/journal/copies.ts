@@ -1,6 +1,6 @@
 /**
  * A copy of each file of a gateway's folder, which is in memory: byte for byte, below DATA_DIR, appended to
- * each second by the writer. What a restart of the machine has emptied is filled from it.
+ * each second by the writer. What a restart of the machine has emptied, or somebody has removed, is filled from it.
  */
 
 import { constants } from 'node:fs'
@@ -41,6 +41,8 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   const piece = Buffer.allocUnsafe(pieceBytes)
   /** By the inodes of the files. */
   const copied = new Map<string, Copied>()
+  /** Whether somebody else has removed files, whose copies are still here. */
+  let isGone = false
 
   /** Has the copy of a file go by its name, and finds out how far it has come. */
   async function match({ name, inode }: Listed): Promise<Copied> {
@@ -154,6 +156,33 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     }
   }
 
+  /**
+   * Puts copies of files into the folder that are not there any more, as renamed ones: another file may be in
+   * their place. To be called at a start, before files are read; others may do it at once.
+   */
+  async function fill(): Promise<void> {
+    const there = listLineFiles(folder, files)
+    const heads = new Set(['', ...there.map(({ name }) => headOf(folder, name))])
+    const all = await listCopies()
+    for (const { name } of all) {
+      if (heads.has(headIn(await readCopy(name, 0, headBytes)))) continue
+      const to = files.includes(name) ? await freeName(name, all) : name
+      if (to === undefined) continue
+      if (to !== name) await fs.rename(at(name), at(to)).catch(unlessMissing)
+      const draft = join(path, `${to}.${process.pid}.tmp`)
+      try {
+        await fs.copyFile(at(to), draft)
+        await fs.link(draft, join(path, to))
+      } catch (error) {
+        const { code } = error as NodeJS.ErrnoException
+        // Another process has put it there.
+        if (code !== 'EEXIST' && code !== 'ENOENT') throw error
+      } finally {
+        await fs.rm(draft, { force: true })
+      }
+    }
+  }
+
   return {
     /** To be called each second by the writer, one call at a time. Rejects if the disk does not take it. */
     async step(): Promise<void> {
@@ -161,7 +190,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
       // Renamed ones first: the others take their names.
       const listed = listLineFiles(folder, files)
       const there = new Set(listed.map(({ inode }) => inode))
-      for (const inode of copied.keys()) if (!there.has(inode)) copied.delete(inode)
+      for (const inode of copied.keys()) if (!there.has(inode)) isGone = copied.delete(inode)
       // Truncated, or another file with the number of one that was removed.
       for (const { inode, size } of listed) {
         if (size < (copied.get(inode)?.bytes ?? 0)) copied.delete(inode)
@@ -171,35 +200,19 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
         const one = await match(each)
         if (each.size > one.bytes) left -= await append(each, one, left)
       }
+      // Now, since their readers may forget that they have read them; if there is no room, with the next step.
+      if (isGone && listed.length > 0)
+        isGone = !(await fill().then(
+          () => true,
+          () => false,
+        ))
     },
     /** A file was removed whose lines are saved: its copy is needed no more. */
-    remove: (name: string): Promise<void> => fs.rm(at(name), { force: true }),
-    /**
-     * Puts copies of files into the folder that are not there any more, as renamed ones: another file may be in
-     * their place. To be called at a start, before files are read; others may do it at once.
-     */
-    async fill(): Promise<void> {
-      const there = listLineFiles(folder, files)
-      const heads = new Set(['', ...there.map(({ name }) => headOf(folder, name))])
-      const all = await listCopies()
-      for (const { name } of all) {
-        if (heads.has(headIn(await readCopy(name, 0, headBytes)))) continue
-        const to = files.includes(name) ? await freeName(name, all) : name
-        if (to === undefined) continue
-        if (to !== name) await fs.rename(at(name), at(to)).catch(unlessMissing)
-        const draft = join(path, `${to}.${process.pid}.tmp`)
-        try {
-          await fs.copyFile(at(to), draft)
-          await fs.link(draft, join(path, to))
-        } catch (error) {
-          const { code } = error as NodeJS.ErrnoException
-          // Another process has put it there.
-          if (code !== 'EEXIST' && code !== 'ENOENT') throw error
-        } finally {
-          await fs.rm(draft, { force: true })
-        }
-      }
+    remove(name: string): Promise<void> {
+      for (const [inode, one] of copied) if (one.name === name) copied.delete(inode)
+      return fs.rm(at(name), { force: true })
     },
+    fill,
   }
 }
 
