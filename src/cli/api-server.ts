@@ -25,10 +25,10 @@ export function findApiServer(
   env: NodeJS.ProcessEnv,
   flags: Call<typeof connection>['flags'],
 ): ApiServer {
-  const logins = readLogins(env)
-  const raw = flags.url ?? (env.TOLLGATE_URL?.trim() || logins.current || defaultUrl)
+  // The file is read only if it is needed: a job with both variables may have a HOME that it cannot read.
+  const raw = flags.url ?? (env.TOLLGATE_URL?.trim() || readLogins(env).current || defaultUrl)
   const url = checkUrl(raw, flags['insecure-http'])
-  const { token, source } = findToken(env, logins.tokens.get(url))
+  const { token, source } = findToken(env, () => readLogins(env).tokens.get(url))
   if (!token) {
     throw new Error(
       `There is no credential for ${url}: run tollgate login, or set TOLLGATE_TOKEN or TOLLGATE_TOKEN_FILE.`,
@@ -38,14 +38,14 @@ export function findApiServer(
 }
 
 /** A saved credential is for one address only; one from a variable is for the address in use. */
-function findToken(env: NodeJS.ProcessEnv, kept: string | undefined) {
+function findToken(env: NodeJS.ProcessEnv, kept: () => string | undefined) {
   const { TOLLGATE_TOKEN, TOLLGATE_TOKEN_FILE } = env
   const given = TOLLGATE_TOKEN?.trim()
   if (given) return { token: given, source: 'TOLLGATE_TOKEN' }
   if (TOLLGATE_TOKEN_FILE) {
     return { token: readToken(TOLLGATE_TOKEN_FILE), source: `the file ${TOLLGATE_TOKEN_FILE}` }
   }
-  return { token: kept, source: 'tollgate login' }
+  return { token: kept(), source: 'tollgate login' }
 }
 
 /** Returns the token; throws if it is malformed. */
@@ -56,11 +56,14 @@ export function checkToken(token: string): string {
 }
 
 function readToken(path: string): string {
+  let token: string
   try {
-    return readFileSync(path, 'utf8').trim()
+    token = readFileSync(path, 'utf8').trim()
   } catch {
     throw new Error(`The token file ${path} cannot be read.`)
   }
+  if (token === '') throw new Error(`The token file ${path} is empty.`)
+  return token
 }
 
 /**

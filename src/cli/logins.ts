@@ -38,15 +38,19 @@ export function readLogins(env: NodeJS.ProcessEnv): Logins {
 }
 
 function readOwn(path: string): string | undefined {
+  let mode: number
+  let text: string
   try {
-    if ((statSync(path).mode & 0o077) !== 0) {
-      throw new Error(`Others may read ${path}: run chmod 600 on it, and change the credential.`)
-    }
-    return readFileSync(path, 'utf8')
+    mode = statSync(path).mode
+    text = readFileSync(path, 'utf8')
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw error
+    const { code } = error as NodeJS.ErrnoException
+    // The HOME of users who do not log in is often /dev/null.
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
+    throw new Error(`${path} cannot be read (${code}).`)
   }
+  if ((mode & 0o077) === 0) return text
+  throw new Error(`Others may read ${path}: run chmod 600 on it, and change the credential.`)
 }
 
 function parse(text: string): unknown {
@@ -60,9 +64,13 @@ function parse(text: string): unknown {
 /** Replaces the saved addresses and credentials, in a file that only its owner may read. */
 export async function writeLogins(env: NodeJS.ProcessEnv, { current, tokens }: Logins) {
   const path = loginFile(env)
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
   const kept = { current, tokens: Object.fromEntries(tokens) }
-  await replaceFile(path, `${JSON.stringify(kept, null, 2)}\n`, { mode: 0o600 })
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    await replaceFile(path, `${JSON.stringify(kept, null, 2)}\n`, { mode: 0o600 })
+  } catch (error) {
+    throw new Error(`${path} cannot be written (${(error as NodeJS.ErrnoException).code}).`)
+  }
 }
 
 /** Removes all saved addresses and credentials. */

@@ -441,4 +441,9 @@ test('reads URL and token from the environment', async (t) => {
   t.match(await subscriptionOf({ TOLLGATE_URL: url }), /no credential for .*: run tollgate login/)
   const missing = { TOLLGATE_URL: url, TOLLGATE_TOKEN_FILE: `${file}.missing` }
   t.match(await subscriptionOf(missing), /token file .*missing cannot be read/)
+  writeFileSync(file, '\n')
+  t.match(
+    await subscriptionOf({ TOLLGATE_URL: url, TOLLGATE_TOKEN_FILE: file }),
+    /token file .* is empty/,
+  )
 })

@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { runAt, type Terminal } from '../support/command.ts'
@@ -65,6 +65,26 @@ test('what is kept is sent to its address only', async (t) => {
   const given = { ...env, TOLLGATE_TOKEN: 'bob-token' }
   const made = await runAt({ env: given }, 'key', 'new', 'x', '--json')
   t.match(JSON.parse(made.out), { subscription: 'b-only' }, 'a variable goes first')
+})
+
+test('a place without logins is no error, unless it is to be written', async (t) => {
+  const { url, run } = await start(t)
+  await run({ input: 'alice-token' }, 'login', url)
+  const given = { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'alice-token' }
+  const list = (env: NodeJS.ProcessEnv) => runAt({ env }, 'key', 'list')
+  const nowhere = { XDG_CONFIG_HOME: '/dev/null' }
+  t.match(await list({ ...given, ...nowhere }), { status: 0 })
+  t.match(await list({ TOLLGATE_URL: url, ...nowhere }), { status: 1, err: /no credential/ })
+  t.match(await runAt({ env: nowhere, input: 'alice-token' }, 'login', url), {
+    ...{ status: 1, err: '/dev/null/tollgate/login.json cannot be written (ENOTDIR).' },
+  })
+  const looped = join(temporaryFolder(t), 'tollgate')
+  symlinkSync(looped, looped)
+  const unreadable = { XDG_CONFIG_HOME: join(looped, '..') }
+  t.match(await list({ ...given, ...unreadable }), { status: 0 }, 'not read without need')
+  t.match(await list({ TOLLGATE_URL: url, ...unreadable }), {
+    ...{ status: 1, err: `${looped}/login.json cannot be read (ELOOP).` },
+  })
 })
 
 test('several gateways are kept, and forgotten one by one', async (t) => {
