@@ -49,7 +49,7 @@ export function parseSetting<T>(
   const value = raw === undefined ? invalid : reader.read(raw)
   if (value !== invalid) return value
   if (raw !== undefined) {
-    const shown = reader.secret ? '' : `, is "${raw}"`
+    const shown = reader.secret ? '' : `, is ${JSON.stringify(raw)}`
     problems.push(`${name}: must be ${reader.form.replaceAll('`', '')}${shown}`)
   }
   // The table's defaults are valid, and a setting without one may be undefined.

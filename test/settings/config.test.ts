@@ -62,6 +62,12 @@ test('all invalid settings are reported at once', async (t) => {
   t.strictSame([...new Set(named)].sort(), Object.keys(bad).sort())
 })
 
+test('an invalid value is shown on one line', async (t) => {
+  t.throws(() => loadConfig({ LOG_LEVEL: 'loud\n\u001b[31m' }), {
+    message: /^Bad settings:\n {2}LOG_LEVEL: must be [^\n]*, is "loud\\n\\u001b\[31m"$/,
+  })
+})
+
 test('a journal is in DATA_DIR, elsewhere or off', async (t) => {
   const placeOf = (env: Record<string, string | undefined>) => loadConfig(env).usageJournal
   t.equal(placeOf({ USAGE_JOURNAL: 'a/usage.jsonl' }), resolve('a/usage.jsonl'))
