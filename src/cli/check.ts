@@ -16,7 +16,7 @@ import { inSlices } from '../runtime/slices.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Call } from './command.ts'
 import type { checkFlags } from './commands/operate.ts'
-import { loadFolder } from './input-file.ts'
+import { loadFolder, withoutResources } from './input-file.ts'
 import { toJson } from './json.ts'
 import type { CommandIo } from './terminal.ts'
 import { counted, printable, renderTable } from './text-table.ts'
@@ -34,7 +34,7 @@ export async function check(
   const loaded = await loadFolder(folder, options)
   const { snapshot, problems, refused } = loaded
   if (problems.length === 0 && loaded.resources.length === 0) {
-    throw new Error(`${folder} has no resources; they are in files that end in .yaml or .yml.`)
+    throw withoutResources(folder)
   }
   const inForce = flags['in-force']
   const before = inForce === undefined ? undefined : await loadFolder(inForce, options)

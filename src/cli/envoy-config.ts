@@ -8,6 +8,7 @@ import { promisify } from 'node:util'
 import { findEnvoy } from '../../dev/envoy-binary.ts'
 import { checkEnvoyFiles, renderEnvoyFiles, writeEnvoyFiles } from '../gateway/envoy-files.ts'
 import { StartError } from '../runtime/start-error.ts'
+import { checkEnvoyFolders } from '../settings/check-files.ts'
 import { type Config, loadConfig } from '../settings/config.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { envoyConfigFlags } from './commands/run.ts'
@@ -20,7 +21,10 @@ export async function envoyConfig(
   { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
 ): Promise<number> {
   if (flags.write && flags.validate) throw new WrongCall('Either --write or --validate, not both.')
-  const config = loadConfig(env, checkEnvoyFiles)
+  const config = loadConfig(env, (config) => [
+    ...checkEnvoyFiles(config),
+    ...(flags.write ? checkEnvoyFolders(config) : []),
+  ])
   if (config.tlsCertFile !== undefined) {
     err('TLS_CERT_FILE: add the part of envoy/README.md under "TLS to the service".')
   }

@@ -37,7 +37,11 @@ export async function runExport(
 }
 
 async function readCluster(env: NodeJS.ProcessEnv): Promise<readonly unknown[]> {
-  const client = createClient(accessOf(loadConfig(env)), { timeoutMs: 30_000 })
+  const config = loadConfig(env)
+  if (config.kubeconfig === undefined && config.kubernetesHost === undefined) {
+    throw new Error('Name files, or set KUBECONFIG to read a cluster outside of its pods.')
+  }
+  const client = createClient(accessOf(config), { timeoutMs: 30_000 })
   const objects: unknown[] = []
   for (const { apiGroup, kind, plural } of collections[originalGroup]) {
     const apiVersion = `${apiGroup}/v1alpha1`

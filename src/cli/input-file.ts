@@ -12,6 +12,11 @@ export async function readInput(path: string, input: NodeJS.ReadableStream): Pro
   })
 }
 
+/** What to say of a folder without resources. */
+export function withoutResources(folder: string): Error {
+  return new Error(`${folder} has no resources; they are in files that end in .yaml or .yml.`)
+}
+
 /** The resources of a folder, with all their problems. Rejects with a readable error. */
 export async function loadFolder(folder: string, options?: Parameters<typeof loadSnapshot>[1]) {
   const loaded = await loadSnapshot(folder, options).catch(() => undefined)

@@ -7,7 +7,7 @@ import { listFiles } from '../models/sources/listing.ts'
 import { connectApi } from './api-client.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { simulateFlags } from './commands/operate.ts'
-import { loadFolder, readInput } from './input-file.ts'
+import { loadFolder, readInput, withoutResources } from './input-file.ts'
 import { toJson } from './json.ts'
 import { showFigure } from './limit-cells.ts'
 import type { CommandIo } from './terminal.ts'
@@ -43,6 +43,7 @@ async function readFolder(folder: string, { err, input }: Io): Promise<string | 
   const errors = loaded.problems.filter(({ severity }) => severity === 'error')
   for (const problem of errors) err(showProblem(problem))
   if (errors.length > 0) return undefined
+  if (loaded.resources.length === 0) throw withoutResources(folder)
   const paths = [...(await listFiles(folder)).keys()].sort()
   const texts = await Promise.all(paths.map((path) => readInput(path, input)))
   return texts.join('\n---\n')

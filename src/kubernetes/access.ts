@@ -33,8 +33,9 @@ export function accessOf({
   try {
     return fromKubeconfig(kubeconfig)
   } catch (error) {
-    const problem = errorMessage(error)
-    throw new Error(`KUBECONFIG: ${kubeconfig} ${problem}`, { cause: error })
+    const { code } = error as NodeJS.ErrnoException
+    const problem = code?.startsWith('E') ? `cannot be read (${code})` : errorMessage(error)
+    throw new Error(`KUBECONFIG: ${kubeconfig} ${problem}`)
   }
 }
 

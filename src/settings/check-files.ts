@@ -46,6 +46,17 @@ export function checkDataDir({ dataDir }: Config): readonly string[] {
   return attempt('DATA_DIR', dataDir, 'written to', tryFolder)
 }
 
+/** The same for what `tollgate envoy-config --write` writes. */
+export function checkEnvoyFolders(config: Config): readonly string[] {
+  const { dataDir, envoyConfigDir, usageJournal } = config
+  return [
+    ...(relative(dataDir, envoyConfigDir).startsWith('..')
+      ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder)
+      : checkDataDir(config)),
+    ...attempt('USAGE_JOURNAL', usageJournal, 'written', (path) => tryJournal(path, config)),
+  ]
+}
+
 /** The same for AUDIT_LOG alone. */
 export function checkAuditLog({ auditLog }: Config): readonly string[] {
   return attempt('AUDIT_LOG', auditLog === 'stdout' ? undefined : auditLog, 'written', tryAudit)

@@ -67,6 +67,10 @@ test('reports an invalid resource, with status 1', async (t) => {
 
 test('unreadable input is an error, and invalid arguments print the usage', async (t) => {
   t.match(await run(['-'], {}, 'a: [b'), { status: 1, err: /not valid YAML/ })
+  t.match(await run([]), { status: 1, err: /^Name files, or set KUBECONFIG/ })
+  t.match(await run([], { KUBECONFIG: '/nowhere' }), {
+    ...{ status: 1, err: 'KUBECONFIG: /nowhere cannot be read (ENOENT)' },
+  })
   t.match(await run(['/nowhere/at/all.yaml']), {
     ...{ status: 1, err: '/nowhere/at/all.yaml cannot be read (ENOENT).' },
   })

@@ -57,6 +57,14 @@ t.test('reports invalid settings', async (t) => {
     await t.rejects(print({ DATA_DIR: folder, ...env }), { message })
   }
   t.equal((await runAt({}, 'envoy-config', '--write', '--validate')).status, 2)
+  for (const [name, settings] of [
+    ['DATA_DIR', { DATA_DIR: '/dev/null/data' }],
+    ['ENVOY_CONFIG_DIR', { DATA_DIR: temporaryFolder(t), ENVOY_CONFIG_DIR: '/dev/null/envoy' }],
+  ] as const) {
+    const { status, err } = await runAt({ env: settings }, 'envoy-config', '--write')
+    t.match({ status, err }, { status: 1, err: `${name}: /dev/null/` })
+    t.match(err, 'cannot be written to (ENOTDIR)')
+  }
 })
 
 t.test('Envoy accepts the output, and no file is left', { skip }, async (t) => {

@@ -281,6 +281,8 @@ test('a folder is simulated at a terminal', async (t) => {
   )
   const env = { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'admin-token' }
   const run = (...args: string[]) => runAt({ env }, 'simulate', ...args)
+  const empty = temporaryFolder(t)
+  t.match(await run(empty), { status: 1, err: `${empty} has no resources; they are in files` })
   const found = await run(folder, '--from', '2026-03-01')
   t.equal(found.status, 1, found.err)
   t.strictSame(found.out.split('\n'), [
