@@ -13,7 +13,7 @@ import { claim } from '../claim.ts'
 import { freePort } from '../own-addresses.ts'
 import { commandLine, identify, isRunning, readIfThere } from '../process-identity.ts'
 import { endWithUs, howItEnds } from './end-with-us.ts'
-import { databaseUser, ensureData, lastLine } from './postgres-data.ts'
+import { databaseUser, ensureData, reasonIn } from './postgres-data.ts'
 import { chooseLocation, homeOf, type PostgresLocation, runAs } from './postgres-location.ts'
 
 /** A running embedded Postgres. */
@@ -123,7 +123,7 @@ async function run(
     if (ended !== undefined || Date.now() > deadline) {
       await stop()
       throw new Error(
-        `The embedded Postgres did not start (${ended ?? 'no answer in time'}): ${lastLine(readFileSync(logFile, 'utf8'))} (${logFile})`,
+        `The embedded Postgres did not start (${ended ?? 'no answer in time'}): ${reasonIn(readFileSync(logFile, 'utf8'))} (${logFile})`,
       )
     }
   }

@@ -78,7 +78,7 @@ function createData(location: PostgresLocation, data: string): void {
       ...['-D', unfinished, '-U', databaseUser, `--pwfile=${secret}`, '--auth=scram-sha-256'],
       ...['--encoding=UTF8', '--locale=C', '--no-instructions'],
     ])
-    if (status !== 0) throw new Error(`The database could not be created: ${lastLine(output)}`)
+    if (status !== 0) throw new Error(`The database could not be created: ${reasonIn(output)}`)
     renameSync(unfinished, data)
   } finally {
     rmSync(secret, { force: true })
@@ -96,7 +96,8 @@ function runProgram(location: PostgresLocation, name: string, args: string[]) {
   return { status, stdout, output: `${stdout}${stderr}` }
 }
 
-/** The last line of a program's output, which usually contains the reason. */
-export function lastLine(text: string): string {
-  return text.trim().split('\n').at(-1) ?? ''
+/** The line of a program's output that says why it failed: the first error, else the last line. */
+export function reasonIn(output: string): string {
+  const lines = output.trim().split('\n')
+  return lines.find((line) => /\b(FATAL|PANIC|ERROR|error):/.test(line)) ?? lines.at(-1) ?? ''
 }

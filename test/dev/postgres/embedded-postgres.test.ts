@@ -8,11 +8,21 @@ import {
   findEmbeddedPostgres,
   startEmbeddedPostgres,
 } from '../../../dev/postgres/embedded-postgres.ts'
+import { reasonIn } from '../../../dev/postgres/postgres-data.ts'
 import { identify } from '../../../dev/process-identity.ts'
 import { openPool } from '../../../src/store/postgres/postgres.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import '../../support/time-limit.ts'
+
+test('the reason of a failure is its first error, else the last line', async (t) => {
+  const full = 'running bootstrap script ... FATAL:  could not extend file: No space left on device'
+  t.equal(
+    reasonIn(`creating ...\n${full}\nHINT:  Check free disk space.\ninitdb: removing contents\n`),
+    full,
+  )
+  t.equal(reasonIn('one\ntwo\n'), 'two')
+})
 
 function folder(t: Test): string {
   return join(temporaryFolder(t), 'postgres')
