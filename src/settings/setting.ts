@@ -62,7 +62,10 @@ export function textOf(env: Environment, name: string, problems: string[]): stri
   if (!file) return env[name]?.trim() || undefined
   if (env[name]) problems.push(`${name}: set either ${name} or ${name}_FILE, not both`)
   try {
-    return readFileSync(file, 'utf8').trim() || undefined
+    const text = readFileSync(file, 'utf8').trim()
+    // Else a secret that is not filled in yet would start an embedded database, or counters in memory.
+    if (text === '') problems.push(`${name}_FILE: ${file} is empty`)
+    return text || undefined
   } catch {
     problems.push(`${name}_FILE: cannot read ${file}`)
     return undefined

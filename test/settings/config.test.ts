@@ -122,6 +122,13 @@ test('a secret may be read from a file', async (t) => {
   writeFileSync(file, 'postgres://user:secret@host/db\n')
   t.equal(loadConfig({ DATABASE_URL_FILE: file }).databaseUrl, 'postgres://user:secret@host/db')
   t.match(problemsOf({ DATABASE_URL_FILE: '/nowhere' }), [/^DATABASE_URL_FILE: cannot read/])
+  const empty = join(temporaryFolder(t), 'empty')
+  writeFileSync(empty, '\n')
+  t.match(
+    problemsOf({ DATABASE_URL_FILE: empty, REDIS_URL_FILE: empty }),
+    [/^DATABASE_URL_FILE: .*empty is empty$/, /^REDIS_URL_FILE: .* is empty$/],
+    'not as if they were unset',
+  )
   const both = { DATABASE_URL: 'postgres://host/db', DATABASE_URL_FILE: file }
   t.match(problemsOf(both), [/not both/])
 })
