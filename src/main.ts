@@ -3,12 +3,12 @@
  * order.
  */
 
-import { type Logger, pino } from 'pino'
 import { drainServer } from './admin/operation/drain.ts'
 import { openEarlyProbes } from './admin/operation/early-probes.ts'
 import { writeEnvoyFiles } from './gateway/envoy-files.ts'
 import { createGatewayDrain } from './gateway/service-drain.ts'
 import { listenGrpc, listenHttp, listenServer } from './runtime/listen.ts'
+import { createLog, type Logger } from './runtime/log.ts'
 import { readVersion } from './runtime/package-root.ts'
 import { type Stop, stopInOrder } from './runtime/shutdown.ts'
 import { part } from './runtime/stops.ts'
@@ -54,7 +54,7 @@ export async function serve(
   signal: AbortSignal = new AbortController().signal,
 ): Promise<Service> {
   const config = loadConfig(env, checkSettings)
-  const log = pino({ level: config.logLevel })
+  const log = createLog({ level: config.logLevel })
   const stops: Stop[] = []
   let stopping: Promise<boolean> | undefined
   const stop = (): Promise<boolean> => {

@@ -1,4 +1,4 @@
-import { pino } from 'pino'
+import { createLog } from '../runtime/log.ts'
 import { onStop } from '../runtime/stop-signals.ts'
 import { loadConfig } from '../settings/config.ts'
 import { serveController } from '../wiring/controller-process.ts'
@@ -13,7 +13,7 @@ export async function runController(
   if (config.resourceFolder !== undefined) {
     throw new Error('RESOURCES: must be kubernetes; a folder has no statuses')
   }
-  const log = pino({ level: config.logLevel })
+  const log = createLog({ level: config.logLevel })
   const asked = onStop(() => {})
   // Before the cluster has been read there is nothing to release.
   const started = serveController(config, log)

@@ -1,0 +1,43 @@
+/**
+ * The log of a process: a JSON object per line on stdout. A log that cannot be written must stop neither the process nor
+ * its end: lines wait in memory, and those beyond its bound are dropped and counted.
+ */
+
+import { destination, type Logger, type LoggerOptions, pino } from 'pino'
+
+export type { Logger }
+
+/** What may wait to be written, in bytes. */
+const maxWaiting = 4_194_304
+
+/** `fd`: the file to write to. */
+export function createLog({ level }: Required<Pick<LoggerOptions, 'level'>>, fd = 1): Logger {
+  const output = destination({ dest: fd, sync: false, maxLength: maxWaiting })
+  const log = pino({ level }, output)
+  let isFailing = false
+  let dropped = 0
+
+  // It repeats the line it has failed at with the next one: until then there is nothing to do.
+  output.on('error', () => {
+    isFailing = true
+  })
+  output.on('drop', () => {
+    dropped += 1
+  })
+  output.on('write', () => {
+    isFailing = false
+  })
+  output.on('drain', () => {
+    if (dropped === 0) return
+    const lines = dropped
+    dropped = 0
+    log.warn({ code: 'log_lines_dropped', lines }, 'the log could not be written: dropped lines')
+  })
+
+  // At the exit it would repeat a write that fails until it succeeds.
+  const flush = output.flushSync.bind(output)
+  output.flushSync = () => {
+    if (!isFailing) flush()
+  }
+  return log
+}
