@@ -73,9 +73,7 @@ function readToken(path: string): string {
 export function checkUrl(raw: string, insecureHttp: boolean): string {
   const url = URL.parse(raw)
   if (url === null || !['http:', 'https:'].includes(url.protocol) || url.search || url.hash) {
-    throw new Error(
-      `"${raw}" is not the address of a gateway; write it like https://gateway.example.`,
-    )
+    throw new Error(`"${raw}" is no address; write it like https://gateway.example.`)
   }
   if (url.username || url.password)
     throw new Error('The address must not contain a user or password.')

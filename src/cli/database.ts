@@ -20,7 +20,7 @@ export async function withDatabase<Result>(
   const { dataDir, databaseUrl } = config
   const url = databaseUrl ?? embeddedIn(dataDir)
   if (url === undefined) {
-    const place = `npm start has created no database in ${dataDir} (set DATA_DIR to its folder)`
+    const place = `npm start has made no database in ${dataDir} (set DATA_DIR to its folder)`
     throw new Error(`Set DATABASE_URL: ${place}.`)
   }
   const options = { url, connections: 1, applicationName: `tollgate ${command}` }

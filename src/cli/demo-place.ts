@@ -35,10 +35,10 @@ export async function withDemo<Result>(
   const url = named ?? (recorded === undefined ? defaultUrl : `http://${recorded}`)
   const database = embeddedIn(dataDir)
   if (databaseUrl !== undefined) {
-    return await work({ url, reason: 'DATABASE_URL is not the database of npm start' })
+    return await work({ url, reason: 'DATABASE_URL names another database than that of npm start' })
   }
   if (database === undefined || recorded === undefined) {
-    const reason = `npm start has created no database in ${dataDir} (set DATA_DIR to its folder)`
+    const reason = `npm start has made no database in ${dataDir} (set DATA_DIR to its folder)`
     return await work({ url, reason })
   }
   if (!recorded.endsWith(`:${new URL(url).port || 80}`)) {

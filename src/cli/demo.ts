@@ -50,7 +50,7 @@ type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 /** Runs the command; returns the exit status: 1 if nothing was answered. */
 export async function demo({ flags }: Call<typeof demoFlags>, io: Io): Promise<number> {
   if (flags.remove && flags.requests !== undefined) {
-    throw new WrongCall('--requests cannot be combined with --remove.')
+    throw new WrongCall('--requests has no meaning with --remove.')
   }
   const requests = readRequests(flags.requests)
   return await withDemo(io.env, async (place) => {

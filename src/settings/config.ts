@@ -193,7 +193,7 @@ function checkTogether(config: Config): readonly string[] {
       auditRequired && auditLog === undefined,
       'AUDIT_REQUIRED: needs an audit trail, but AUDIT_LOG is off',
     ],
-    [drainMinMs > drainMs, 'DRAIN_MIN_SECONDS: must be at most DRAIN_SECONDS'],
+    [drainMinMs > drainMs, 'DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS'],
   ]
   return [
     ...needed

@@ -333,10 +333,7 @@ test('revokes all keys of a user', async (t) => {
 test('prints the API’s error message', async (t) => {
   const { env } = await start(t)
   t.match(await run(env, 'new', 'x', '--expires', '91d'), { status: 1, out: '', err: /90 days\.$/ })
-  t.match(await run(env, 'new', 'x', '--subscription', 'b-only'), {
-    status: 1,
-    err: /^You have no access to such a sub/,
-  })
+  t.match(await run(env, 'new', 'x', '--subscription', 'b-only'), { status: 1, err: /No subscr/ })
   t.match(await run({ ...env, TOLLGATE_TOKEN: 'x' }, 'list'), {
     status: 1,
     err: /^The credential .* It is that of TOLLGATE_TOKEN\.$/,
