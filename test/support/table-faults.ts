@@ -64,16 +64,17 @@ export const fileFaults: Readonly<Record<string, (places: TablePlaces) => void>>
     for (const path of [lanes, table]) renameSync(`${path}.copy`, path)
   },
   'a pipe': ({ table }) => {
-    rmSync(table)
-    execFileSync('mkfifo', [table])
+    // Aside: the service may put a table there at once.
+    execFileSync('mkfifo', [`${table}.pipe`])
+    renameSync(`${table}.pipe`, table)
   },
   'a link to nowhere': ({ table }) => {
-    rmSync(table)
-    symlinkSync(`${table}.nowhere`, table)
+    symlinkSync(`${table}.nowhere`, `${table}.link`)
+    renameSync(`${table}.link`, table)
   },
   'a link to endless zeros': ({ lanes }) => {
-    rmSync(lanes)
-    symlinkSync('/dev/zero', lanes)
+    symlinkSync('/dev/zero', `${lanes}.link`)
+    renameSync(`${lanes}.link`, lanes)
   },
   'what an earlier process has left': ({ table, lanes }) => {
     for (const path of [table, lanes]) {
