@@ -201,11 +201,12 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
         if (each.size > one.bytes) left -= await append(each, one, left)
       }
       // Now, since their readers may forget that they have read them; if there is no room, with the next step.
-      if (isGone && listed.length > 0)
-        isGone = !(await fill().then(
-          () => true,
+      if (isGone && listed.length > 0) {
+        isGone = await fill().then(
           () => false,
-        ))
+          () => true,
+        )
+      }
     },
     /** A file was removed whose lines are saved: its copy is needed no more. */
     remove(name: string): Promise<void> {
