@@ -54,7 +54,7 @@ export async function serve(
   signal: AbortSignal = new AbortController().signal,
 ): Promise<Service> {
   const config = loadConfig(env, checkSettings)
-  const log = createLog({ level: config.logLevel })
+  const log = createLog(config.logLevel)
   const stops: Stop[] = []
   let stopping: Promise<boolean> | undefined
   const stop = (): Promise<boolean> => {

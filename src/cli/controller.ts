@@ -13,7 +13,7 @@ export async function runController(
   if (config.resourceFolder !== undefined) {
     throw new Error('RESOURCES: must be kubernetes; a folder has no statuses')
   }
-  const log = createLog({ level: config.logLevel })
+  const log = createLog(config.logLevel)
   const asked = onStop(() => {})
   // Before the cluster has been read there is nothing to release.
   const started = serveController(config, log)

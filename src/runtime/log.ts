@@ -3,16 +3,15 @@
  * its end: lines wait in memory, and those beyond its bound are dropped and counted.
  */
 
-import { destination, type Logger, type LoggerOptions, pino } from 'pino'
+import { destination, type Logger, pino } from 'pino'
 
 export type { Logger }
 
 /** What may wait to be written, in bytes. */
 const maxWaiting = 4_194_304
 
-/** `fd`: the file to write to. */
-export function createLog({ level }: Required<Pick<LoggerOptions, 'level'>>, fd = 1): Logger {
-  const output = destination({ dest: fd, sync: false, maxLength: maxWaiting })
+export function createLog(level: string): Logger {
+  const output = destination({ dest: 1, sync: false, maxLength: maxWaiting })
   const log = pino({ level }, output)
   let isFailing = false
   let dropped = 0

@@ -13,7 +13,7 @@ function runWith(stdout: number | 'pipe', statement: string, code: string) {
   const script = `
     const { createLog } = await import('${module}')
     const { setTimeout: delay } = await import('node:timers/promises')
-    const log = createLog({ level: 'info' })
+    const log = createLog('info')
     ${statement}
     await delay(200)
     console.error('works')
