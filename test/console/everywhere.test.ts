@@ -125,9 +125,8 @@ test('every page is accessible, shows names as text, and fits a phone', async (t
     t.ok(read >= cells, `${heading}: a screen reader finds ${read} cells of ${cells}`)
     await page.setViewportSize(narrowest)
     // Plots and marks of a choice follow the width a moment later.
-    await page
-      .waitForFunction(`${tooWide}.length === 0`, undefined, { timeout: 3_000 })
-      .catch(() => {})
+    const fits = async () => ((await page.evaluate(tooWide)) as unknown[]).length === 0
+    await poll(fits, heading, 3_000).catch(() => {})
     t.strictSame(await page.evaluate(tooWide), [], `${heading} fits 320 pixels`)
     t.strictSame(await page.evaluate(overlapping), [], `${heading}: nothing in its header overlaps`)
   }
