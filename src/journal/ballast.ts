@@ -1,6 +1,6 @@
 /**
- * A file that reserves room on a nearly full file system, and is removed when the room ends: lines can be written
- * on, while an operator makes room.
+ * A file that reserves space on a nearly full file system and is removed when space runs out, so that lines can still
+ * be written while an operator frees some.
  */
 
 import * as fs from 'node:fs'
@@ -8,10 +8,10 @@ import { open, statfs } from 'node:fs/promises'
 
 const mebibyte = 1_048_576
 const wholeBytes = 16 * mebibyte
-/** With less room than the first the file is created, with less than the second it is removed. */
+/** Free space below which the file is created, and below which it is removed. */
 const [littleBytes, noBytes] = [4_096 * mebibyte, mebibyte]
 
-/** On a small file system it takes a sixteenth. */
+/** `bytes`: its size, at most a sixteenth of the file system. */
 export function createBallast(path: string, bytes = wholeBytes) {
   let isMaking = false
 
@@ -24,14 +24,17 @@ export function createBallast(path: string, bytes = wholeBytes) {
       await file.close()
       fs.renameSync(draft, path)
     } catch {
-      // It will be tried again when there is more room.
+      // A later step tries again when there is more space.
       await file.close()
       fs.rmSync(draft, { force: true })
     }
   }
 
   return {
-    /** To be called each second; `mayMake`: by one process of a gateway. Resolves with whether the file system is full. */
+    /**
+     * To be called every second. `mayMake`: whether it may create the file, true in one process of a gateway. Resolves
+     * with whether the file system is full.
+     */
     async step(mayMake: boolean) {
       const { bavail, blocks, bsize } = await statfs(path.slice(0, path.lastIndexOf('/') + 1))
       const free = bavail * bsize

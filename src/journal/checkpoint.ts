@@ -1,8 +1,7 @@
 /**
- * What a gateway's lines add up to, and how far they were read: both in one file, so that a process that
- * is killed at any moment leaves sums and positions that belong together. Each writer has a file of its
- * own, with a higher number than the one it began with: a writer that has lost its place while its disk
- * hung can't put an older state over the next one's.
+ * A gateway's sums and the position up to which its lines were read, both in one file, so that they belong together
+ * whenever a process is killed. Each writer has its own file, numbered higher than the one it began with: a writer that
+ * was replaced while its disk hung can't overwrite its successor's newer state.
  */
 
 import { type Exact, greatest, readExact } from '../formats/exact.ts'
@@ -14,14 +13,14 @@ import type { DurableFiles } from './durable-files.ts'
 import type { Position } from './follower.ts'
 
 export interface KeptState {
-  /** Under which name the sums were sent; undefined: not known. */
+  /** The gateway's name under which the sums were sent; undefined: unknown. */
   readonly gateway?: string | undefined
   readonly position: Position
   readonly own: readonly OwnSum[]
   readonly resets: Resets
 }
 
-/** JSON has no whole numbers beyond 2⁵³, so these are text. */
+/** A string above 2⁵³ - 1, because readers of JSON round larger numbers. */
 type WrittenSum = number | string
 
 type Entry =
@@ -42,13 +41,11 @@ type Entry =
       base: WrittenSum,
     ]
 
-/** Sums that are written, and lines that are read, at once. */
+/** Sums written, and lines read, in one slice. */
 const sumsOfPart = 512
 const linesOfPart = 256
 
-/**
- * `names`: of the files that grow. `nonce`: the process's own. What is written is written in the order of the calls.
- */
+/** `names`: of the current files. `nonce`: of this process. Writes happen in the order of the calls. */
 export function createCheckpoint(
   files: DurableFiles,
   name: string,
@@ -60,14 +57,14 @@ export function createCheckpoint(
 
   const ownName = (): string => `${name}.${number}.${nonce}`
 
-  /** The number in the name of a checkpoint, finished or not; undefined for other files. */
+  /** The number in the name of a checkpoint, complete or not; undefined for other files. */
   function numberOf(file: string): number | undefined {
     const rest = file.startsWith(`${name}.`) ? file.slice(name.length + 1) : ''
     const [, digits] = /^(\d{1,15})\.[\w-]+(?:\.\d+\.tmp)?$/.exec(rest) ?? []
     return digits === undefined ? undefined : Number(digits)
   }
 
-  /** The latest; of two with the same number, the later writer's. */
+  /** The checkpoint with the highest number; of several, the latest writer's. */
   async function findLatest(writers: readonly string[]): Promise<string | undefined> {
     let latest: readonly [file: string, number: number, place: number] | undefined
     for (const file of await files.names()) {
@@ -83,7 +80,7 @@ export function createCheckpoint(
   }
 
   async function write({ gateway, position, own, resets }: KeptState): Promise<Position> {
-    // As it is now: what follows takes time.
+    // Copied now, because writing takes time.
     const saved = new Map(position)
     const sums = own.map(({ sum }) => sum)
     const bases = own.map(({ base }) => base)
@@ -111,20 +108,23 @@ export function createCheckpoint(
   }
 
   return {
-    /** The latest that is there, as it was left; `writers`: the last one first. What is saved from now on is later. */
+    /**
+     * Loads the latest checkpoint; empty if there is none. `writers`: the latest first. Later saves get a higher
+     * number.
+     */
     async load(writers: readonly string[]): Promise<KeptState> {
       const latest = await findLatest(writers)
       if (latest !== undefined) number = Math.max(number, (numberOf(latest) ?? 0) + 1)
       return await inSlices(stateIn(latest === undefined ? '' : await files.read(latest)))
     },
-    /** Saves what `capture` returns when it is its turn, whole or not at all; resolves with its position. */
+    /** Saves what `capture` returns when its turn comes, atomically; resolves with the saved position. */
     save: (capture: () => KeptState): Promise<Position> => withLock(() => write(capture())),
-    /** Adds to what was saved that the store has so much beyond the lines; resolves once it is on the disk. */
+    /** Appends to the own checkpoint what the store has of a window beyond the lines; resolves once it is on disk. */
     noteBase: ({ id, since, end, ms }: OwnSum, base: Exact): Promise<void> =>
       withLock(() =>
         files.append(ownName(), textOf([['sum', id, since, end, ms, 0, toWritten(base)]])),
       ),
-    /** Removes what earlier writers have left. To be called once an own one was saved. */
+    /** Removes the checkpoints of earlier writers. To be called once an own one was saved. */
     async removeEarlier(): Promise<void> {
       for (const file of await files.names()) {
         if ((numberOf(file) ?? number) < number) await files.remove(file)
@@ -137,7 +137,7 @@ function textOf(entries: readonly Entry[]): string {
   return entries.map((entry) => `${JSON.stringify(entry)}\n`).join('')
 }
 
-/** A sum may be there twice: what was added later is the higher one. Nobody relied on a torn line. */
+/** Of two entries for a window the higher values count: they were appended later. A torn line was not relied on yet. */
 function* stateIn(text: string): Generator<undefined, KeptState> {
   const position: Position = new Map()
   const own = new Map<string, OwnSum>()

@@ -1,6 +1,6 @@
 /**
- * A copy of each file of a gateway's folder, which is in memory: byte for byte, below DATA_DIR, appended to
- * each second by the writer. What a restart of the machine has emptied, or somebody has removed, is filled from it.
+ * Copies of the files of a gateway's folder, which is in memory: byte for byte, below DATA_DIR, appended to every
+ * second by the writer. Files that a reboot or somebody has removed are restored from them.
  */
 
 import { constants } from 'node:fs'
@@ -12,12 +12,12 @@ import { type Folder, type Listed, listLineFiles } from './folder.ts'
 import { beginningOf, headBytes, headIn } from './head.ts'
 
 interface CopiesOptions {
-  /** The folder that gateway and service share, and its path. */
+  /** The shared folder, and its path. */
   readonly folder: Pick<Folder, 'list' | 'open'>
   readonly path: string
-  /** Where the copies are: another folder. */
+  /** Path of the copies, in another folder. */
   readonly keptPath: string
-  /** The files that grow; renamed ones have a dot and milliseconds since the epoch behind it. */
+  /** Names of the current files; rotated ones have a dot and milliseconds since the epoch appended. */
   readonly files: readonly string[]
 }
 
@@ -31,25 +31,25 @@ interface Copied {
 }
 
 const pieceBytes = 65_536
-/** Of all files in one step, so that the next one comes in time. */
+/** Maximum for all files in one step, so that the next one starts in time. */
 const stepBytes = 64 * 1_048_576
-/** What is compared at the beginning and the end of a copy that an earlier process has made. */
+/** Bytes compared at the beginning and the end of a copy that an earlier process made. */
 const comparedBytes = 4_096
 
 export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   const at = (name: string): string => join(keptPath, name)
   const piece = Buffer.allocUnsafe(pieceBytes)
-  /** By the inodes of the files. */
+  /** By the inode of the original. */
   const copied = new Map<string, Copied>()
-  /** Whether somebody else has removed files, whose copies are still here. */
+  /** Whether somebody else has removed files that still have copies. */
   let isGone = false
 
-  /** Has the copy of a file go by its name, and finds out how far it has come. */
+  /** Renames the copy of a file to the file's name, and determines how much of the file it has. */
   async function match({ name, inode }: Listed): Promise<Copied> {
     const known = copied.get(inode)
     if (known?.name === name) return known
     const all = await listCopies()
-    // Unless another writer has moved it.
+    // By its inode, or by its head if another writer has moved it.
     const now =
       all.find((each) => each.inode === known?.inode)?.name ?? (await nameOfCopy(name, all))
     if (now !== undefined && now !== name) {
@@ -73,7 +73,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     return found
   }
 
-  /** Where there is a copy of this file: it may have been renamed while nobody was here. */
+  /** Finds the copy of this file by its head: it may have been renamed while no process ran. */
   async function nameOfCopy(name: string, all: readonly Listed[]): Promise<string | undefined> {
     const head = headOf(folder, name)
     if (head === '') return undefined
@@ -95,7 +95,10 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     }
   }
 
-  /** How many bytes of the file the copy of this name has, which an earlier process has made; 0: it is another one's. */
+  /**
+   * How many bytes of the file the copy of this name has, which an earlier process made; 0 if it is a copy of another
+   * file.
+   */
   async function lengthOf(name: string): Promise<number> {
     const bytes = (await fs.stat(at(name)).catch(unlessMissing))?.size ?? 0
     const file = folder.open(name)
@@ -114,7 +117,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     }
   }
 
-  /** The copy of a file that is not in the folder any more keeps its lines under another name. */
+  /** Renames the copy of a file that is no longer in the folder, so that its lines are kept. */
   async function putAside(name: string, all: readonly Listed[]): Promise<void> {
     const copy = all.find((each) => each.name === name)
     if (copy === undefined || copy.size === 0 || !files.includes(name)) return
@@ -122,7 +125,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     if (to !== undefined) await fs.rename(at(name), at(to)).catch(unlessMissing)
   }
 
-  /** undefined: another process has renamed it meanwhile. */
+  /** An unused rotated name; undefined if another process has renamed the copy meanwhile. */
   async function freeName(file: string, all: readonly Listed[]): Promise<string | undefined> {
     const taken = new Set([...all, ...folder.list()].map(({ name }) => name))
     const found = await fs.stat(at(file)).catch(unlessMissing)
@@ -135,11 +138,11 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   async function append(listed: Listed, one: Copied, most: number): Promise<number> {
     const file = folder.open(listed.name)
     if (file === undefined) return 0
-    // At its own place, never at the end: of two writers each writes the same there.
+    // At its offset, never at the end: two writers write the same bytes there.
     const copy = await fs.open(at(one.name), constants.O_WRONLY | constants.O_CREAT, 0o600)
     let done = 0
     try {
-      // It was renamed since it was listed.
+      // Renamed since it was listed.
       if (file.inode !== listed.inode) return 0
       one.inode = String((await copy.stat({ bigint: true })).ino)
       while (done < most) {
@@ -157,8 +160,8 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   }
 
   /**
-   * Puts copies of files into the folder that are not there any more, as renamed ones: another file may be in
-   * their place. To be called at a start, before files are read; others may do it at once.
+   * Restores missing files from their copies, under rotated names, because another file may have taken theirs. To be
+   * called at start, before files are read; several processes may do it at once.
    */
   async function fill(): Promise<void> {
     const there = listLineFiles(folder, files)
@@ -175,7 +178,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
         await fs.link(draft, join(path, to))
       } catch (error) {
         const { code } = error as NodeJS.ErrnoException
-        // Another process has put it there.
+        // Another process has restored it, or moved the copy.
         if (code !== 'EEXIST' && code !== 'ENOENT') throw error
       } finally {
         await fs.rm(draft, { force: true })
@@ -184,14 +187,14 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   }
 
   return {
-    /** To be called each second by the writer, one call at a time. Rejects if the disk does not take it. */
+    /** To be called every second by the writer, one call at a time. Rejects if the disk fails. */
     async step(): Promise<void> {
       await fs.mkdir(keptPath, { recursive: true, mode: 0o700 })
-      // Renamed ones first: the others take their names.
+      // Rotated ones first: the current files take their names.
       const listed = listLineFiles(folder, files)
       const there = new Set(listed.map(({ inode }) => inode))
       for (const inode of copied.keys()) if (!there.has(inode)) isGone = copied.delete(inode)
-      // Truncated, or another file with the number of one that was removed.
+      // Truncated, or a new file with the inode of a removed one.
       for (const { inode, size } of listed) {
         if (size < (copied.get(inode)?.bytes ?? 0)) copied.delete(inode)
       }
@@ -200,7 +203,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
         const one = await match(each)
         if (each.size > one.bytes) left -= await append(each, one, left)
       }
-      // Now, since their readers may forget that they have read them; if there is no room, with the next step.
+      // Now, because readers may forget the positions of absent files; without space, in the next step.
       if (isGone && listed.length > 0) {
         isGone = await fill().then(
           () => false,
@@ -208,7 +211,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
         )
       }
     },
-    /** A file was removed whose lines are saved: its copy is needed no more. */
+    /** Removes the copy of a file that was removed because its lines are saved. */
     remove(name: string): Promise<void> {
       for (const [inode, one] of copied) if (one.name === name) copied.delete(inode)
       return fs.rm(at(name), { force: true })
@@ -217,7 +220,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   }
 }
 
-/** What identifies a file; empty if it has no line, or is not there. */
+/** Head of a file; empty if it has no complete line or does not exist. */
 function headOf(folder: Pick<Folder, 'open'>, name: string): string {
   const file = folder.open(name)
   if (file === undefined) return ''

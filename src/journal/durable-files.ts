@@ -1,6 +1,6 @@
 /**
- * Files that outlive the machine's memory, below DATA_DIR: what a gateway's lines add up to. The disk may
- * hang, so nothing waits for these calls but what must.
+ * Checkpoint files below DATA_DIR, on a disk: unlike the shared folder they survive a reboot. The disk may hang, so
+ * only what needs the result awaits these calls.
  */
 
 import { constants } from 'node:fs'
@@ -11,16 +11,16 @@ import { unlessMissing } from '../runtime/unless-missing.ts'
 
 export type DurableFiles = ReturnType<typeof openDurableFiles>
 
-/** The folder is created when the first file is. */
+/** The folder is created with its first file. */
 export function openDurableFiles(path: string) {
   const at = (name: string): string => join(path, name)
   return {
     names: async (): Promise<readonly string[]> => (await readdir(path).catch(unlessMissing)) ?? [],
-    /** Empty if there is none. */
+    /** Empty text if there is no such file. */
     read: async (name: string) => (await readFile(at(name), 'utf8').catch(unlessMissing)) ?? '',
-    /** Resolves once it is on the disk. The file must be there. */
+    /** Appends to an existing file; resolves once the data is on disk. */
     async append(name: string, text: string) {
-      // Never creates it: alone, what is added would be taken for all.
+      // Without O_CREAT: an appended tail alone would be taken for a complete file.
       const file = await open(at(name), constants.O_WRONLY | constants.O_APPEND)
       try {
         await file.writeFile(text)
@@ -29,7 +29,7 @@ export function openDurableFiles(path: string) {
         await file.close()
       }
     },
-    /** Puts what `write` gives in the place of the file: whole or not at all, also if the machine goes down. */
+    /** Replaces the file with what `write` puts: atomically, even if the machine goes down. */
     async replace(name: string, write: (put: (text: string) => Promise<void>) => Promise<void>) {
       await mkdir(path, { recursive: true, mode: 0o700 })
       const draft = at(`${name}.${process.pid}.tmp`)

@@ -1,16 +1,16 @@
 /**
- * Lines in the form of earlier versions, which exist during an upgrade of a gateway, and in archives: of each
+ * Lines in the format of earlier versions, which exist during an upgrade of a gateway and in archives: one for each
  * metered response that has ended, written by Envoy.
  */
 
 import { isWhole } from '../usage/rules/read-line-head.ts'
 
-/** How such lines begin: as text with `id`, as JSON with the first of their names. */
+/** First bytes of such lines, in Envoy's text format and in its JSON format. */
 export const earlierLines = ['{"id":', '{"group":'] as const
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The fields of such a line as they would be now; undefined: it has another form. Never throws. */
+/** Converts its fields to the current format; undefined for another format. Never throws. */
 export function fromEarlier(fields: Fields): Fields | undefined {
   const { id, user, subscription, model, start, ms, sent, group, estimate, ...others } = fields
   if (typeof start !== 'string' || !/^\d{1,15}$/.test(start)) return undefined
@@ -22,13 +22,13 @@ export function fromEarlier(fields: Fields): Fields | undefined {
     type: 'DownstreamEnd',
     metered: true,
     sent: isWhole(sent) ? sent : null,
-    // Envoy writes null for what is not known.
+    // Envoy writes null for unknown values.
     ms: ms === null ? 0 : ms,
     check: { ...who, start: Number(start), by: 'check', estimate },
   }
 }
 
-/** Envoy's text has `-` for that. */
+/** Envoy's text format has `-` for unknown values. */
 function unlessUnknown(value: unknown): unknown {
   return value === '-' ? undefined : value
 }

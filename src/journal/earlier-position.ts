@@ -1,6 +1,6 @@
 /**
- * How far the version before read its journal: lines before that are in counters that it has kept in Redis,
- * which are read as those of another gateway. Read once, while there is no checkpoint.
+ * How far the previous version read its journal. The lines before are in counters that it kept in Redis, which count as
+ * those of another gateway. Read once, while there is no checkpoint.
  */
 
 import { readFileSync } from 'node:fs'
@@ -12,7 +12,7 @@ import type { Folder } from './folder.ts'
 import type { Position } from './follower.ts'
 import { beginningOf, headIn } from './head.ts'
 
-/** Empty if there was none before. `path`: USAGE_JOURNAL. */
+/** Empty if there was no previous version. `path`: USAGE_JOURNAL. */
 export function readEarlierPosition(path: string, folder: Pick<Folder, 'list' | 'open'>): Position {
   const position: Position = new Map()
   const offsets = new Map(placesIn(`${path}.position`).map((each) => [each.inode, each.offset]))

@@ -1,23 +1,23 @@
 /**
- * Whether Envoy writes its log, and how soon: told by its admin page. A page that does not answer tells
- * nothing, since an Envoy that has ended loses no line.
+ * Whether and how soon Envoy writes its log, according to its admin page. If the page does not answer, nothing is
+ * reported, since an Envoy that has ended loses no line.
  */
 
 /** Rejects if the page does not answer. */
 export type AskEnvoy = (path: string, method?: 'GET' | 'POST') => Promise<string>
 
 interface EnvoyLogState {
-  /** Milliseconds until what Envoy has is written. */
+  /** Interval in milliseconds at which Envoy flushes its log. */
   readonly flushMs: number
-  /** Whether a write has failed a moment ago. */
+  /** Whether a write failed within the last 10 s. */
   readonly isFailing: boolean
 }
 
 export const infoPath = '/server_info'
-/** What is written later makes counters late. */
+/** A longer flush interval makes counters late. */
 export const slowFlushMs = 100
 const statsPath = `/stats?filter=${encodeURIComponent('^filesystem\\.(write|reopen)_failed$')}`
-/** Without a further failure for so long, the last one is over. */
+/** Without another failure for this long, the problem is over. */
 const overAfterMs = 10_000
 const infoEveryMs = 60_000
 
@@ -32,7 +32,7 @@ export function createEnvoyLog(ask: AskEnvoy, monotonic: () => number) {
     /** To be called every few seconds. */
     async look(): Promise<EnvoyLogState> {
       const found = sumIn(await ask(statsPath))
-      // Another Envoy begins at 0.
+      // The statistics of a new Envoy begin at 0.
       if (failures !== undefined && found > failures) failedAt = monotonic()
       if (found < (failures ?? 0)) infoAt = Number.NEGATIVE_INFINITY
       failures = found
@@ -52,13 +52,13 @@ function sumIn(stats: string): number {
   return sum
 }
 
-/** Of what Envoy's page says at `infoPath`; 0: it says nothing of it. */
+/** The flush interval in milliseconds, from the page at `infoPath`; 0 if it is missing there. */
 export function flushMsIn(info: string): number {
   const seconds = Number.parseFloat(String(optionsIn(info).file_flush_interval))
   return Number.isFinite(seconds) ? seconds * 1_000 : 0
 }
 
-/** How many threads of it serve requests, as it says there; 0: it says nothing of it. */
+/** The number of worker threads, from the same page; 0 if it is missing there. */
 export function workersIn(info: string): number {
   const { concurrency } = optionsIn(info)
   return Number.isSafeInteger(concurrency) ? Number(concurrency) : 0

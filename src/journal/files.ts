@@ -1,29 +1,29 @@
-/** Which files belong to one USAGE_JOURNAL. Their names are made from its path alone, never from a request. */
+/** Names of the files that belong to one USAGE_JOURNAL. They are made from its path alone, never from a request. */
 
 import { basename, dirname, extname, join } from 'node:path'
 
 /** Paths in the folder that a gateway and its service processes share. */
 export interface JournalFiles {
   readonly folder: string
-  /** The lines that the gateway's script writes. */
+  /** Lines written by the gateway's script. */
   readonly script: string
-  /** The lines that Envoy itself writes: of what the script has not, and of requests that run. */
+  /** Lines written by Envoy itself: those that the script has not written, and those of running requests. */
   readonly envoy: string
-  /** Tells the script which file is the current one (head-file.ts). */
+  /** Tells the script when its file was renamed (head-file.ts). */
   readonly head: string
-  /** What the gateway decides by itself, and what its responses have used since they were counted (docs/table.md). */
+  /** The decision table: grants, and the lanes with the tokens of responses (docs/table.md). */
   readonly table: string
   readonly lanes: string
-  /** Room that is freed when the file system is full (ballast.ts). */
+  /** Space that is freed when the file system is full (ballast.ts). */
   readonly ballast: string
-  /** The gateway's name among those that share counters (name.ts). */
+  /** The gateway's name among the gateways that share counters (name.ts). */
   readonly name: string
 }
 
-/** Paths in the folder that outlives the machine's memory. */
+/** Paths in the folder that survives a reboot. */
 interface KeptJournal {
   readonly folder: string
-  /** The gateway's name, as in the other folder. */
+  /** The gateway's name, as in the shared folder. */
   readonly name: string
 }
 
@@ -43,19 +43,19 @@ export function filesOf(usageJournal: string): JournalFiles {
   }
 }
 
-/** What is kept of it below DATA_DIR, with copies of its files; the two folders may be the same. */
+/** The part of it below DATA_DIR, with copies of its files; may be the same folder. */
 export function keptJournalOf(usageJournal: string, dataDir: string): KeptJournal {
   const folder = join(dataDir, 'journal')
   return { folder, name: join(folder, `${stemOf(usageJournal)}.name`) }
 }
 
-/** When a file of this name was renamed to `name`, in milliseconds since the epoch; undefined: it is no such name. */
+/** When `file` was rotated to `name`, in milliseconds since the epoch; undefined if `name` has another form. */
 export function renamedAt(name: string, file: string): number | undefined {
   const digits = name.startsWith(`${file}.`) ? name.slice(file.length + 1) : ''
   return /^\d{13}$/.test(digits) ? Number(digits) : undefined
 }
 
-/** Which of the files that grow this one is, or was renamed from; undefined: it is another file. */
+/** The base name, among these, of a current or rotated file; undefined for other files. */
 export function growingOf(name: string, files: readonly string[]): string | undefined {
   return files.find((file) => name === file || renamedAt(name, file) !== undefined)
 }

@@ -1,7 +1,7 @@
 /**
- * The folder that a gateway and its service processes share: it has the files with the gateway's lines.
- * It is in memory if possible, and its calls wait only for the file system, so that a
- * Check can look at the end of a file before it decides.
+ * The folder that a gateway and its service processes share, with the files of lines. It is in memory if possible.
+ * Calls are synchronous and wait for the file system only, so that a Check can read the end of a file before it
+ * decides.
  */
 
 import * as fs from 'node:fs'
@@ -16,15 +16,15 @@ export interface Listed {
   readonly size: number
 }
 
-/** A file with lines: one that grows, or was renamed. */
+/** A current or rotated file of lines. */
 export interface LineFile extends Listed {
-  /** The name of the one that grows. */
+  /** Its base name, which the current file has. */
   readonly growing: string
-  /** Whether it still has that name. */
+  /** Whether it still has its base name. */
   readonly isCurrent: boolean
 }
 
-/** The files of a folder that have, or had, these names: in this order, and per name the oldest first. */
+/** Lists the current and rotated files of these base names: in this order, and per base name the oldest first. */
 export function listLineFiles(
   folder: Pick<Folder, 'list'>,
   names: readonly string[],
@@ -34,31 +34,33 @@ export function listLineFiles(
     listed
       .filter(({ name }) => growingOf(name, [growing]) !== undefined)
       .map((each) => ({ ...each, growing, isCurrent: each.name === growing }))
-      // Those that were renamed are called by the time.
+      // The name of a rotated file ends with the time of its rotation.
       .sort((a, b) => Number(a.isCurrent) - Number(b.isCurrent) || (a.name < b.name ? -1 : 1)),
   )
 }
 
-/** A file that stays open when it is moved or removed. */
+/** An open file, which stays readable when it is moved or removed. */
 export type OpenFile = ReturnType<typeof openFile>
 
-/** Names are those of files in the folder, never made from a request. */
+/** File names are never made from a request. */
 export type Folder = ReturnType<typeof openFolder>
 
 const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = fs.constants
-/** Follows no link and does not wait at a pipe: other users of the folder could create either (prepare-folder.ts). */
+/** Follows no link and does not block on a pipe: other users of the folder could create either (prepare-folder.ts). */
 const appending = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK
 
-/** `mode`: of files that are created in it. */
+/** `mode`: of files that it creates. */
 export function openFolder(path: string, mode: FileMode = 0o600) {
   const at = (name: string): string => join(path, name)
   return {
-    /** Which folder it is, as long as there is one at its path. */
+    /** Identifies the folder that is at its path now; undefined if there is none. */
     identity() {
       const stat = fs.statSync(path, { throwIfNoEntry: false, bigint: true })
       return stat && `${stat.dev}:${stat.ino}`
     },
-    /** Files only, of those whose names are wanted; none if there is no such folder. A file with two names is there twice. */
+    /**
+     * Lists regular files with wanted names; none if the folder is missing. A file with two hard links is listed twice.
+     */
     list: (isWanted: (name: string) => boolean = () => true) =>
       ifThere(() => fs.readdirSync(path), []).flatMap((name) => {
         if (!isWanted(name)) return []
@@ -66,10 +68,10 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
         if (!stat?.isFile()) return []
         return [{ name, inode: String(stat.ino), size: Number(stat.size) }]
       }),
-    /** undefined if there is no such file any more. */
+    /** undefined if there is no such file. */
     open: (name: string) => ifThere(() => openFile(at(name)), undefined),
     remove: (name: string) => fs.rmSync(at(name), { force: true }),
-    /** Puts an empty file in its place, and leaves it under the name `earlier`; there is one of the name at any moment. */
+    /** Renames a file to `earlier` and puts an empty one in its place. The name exists at every moment. */
     renew(name: string, earlier: string) {
       const fresh = at(`${name}.new`)
       fs.rmSync(fresh, { force: true })
@@ -77,9 +79,9 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
       fs.linkSync(at(name), at(earlier))
       fs.renameSync(fresh, at(name))
     },
-    /** A small file as a whole; empty if there is none. */
+    /** Reads a small file whole; empty if there is none. */
     readText: (name: string) => ifThere(() => readSmallText(at(name)), ''),
-    /** In one write, so that of two callers each has its text whole. Creates the file. */
+    /** Appends in one write, so that concurrent callers do not interleave. Creates the file. */
     appendText(name: string, text: string) {
       const file = fs.openSync(at(name), appending, mode)
       try {
@@ -88,7 +90,7 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
         fs.closeSync(file)
       }
     },
-    /** Whole or not at all for those who read it. */
+    /** Replaces a file atomically. */
     replaceText(name: string, text: string) {
       const draft = at(`${name}.${process.pid}.tmp`)
       fs.rmSync(draft, { force: true })
@@ -96,15 +98,16 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
       fs.renameSync(draft, at(name))
     },
     /**
-     * Calls back when a file may have changed (unknown which: undefined), or a name is another file's; returns what
-     * ends that, or nothing where it can't be told. `onEnd`: it can't be told any more.
+     * Calls `onChange` when a file may have changed: its name (undefined if unknown), and whether the name may now
+     * belong to another file. Returns a function that stops watching, or undefined if the folder can't be watched.
+     * `onEnd` is called when watching fails later.
      */
     watch(onChange: (name: string | undefined, isMoved: boolean) => void, onEnd: () => void) {
       try {
         const watcher = fs.watch(path, { persistent: false }, (event, name) => {
           onChange(name ?? undefined, event === 'rename')
         })
-        // For example, at the system's limit of watches.
+        // For example, when the system's limit of watches is reached.
         watcher.on('error', () => {
           watcher.close()
           onEnd()
@@ -114,12 +117,12 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
         return undefined
       }
     },
-    /** Moves its time of modification to now. */
+    /** Sets its modification time to now. */
     touch(name: string) {
       const now = new Date()
       fs.utimesSync(at(name), now, now)
     },
-    /** Milliseconds since the epoch; undefined: no such file. */
+    /** Modification time in milliseconds since the epoch; undefined if there is no such file. */
     touchedAt: (name: string) => fs.statSync(at(name), { throwIfNoEntry: false })?.mtimeMs,
   }
 }
@@ -130,7 +133,7 @@ function openFile(path: string) {
   return {
     inode: String(ino),
     size: () => fs.fstatSync(file).size,
-    /** Fills the buffer from its start with what is at `offset`; returns the number of bytes. */
+    /** Fills the buffer with the bytes from `offset` on; returns how many were read. */
     read: (into: Buffer, offset: number) => fs.readSync(file, into, 0, into.length, offset),
     close: () => fs.closeSync(file),
   }

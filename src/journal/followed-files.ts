@@ -1,19 +1,19 @@
-/** The files with a gateway's lines that are followed: which there are, and what each of them is now. */
+/** The journal files that a follower reads: discovers them and tracks the state of each. */
 
 import { renamedAt } from './files.ts'
 import { type Folder, type LineFile, listLineFiles, type OpenFile } from './folder.ts'
 import { headBytes, headIn } from './head.ts'
 
-/** How far each file was taken, in bytes, by its head: wherever it is moved, and whichever it was renamed from. */
+/** Byte offset up to which each file has been read, by its head, which a move or rename does not change. */
 export type Position = Map<string, number>
 
 export interface FollowedFilesOptions {
   readonly folder: Pick<Folder, 'list' | 'open'>
-  /** The files that grow; renamed ones have a dot and milliseconds since the epoch behind them. */
+  /** Names of the current files; rotated ones have a dot and milliseconds since the epoch appended. */
   readonly names: readonly string[]
-  /** Moves with each chunk of lines that was taken. */
+  /** Advances with each chunk of lines taken. */
   readonly position: Position
-  /** Called when a file has a line that is too long, or is shorter than what was taken of it. Must not throw. */
+  /** Called when a line is too long, or a file is shorter than its position. Must not throw. */
   readonly onLost?: (head: string) => void
   /** Milliseconds since the epoch. */
   readonly now: () => number
@@ -21,35 +21,35 @@ export interface FollowedFilesOptions {
 
 export interface Followed {
   readonly file: OpenFile
-  /** Empty until its first line is there. */
+  /** Empty until its first line is complete. */
   head: string
-  /** As it was listed last. */
+  /** As last listed. */
   name: string
-  /** Which of the files that grow it is, or was renamed from. */
+  /** Its base name: the name of the current file that it is, or was renamed from. */
   readonly growing: string
-  /** Whether it still is one that grows. */
+  /** Whether it still has its base name. */
   isCurrent: boolean
   size: number
-  /** Whether the rest of an overlong line is still to come. */
+  /** Whether the rest of an overlong line is being skipped. */
   isSkipping: boolean
-  /** How many empty lines were last in what was read. */
+  /** Number of empty lines at the end of what was read. */
   empty: number
-  /** Whether no whole line was left when it was read last. */
+  /** Whether the last read found no complete line. */
   isRead: boolean
-  /** Whether there may be more than the last read could take. */
+  /** Whether the last read filled its buffer, so that there may be more. */
   isFull: boolean
-  /** Another file has the same lines, and is longer. */
+  /** Whether a longer file with the same head is followed. */
   isCopy: boolean
-  /** Since when it is not in the folder; undefined while it is. */
+  /** When it disappeared from the folder; undefined while it is there. */
   absentSince: number | undefined
   isClosed: boolean
 }
 
 export type FollowedFiles = ReturnType<typeof createFollowedFiles>
 
-/** How long a file that was renamed or removed may still be written: Envoy's threads open lazily. */
+/** How long a renamed or removed file may still be written: Envoy's threads reopen files lazily. */
 const writtenForMs = 60_000
-/** For one read at a time. */
+/** Shared by all reads, which are synchronous. */
 const beginning = Buffer.allocUnsafe(headBytes)
 
 export function createFollowedFiles(options: FollowedFilesOptions) {
@@ -67,7 +67,7 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
     refreshHead(one)
   }
 
-  /** Whether its file may still grow. */
+  /** Closes the file once it can no longer grow; returns whether it is kept. */
   function keepOrClose(one: Followed): boolean {
     const isKept = now() - (one.absentSince ?? now()) < writtenForMs
     if (!isKept) close(one)
@@ -76,7 +76,7 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
 
   function open({ name, growing, isCurrent, inode }: LineFile): void {
     const file = folder.open(name)
-    // It was renamed since it was listed, and is found next time.
+    // Renamed since it was listed; the next call finds it.
     if (file?.inode !== inode) {
       file?.close()
       return
@@ -91,14 +91,14 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
   }
 
   return {
-    /** As of the last look at the folder. */
+    /** As of the last `discover`. */
     get all(): readonly Followed[] {
       return followed
     },
-    /** Opens what is new, and looks at what has changed. */
+    /** Lists the folder, opens new files and refreshes changed ones. */
     discover(): void {
       if (isClosed) return
-      // One that is being renamed has two names for a moment, and still is current.
+      // A file that is being renamed has two names for a moment; its base name wins.
       const byInode = new Map(listLineFiles(folder, names).map((each) => [each.inode, each]))
       for (const one of followed) note(one, byInode.get(one.file.inode))
       followed = followed.filter(keepOrClose)
@@ -109,16 +109,16 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
         const { head, size } = one
         one.isCopy = head !== '' && heads.has(head)
         heads.add(head)
-        // An older state of the file: what was appended to it since is not told from what was read.
+        // Restored to an older state: lines appended since can't be told from lines already read, so all are skipped.
         if (one.isCopy || (position.get(head) ?? 0) <= size) continue
         position.set(head, size)
         onLost(head)
       }
     },
-    /** Whether it may have grown since it was listed. */
+    /** Whether it may still be written: it is current, absent, or was renamed less than a minute ago. */
     isLive: (one: Followed): boolean =>
       now() - (renamedSince(one) ?? Number.POSITIVE_INFINITY) < writtenForMs,
-    /** Finds nothing any more. */
+    /** Closes all files; `discover` then finds none. */
     close(): void {
       isClosed = true
       for (const one of followed) close(one)
@@ -134,7 +134,7 @@ export function refreshHead(one: Followed): void {
   one.isRead = false
 }
 
-/** When it was renamed, in milliseconds since the epoch; undefined: it was not, or is not in the folder. */
+/** When it was renamed, in milliseconds since the epoch; undefined if it is current or absent. */
 export function renamedSince({ name, growing, absentSince }: Followed): number | undefined {
   return absentSince === undefined ? renamedAt(name, growing) : undefined
 }

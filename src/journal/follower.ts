@@ -1,7 +1,7 @@
 /**
- * Follows the files with a gateway's lines: the one that grows, and earlier ones that were renamed, in
- * whatever order, since sums do not mind. Each line is taken once, however files are moved and whenever the
- * process ends, because its position is kept with what was made of the lines.
+ * Follows a gateway's files of lines, current and rotated, in any order, since addition commutes. However files are
+ * renamed and whenever the process ends, each line is taken once, because the position is saved together with the
+ * result.
  */
 
 import type { Folder } from './folder.ts'
@@ -19,25 +19,25 @@ export type { Position }
 interface FollowerOptions extends FollowedFilesOptions {
   readonly folder: Pick<Folder, 'list' | 'open' | 'remove'>
   /**
-   * Called with each whole line, without its end, its file's head, and which file that is or was renamed from; never
-   * with an empty one. Must not throw.
+   * Called with each complete line without its line end, the head of its file, and the file's base name; never with an
+   * empty line. Must not throw.
    */
   readonly take: (line: string, head: string, name: string) => void
-  /** Nothing is taken beyond it. */
+  /** Nothing beyond it is taken. */
   readonly until?: Position
 }
 
 /**
- * Put at the end of a file of framed lines that was renamed, before any line is in another one: whoever has read
- * it looks for that one at once. For all others it is empty lines.
+ * Appended to a rotated file of framed lines before its successor gets a line: a reader that meets it looks for the
+ * successor at once. Other readers see empty lines.
  */
 export const endMark = '\n\n\n\n'
-/** Between lines there is one, and at most another one after a torn line. */
+/** Empty lines that identify the mark. Framing leaves one between lines, and two after a torn line. */
 const emptyOfMark = 3
 
 export type Follower = ReturnType<typeof createFollower>
 
-/** Bytes of one read, and so of the longest line. */
+/** Bytes of one read, hence the maximum length of a line. */
 const chunkBytes = 65_536
 const lineEnd = 10
 
@@ -45,7 +45,7 @@ export function createFollower(options: FollowerOptions) {
   const { position, take, onLost = () => {}, until } = options
   const files = createFollowedFiles(options)
   const chunk = Buffer.allocUnsafe(chunkBytes)
-  /** Whether a file has ended since the last look at the folder. */
+  /** Whether an end mark was read since the folder was last listed. */
   let isMarked = false
 
   function discover(): void {
@@ -53,10 +53,10 @@ export function createFollower(options: FollowerOptions) {
     files.discover()
   }
 
-  /** Takes the next lines of a file; returns how many bytes were read, 0 at its end. */
+  /** Takes the next lines of a file; returns how many bytes they have, 0 at its end. */
   function readChunk(one: Followed): number {
     one.isFull = false
-    // Closed while somebody else was reading.
+    // Closed while another caller was reading.
     if (one.isClosed) return 0
     if (one.head === '') refreshHead(one)
     const { file, head } = one
@@ -69,7 +69,7 @@ export function createFollower(options: FollowerOptions) {
     one.isRead = end === 0 && bytes < chunkBytes
     if (one.isRead) return 0
     if (end === 0 && !one.isSkipping) onLost(head)
-    // A longer line is none: its rest is passed over with the next line end.
+    // The rest of an overlong line is skipped up to the next line end.
     const begin = one.isSkipping ? chunk.indexOf(lineEnd) + 1 : 0
     one.isSkipping = end === 0
     for (const line of chunk.toString('utf8', begin, Math.max(begin, end - 1)).split('\n')) {
@@ -81,7 +81,7 @@ export function createFollower(options: FollowerOptions) {
     return end || bytes
   }
 
-  /** Returns whether it has come to the ends of these. */
+  /** Returns whether the wanted files were read to their ends. */
   function readUpTo(maxBytes: number, isWanted: (one: Followed) => boolean): boolean {
     let left = maxBytes
     for (;;) {
@@ -96,26 +96,28 @@ export function createFollower(options: FollowerOptions) {
   }
 
   return {
-    /** Takes what files that grow have at their ends, or only those of one name, at most about this many bytes. */
+    /**
+     * Takes the new lines of files that may still grow, or only of those with this base name; at most about `maxBytes`.
+     */
     readEnds(maxBytes: number, only?: string): void {
       readUpTo(maxBytes, (one) => (only === undefined || one.growing === only) && files.isLive(one))
     },
-    /** Takes what all files have, also new ones, at most about this many bytes; returns whether that is all. */
+    /** Takes the new lines of all files, new files included, at most about `maxBytes`; returns whether none is left. */
     catchUp(maxBytes: number): boolean {
       discover()
       return readUpTo(maxBytes, () => true)
     },
-    /** The files whose lines are taken, as of its last look at the folder; each has a line. */
+    /** The files whose lines are taken, as last listed; each has a complete line. */
     files: (): readonly Readonly<Followed>[] =>
       files.all.filter(({ head, isCopy }) => head !== '' && !isCopy),
-    /** Steps for `inSlices`: takes every whole line that is there. */
+    /** Steps for `inSlices`: takes all complete lines. */
     *readAll(): Generator<undefined, void> {
       discover()
       for (const one of files.all) {
         while (readChunk(one) > 0) yield
       }
     },
-    /** How many bytes are not taken yet, as of the last look at the folder. */
+    /** Bytes that are not taken yet, in the files last listed. */
     get unreadBytes(): number {
       let bytes = 0
       for (const { head, isCopy, file } of files.all) {
@@ -123,12 +125,12 @@ export function createFollower(options: FollowerOptions) {
       }
       return bytes
     },
-    /** As in remove-saved.ts, where `saved` is what was saved with this position. */
+    /** Removes files as `removeSaved` says, where `saved` is the last saved position. */
     tidy(saved: Position, kept: number, isDone?: IsDone): void {
       discover()
       removeSaved(options, files, saved, kept, isDone)
     },
-    /** Takes nothing any more, also if somebody is reading. */
+    /** Takes nothing from now on, not even for a caller that is reading. */
     close: files.close,
   }
 }

@@ -1,15 +1,16 @@
 /**
- * The head file of a gateway's folder: 64 bytes that Envoy's script compares before it writes a line. It
- * says which files are the current ones, and the script counts in it what it could not write. Numbers are
+ * The head file of a gateway's folder: 64 bytes that Envoy's script compares before it writes a line. They tell it
+ * whether its file was renamed, and the script counts in them the lines that it could not write. Numbers are
  * little-endian, as on every machine that Envoy runs on.
  */
 
 import * as fs from 'node:fs'
 
 /**
- * The service writes bytes 0 to 7, the magic number, 8 to 11, the form, and 12 to 15, how often a file was
- * renamed: a script reopens its file when that number has changed. A script writes 16 to 19, how many
- * lines it has failed to write; of two that fail at once one may be missing, since one is enough.
+ * The service writes bytes 0 to 7, the magic number, 8 to 11, the format version, and 12 to 15, the number of
+ * rotations: a script reopens its file when that number has changed. Scripts write 16 to 19, the number of lines that
+ * they failed to write; of two simultaneous failures one may be missing, which is harmless, since one is enough for the
+ * alarm.
  */
 interface Head {
   readonly renamed: number
@@ -21,7 +22,7 @@ const magic = 0x314c4f5454n
 const form = 1
 const [formAt, renamedAt, failedAt] = [8, 12, 16]
 
-/** Creates it with the folder's other files, or takes the existing one: its numbers continue. */
+/** Creates the file, or opens the existing one and continues its numbers. */
 export function openHeadFile(path: string, mode = 0o600) {
   const { O_RDWR, O_CREAT, O_NOFOLLOW } = fs.constants
   const file = fs.openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, mode)
@@ -39,12 +40,12 @@ export function openHeadFile(path: string, mode = 0o600) {
       fs.readSync(file, bytes, 0, headFileBytes, 0)
       return { renamed: bytes.readUInt32LE(renamedAt), failed: bytes.readUInt32LE(failedAt) }
     },
-    /** To be called when a file was renamed. */
+    /** To be called after a rotation. */
     noteRenamed(): void {
       const number = Buffer.alloc(4)
       fs.readSync(file, number, 0, 4, renamedAt)
       number.writeUInt32LE((number.readUInt32LE() + 1) >>> 0)
-      // Aligned and by itself: a reader gets the old number or the new one.
+      // One aligned write: a reader gets the old number or the new one.
       fs.writeSync(file, number, 0, 4, renamedAt)
     },
     close: (): void => fs.closeSync(file),

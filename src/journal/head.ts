@@ -1,23 +1,26 @@
-/** What identifies a file of lines, wherever it is moved: its first line, which has an id of its own. */
+/**
+ * The head of a file: a fingerprint that does not change when the file is moved, made from its first line, which has a
+ * unique id.
+ */
 
 import { hash } from 'node:crypto'
 import type { OpenFile } from './folder.ts'
 
-/** Lines are shorter; of a longer first one, what identifies it. */
+/** The part of the first line that is hashed at most; lines are usually shorter. */
 export const headBytes = 4_096
 const lineEnd = 10
 /** Hexadecimal digits of a head. */
 const digits = 16
 
-/** The first bytes of a file, which identify it. */
+/** The first bytes of a file, at most `headBytes`. */
 export function beginningOf(file: Pick<OpenFile, 'read'>): Buffer {
   const bytes = Buffer.allocUnsafe(headBytes)
   return bytes.subarray(0, file.read(bytes, 0))
 }
 
 /**
- * A digest of the first line that is not empty, of the bytes at a file's start; empty until the line is
- * whole, and never another one afterwards.
+ * Digest of the first non-empty line in the bytes at a file's start. Empty until that line is complete, constant
+ * afterwards.
  */
 export function headIn(bytes: Buffer): string {
   let begin = 0
@@ -28,7 +31,7 @@ export function headIn(bytes: Buffer): string {
   return hash('sha256', line, 'hex').slice(0, digits)
 }
 
-/** A stored head, of which the version before kept more digits. */
+/** Converts a stored head; the previous version kept more digits. */
 export function headFromLedger(head: string): string {
   return head.slice(0, digits)
 }

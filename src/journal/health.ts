@@ -1,10 +1,11 @@
-/** What is wrong with a gateway's journal, and whether lines are lost by it. */
+/** The problems of a gateway's journal, and whether they lose lines. */
 
 /**
- * `unreadable`: this process can't read it. `unwritable`: the service can't write beside it. `silent`: no line of a
- * request that was allowed. `envoy`: Envoy could not write its log. These lose lines. `script`: Envoy's log
- * has what the script could not write. `flush`: Envoy writes its log late. `kept`: the disk below DATA_DIR does not
- * take sums or copies. `mismatch`: of users and modes.
+ * These lose lines: `unreadable`: this process cannot read it. `unwritable`: the service cannot write to its folder.
+ * `silent`: an allowed request has no line. `envoy`: Envoy could not write its log.
+ *
+ * These do not: `script`: the script could not write lines, which are in Envoy's log instead. `flush`: Envoy flushes
+ * its log late. `kept`: the disk below DATA_DIR fails or hangs. `mismatch`: a file has the wrong owner or mode.
  */
 export type JournalProblem =
   | 'unreadable'
@@ -20,7 +21,7 @@ const losing: ReadonlySet<JournalProblem> = new Set(['unreadable', 'unwritable',
 
 export type JournalHealth = ReturnType<typeof createJournalHealth>
 
-/** `onChange`: called once when a problem begins, with its cause, and once when it ends. */
+/** `onChange` is called once when a problem begins, with its cause, and once when it ends. */
 export function createJournalHealth(
   onChange: (problem: JournalProblem, isThere: boolean, cause: unknown) => void,
 ) {
@@ -31,15 +32,15 @@ export function createJournalHealth(
     get problems(): readonly JournalProblem[] {
       return [...problems]
     },
-    /** Whether lines are lost. */
+    /** Whether lines are being lost. */
     get isFailing(): boolean {
       return isFailing
     },
-    /** Whether they are lost for another reason than this one, too. */
+    /** Whether a problem other than this one loses lines. */
     isFailingBeside: (one: JournalProblem): boolean =>
       [...problems].some((each) => each !== one && losing.has(each)),
     has: (problem: JournalProblem): boolean => problems.has(problem),
-    /** `cause` undefined: it is not there, or not any more. */
+    /** `cause` undefined: the problem does not exist or has ended. */
     note(problem: JournalProblem, cause: unknown): void {
       const isThere = cause !== undefined
       if (problems.has(problem) === isThere) return

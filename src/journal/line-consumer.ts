@@ -1,7 +1,7 @@
 /**
- * Has each line told once across the processes of a gateway, by its writer: metrics, notices and the like. How far it has
- * come is a small file in the shared folder, with which the next writer goes on. Written each second, so much may be
- * told again, or not, around a process that is killed.
+ * Delivers each line once across the processes of a gateway, by its writer: to metrics, notices and the like. The
+ * position is a small file in the shared folder, from which the next writer continues. It is written every second, so
+ * if a process is killed, lines of about a second are delivered twice or not at all.
  */
 
 import { inSlices } from '../runtime/slices.ts'
@@ -11,9 +11,9 @@ import type { ReadLine } from './read-line.ts'
 
 interface LineConsumerOptions {
   readonly folder: Pick<Folder, 'list' | 'open' | 'remove' | 'readText' | 'replaceText'>
-  /** The files that grow. */
+  /** Names of the current files. */
   readonly names: readonly string[]
-  /** The small file. */
+  /** Name of the file with the position. */
   readonly file: string
   readonly readText: (text: string) => ReadLine | undefined
   readonly tell: (line: ReadLine) => void
@@ -24,12 +24,12 @@ interface LineConsumerOptions {
 
 export function createLineConsumer(options: LineConsumerOptions) {
   const { folder, names, file, readText, now, onFault } = options
-  /** What the last writer has read and not passed on, or not recorded; undefined: nothing. */
+  /** The position while lines that the last writer did not deliver are read; undefined: there are none. */
   let gap: { readonly done: Position } | undefined
   let isOn = false
   let written = ''
 
-  /** undefined: no process has reported anything. */
+  /** The saved position; undefined if there is none. */
   function read(): Position | undefined {
     try {
       const all: [string, [string, number][]][] = JSON.parse(folder.readText(file) || written)
@@ -56,17 +56,23 @@ export function createLineConsumer(options: LineConsumerOptions) {
   }
 
   return {
-    /** Whether what is read from now on is to be told. */
+    /** Whether the caller is to deliver the lines that it reads from now on. */
     get isOn(): boolean {
       return isOn
     },
-    /** The process has read what was there at its start: nobody's news, unless another one has begun to tell. */
+    /**
+     * Saves the position that the process read up to at its start, unless there is one: earlier lines are not
+     * delivered.
+     */
     noteStart(position: Position): void {
       if (read() === undefined) write(position)
     },
-    /** This process is the writer from now on, and has read up to this position; later lines are passed on as they are read. */
+    /**
+     * This process becomes the writer, at this position. Lines from the saved position to this one are delivered in the
+     * background; the caller delivers later ones.
+     */
     begin(position: Position): void {
-      // Without a usable file, from here on.
+      // Without a usable file, start here.
       const mine = { done: read() ?? new Map(position) }
       gap = mine
       isOn = true
@@ -77,7 +83,7 @@ export function createLineConsumer(options: LineConsumerOptions) {
           if (gap === mine) gap = undefined
         })
     },
-    /** To be called each second by the writer: it has read up to this position. */
+    /** To be called every second by the writer, with the position that it has read up to. */
     keep(position: Position): void {
       write(gap?.done ?? position)
     },

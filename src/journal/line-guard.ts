@@ -1,10 +1,10 @@
 /**
- * Whether the lines of a gateway come: every admitted request has one when it ends, and one each ten
- * seconds while it runs. If none comes, responses end without a line.
+ * Detects that lines do not arrive. Every admitted request has a line when it ends, and one every ten seconds while it
+ * runs; if none comes, responses end without a line.
  */
 
 interface LineGuardOptions {
-  /** Longer than the gateway needs for a line, in milliseconds, as it is now. */
+  /** Milliseconds within which a line must arrive; may change with Envoy's flush interval. */
   readonly withinMs: () => number
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
@@ -12,21 +12,21 @@ interface LineGuardOptions {
   readonly onChange: (isFailing: boolean) => void
 }
 
-/** How long the decision on a request that is allowed on trial may take. */
+/** Milliseconds that the decision on a request allowed on trial may take. */
 const trialMs = 50
 
 export function createLineGuard({ withinMs, monotonic, onChange }: LineGuardOptions) {
-  /** When a request was first allowed after the last line. */
+  /** When the first request after the last line was allowed. */
   let waitingSince: number | undefined
   let isFailing = false
   let triedAt = Number.NEGATIVE_INFINITY
 
   return {
-    /** Whether lines that are due do not come. */
+    /** Whether lines are overdue. */
     get isFailing(): boolean {
       return isFailing
     },
-    /** A request was allowed that has a line. */
+    /** Reports an allowed request that will have a line. */
     noteAllowed(): void {
       waitingSince ??= monotonic()
     },
@@ -37,8 +37,8 @@ export function createLineGuard({ withinMs, monotonic, onChange }: LineGuardOpti
       onChange(false)
     },
     /**
-     * Whether one may be allowed all the same: only a request that is allowed brings a line, and one whose client
-     * left before it was decided brings none.
+     * Whether a request may be allowed on trial although lines are overdue: only an allowed request produces a line.
+     * Repeated, because a client that left before the decision produces none.
      */
     mayTry(): boolean {
       const sinceMs = monotonic() - triedAt
@@ -47,7 +47,7 @@ export function createLineGuard({ withinMs, monotonic, onChange }: LineGuardOpti
       triedAt = monotonic()
       return true
     },
-    /** To be called each second, after the lines were read. */
+    /** To be called every second, after the lines were read. */
     poll(): void {
       if (isFailing || waitingSince === undefined) return
       if (monotonic() - waitingSince < withinMs()) return

@@ -1,6 +1,6 @@
 /**
- * The name of a gateway among those that share counters: a small file that says on which machine and disk
- * it was given, so that a copied volume is known from the one it was copied from.
+ * The name of a gateway among those that share counters: a small file that records the machine and disk on which it was
+ * created, so that a copied volume can be told from the original.
  */
 
 import { hash, randomBytes, randomInt } from 'node:crypto'
@@ -13,7 +13,7 @@ interface NameFile {
   readonly name: string
   /** The gateway's journal, for operators. */
   readonly journal: string
-  /** The inode of the file itself, and the machine that created it. */
+  /** The inode of this file and the machine, as of its creation. */
   readonly inode: string
   readonly host: string
   /** The previous name, if it differs. */
@@ -21,11 +21,11 @@ interface NameFile {
 }
 
 interface NameOptions {
-  /** The file below DATA_DIR, and the one in the shared folder, which may be the same. */
+  /** The file below DATA_DIR and the one in the shared folder, which may be the same. */
   readonly kept: string
   readonly shared: string
   readonly journal: string
-  /** This machine, by default as `hostId` tells it. */
+  /** This machine; by default `hostId()`. */
   readonly host?: string
 }
 
@@ -34,8 +34,8 @@ const letters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const form = /^[0-9A-Za-z]{8}$/
 
 /**
- * Writes a small file whole, and its folder if missing: in the place of the one that is there, or only if there is
- * none. `textOf` gets the inode of the new file.
+ * Writes a small file atomically, with its folder if missing. Without `replaces`, an existing file is kept. `textOf`
+ * gets the inode of the new file.
  */
 export function writeWhole(
   path: string,
@@ -49,7 +49,7 @@ export function writeWhole(
     fs.writeSync(file, textOf(String(fs.fstatSync(file, { bigint: true }).ino)))
     fs.fsyncSync(file)
     if (replaces) fs.renameSync(draft, path)
-    // A link never replaces a file: of concurrent callers exactly one creates it, whole.
+    // A link never replaces a file: of concurrent callers exactly one creates it, complete.
     else fs.linkSync(draft, path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
@@ -59,32 +59,32 @@ export function writeWhole(
   }
 }
 
-/** A name that no other gateway has: two of 5,000 are the same once in 17 million times. */
+/** A random name. The probability that two of 5,000 gateways have the same is 1 in 17 million. */
 export function inventName(): string {
   return Array.from({ length }, () => letters[randomInt(letters.length)]).join('')
 }
 
-/** The same as long as the machine keeps its name, across restarts. */
+/** Identifies the machine; constant across restarts while its host name is. */
 function hostId(): string {
   let machine = ''
   try {
     machine = fs.readFileSync('/etc/machine-id', 'utf8')
   } catch {
-    // Most containers have none; their names differ.
+    // Most containers have none; their host names differ.
   }
   return hash('sha256', `${hostname()}\n${machine}`, 'hex').slice(0, 16)
 }
 
 /**
- * Takes the name that is there, or gives one: of processes that begin at once all have the same. Throws if it can't
- * be written, or if both files name different gateways.
+ * Reads the gateway's name, or creates one; processes that start at once get the same. Throws if it can't be written,
+ * or if the two files disagree.
  */
 export function openName({ kept, shared, journal, host = hostId() }: NameOptions) {
   const known = read(kept) ?? read(shared)
   const found = create(kept, known?.name ?? inventName())
   let beside = create(shared, found.name)
   if (beside.name === found.was) {
-    // A process that was killed while it took another name.
+    // A process was killed while it changed the name.
     write(shared, found.name, true)
     beside = found
   }
@@ -118,16 +118,16 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
     get name(): string {
       return name
     },
-    /** Whether it was given on another machine or disk: the gateway there may continue under it. */
+    /** Whether the name was created on another machine or disk, where a gateway may still use it. */
     isCopied,
-    /** Takes the name that is in force now; returns whether it is another one: another process has changed it. */
+    /** Reads the name again; returns whether another process has changed it. */
     refresh(): boolean {
       const last = name
-      // In memory, if one of the files is: the disk may hang.
+      // The shared file is in memory if either is: the disk may hang.
       name = read(shared)?.name ?? name
       return name !== last
     },
-    /** Changes the name to one that is given here. */
+    /** Changes the gateway's name to `next`. */
     take(next: string): void {
       for (const path of new Set([kept, shared])) write(path, next, true, name)
       name = next

@@ -1,6 +1,6 @@
 /**
- * Opens the journal of a gateway and keeps it in order: its folder, its name, files that have grown, their copies, and
- * whether lines come at all.
+ * Opens a gateway's journal and maintains it: the folder, the gateway's name, rotation, copies, and whether lines
+ * arrive.
  */
 
 import { realpathSync } from 'node:fs'
@@ -22,23 +22,25 @@ export interface JournalOptions
   /** USAGE_JOURNAL. */
   readonly path: string
   readonly dataDir: string
-  /** At this size in bytes a file is renamed; with `daily` at the end of a day (UTC), too. */
+  /** Size in bytes at which a file is rotated; with `daily`, also at the end of a day (UTC). */
   readonly maxBytes: number
   readonly daily?: boolean
-  /** Whether other readers are done with a file, so that it may be removed once it is saved. */
+  /** Whether all other readers have finished a file, so that it may be removed once a checkpoint covers it. */
   readonly isDone?: (file: Listed) => boolean
-  /** Called once when something begins to be wrong with the journal, and once when it ends. */
+  /** Called once when a problem begins, and once when it ends. */
   readonly onProblem: (problem: JournalProblem, isThere: boolean, cause: unknown) => void
-  /** What failed in the background, and is tried again. */
+  /** Called with errors of background work. */
   readonly onFault: (error: unknown) => void
 }
 
-/** What the ledger has not read may take so many bytes of memory, or so many files of a disk. */
+/** Bound on what the ledger has not read: bytes if the folder is in memory, files if it is on a disk. */
 const [waitingBytes, waitingFiles] = [128 * 1_048_576, 60]
-/** How long an end waits for a disk. */
+/** How long a shutdown waits for a disk, in milliseconds. */
 const endMs = 2_000
 
-/** Its files are there once it resolves, and their copies are back. Throws or rejects if the journal can't be used. */
+/**
+ * Resolves when its files exist and lost ones are restored from copies. Throws or rejects if the journal can't be used.
+ */
 export async function openJournal(options: JournalOptions) {
   const { path, dataDir, mode, maxBytes, isDone = () => true, onFault } = options
   const files = filesOf(path)
@@ -53,7 +55,7 @@ export async function openJournal(options: JournalOptions) {
     : undefined
   await copies?.fill()
   const mostFiles = isApart ? Math.max(8, Math.floor(waitingBytes / maxBytes)) : waitingFiles
-  /** With a file its copy goes. */
+  /** Removes a file together with its copy. */
   const ownFolder: Folder = {
     ...folder,
     remove(file) {
@@ -66,34 +68,40 @@ export async function openJournal(options: JournalOptions) {
 
   return {
     folder: ownFolder,
-    /** Of the files with lines. */
+    /** Names of the current files. */
     names,
-    /** What the names of files beside them begin with. */
+    /** Prefix of the names of its other files. */
     stem: basename(files.head, '.head'),
     kept: openDurableFiles(kept.folder),
     name,
     health,
-    /** Of the version before, whose journal may have been where the copies are now. */
+    /** Position of the previous version, whose journal may have been where the copies are now. */
     earlierPosition(): Position {
       const found = readEarlierPosition(path, folder)
       if (found.size > 0 || !isApart) return found
       return readEarlierPosition(join(kept.folder, basename(path)), openFolder(kept.folder))
     },
-    /** Whether a file may be removed that is saved: Envoy has left it, and all have read it or `newer` files are too many. */
+    /**
+     * Whether a file that a checkpoint covers may be removed: Envoy has left it, and all readers have finished it or
+     * too many newer ones wait.
+     */
     isDone: (file: Listed, newer: number): boolean =>
       upkeep?.isLeft(file) === true && (newer >= mostFiles || isDone(file)),
-    /** Whether nothing is to be allowed. */
+    /**
+     * Whether requests must be refused, because their lines would be lost. While lines are overdue, the guard lets one
+     * try.
+     */
     isFailing: (): boolean =>
       health.isFailing && (health.isFailingBeside('silent') || upkeep?.guard.mayTry() !== true),
-    /** The files were read to their ends, or could not be. */
+    /** Reports that the files were read to their ends, or why they could not be. */
     noteRead(error: unknown): void {
       health.note('unreadable', error)
       if (error === undefined) upkeep?.guard.poll()
     },
     noteLine: (): void => upkeep?.guard.noteLine(),
-    /** A request was allowed that has a line. */
+    /** Reports an allowed request that will have a line. */
     noteAllowed: (): void => upkeep?.guard.noteAllowed(),
-    /** Keeps the files in order from now on. To be called once. */
+    /** Starts the upkeep. To be called once. */
     keep(by: Pick<UpkeepOptions, 'isWriter' | 'onRenamed' | 'save'>): void {
       upkeep = startUpkeep({
         ...{ files, names, folder, mode, copies, health, maxBytes, ...by },
@@ -104,7 +112,7 @@ export async function openJournal(options: JournalOptions) {
       })
     },
     stop: (): void => upkeep?.stop(),
-    /** Copies what has grown, at an end; waits for a disk only briefly. */
+    /** Copies the latest lines at shutdown, waiting for the disk only briefly. */
     copy: async (): Promise<void> => {
       if (copies !== undefined) await withTimeout(endMs, copies.step()).catch(onFault)
     },

@@ -1,6 +1,6 @@
 /**
- * Creates the folder and the files that a gateway and its service share, before either opens one: Envoy's
- * user and the service's must both be able to use them, whoever of the two is first.
+ * Creates the shared folder and its files before Envoy or the service opens one: the users of both must be able to use
+ * them, whichever is first.
  */
 
 import * as fs from 'node:fs'
@@ -9,7 +9,7 @@ import { dirname } from 'node:path'
 import type { JournalFiles } from './files.ts'
 import { openHeadFile } from './head-file.ts'
 
-/** Of files: of the owner alone, or of the folder's group as well, where Envoy has another user. */
+/** Mode of files: for the owner only, or also for the folder's group, if Envoy runs as another user. */
 export type FileMode = 0o600 | 0o660
 
 /** UNIX_SOCKET_MODE → the mode of the journal's files: a group that may connect may also write lines. */
@@ -18,8 +18,8 @@ export function fileModeOf(socketMode: number): FileMode {
 }
 
 /**
- * Creates what is missing; what is there keeps its mode and owner. Throws, naming the path, if that is
- * not possible. May be called again at any time.
+ * Creates what is missing; existing files keep their mode and owner. Throws an error with the path if it can't.
+ * Idempotent.
  */
 export function prepareFolder(files: JournalFiles, mode: FileMode): void {
   const { folder, script, envoy, head } = files
@@ -30,7 +30,7 @@ export function prepareFolder(files: JournalFiles, mode: FileMode): void {
   openHeadFile(head, mode).close()
 }
 
-/** Creates an empty file that Envoy and the service can use; leaves one that is there. */
+/** Creates an empty file that Envoy and the service can use, unless it exists. */
 export function createFile(path: string, mode: FileMode): void {
   try {
     fs.closeSync(openNew(path, mode))
@@ -40,29 +40,29 @@ export function createFile(path: string, mode: FileMode): void {
 }
 
 /**
- * Creates such a file and opens it; throws if there is one. By its descriptor: whoever may write to the folder could put
- * a link in its place, by which a file of the service's own would be opened to the group, or overwritten.
+ * Creates such a file and opens it; throws if it exists. Mode and group are set by its descriptor: whoever may write to
+ * the folder could replace it by a link, and have one of the service's own files opened to the group or overwritten.
  */
 export function openNew(path: string, mode: FileMode): number {
   const file = fs.openSync(path, 'wx+', mode)
-  // Whatever the umask is.
+  // Independent of the umask.
   fs.fchmodSync(file, mode)
   if (mode === 0o600) return file
   const { gid } = fs.statSync(dirname(path))
   try {
     fs.fchownSync(file, -1, gid)
   } catch {
-    // Only a member of the group may; `findMismatch` then names it.
+    // Only a member of the group may; otherwise `findMismatch` reports it.
   }
   return file
 }
 
-/** Of the folder with such files. */
+/** Mode of the folder with such files. */
 export function folderModeOf(mode: FileMode): number {
   return mode === 0o600 ? 0o700 : 0o770
 }
 
-/** Why this process, or one of the folder's group, can't use the files; undefined: as far as it shows, they can. */
+/** Why this process, or one of the folder's group, can't use the files; undefined if nothing speaks against it. */
 export function findMismatch(files: JournalFiles, mode: FileMode): string | undefined {
   const { folder, script, envoy, head } = files
   for (const path of [folder, script, envoy, head]) {

@@ -1,23 +1,22 @@
 /**
- * The text of a line → what it says. Lines of both files of a folder have this form: those of the gateway's
- * script, `usage.jsonl`, and those of Envoy itself, `usage.envoy.jsonl`, which has what the script did not
- * write, and requests that run. Fields:
+ * Parses a line. The lines of both files have this form: of `usage.jsonl`, written by the gateway's script, and of
+ * `usage.envoy.jsonl`, written by Envoy itself for running requests and for those that the script did not write. Fields:
  *
  * | field | |
  * |---|---|
- * | `v` | the form, 1 |
- * | `type` | Envoy only: `DownstreamEnd`, or `DownstreamPeriodic` of a request that runs |
- * | `check` | who asked for what, when, and what is held: an object, or its text (usage/rules/line-head.ts) |
+ * | `v` | version of the format, 1 |
+ * | `type` | Envoy only: `DownstreamEnd`, or `DownstreamPeriodic` while the request runs |
+ * | `check` | caller, model, start and hold: an object, or its text (usage/rules/line-head.ts) |
  * | `metered` | true: the tokens count |
  * | `fb`, `ms` | milliseconds from the request's first byte to the first and the last of the response |
- * | `status`, `bytes` | of the response; 0: there was none |
- * | `sent` | milliseconds until the request had been sent to the model; true: it had; null: not all of it |
- * | `reported` | figures seen so far (Reported), an object or its text; null: none |
+ * | `status`, `bytes` | of the response; status 0: there was none |
+ * | `sent` | milliseconds until the request was sent to the model completely; true: it was; null: it was not |
+ * | `reported` | the usage reported so far (Reported), an object or its text; null: none |
  * | `flags`, `details`, `transport` | Envoy's: response flags (`-`: none), details of the response, why its connection failed |
- * | `failure` | which failure a script of the gateway has seen |
- * | `lane` | what it added where before it was written, `<file> <tokens> <block>[ <block>]`; `-`, null: nothing |
+ * | `failure` | the failure that a script of the gateway detected |
+ * | `lane` | what the script added to its lane, `<file> <tokens> <block>[ <block>]`; `-`, null: nothing |
  *
- * Lines without `v` are of the form before (earlier-line.ts).
+ * Lines without `v` have the previous format (earlier-line.ts).
  */
 
 import { isObject } from '../formats/fields.ts'
@@ -31,14 +30,14 @@ import type { ReadLine } from './line.ts'
 export type { ReadLine }
 
 /**
- * How each of Envoy's lines begins. Its writes are not framed, so a torn line may be in front of a whole one;
- * no string can contain this, because its quotes would be escaped.
+ * First bytes of Envoy's lines. Envoy does not frame its writes, so a torn line may precede a whole one; strings can't
+ * contain these bytes, because their quotes would be escaped.
  */
 const beginnings = ['{"bytes":', ...earlierLines]
-/** How the script's lines begin, which are framed. */
+/** First bytes of the script's lines, which are framed. */
 const ofScript = '{"v"'
 
-/** undefined for a torn line, and for one of a form that is not known. Never throws. */
+/** Returns undefined for a torn line or an unknown format. Never throws. */
 export function readLine(text: string): ReadLine | undefined {
   const found = parseObject(text) ?? parseRest(text)
   const fields = found !== undefined && found.v === undefined ? fromEarlier(found) : found
@@ -47,7 +46,7 @@ export function readLine(text: string): ReadLine | undefined {
   return head && toLine(fields, head)
 }
 
-/** Whether a torn line of Envoy's is in front of what `readLine` reads. */
+/** Whether a torn line of Envoy precedes what `readLine` reads. */
 export function isAfterTorn(text: string): boolean {
   return !text.startsWith(ofScript) && beginnings.some((each) => text.indexOf(each, 1) > 0)
 }
@@ -98,14 +97,14 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
   if (status === 0 && isSent && sayLeft(flags)) usage.hasLeft = true
   return {
     state: isRunning ? 'running' : 'ended',
-    // Nothing else is decided without a Check, so nobody has said it.
+    // The table admits metered requests only, and without a Check the flag is not set.
     isMetered: fields.metered === true || by === 'table',
     by,
     usage,
     startedAt,
     firstByteMs: isWhole(fb) ? fb : undefined,
     flags,
-    // The script writes only what the model's server has answered.
+    // The script writes lines only for responses of the model server.
     details: isOfScript ? 'via_upstream' : textOf(fields.details),
     isSent,
     transport: textOf(fields.transport),

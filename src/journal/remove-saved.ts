@@ -1,15 +1,18 @@
-/** Removes renamed files of lines that no one needs any more. */
+/** Removes rotated files that no reader needs any more. */
 
 import type { Folder, Listed } from './folder.ts'
 import { type Followed, type FollowedFiles, type Position, renamedSince } from './followed-files.ts'
 
-/** Whether other readers are done with a file; `newer`: how many there are of its name that were renamed later. */
+/** Whether other readers have finished a file; `newer`: how many files of its base name were rotated later. */
 export type IsDone = (file: Listed, newer: number) => boolean
 
-/** Of files that are gone, positions that are kept, should one be put back. */
+/** Positions kept for absent files, in case one is restored. */
 const maxAbsent = 128
 
-/** Those whose lines are all in what was saved, and that nobody writes any more; of each name the newest `kept` stay. */
+/**
+ * Removes rotated files whose lines are all covered by `saved` and that are no longer written; keeps the newest `kept`
+ * of each base name.
+ */
 export function removeSaved(
   { folder, position }: { readonly folder: Pick<Folder, 'remove'>; readonly position: Position },
   files: Pick<FollowedFiles, 'all' | 'isLive'>,
@@ -19,7 +22,7 @@ export function removeSaved(
 ): void {
   const renamed = files.all
     .filter((one) => renamedSince(one) !== undefined)
-    // Of one name all are as long.
+    // Names of one base are equally long, so they sort by time.
     .toSorted((a, b) => (a.name < b.name ? 1 : -1))
   for (const all of Map.groupBy(renamed, ({ growing }) => growing).values()) {
     for (const [newer, one] of all.entries()) if (newer >= kept) removeRead(one, newer)
@@ -30,7 +33,7 @@ export function removeSaved(
   function removeRead(one: Followed, newer: number): void {
     const { name, head, file } = one
     const size = file.size()
-    // A torn line at its end is nobody's.
+    // A torn line at the end will not be completed.
     const end = one.isRead ? Math.min(size, position.get(head) ?? 0) : size
     if (files.isLive(one) || (saved.get(head) ?? 0) < end) return
     if (isDone({ name, inode: file.inode, size }, newer)) folder.remove(name)

@@ -1,6 +1,6 @@
 /**
- * Bounds a gateway's files: one that has grown is renamed, and another one is in its place, so that whoever
- * writes always finds one. Only the process that writes for its gateway does this.
+ * Rotates a gateway's files: renames one that has grown and puts an empty one in its place, so that writers always find
+ * one. Only the gateway's writer does this.
  */
 
 import type { Folder, Listed } from './folder.ts'
@@ -8,17 +8,17 @@ import { endMark } from './follower.ts'
 
 export interface RotationOptions {
   readonly folder: Pick<Folder, 'list' | 'renew' | 'appendText'>
-  /** The files that grow. */
+  /** Names of the current files. */
   readonly files: readonly string[]
-  /** Those of them whose writers frame each line: nothing that is put there cuts one. */
+  /** Those whose writers frame each line, so that an end mark cannot split one. */
   readonly framed: readonly string[]
-  /** At this size in bytes a file is renamed. */
+  /** Size in bytes at which a file is rotated. */
   readonly maxBytes: number
-  /** Whether one is also renamed at the end of a day (UTC) that this process sees. */
+  /** Whether non-empty files are also rotated at the end of each day (UTC) that this process sees. */
   readonly daily?: boolean
-  /** Called in the turn in which one was renamed: lines are in another one, and scripts that write it are to be told (head-file.ts). */
+  /** Called in the same turn as a rotation: scripts must be told to open the new file (head-file.ts). */
   readonly onRenamed: () => void
-  /** Makes Envoy open its log again. */
+  /** Makes Envoy reopen its log. */
   readonly reopen: () => Promise<void>
   /** Milliseconds since the epoch. */
   readonly now: () => number
@@ -28,13 +28,13 @@ const dayMs = 86_400_000
 
 export function createRotation(options: RotationOptions) {
   const { folder, files, framed, maxBytes, daily = false, now } = options
-  /** Files that Envoy may still write, since it was not told or has not answered. */
+  /** Rotated files that Envoy may still write: it was not asked to reopen its log, or has not answered. */
   const unopened = new Set<string>()
-  /** Before, nothing is known of what an earlier process has renamed. */
+  /** Whether Envoy has reopened its log since this process began; an earlier process may have rotated files. */
   let isAsked = false
   let day = Math.floor(now() / dayMs)
 
-  /** A name that is not there: two renamings may come in one millisecond, or the clock may have been set back. */
+  /** An unused name: two rotations may fall into one millisecond, and the clock may be set back. */
   function freeName(name: string, taken: ReadonlySet<string>): string {
     for (let at = now(); ; at += 1) if (!taken.has(`${name}.${at}`)) return `${name}.${at}`
   }
@@ -43,14 +43,12 @@ export function createRotation(options: RotationOptions) {
     try {
       folder.appendText(name, endMark)
     } catch {
-      // On a full disk others find the next file a little later.
+      // On a full disk readers find the next file a little later.
     }
   }
 
   return {
-    /**
-     * To be called each second. Rejects if Envoy does not answer, and asks it again with the next call.
-     */
+    /** To be called every second. Rejects if Envoy does not answer; the next call asks it again. */
     async step(): Promise<void> {
       const listed = folder.list()
       const today = Math.floor(now() / dayMs)
@@ -62,7 +60,7 @@ export function createRotation(options: RotationOptions) {
         const earlier = freeName(name, taken)
         folder.renew(name, earlier)
         unopened.add(earlier)
-        // Before the scripts see it: a reader at the end of this file looks for what they write from then on.
+        // Before scripts are told: a reader that meets the mark looks for the file that they write from then on.
         if (framed.includes(name)) mark(earlier)
       }
       if (grown.length > 0) options.onRenamed()
@@ -73,11 +71,11 @@ export function createRotation(options: RotationOptions) {
         for (const name of asked) unopened.delete(name)
       }
     },
-    /** Envoy may write a file that is not in the folder any more: the next step asks it to open its log again. */
+    /** Has the next step ask Envoy to reopen its log, which may be a file that is no longer in the folder. */
     askAgain(): void {
       isAsked = false
     },
-    /** Whether Envoy was made to leave this file. */
+    /** Whether Envoy has stopped writing this file. */
     isLeft: ({ name }: Pick<Listed, 'name'>): boolean => isAsked && !unopened.has(name),
   }
 }

@@ -1,20 +1,20 @@
-/** Files in a folder into which others may write: opening one never waits (for a pipe), and reading one is bounded. */
+/** Reads files in a folder to which others may write: opening never blocks on a pipe, and the length is bounded. */
 
 import * as fs from 'node:fs'
 
-/** None of ours is longer. */
+/** In bytes. Our files are shorter. */
 const mostText = 1_048_576
 
-/** A descriptor of a file that is there, for reading; throws for anything else, such as a pipe. */
+/** Opens an existing regular file for reading; throws for anything else, such as a pipe. */
 export function openToRead(path: string): number {
-  // Without it a pipe is opened only once somebody writes to it, and the process does nothing until then.
+  // Without O_NONBLOCK, opening a pipe blocks the process until somebody writes to it.
   const file = fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK)
   if (fs.fstatSync(file).isFile()) return file
   fs.closeSync(file)
   throw new Error(`${path} is not a file`)
 }
 
-/** The whole text of a small file; throws for a longer one. */
+/** Reads a small file whole; throws if it is too large. */
 export function readSmallText(path: string): string {
   const file = openToRead(path)
   try {

@@ -1,6 +1,6 @@
 /**
- * Keeps a gateway's folder in order while a process runs, and finds out what is wrong with it: each part in
- * a loop of its own, so that none waits for Envoy or a disk that does not answer another one.
+ * Maintains a gateway's folder while a process runs, and detects its problems. Each task has its own loop, so that an
+ * unresponsive Envoy or disk delays no other task.
  */
 
 import { basename } from 'node:path'
@@ -19,15 +19,15 @@ import { createRotation, type RotationOptions } from './rotation.ts'
 export interface UpkeepOptions
   extends Required<Pick<RotationOptions, 'maxBytes' | 'daily' | 'onRenamed' | 'now'>> {
   readonly files: JournalFiles
-  /** Names of the files with lines. */
+  /** Names of the current files. */
   readonly names: readonly string[]
   readonly folder: Folder
   readonly mode: FileMode
-  /** Undefined where the folder outlives the machine's memory itself. */
+  /** undefined if the folder itself survives a reboot. */
   readonly copies: Copies | undefined
   readonly askEnvoy: AskEnvoy
   readonly isWriter: () => boolean
-  /** Saves the sums; called when a file was renamed. */
+  /** Saves a checkpoint; called after a rotation. */
   readonly save: () => Promise<void>
   readonly health: JournalHealth
   /** A monotonic clock in milliseconds. */
@@ -38,11 +38,11 @@ export type Upkeep = ReturnType<typeof startUpkeep>
 
 const everyMs = 1_000
 const lookEveryMs = 5_000
-/** Without a line for this long something is wrong, and twice a slow flush later. */
+/** Milliseconds after an allowed request within which a line must arrive; a slow flush adds twice its interval. */
 const silentMs = 15_000
-/** A line that the script could not write makes the journal suspicious for so long. */
+/** How long a line that the script could not write remains a problem, in milliseconds. */
 const scriptFailedMs = 60_000
-/** A disk that has not answered for this long hangs. */
+/** A disk that has not answered for this long is considered hanging. */
 const hangingMs = 5_000
 
 export function startUpkeep(options: UpkeepOptions) {
@@ -62,7 +62,7 @@ export function startUpkeep(options: UpkeepOptions) {
     monotonic,
     onChange(isFailing) {
       health.note('silent', isFailing ? `no line within ${silentMs / 1_000} s` : undefined)
-      // Envoy may write a file that no process reads.
+      // Envoy may be writing a file that is no longer in the folder.
       if (isFailing) rotation.askAgain()
     },
   })
@@ -94,7 +94,7 @@ export function startUpkeep(options: UpkeepOptions) {
     withHead((head) => head.noteRenamed())
   }
 
-  /** Recreates the folder, or files of it, that were removed. Returns whether any was. */
+  /** Recreates the folder or files that were removed. Returns whether any was. */
   function restore(): boolean {
     const there = new Set(folder.list().map(({ name }) => name))
     if ([...names, basename(files.head)].every((name) => there.has(name))) return false
@@ -104,7 +104,7 @@ export function startUpkeep(options: UpkeepOptions) {
     return true
   }
 
-  /** Looks for lines that the script could not write. */
+  /** Checks whether the script failed to write lines. */
   function lookAtScript(): void {
     const found = withHead((head) => head.read().failed)
     if (failed !== undefined && found > failed) failedAt = monotonic()
@@ -124,14 +124,14 @@ export function startUpkeep(options: UpkeepOptions) {
     }
     health.note('mismatch', findMismatch(files, mode))
     if (isRestored) {
-      // Lines that were removed are in the sums alone, which a process that is killed loses.
+      // Removed lines exist only in the sums, which are lost if the process is killed.
       isSaveDue = true
       keepingAlarm.ring()
     }
     isFull = await ballast.step(isWriter())
   }
 
-  /** Written in the background: the disk may hang. */
+  /** In a loop of its own: the disk may hang. */
   async function keepLines(): Promise<void> {
     if (!isWriter()) return
     keepingSince = monotonic()
@@ -161,7 +161,7 @@ export function startUpkeep(options: UpkeepOptions) {
     flushMs = found.flushMs
     const isLate = flushMs > slowFlushMs
     health.note('flush', isLate ? `Envoy's log is written every ${flushMs} ms` : undefined)
-    // A full disk takes no line, whether somebody tries or not.
+    // On a full disk the problem persists, even if nothing is written.
     const isFailing = found.isFailing || (isFull && health.has('envoy'))
     health.note('envoy', isFailing ? 'Envoy could not write its log' : undefined)
   }
@@ -178,7 +178,7 @@ export function startUpkeep(options: UpkeepOptions) {
   }
 
   function keep(restMs: number, step: () => Promise<void>, alarm?: Alarm): void {
-    // What fails is tried again, and seen by what follows from it.
+    // Errors are dropped: each step is repeated, and a lasting failure shows in its effects.
     const { signal } = ending
     void repeat({ step, restMs, onFault: () => {}, signal, ...(alarm && { alarm }) })
   }
@@ -189,7 +189,7 @@ export function startUpkeep(options: UpkeepOptions) {
   keep(lookEveryMs, lookAtEnvoy)
   return {
     guard,
-    /** Whether Envoy was made to leave a renamed file. */
+    /** Whether Envoy has stopped writing a rotated file. */
     isLeft: rotation.isLeft,
     stop: () => ending.abort(),
   }

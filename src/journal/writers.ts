@@ -1,17 +1,17 @@
 /**
- * Which of a gateway's processes writes: the one whose nonce is the last in a file that all of them see. A
- * process that takes this place appends its own; each looks before whatever only the writer may do. There may be two for
- * a moment, which does no harm: both have the same sums.
+ * Writer election among a gateway's processes. The writer is the process whose nonce is the last in a file that all of
+ * them see. A process takes over by appending its own nonce, and checks that it is the writer before it does what only
+ * the writer may. There may be two for a moment, which does no harm: both have the same sums.
  */
 
 import { randomBytes } from 'node:crypto'
 import type { Folder } from './folder.ts'
 
-/** A writer that has not been seen for this long has ended: it shows itself each second. */
+/** A writer that has not touched the file for this long has ended: it touches it every second. */
 export const silentMs = 4_000
-/** Nonces that are kept; the file is cut at twice as many. */
+/** Nonces that are kept when the file is truncated, at twice as many. */
 const kept = 64
-/** In place of a nonce: the last writer has left. */
+/** In place of a nonce: the last writer has resigned. */
 const nobody = '-'
 
 /** `now`: milliseconds since the epoch. */
@@ -25,33 +25,33 @@ export function createWriters(folder: Folder, name: string, now: () => number) {
 
   return {
     nonce,
-    /** Those that have written, the last one first. */
+    /** Nonces of all writers, the latest first. */
     all: (): readonly string[] => all().toReversed(),
-    /** Becomes the last one. */
+    /** Becomes the writer. */
     enter(): void {
       folder.appendText(name, `${nonce}\n`)
       isIn = true
     },
-    /** Whether no other has become the last one since. A file that was removed says nothing of others. */
+    /** Whether this process still is the writer. It is also if the file was removed, which says nothing of others. */
     isLast(): boolean {
       const last = all().at(-1)
       return last === nonce || (last === undefined && isIn)
     },
-    /** Shows the others that this one is there; to be called each second by the last one. */
+    /** Touches the file, to show that the writer is alive; to be called every second by the writer. */
     show(): void {
       const nonces = all()
       if (nonces.length === 0 && isIn) folder.appendText(name, `${nonce}\n`)
       if (nonces.length > 2 * kept) folder.replaceText(name, `${nonces.slice(-kept).join('\n')}\n`)
       else if (nonces.length > 0) folder.touch(name)
     },
-    /** Leaves the place to another one, if it still is this one's. */
+    /** Resigns, if this process still is the writer. */
     leave(): void {
       isIn = false
       if (all().at(-1) === nonce) folder.appendText(name, `${nobody}\n`)
     },
     /**
-     * Whether the last one has left or not shown itself for a while, or there is none. A clock that was set back
-     * counts as a while.
+     * Whether there is no writer, it has resigned, or it has not touched the file for a while. A clock that was set
+     * back counts as a while.
      */
     isFree(): boolean {
       const at = folder.touchedAt(name)
