@@ -1293,15 +1293,27 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'ratelimit/sums/read-since.ts',
+    ['ratelimit/sums/gateway-sums.test.ts', 'ratelimit/sums/schedules.test.ts'],
+    [
+      ['new Map(state.position.size > 0 ? state.position : begunAt)', 'new Map()'],
+      ['rebuilt.replaceOwn(state.own)', ''],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/sums/adoption.ts',
+    ['ratelimit/sums/gateway-sums.test.ts', 'ratelimit/sums/schedules.test.ts'],
+    [
+      // I8: what is adopted.
+      ['if (!catchUp()) {', 'if (false) {'],
+      ['    await noteBase(tally, base)\n', ''],
+      ['if (base <= tally.base || !isWriter()) return', 'return'],
+    ],
+  ),
+  ...mutants(
     'ratelimit/sums/gateway-sums.ts',
     ['ratelimit/sums/gateway-sums.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
-      ['new Map(state.position.size > 0 ? state.position : options.begunAt)', 'new Map()'],
-      ['rebuilt.replaceOwn(state.own)', ''],
-      // I8: what is adopted.
-      ['if (!follower.catchUp(catchUpBytes)) {', 'if (false) {'],
-      ['    await checkpoint.noteBase(tally, base)\n', ''],
-      ['if (base <= tally.base || !beat()) return', 'return'],
       ['    if (!beat()) return\n    follower.tidy', '    follower.tidy'],
       ['if (isWriter && !writers.isLast()) stopWriting()', ''],
       // I7: at a start all sums are sent.

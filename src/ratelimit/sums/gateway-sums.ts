@@ -4,19 +4,22 @@
  * store answers or not.
  */
 
-import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
+import { greatest, minus, plus } from '../../formats/exact.ts'
 import { createCheckpoint, type KeptState } from '../../journal/checkpoint.ts'
 import type { DurableFiles } from '../../journal/durable-files.ts'
 import type { Folder } from '../../journal/folder.ts'
-import { createFollower, type Follower, type Position } from '../../journal/follower.ts'
+import type { Follower, Position } from '../../journal/follower.ts'
 import { createLineConsumer } from '../../journal/line-consumer.ts'
 import { type ReadLine, readLine } from '../../journal/read-line.ts'
 import type { IsDone } from '../../journal/remove-saved.ts'
 import { createWriters, silentMs } from '../../journal/writers.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { type Counted, createSums } from '../rules/sums.ts'
-import { ownOf, type Tally } from '../rules/tally.ts'
-import type { CounterReset, Resets } from '../rules/windows.ts'
+import { ownOf } from '../rules/tally.ts'
+import type { Resets } from '../rules/windows.ts'
+import { createAdoption } from './adoption.ts'
+import { createKnownResets } from './known-resets.ts'
+import { readSince } from './read-since.ts'
 import { createSharedSums, type SharedSumsOptions } from './shared-sums.ts'
 
 export interface GatewaySumsOptions
@@ -57,8 +60,6 @@ export interface GatewaySumsOptions
   readonly onFault: (error: unknown) => void
 }
 
-/** Of one counter, the latest ones; what ended before them is not looked at any more. */
-const maxResets = 4
 /** What a Check reads at most before it decides. */
 const checkBytes = 65_536
 /** What is read at once before the store is believed to have more than the files. */
@@ -83,8 +84,8 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     onFault,
     tell: (line) => tell(line),
   })
-  const resets = new Map<string, readonly CounterReset[]>()
-  const sums = createSums(resets, monotonic)
+  const resets = createKnownResets(options.resets)
+  const sums = createSums(resets.all, monotonic)
   const read = { lines: 0, skipped: 0 }
   let bytesRead = 0
   let isWriter = false
@@ -94,17 +95,27 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   let position: Position = new Map()
   /** Set by the first `rebuild`. */
   let follower: Follower
-  const adopting = new Set<Tally>()
   const shared = createSharedSums({
     ...options,
     sums,
     nonce: writers.nonce,
     isWriter: () => isWriter,
-    onBeyond: adopt,
+    onBeyond(tally) {
+      if (!isHandedOver) adoption.adopt(tally)
+    },
     onRival(rival) {
       if (!writers.all().includes(rival)) options.onDouble()
       beat()
     },
+  })
+
+  const adoption = createAdoption({
+    catchUp: () => follower.catchUp(catchUpBytes),
+    readToEnds,
+    isWriter: beat,
+    noteBase: checkpoint.noteBase,
+    send: shared.enter,
+    onFault,
   })
 
   /** Takes a line whose sums are in force. */
@@ -120,6 +131,11 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     for (const each of counted) shared.count(each)
     call(() => options.onLine?.(line, counted))
     if (consumer.isOn) tell(line)
+  }
+
+  function countText(text: string): readonly Counted[] {
+    const line = readText(text)
+    return line === undefined ? [] : countedOf(line)
   }
 
   function tell(line: ReadLine): void {
@@ -151,36 +167,16 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
    */
   async function rebuild(): Promise<void> {
     const state = await load()
-    noteResets(state.resets)
-    const from = new Map(state.position.size > 0 ? state.position : options.begunAt)
-    const rebuilt = createSums(resets, monotonic)
-    rebuilt.replaceOwn(state.own)
-    let into = (text: string): void => {
-      const line = readText(text)
-      if (line === undefined) return
-      for (const counted of countedOf(line)) rebuilt.count(counted, now())
-    }
-    const next = createFollower({
-      folder,
-      names: files,
-      position: from,
-      now,
-      take: (text) => into(text),
-    })
-    try {
-      await readToEnds(next)
-    } catch (error) {
-      next.close()
-      throw error
-    }
+    resets.noteAll(state.resets)
+    const rebuilt = await readSince(state, { ...options, resets: resets.all, countText })
     // What a Check has read meanwhile must not be missing for a moment, and listeners get what it has not read.
     follower?.catchUp(Number.POSITIVE_INFINITY)
-    next.catchUp(Number.POSITIVE_INFINITY)
+    rebuilt.follower.catchUp(Number.POSITIVE_INFINITY)
     follower?.close()
-    keepRead(from, () => sums.replaceOwn(rebuilt.own(now())))
-    into = take
-    position = from
-    follower = next
+    keepRead(rebuilt.position, () => sums.replaceOwn(rebuilt.own()))
+    rebuilt.takeWith(take)
+    position = rebuilt.position
+    follower = rebuilt.follower
   }
 
   /** What this process has read of files that are gone, and no checkpoint has, stays counted, and is not read again. */
@@ -209,39 +205,15 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     consumer.end()
   }
 
-  async function readToEnds(of = follower): Promise<void> {
-    if (!isHandedOver) await inSlices(of.readAll())
-  }
-
-  /** Counts as this gateway's what the store has of it beyond the lines: the disk has lost them. */
-  function adopt(tally: Tally): void {
-    if (adopting.has(tally) || isHandedOver) return
-    // Another process of this gateway may have read further, and whatever it has sent is in the files. Lines that
-    // are written after the store's response are not in it, so they are read before time goes on.
-    if (!follower.catchUp(catchUpBytes)) {
-      void readToEnds().then(() => shared.enter(tally), onFault)
-      return
-    }
-    const base = minus(plus(tally.base, tally.field), ownOf(tally))
-    if (base <= tally.base || !beat()) return
-    adopting.add(tally)
-    void keepBase(tally, base)
-      .catch(onFault)
-      .finally(() => adopting.delete(tally))
-  }
-
-  /** Written down before anything is sent that includes it, so that a killed process finds it again. */
-  async function keepBase(tally: Tally, base: Exact): Promise<void> {
-    await checkpoint.noteBase(tally, base)
-    tally.base = greatest(tally.base, base)
-    shared.enter(tally)
+  async function readToEnds(): Promise<void> {
+    if (!isHandedOver) await inSlices(follower.readAll())
   }
 
   /** Saves the sums, then removes what nobody needs any more. */
   async function save(): Promise<void> {
     if (!beat() || isHandedOver) return
     const saved = await checkpoint.save(() => {
-      return { gateway, position, own: sums.own(now()), resets }
+      return { gateway, position, own: sums.own(now()), resets: resets.all }
     })
     // A process that has become the writer meanwhile may have begun before this was saved.
     if (!beat()) return
@@ -249,18 +221,6 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     await checkpoint.removeEarlier()
   }
 
-  function noteReset(key: string, reset: CounterReset): void {
-    const known = resets.get(key) ?? []
-    if (known.some(({ at }) => at === reset.at)) return
-    const latest = [...known, reset].toSorted((a, b) => a.at - b.at).slice(-maxResets)
-    resets.set(key, latest)
-  }
-
-  function noteResets(all: Resets): void {
-    for (const [key, each] of all) for (const reset of each) noteReset(key, reset)
-  }
-
-  noteResets(options.resets ?? new Map())
   await rebuild()
   consumer.noteStart(position)
   return {
@@ -339,12 +299,12 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
      * has acknowledged all of it; returns whether it has. Nothing is read or sent here afterwards.
      */
     async handOver(next: string): Promise<boolean> {
-      if (!beat() || adopting.size > 0) return false
+      if (!beat() || adoption.isPending) return false
       if (sums.own(now()).some((tally) => tally.field < ownOf(tally))) return false
       isHandedOver = true
       try {
         consumer.keep(position)
-        await checkpoint.save(() => ({ gateway: next, position, own: [], resets }))
+        await checkpoint.save(() => ({ gateway: next, position, own: [], resets: resets.all }))
       } catch (error) {
         isHandedOver = false
         throw error
@@ -359,8 +319,8 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       follower.close()
     },
     /** From now on what ended after it counts in a new window. */
-    reset: noteReset,
-    /** All that is known of. */
-    resets: resets as Resets,
+    reset: resets.note,
+    /** All that are known. */
+    resets: resets.all,
   }
 }

@@ -1,0 +1,54 @@
+/**
+ * Counts as a gateway's own what the store has under its name beyond the lines that it has read: its disk has
+ * lost these lines, and a limit must not forget what they used.
+ */
+
+import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
+import { ownOf, type Tally } from '../rules/tally.ts'
+
+interface AdoptionOptions {
+  /** Whether all lines up to now are read, once a bounded number of bytes was. */
+  readonly catchUp: () => boolean
+  /** Reads all lines, however many. */
+  readonly readToEnds: () => Promise<void>
+  /** Whether this process still is the writer; only the writer adopts. */
+  readonly isWriter: () => boolean
+  /** Resolves once the checkpoint on the disk has it. */
+  readonly noteBase: (tally: Tally, base: Exact) => Promise<void>
+  /** Sends the sum of the window with the next call. */
+  readonly send: (tally: Tally) => void
+  readonly onFault: (error: unknown) => void
+}
+
+export function createAdoption(options: AdoptionOptions) {
+  const { catchUp, readToEnds, isWriter, noteBase, send, onFault } = options
+  const adopting = new Set<Tally>()
+
+  /** Written down before anything is sent that includes it, so that a process finds it again after a kill. */
+  async function keepBase(tally: Tally, base: Exact): Promise<void> {
+    await noteBase(tally, base)
+    tally.base = greatest(tally.base, base)
+    send(tally)
+  }
+
+  return {
+    get isPending(): boolean {
+      return adopting.size > 0
+    },
+    adopt(tally: Tally): void {
+      if (adopting.has(tally)) return
+      // Another process of this gateway may have read further, and whatever it has sent is in the files. The store's
+      // response has no line that was written after it, so these lines are read in this turn, before there can be more.
+      if (!catchUp()) {
+        void readToEnds().then(() => send(tally), onFault)
+        return
+      }
+      const base = minus(plus(tally.base, tally.field), ownOf(tally))
+      if (base <= tally.base || !isWriter()) return
+      adopting.add(tally)
+      void keepBase(tally, base)
+        .catch(onFault)
+        .finally(() => adopting.delete(tally))
+    },
+  }
+}

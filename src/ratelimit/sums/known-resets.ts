@@ -1,0 +1,26 @@
+/** The resets of each counter that a process of a gateway has heard of. */
+
+import type { CounterReset, Resets } from '../rules/windows.ts'
+
+/** Of one counter, the latest ones; windows that ended before them are no longer read. */
+const maxResets = 4
+
+/** `known`: at the start. */
+export function createKnownResets(known: Resets = new Map()) {
+  const all = new Map<string, readonly CounterReset[]>()
+
+  function note(key: string, reset: CounterReset): void {
+    const before = all.get(key) ?? []
+    if (before.some(({ at }) => at === reset.at)) return
+    const latest = [...before, reset].toSorted((a, b) => a.at - b.at).slice(-maxResets)
+    all.set(key, latest)
+  }
+
+  function noteAll(resets: Resets): void {
+    for (const [key, each] of resets) for (const reset of each) note(key, reset)
+  }
+
+  noteAll(known)
+  /** `all` is live: it has each reset once it is noted. */
+  return { all: all as Resets, note, noteAll }
+}

@@ -1,0 +1,58 @@
+/**
+ * Sums that are rebuilt beside those in force: from a checkpoint, and the lines that were written since.
+ */
+
+import type { KeptState } from '../../journal/checkpoint.ts'
+import type { Folder } from '../../journal/folder.ts'
+import { createFollower, type Position } from '../../journal/follower.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import { type Counted, createSums } from '../rules/sums.ts'
+import type { Tally } from '../rules/tally.ts'
+import type { Resets } from '../rules/windows.ts'
+
+interface ReadSinceOptions {
+  readonly folder: Folder
+  readonly files: readonly string[]
+  readonly resets: Resets
+  /** Where reading begins if the checkpoint has no position. */
+  readonly begunAt?: Position | undefined
+  /** What the text of a line adds. */
+  readonly countText: (text: string) => readonly Counted[]
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+  readonly monotonic: () => number
+}
+
+/** Resolves once the files are read to their ends. */
+export async function readSince(state: KeptState, options: ReadSinceOptions) {
+  const { folder, files, resets, begunAt, countText, now, monotonic } = options
+  const position: Position = new Map(state.position.size > 0 ? state.position : begunAt)
+  const rebuilt = createSums(resets, monotonic)
+  rebuilt.replaceOwn(state.own)
+  let take = (text: string): void => {
+    for (const counted of countText(text)) rebuilt.count(counted, now())
+  }
+  const follower = createFollower({
+    folder,
+    names: files,
+    position,
+    now,
+    take: (text) => take(text),
+  })
+  try {
+    await inSlices(follower.readAll())
+  } catch (error) {
+    follower.close()
+    throw error
+  }
+  return {
+    follower,
+    /** Live: the follower advances it. */
+    position,
+    own: (): readonly Tally[] => rebuilt.own(now()),
+    /** From now on lines go there, and no longer into these sums. */
+    takeWith(next: (text: string) => void): void {
+      take = next
+    },
+  }
+}
