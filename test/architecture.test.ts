@@ -222,6 +222,7 @@ test('an exported name has one meaning', async (t) => {
 /** What decides a Check: the edge, and the functions that the wiring gives it. */
 const check = ['extauthz/service.ts', 'extauthz/reserve.ts', 'identity/authenticate.ts']
 
+/** By imports alone; caches, counters, the journal and the decision table are given to it by src/wiring. */
 test('Check needs few files', async (t) => {
   const loaded = new Set<string>()
   function load(file: string): void {
@@ -233,7 +234,6 @@ test('Check needs few files', async (t) => {
   t.ok(loaded.size <= 60, `Check needs ${loaded.size} files, which is more than 60`)
 })
 
-/** These are given a store by src/wiring, and know its interface alone. */
 test('no file but one imports node:http, which loads what the service does not need', async (t) => {
   const importing = files.filter((file) => /^import (?!type )[^'\n]*'node:http'$/m.test(read(file)))
   t.strictSame(
@@ -243,6 +243,7 @@ test('no file but one imports node:http, which loads what the service does not n
   )
 })
 
+/** Each is given a store by src/wiring, and knows its interface alone. */
 const edges = ['admin', 'console', 'extauthz', 'identity', 'telemetry']
 const backends = /^src\/(store|ratelimit\/redis)\/|^(pg|ioredis)$/
 
