@@ -1,4 +1,4 @@
-/** The counters of a process: what is used in the windows of an instant. Lines count; reading never does. */
+/** The counters of a process: what was used in the windows of an instant. Lines add to them; reading never does. */
 
 import { ServiceError } from '../formats/errors.ts'
 import type { Exact } from '../formats/exact.ts'
@@ -12,9 +12,9 @@ import type { ResetStore } from './sums/postgres-resets.ts'
 
 export interface CounterStore {
   /**
-   * The window of each counter at `now` (milliseconds since the epoch), in the given order. Returns
-   * without a promise if all are known. Throws or rejects with `counters_unavailable` where they can't be
-   * read, or are not counted, and nothing is to be allowed then.
+   * Reads the window of each counter at `now` (milliseconds since the epoch), in the given order. Returns without a
+   * promise if all are known. Throws or rejects with `counters_unavailable` if they can't be read, or lines are not
+   * counted; no request may be allowed then.
    */
   read(
     counters: readonly Counter[],
@@ -22,41 +22,39 @@ export interface CounterStore {
   ): readonly CounterState[] | Promise<readonly CounterState[]>
 }
 
-/** What people ask for, who may wait for the shared store. */
+/** For the API, whose callers can wait for the shared store. */
 export interface ResettableCounters extends CounterStore {
   /**
-   * As `read`, but never from what this process received earlier: the shared store is asked. Without
-   * a response within a second, as `read`. Also of limits on requests and on concurrency, with the requests
-   * that are in progress.
+   * As `read`, but asks the shared store instead of using what this process received earlier. Falls back to `read`
+   * after a second without a response. Includes limits on requests and on concurrency, with the requests in progress.
    */
   readFresh(counters: readonly Counter[], now: number): Promise<readonly CounterState[]>
   /**
-   * Begins the windows of these counters anew as of `at` (milliseconds since the epoch), each with `used`,
-   * 0 by default: what ended by then belongs to the old ones, whoever tells of it. At most `maxResets`.
-   * Rejects if the store is unavailable, where it may have been done, and without a database, where nothing
-   * would remember it.
+   * Begins new windows of these counters at `at` (milliseconds since the epoch), each with `used`, 0 by default: a
+   * response that ended by then counts in the old window, whenever its line is read. At most `maxResets`. Rejects if
+   * the store is unavailable, when the reset may have been made, and without a database, which has to record it.
    */
   reset(counters: readonly Counter[], at: number, used?: Exact): Promise<void>
 }
 
-/** The most counters of one reset. */
+/** The maximum number of counters in one reset. */
 export const maxResets = 64
 
 type ReadFresh = ResettableCounters['readFresh']
 type Holds = Pick<HoldStore, 'hold' | 'holdAlone'>
 
 interface CountersOptions {
-  /** What the sums of the gateway know. */
+  /** The sums of the gateway. */
   readonly running: Pick<ResettableCounters, 'read' | 'readFresh'> & {
     readonly reset: (key: string, reset: CounterReset) => void
   }
-  /** They have the requests that are in progress. */
+  /** The requests in progress. */
   readonly holds: Holds
-  /** Undefined without a database: every reset is then refused, because nobody else would hear of it. */
+  /** Undefined without a database: every reset is then refused, because other processes would not learn of it. */
   readonly resets: Pick<ResetStore, 'write'> | undefined
 }
 
-/** The same with a shared store and without one. */
+/** Works alike with a shared store and without one. */
 export function createCounters({ running, holds, resets }: CountersOptions): ResettableCounters {
   return {
     read: running.read,
@@ -72,14 +70,14 @@ export function createCounters({ running, holds, resets }: CountersOptions): Res
   }
 }
 
-/** As `readFresh`, and counters that requests take from are read from the holds, which know of both. */
+/** Extends `readFresh`: counters of requests are read from the holds, which include requests in progress. */
 export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh {
   async function readOpen(counters: readonly Counter[], now: number) {
     const asked = { ...noTokens, requestCounters: counters.map((each) => ({ ...each, limit: 1 })) }
     try {
       return await holds.hold(asked, now)
     } catch (error) {
-      // What this process knows, as of other counters.
+      // What this process knows, as for other counters.
       if (holds.holdAlone === undefined) throw error
       return holds.holdAlone(asked, now)
     }
@@ -94,14 +92,14 @@ export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh 
       const states = isOpen ? (await readOpen(each, now)).windows : await readFresh(each, now)
       return each.map(({ key }, i) => [key, states[i] as CounterState] as const)
     }
-    // Lines are read in any case.
+    // Always with the group of tokens, so that new lines are read.
     const found = await Promise.all([...new Map([[undefined, []], ...bySubject])].map(read))
     const states = new Map(found.flat())
     return counters.map(({ key }) => states.get(key) as CounterState)
   }
 }
 
-/** Whether it counts requests, that have ended or are in progress. */
+/** Whether it counts requests, ended or in progress. */
 function countsRequests({ key }: Counter): boolean {
   return isOfRequests({ kind: kindOf(readCounterKey(key)) })
 }

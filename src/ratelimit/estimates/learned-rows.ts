@@ -4,7 +4,7 @@ import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { Delta } from '../rules/estimates/decaying-sums.ts'
 
-/** A part of an estimator; `model` is `<namespace>/<name>`. The column of the owner is called `subscription`. */
+/** A part of an estimator; `model` is `<namespace>/<name>`. The column of the owner is named `subscription`. */
 export interface LearnedPart {
   readonly owner: string
   readonly model: string
@@ -13,16 +13,16 @@ export interface LearnedPart {
 
 export interface LearnedRow extends LearnedPart {
   readonly sums: readonly number[]
-  /** As the database writes it. */
+  /** A timestamp as text, in the database's own precision. */
   readonly at: string
 }
 
-/** Rows of one page, and of the whole table; the oldest are deleted. */
+/** Rows of one page, and of the whole table, from which the oldest are deleted. */
 export const pageRows = 500
 const maxRows = 20_000
 const keptFor = '30 days'
 
-/** Adds to what all processes have learned. If its response is lost, it may have been added all the same. */
+/** Adds to what all processes have learned. If its response is lost, the rows may have been added. */
 export async function addLearned(
   sql: Sql,
   deltas: readonly (LearnedPart & { readonly delta: Delta })[],
@@ -42,7 +42,7 @@ export async function addLearned(
         subscription text, model text, part smallint, kept float8, sums float8[], whole float8[]))
     insert into tollgate_learned as known (subscription, model, part, sums, updated_at)
     select subscription, model, part, whole, now() from added
-    -- The same order in all processes, so that none waits for another that waits for it.
+    -- All processes lock rows in the same order, so that they do not deadlock.
     order by subscription, model, part
     on conflict (subscription, model, part) do update set updated_at = excluded.updated_at, sums = (
       select case when cardinality(known.sums) <> cardinality(added.sums) then added.whole
@@ -56,8 +56,8 @@ export async function addLearned(
 }
 
 /**
- * The rows that were changed after this one, or up to `overlapMs` before, the earliest first, `pageRows`
- * of them; undefined: all rows.
+ * Reads up to `pageRows` rows that changed after this one, or up to `overlapMs` before it, earliest first; undefined:
+ * from the beginning.
  */
 export async function readLearned(
   sql: Sql,
@@ -73,7 +73,7 @@ export async function readLearned(
     order by updated_at, subscription, model, part limit ${pageRows}`)
 }
 
-/** Deletes what nobody has added to for a month, and the oldest rows of a table that is too large. */
+/** Deletes rows that have not changed for a month, and the oldest rows of a table that is too large. */
 export async function purgeLearned(sql: Sql, max = maxRows): Promise<void> {
   await withLongDeadline(sql`
     delete from tollgate_learned where updated_at < now() - ${keptFor}::interval
@@ -82,7 +82,7 @@ export async function purgeLearned(sql: Sql, max = maxRows): Promise<void> {
         order by updated_at desc offset ${max})`)
 }
 
-/** Without digits that say nothing. */
+/** Rounds to four decimals, which keeps rows short. */
 function short(sums: Float64Array): readonly number[] {
   return Array.from(sums, (sum) => Math.round(sum * 1e4) / 1e4)
 }

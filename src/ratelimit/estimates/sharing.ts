@@ -1,7 +1,7 @@
 /**
- * Keeps what estimators have learned over restarts, and shares it between processes: each adds what it
- * has learned since to the database, and takes over what all have learned, every few seconds. While the database
- * is away, estimators go on with what they have.
+ * Persists what estimators have learned, and shares it between processes: every few seconds each adds what it has
+ * learned since to the database, and loads what all have learned. Without the database, estimators continue with what
+ * they have.
  */
 
 import { ServiceError } from '../../formats/errors.ts'
@@ -21,18 +21,18 @@ import {
 interface LearnedDeps {
   readonly sql: Sql
   readonly estimators: Estimators
-  /** Whether anything is estimated; otherwise the database is left alone. */
+  /** Whether anything is estimated; otherwise the database is not used. */
   readonly isNeeded: () => boolean
-  /** A failure other than an outage of the database; it is retried. */
+  /** Called with failures other than an outage of the database; the exchange is repeated. */
   readonly onFault: (error: unknown) => void
   /** Milliseconds between two exchanges. */
   readonly everyMs?: number
 }
 
 const defaultEveryMs = 10_000
-/** Parts of estimators that one statement adds. */
+/** Maximum number of parts of estimators that one statement adds. */
 const maxAdded = 250
-/** How late a statement may become visible to others. */
+/** How late a statement may become visible to others, in milliseconds. */
 const lateMs = 5_000
 /** Exchanges between two deletions of obsolete rows. */
 const purgeEvery = 360
@@ -57,7 +57,7 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
 
   async function takeOver(): Promise<void> {
     let overlapMs = lateMs
-    // At first the latest ones are kept; later, others' users take no room from those of this process.
+    // The first load keeps the latest rows; after it, users of other processes evict none of this one's.
     const { of, ifRoom } = estimators
     const known = last === undefined ? of : ifRoom
     for (;;) {

@@ -1,6 +1,6 @@
 /**
- * Where the counters of a request are held. Those of one subject (ratelimit/rules/counter-key.ts) have one home, which
- * decides in one call; a request that limits of several subjects bind asks each of their homes.
+ * The homes of a request's holds. The counters of one subject (ratelimit/rules/counter-key.ts) have one home, which
+ * decides in one call; a request whose limits have several subjects asks each of their homes.
  */
 
 import type { Counter } from '../rules/counter.ts'
@@ -12,15 +12,15 @@ import type { SharedSums } from '../sums/shared-sums.ts'
 export interface Home {
   readonly subject: string
   readonly part: Part
-  /** Of the sums of open holds, of the holds, and of their leases. */
+  /** Keys of the sums of open holds, of the holds, and of their leases. */
   readonly keys: readonly string[]
-  /** Those of the request. */
+  /** The request's counters that have this home. */
   readonly counters: Counter[]
 }
 
 /**
- * The homes of these counters, in the same order for all requests: of two that need the same ones, one is admitted. A
- * user's own comes first, then those that more share.
+ * The homes of these counters, in the same order for all requests, so that of two requests that compete for the same
+ * homes one is admitted. A user's own home comes first, then those that more users share.
  */
 export function homesOf(
   counters: readonly Counter[],
@@ -37,7 +37,7 @@ export function homesOf(
     }
   }
   const all = [...homes.values()]
-  // Names of Subscriptions are in small letters, those of wider resources begin with a capital.
+  // Names of Subscriptions are lower-case, those of wider resources begin with a capital.
   return all.length > 1 ? all.sort((a, b) => (a.subject < b.subject ? 1 : -1)) : all
 }
 
@@ -45,7 +45,7 @@ function keysOf(tag: string, subject: string): readonly string[] {
   return ['held', 'holds', 'leases'].map((kind) => `tollgate:{${tag}}:${kind}:${subject}`)
 }
 
-/** What a request asks of one of its homes, once others have given it at most this much output. */
+/** What a request asks of one of its homes, after earlier ones have limited its output to `ceiling`. */
 export function askedOf(home: Home, asked: Hold, ceiling: number): Hold {
   const { counters, requestCounters = [], expected } = asked
   const isHere = (counter: Counter): boolean => home.counters.includes(counter)

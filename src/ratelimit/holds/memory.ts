@@ -20,12 +20,12 @@ import { boundWindow, type HoldPlace, type KnownWindows, placesOf, windowedOf } 
 /** The open holds of one window, or of a counter in all windows. */
 interface Pool {
   readonly name: string
-  /** Where it is found by its name while something is held. */
+  /** The map that has it while something is held. */
   readonly among: Map<string, Pool>
   sums: HeldSums
 }
 
-/** What a request holds in one of them. */
+/** What a request holds in one pool. */
 interface HeldPlace {
   readonly pool: Pool
   readonly factors: Factors | undefined
@@ -34,29 +34,29 @@ interface HeldPlace {
 
 interface OpenHold {
   readonly places: readonly HeldPlace[]
-  /** Of tokens. */
+  /** In tokens. */
   hold: HeldTokens
   readonly ceiling: number
-  /** Of its lease; milliseconds since the epoch. */
+  /** The end of its lease; milliseconds since the epoch. */
   endsAt: number
 }
 
 type PooledPlace = HoldPlace & { readonly pool: Pool }
 
-/** How often leases are looked at, in milliseconds. */
+/** Interval between two searches for expired leases, in milliseconds. */
 const sweepEveryMs = 1_000
 
 interface MemoryHolds extends HoldStore {
-  /** Open holds. */
+  /** Number of open holds. */
   readonly size: number
 }
 
 export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
-  /** By the ids of windows. */
+  /** By window id. */
   const ofWindows = new Map<string, Pool>()
-  /** By the keys of counters. */
+  /** By counter key. */
   const ofCounters = new Map<string, Pool>()
-  /** By the members of their ids. */
+  /** By request id, as `memberOf` shortens it. */
   const open = new Map<string, OpenHold>()
   const askers = createAskers()
   let sweptAt = Number.NEGATIVE_INFINITY
@@ -74,7 +74,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   function expire(now: number): void {
     if (Math.abs(now - sweptAt) < sweepEveryMs) return
     sweptAt = now
-    // A lease that ends so late is of a clock that has since stepped back.
+    // A lease that ends this late was taken before the clock was set back.
     for (const [member, { endsAt }] of open) {
       if (now >= endsAt || endsAt > now + 2 * holdLeaseMs) end(member)
     }
@@ -87,7 +87,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   }
 
   function hold(asked: Hold, now: number): HoldAnswer {
-    // What is read may end holds.
+    // First, because reading lines may end holds.
     const known = windows(windowedOf(asked), now)
     expire(now)
     const places = placesOf(asked, known).map((place): PooledPlace => {
@@ -146,13 +146,13 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   }
 }
 
-/** What is used: of what requests take, also by those that are open. */
+/** What is used; for requests and concurrency, including open requests. */
 function usedOf({ kind, window, pool }: PooledPlace): Exact {
   const used = window?.used ?? 0
   return kind === 'tokens' ? used : plus(used, pool.sums.count)
 }
 
-/** The outcome for tokens, and for what requests take beside them. */
+/** The outcome for tokens, combined with that for requests and concurrency. */
 function withTaken(
   ofTokens: HoldAnswer['outcome'],
   places: readonly PooledPlace[],
@@ -161,7 +161,7 @@ function withTaken(
   for (const place of places) {
     const { kind, counter } = place
     if (kind === 'tokens' || usedOf(place) < counter.limit) continue
-    // An open request stays counted when it ends; a place is free then.
+    // An open request stays counted after its end; for concurrency its place becomes free.
     if (kind === 'requests') return 'spent'
     if (outcome === 'held') outcome = 'busy'
   }
@@ -184,18 +184,18 @@ function toAnswer(
   return { outcome, ceiling, windows, open: Math.max(...counts) }
 }
 
-/** A hold that ends with its lease leaves its entry here. */
+/** Bounded, because a hold that expires leaves its entry here. */
 const maxEntries = 10_000
 
-/** Who has asked for a hold again; for most nobody has. */
+/** Counts how often each hold was asked for again; most are not. */
 function createAskers() {
-  /** By id. */
+  /** By request id. */
   const others = new BoundedMap<string, number>(maxEntries)
   return {
     again(id: string): void {
       others.set(id, (others.get(id) ?? 0) + 1)
     },
-    /** Whether it was the last one. */
+    /** Whether no other asker is left. */
     leave(id: string): boolean {
       const left = others.get(id)
       if (left === undefined) return true

@@ -1,4 +1,4 @@
-/** Holds that several processes share through Redis: one call for each home of a request's counters, which is mostly one. */
+/** Holds that several processes share through Redis: one call for each home of a request's counters, usually one. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
@@ -16,21 +16,21 @@ import { argsOf, readAnswer } from './spend-call.ts'
 import type { SpendAnswer, SpendCommands } from './spend-scripts.ts'
 import { type HoldPlace, type KnownWindows, placesOf, windowedOf } from './windows.ts'
 
-/** Between two attempts to give back what Redis has not acknowledged. */
+/** Milliseconds between two attempts to release what Redis has not acknowledged. */
 const retryMs = 500
-/** The most of these that wait for Redis; beyond it the oldest are left to their leases. */
+/** Maximum number of unacknowledged releases; beyond it the oldest are left to their leases. */
 const maxWaiting = 20_000
-/** In this time the homes that are asked next have answered, and what one of them refuses is given back. */
+/** Milliseconds within which the other homes have answered, and a grant is released if one of them refused. */
 const settlingMs = 2_000
 
 export interface RedisHolds extends HoldStore {
-  /** What is given back, and Redis has not acknowledged. */
+  /** Number of releases that Redis has not acknowledged. */
   readonly waiting: number
-  /** Gives back the rest, for at most this long (ms); what remains is left to the leases. */
+  /** Waits at most this long (ms) for outstanding releases; the rest is left to the leases. */
   stop(graceMs: number): Promise<void>
 }
 
-/** What a home has answered. */
+/** The answer of a home. */
 interface Answered {
   readonly home: Home
   readonly places: readonly HoldPlace[]
@@ -44,13 +44,13 @@ interface Undo {
 
 interface RedisHoldsOptions {
   readonly commands: SpendCommands
-  /** What this process knows to be used, beside which it holds alone. */
+  /** What this process knows to be used, for decisions without Redis. */
   readonly windows: KnownWindows
-  /** Asks for windows that are not known yet. */
+  /** Fetches windows that are not known yet. */
   readonly read: CounterStore['read']
-  /** A hold ends in one step with the sums of its gateway that have its response. */
+  /** A hold ends in one transaction with the sums of its gateway that have its response. */
   readonly partOf: SharedSums['partOf']
-  /** Whether this process is the one that writes for its gateway; the others leave it what lines say. */
+  /** Whether this process is its gateway's writer; only the writer renews holds. */
   readonly isWriter: () => boolean
   /** In milliseconds. */
   readonly lease?: number
@@ -58,10 +58,10 @@ interface RedisHoldsOptions {
 
 export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   const { commands, windows, read, partOf, isWriter, lease = holdLeaseMs } = options
-  /** By the key of the sums; those of one call at most. */
+  /** By the key of the home's sums; the values of each go into one call. */
   const due = new Map<string, Undo>()
   let waiting = 0
-  /** While Redis does not answer, it is asked at times, and not for each. */
+  /** While Redis does not answer, releases wait for the retry interval instead of being sent at once. */
   let isFailing = false
   const ending = new AbortController()
   const { signal } = ending
@@ -95,7 +95,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       const undo = batch[i] as Undo
       if (status === 'fulfilled') waiting -= undo.members.length
       else {
-        // Said by the counters of the same Redis.
+        // The counters of the same Redis report it.
         isFailing = true
         enqueue(undo)
       }
@@ -105,7 +105,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   async function spend(home: Home, asked: Hold, now: number, unsettledMs = 0): Promise<Answered> {
     const { keys, part } = home
     const windowed = windowedOf(asked)
-    // In one turn: another request may have lines read in the next, and a window must have the responses of what has ended.
+    // Both in one turn: in the next, another request may read lines, and the windows must have the responses of ended
+    // holds.
     const look = () => ({ known: windows(windowed, now), ended: part.lastEnded(keys) })
     let seen = look()
     if (seen.known.some(({ isKnown }) => !isKnown)) {
@@ -114,14 +115,14 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     }
     const places = placesOf(asked, seen.known)
     const all = [...keys]
-    // A place in a limit on concurrency has no sums: any key of the same slot stands for them.
+    // Concurrency has no window: any key of the same slot serves as placeholder.
     for (const { window } of places)
       all.push(window ? windowKey(part.tag, window) : (all[0] as string))
     const args = argsOf(asked, places, lease, part.gateway, unsettledMs)
     try {
       return { home, places, answer: await commands.spend(all, [...args, ...seen.ended]) }
     } catch (error) {
-      // The response may be lost rather than the call.
+      // The call may have succeeded, and only its response be lost.
       takeBack(home, asked)
       throw error
     }
@@ -134,8 +135,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   }
 
   /**
-   * Asks one home after the other. Once one has refused, what others have granted is taken back, and the rest only tell
-   * what they have; so is everything if one does not answer.
+   * Asks one home after the other. Once one has refused, the grants of others are released, and the remaining homes
+   * only report their state. If one does not answer, all grants are released.
    */
   async function spendInEach(
     homes: readonly Home[],
@@ -149,7 +150,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     let [ceiling, open] = [Number.POSITIVE_INFINITY, 0]
     function takeAllBack(): void {
       for (const { home, answer } of granted.splice(0)) {
-        // What was held before is taken back only in the name of who asked again.
+        // A hold that existed before is released only in the name of an asker that asked again.
         if (answer[0] === 'held' || asked.asker) takeBack(home, asked)
       }
     }
@@ -209,7 +210,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       const { mean, variance, inputVariance = 0 } = output
       const args = [memberOf(id), lease, mean, variance, inputVariance]
       for (const { keys } of homesOf(counters, partOf)) {
-        // The next one comes soon.
+        // Not retried: the next renewal comes soon.
         void commands.renewSpent(keys, args).catch(() => {})
       }
     },
@@ -221,7 +222,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   }
 }
 
-/** The states of what some homes have answered. */
+/** The counter states in the answers of these homes. */
 function statesOf(
   answers: readonly Answered[],
   now: number,

@@ -1,4 +1,4 @@
-/** Ids of requests as stores of holds keep them. Pure. */
+/** Request ids in the short form of hold stores. Pure. */
 
 import { createHash } from 'node:crypto'
 
@@ -6,7 +6,7 @@ const memberBytes = 12
 
 const uuidLength = 36
 const dash = 0x2d
-/** The value of each hexadecimal digit by its code; -1 for other characters of ASCII. */
+/** The value of each hexadecimal digit by its code; -1 for other ASCII characters. */
 const digits = new Int8Array(128).fill(-1)
 for (const digit of '0123456789abcdefABCDEF') {
   digits[digit.charCodeAt(0)] = Number.parseInt(digit, 16)
@@ -14,8 +14,8 @@ for (const digit of '0123456789abcdefABCDEF') {
 const bytes = Buffer.alloc(memberBytes)
 
 /**
- * A request id in 16 characters (96 bits). For a UUID, its random bytes without version and
- * variant: Envoy encodes in the version whether the request is traced.
+ * Shortens a request id to 16 characters (96 bits). A UUID keeps its random bytes, without version and variant: Envoy
+ * encodes in the version whether the request is traced.
  */
 export function memberOf(id: string): string {
   if (!readUuid(id)) createHash('sha256').update(id).digest().copy(bytes, 0, 0, memberBytes)
@@ -23,8 +23,8 @@ export function memberOf(id: string): string {
 }
 
 /**
- * Reads the first 12 and the last 12 digits of a UUID into `bytes`; false for another text. Much
- * cheaper than a regular expression and a Buffer, and every response is looked up by its id.
+ * Reads the first 12 and the last 12 digits of a UUID into `bytes`; returns false for another text. Much cheaper than a
+ * regular expression and a Buffer, and every response is looked up by its id.
  */
 function readUuid(id: string): boolean {
   if (id.length !== uuidLength) return false

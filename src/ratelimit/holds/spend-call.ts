@@ -1,4 +1,4 @@
-/** A call of the script that decides in one home, and what its answer says. Pure. */
+/** Encodes the call of the script that decides in one home, and decodes its answer. Pure. */
 
 import { minus, mostExact, readExact } from '../../formats/exact.ts'
 import { readCounterKey } from '../rules/counter-key.ts'
@@ -8,7 +8,7 @@ import { memberOf } from './request-ids.ts'
 import type { SpendAnswer } from './spend-scripts.ts'
 import { boundWindow, type HoldPlace } from './windows.ts'
 
-/** The name of a place in the sums of its subject: of a counter, or of one of its windows. */
+/** The field of a place in the home's sums: that of a counter, or of one of its windows. */
 function nameOf(place: HoldPlace, charge: Hold['charge']): string {
   const { key } = place.counter
   const { model, counted } = readCounterKey(key)
@@ -17,8 +17,8 @@ function nameOf(place: HoldPlace, charge: Hold['charge']): string {
 }
 
 /**
- * The arguments before those of holds that have ended. `unsettledMs`: for how long another home may refuse what this one
- * grants, which is then given back.
+ * The arguments before those of ended holds. `unsettledMs`: how long another home may refuse after this one has
+ * granted, so that the grant is released.
  */
 export function argsOf(
   asked: Hold,
@@ -50,7 +50,7 @@ function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): s
   return `${base} ${perInput} ${mostPerInput} ${perOutput} ${grain}`
 }
 
-/** `isGivenBack`: without what the request itself holds, of a home that may be asked to give it back. */
+/** `isGivenBack`: the home's grant is released, so what the request itself holds is subtracted. */
 export function readAnswer(
   places: readonly HoldPlace[],
   now: number,

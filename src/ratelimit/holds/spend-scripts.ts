@@ -1,12 +1,13 @@
 /**
- * What requests take before they are allowed, in Lua: one call for all limits of a request that have one home, over the
- * same hashes as the sums of gateways. A hold is what is open, a sum is what has ended; so limits on tokens, on requests and on
+ * Admission of requests, in Lua: one call for all limits of a request that have one home, over the same hashes as the
+ * sums of gateways. Holds are requests in progress, sums those that have ended; so limits on tokens, on requests and on
  * concurrency are one rule: used + held + asked <= limit.
  *
- * The sums of the open holds of a home, such as a subscription's user, are one hash, with a field for each counter: count,
- * mean, variance, output and the most that they can use. A field's name ends in its window, so that a hold weighs on the
- * window that admitted it; one that binds every window has none. The field `!` says until when a hold may be given back
- * because another home refuses it. A second hash has each open hold by id, a sorted set the ends of their leases.
+ * The sums of the open holds of a home, such as a subscription's user, are one hash, with a field for each counter:
+ * count, mean, variance, output and maximum use. A field's name ends with its window, so that a hold counts in the
+ * window that admitted it; that of a hold that binds every window has no window. The field `!` says until when a hold
+ * may be released because another home refuses it. A second hash has each open hold by id, a sorted set the ends of
+ * their leases.
  */
 
 import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
@@ -20,8 +21,8 @@ export interface SpendCommands {
 }
 
 /**
- * `repeated`: held before. `open`: requests of the counter that has most. Then for each counter what is used (text beyond
- * 15 digits) and held; and of a home beside others, what of that the request itself holds.
+ * `repeated`: the request held before. `open`: open requests of the counter that has most. Then for each counter what
+ * is used (text beyond 15 digits) and held; and, if there are other homes, how much of that the request itself holds.
  */
 export type SpendAnswer = readonly [
   outcome: string,
@@ -49,8 +50,8 @@ end
 local function parts_of(id)
   return string.match(redis.call('HGET', KEYS[2], id) or '', '^(%d+) (%d+) (%d+) (%d+) (%-?%d+)(.*)$')
 end
--- Visits each place of a hold with what it holds there: its tokens, or what is behind the name. Those that ask are
--- between the names, with a question mark that no name begins with.
+-- Visits each place of a hold with its amounts: those after the name, or else the hold's tokens. Askers are between the
+-- places, with a question mark, with which no name begins.
 local function each_place(id, visit)
   local mean, variance, output, most, _, names = parts_of(id)
   for place in string.gmatch(names or '', ' ([^ ?]%S*)') do
@@ -74,7 +75,7 @@ local function spread(per_input, input_variance, per_output, output_variance, gr
   local variance = per_input ^ 2 * input_variance + per_output ^ 2 * output_variance
   return math.min(${mostVariance}, math.ceil(variance / grain ^ 2))
 end
--- Longer than any lease, which may differ.
+-- Longer than any lease; leases may differ.
 local function keep()
   for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ${2 * holdLeaseMs}) end
 end
@@ -82,15 +83,17 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
 `
 
 /**
- * KEYS[1] the sums of open holds, KEYS[2] the holds, KEYS[3] their leases, KEYS[4…] windows; that of concurrency is
- * none. ARGV[1] the id, empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] to ARGV[10] expected input, its variance,
- * output, its variance, floor, beyond its room (below 0: of several answers), least, worst (-1: unknown); ARGV[11] the
- * overshoot; ARGV[12] '1' if it can have a ceiling; ARGV[13] who asks, or nothing; ARGV[14] the gateway; ARGV[15] how
- * long another home may refuse what this one grants (ms; 0: there is none); then for each window what is counted (tokens,
- * requests, concurrency), its limit, its name in the sums, and what is known to be used by others and by the gateway itself,
- * which this server may have lost, or not have yet; then ids of holds whose requests have ended and are in that. They hold
- * on for everybody else, who may not know of their responses, until their sums are written; one with something behind it
- * ends. The arithmetic of tokens is the same as in ratelimit/rules/estimates/admit.ts.
+ * KEYS[1] the sums of open holds, KEYS[2] the holds, KEYS[3] their leases, KEYS[4…] windows; for concurrency a
+ * placeholder. ARGV[1] the id, empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] to ARGV[10] expected input, its
+ * variance, output, its variance, floor, output beyond the room (negative: several answers), least, worst (-1:
+ * unknown); ARGV[11] the overshoot; ARGV[12] '1' if a ceiling can be set; ARGV[13] the asker, or empty; ARGV[14] the
+ * gateway; ARGV[15] how long another home may refuse after this one has granted (ms; 0: there is none).
+ *
+ * Then for each window its kind (tokens, requests, concurrency), limit, name in the sums, and what the caller knows to
+ * be used by others and by the gateway itself, which this server may have lost, or not have yet; then ids of ended
+ * holds, whose responses are in those figures. These holds remain for other processes, which may not know the
+ * responses, until the sums are written; an id followed by more text is dropped at once. The arithmetic of tokens is
+ * that of ratelimit/rules/estimates/admit.ts.
  */
 const spend = `
 ${common}
@@ -107,7 +110,7 @@ local unsettled = tonumber(ARGV[15])
 local ended = {}
 for i = 5 * #KEYS + 1, #ARGV do
   local id, for_all = string.match(ARGV[i], '^(%S+) ?(.*)$')
-  -- An id that comes again is that of another request.
+  -- The same id again is another request.
   if for_all ~= '' or id == ARGV[1] then drop(id) end
   each_place(id, function(name, mean, variance, output, most)
     local sums = ended[name] or { count = 0, mean = 0, variance = 0, output = 0, most = 0 }
@@ -121,8 +124,8 @@ local function without_ended(name, sums)
   return { count = sums.count - less.count, mean = sums.mean - less.mean, variance = sums.variance - less.variance,
     output = sums.output - less.output, most = sums.most - less.most }
 end
--- What is used, whether that is the limit, whether less is known than written, and what is left. Whole numbers of more than 15 digits are
--- text: two of them are no exact doubles.
+-- Returns what is used, whether that reaches the limit, whether the caller knows less than is written, and what is
+-- left. Whole numbers of more than 15 digits are text, because doubles may not be exact.
 local function exactly(total, own, others, known, limit)
   local function limbs(written) return tonumber(string.sub(written, 1, -10)) or 0, tonumber(string.sub(written, -9)) end
   local function sum_of(one, other, sign)
@@ -146,7 +149,7 @@ local plain = { base = 0, per_input = 1, most_input = own_input, per_output = 1,
 local function outputs_in(of, amount)
   return of.per_output == 0 and math.huge or math.floor((amount - of.most_input) / of.per_output)
 end
--- Of a counter, the output that the request may have.
+-- The output that a limit allows the request.
 local function ceiling_in(each, whole)
   if not can_limit_output then return math.ceil(needed) end
   local of, enough = each.of, needed
@@ -169,10 +172,10 @@ for i = 4, #KEYS do
   end
   local all = sums_of(name)
   local sums = without_ended(name, all)
-  -- With room for all its fields: one that is added beyond it makes the table anew.
+  -- With all its fields, because adding one later reallocates the table.
   local each = { kind = kind, left = false, name = name, of = of, all = all, sums = sums, used = 0, in_use = sums.count, room = 0 }
   if kind ~= 'concurrency' then
-    -- What somebody else has put under a window's name counts for nothing.
+    -- A key of another type under a window's name counts nothing.
     local found = redis.pcall('HMGET', KEYS[i], '+', ARGV[14])
     local total, own, others, known = found[1] or '0', found[2] or '0', ARGV[at + 3], ARGV[at + 4]
     if #total > 15 or #own > 15 or #others > 15 or #known > 15 then
@@ -185,7 +188,7 @@ for i = 4, #KEYS do
       total, own, known = tonumber(total) or 0, tonumber(own) or 0, tonumber(known)
       others = math.max(tonumber(others), total - own)
       each.used = others + math.max(known, own)
-      -- What is known and what is written may each lack responses that the other has; neither has a request twice.
+      -- The known and the written figures may each lack responses of the other; neither counts a request twice.
       each.in_use = others + math.max(known + each.sums.count, own + all.count)
       if own > known then each.sums = all end
     end
@@ -197,8 +200,8 @@ for i = 4, #KEYS do
     each.room = each.left + (whole - limit) - each.sums.most
     ceiling = math.min(ceiling, ceiling_in(each, whole))
   elseif each.in_use >= limit then
-    -- An open request stays counted when it ends, unless another home refuses it and it is given back the next moment; a
-    -- place is free then.
+    -- An open request stays counted after its end, unless it is released in a moment because another home refuses it;
+    -- then its place becomes free.
     local stays = kind == 'requests' and
       (each.used >= limit or now >= tonumber(redis.call('HGET', KEYS[1], '!') or '0'))
     refuse(stays and 'spent' or 'busy')
@@ -221,7 +224,7 @@ for _, each in ipairs(places) do
   each.own = own
   if each.kind == 'tokens' then
     local alone = sums.count == 0
-    -- Without a ceiling nothing but their number bounds several answers.
+    -- Without a ceiling only their number bounds several answers.
     if own.most > each.room and (not alone or several and not can_limit_output) then refuse('busy') end
     local error = ${sharedError} * (sums.output + own.output)
     local deviation = math.sqrt(each.of.grain ^ 2 * (sums.variance + own.variance) + error ^ 2)
@@ -267,7 +270,7 @@ return answer
 
 /**
  * The same three keys; ARGV[1] the id, ARGV[2] its lease from now on (ms), ARGV[3] and ARGV[4] the output that is now
- * expected, and its variance; ARGV[5] that of the input.
+ * expected, and its variance; ARGV[5] the variance of the input.
  */
 const renewSpent = `
 ${common}
@@ -296,8 +299,8 @@ return 1
 `
 
 /**
- * The same three keys; ARGV[1…] the ids of holds that end; with a space and an asker behind it, only if
- * nobody else has asked for it. To be sent in one transaction with the sums that have their responses.
+ * The same three keys; ARGV[1…] the ids of holds that end. With a space and an asker appended, a hold ends only if no
+ * other asker is left; without, it is sent in one transaction with the sums that have its response.
  */
 const releaseSpent = `
 ${common}

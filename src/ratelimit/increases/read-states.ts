@@ -1,4 +1,4 @@
-/** What is left of limits, with their increases: to show them, not to decide requests. */
+/** Reads what is left of limits, with their increases: to show them, not to decide requests. */
 
 import type { ResettableCounters } from '../counters.ts'
 import type { Counter } from '../rules/counter.ts'
@@ -7,11 +7,14 @@ import type { ActiveIncreases } from './active-increases.ts'
 
 export interface ReadStatesDeps {
   readonly readCounters: ResettableCounters['readFresh']
-  /** None is raised by default. */
+  /** By default no limit is increased. */
   readonly raise?: ActiveIncreases['raise'] | undefined
 }
 
-/** Each limit, for one of its counters, in the given order. `now`: milliseconds since the epoch. Rejects as `readFresh`. */
+/**
+ * The state of each limit, for one of its counters, in the given order. `now`: milliseconds since the epoch. Rejects as
+ * `readFresh`.
+ */
 export async function readStates(
   { readCounters, raise }: ReadStatesDeps,
   asked: readonly { readonly limit: CountedLimit; readonly counter: Counter }[],

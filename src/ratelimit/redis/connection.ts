@@ -14,7 +14,7 @@ export interface RedisConnection {
   readonly sent: number
   /** Why there is no usable connection, in the words of client and server. */
   readonly problem: ConnectionProblem | undefined
-  /** Whether the connection is up. Waits for it for at most this long, or until it is refused. */
+  /** Resolves with whether the connection is up, once it is, is refused, or this time (ms) has passed. */
   connected(waitMs: number): Promise<boolean>
   close(): void
 }
@@ -82,7 +82,7 @@ export function connectRedis(
 
   const scripts = { ...sumScripts, ...spendScripts }
   type Script = keyof typeof scripts
-  /** What runs them takes how many keys there are, keys, arguments. */
+  /** Takes the number of keys, the keys, and the arguments. */
   type Runner = Record<Script, (count: number, ...rest: readonly (string | number)[]) => unknown>
 
   function run(by: unknown, script: Script, [keys, args]: ScriptCall): unknown {
@@ -114,8 +114,8 @@ export function connectRedis(
     const error = answers?.find(([error]) => error !== null)?.[0]
     if (error === undefined) return answers?.[0]?.[1] as WriteAnswer
     if (!error?.message.startsWith('NOSCRIPT')) throw error
-    // The server has forgotten a script, and gets it by a call of its own. Meanwhile a request may be seen twice,
-    // and never not at all.
+    // The server has lost a script, which a separate call reloads. Meanwhile a request may be counted twice, but never
+    // be missed.
     const answer = await commands.writeSums(...write)
     for (const each of releases) await commands.releaseSpent(...each)
     return answer

@@ -1,4 +1,4 @@
-/** Names of counters, their windows and the marks of writers in Redis. */
+/** Names of counters, their windows and the markers of writers in Redis. */
 
 import { crc32 } from '../../formats/base62.ts'
 import { readCounterKey, subjectOf } from '../rules/counter-key.ts'
@@ -7,7 +7,7 @@ import type { CounterWindow } from '../rules/windows.ts'
 /** Few, because a Cluster needs one script call for each; enough to spread over its nodes. */
 const tags = 16
 
-/** The hash tag of a counter, by its key: a request's counters are on one node of a Cluster. */
+/** The hash tag of a counter, by its key: in a Cluster all counters of a subject are on one node. */
 function tagOf(key: string): string {
   return String(crc32(subjectOf(readCounterKey(key))) % tags)
 }
@@ -24,12 +24,12 @@ export function tagsOf(isCluster: boolean): Tags {
   return { tags: Array.from({ length: tags }, (_, i) => String(i)), tagOf }
 }
 
-/** Where versions before sums by gateway have the tokens of a counter, until its window ends. */
+/** Where versions before per-gateway sums have the tokens of a counter, until its window ends. */
 export function oldKeyOf(key: string): string {
   return `tollgate:{${tagOf(key)}}:${key}`
 }
 
-/** Where it is noted in which window these count. */
+/** Where the window is noted in which these count. */
 export function oldNoteOf(key: string): string {
   return `tollgate:{${tagOf(key)}}:old:${key}`
 }

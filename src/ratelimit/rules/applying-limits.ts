@@ -1,4 +1,4 @@
-/** The limits by name that apply to a model, of resources or of a key: as they are enforced, shown and charged. */
+/** The limits by name, of resources or of a key, that apply to a model: as they are enforced, shown and charged. */
 
 import { isCostLimit, type NamedLimit, type WrittenCalendar } from '../../kinds/limits.ts'
 import { writeChargedLimit } from './charged-limits.ts'
@@ -9,11 +9,11 @@ export interface ApplyingLimit {
   readonly limit: NamedLimit
   readonly place: LimitSource
   readonly counted: CountedLimit
-  /** As lines name it. */
+  /** Its text in lines. */
   readonly charged: string
 }
 
-/** The limits of one place, which are the same for each model that they are about. */
+/** Compiles the limits of one place; the result is the same for each model. */
 export function placeLimits(
   limits: readonly NamedLimit[],
   calendar: WrittenCalendar | undefined,
@@ -27,7 +27,7 @@ export function placeLimits(
   })
 }
 
-/** Those that are about this model (`<namespace>/<name>`); undefined: all. */
+/** Those that apply to this model (`<namespace>/<name>`); undefined: all. */
 export function applyingTo(
   model: string | undefined,
   placed: readonly ApplyingLimit[],
@@ -37,7 +37,7 @@ export function applyingTo(
   return placed.filter(isAbout)
 }
 
-/** Of a list that may be long, in which each model of each Subscription is looked for. */
+/** Cached: the list may be long, and is searched for each model of each Subscription. */
 const known = new WeakMap<object, ReadonlySet<string>>()
 
 function keysOf(models: NonNullable<NamedLimit['models']>): ReadonlySet<string> {
@@ -48,15 +48,15 @@ function keysOf(models: NonNullable<NamedLimit['models']>): ReadonlySet<string> 
   return keys
 }
 
-/** What applies, compiled. */
+/** The limits that apply, compiled. */
 interface CompiledLimits {
-  /** Those that refuse, also without a name; those that count requests last. */
+  /** Those that refuse, with or without a name; those that count requests last. */
   readonly limits: readonly CountedLimit[]
-  /** Those that are only counted and shown. */
+  /** Those that are counted and shown only. */
   readonly observed: readonly CountedLimit[]
-  /** As lines name them. */
+  /** Their texts in lines. */
   readonly charged: readonly string[]
-  /** Whether one on money refuses. */
+  /** Whether a limit on money refuses. */
   readonly hasCostLimit: boolean
 }
 

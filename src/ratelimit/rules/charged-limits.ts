@@ -1,6 +1,6 @@
 /**
- * What a limit counts, as a line of a response names it, and its counters. A line says all that the counter of a limit by
- * name depends on, so what it adds there is known without any resource.
+ * What a limit counts, as lines name it, and its counters. A line has all that the counter of a limit by name depends
+ * on, so its charge is known without any resource.
  */
 
 import { remember } from '../../formats/remember.ts'
@@ -12,20 +12,20 @@ import { readWindowText, type Window, windowText } from './windows.ts'
 export interface ChargedLimit {
   /** A Subscription's name, `ModelRef/<namespace>/<name>`, `Tenant`, or `key`: the key of the request. */
   readonly resource: string
-  /** Empty: it has none, is on one model or a key, and no line names it. */
+  /** Empty for a limit without a name, on one model or of a key; no line names it. */
   readonly name: string
   readonly kind: LimitKind
   readonly per: Per
   readonly window: Window
 }
 
-/** Whose request it is. Names are those in lines. */
+/** Whose request it is, with names as in lines. */
 export interface Whose {
   readonly user: string
   readonly subscription: string
   /** Empty for identity tokens. */
   readonly keyId: string
-  /** The first group of the Subscription's owners that the caller is in; empty: the users that it lists by name. */
+  /** The first group of the Subscription's owners that the caller is in; empty: the caller is listed by name. */
   readonly pool: string
   /** Empty: the Subscription names none. */
   readonly organization: string
@@ -40,10 +40,10 @@ export function writeChargedLimit({ resource, name, kind, per, window }: Charged
 
 const forms = /^(\S{1,400}) (\S{1,63}) (\S{1,11}) (\S{1,12}) (\S{1,80})$/
 
-/** Lines of one time name few; beyond this many all are forgotten. */
+/** Lines of one period name few; beyond this many the cache is cleared. */
 const maxRead = 10_000
 
-/** undefined for anything else. The same object for the same text. Never throws. */
+/** undefined for any other text. Mostly returns the same object for the same text. Never throws. */
 export const readChargedLimit = remember(maxRead, (text): ChargedLimit | undefined => {
   const [, resource = '', name = '', kind = '', per = '', written = ''] = forms.exec(text) ?? []
   const [window, of] = [readWindowText(written), limitKinds.find((each) => each === kind)]
@@ -52,7 +52,7 @@ export const readChargedLimit = remember(maxRead, (text): ChargedLimit | undefin
   return { resource, name, kind: of, per: scope, window }
 })
 
-/** Whose use one counter of it adds up; empty: there is one. */
+/** Whose use one of its counters adds up; empty: there is only one counter. */
 export function counterOwnerOf(
   { per, resource }: Pick<ChargedLimit, 'per' | 'resource'>,
   whose: Whose,
@@ -60,11 +60,14 @@ export function counterOwnerOf(
   if (per === 'user' || per === 'key') return whose.user
   if (per === 'group') return whose.pool
   if (per === 'organization') return whose.organization
-  // That of the resource itself is one.
+  // The Subscription's own limit has one counter.
   return per === 'subscription' && resource !== whose.subscription ? whose.subscription : ''
 }
 
-/** Its counter for a request. Windows of a key's begin with the key, of pools with the counter. */
+/**
+ * Its counter for a request. The owner, which determines when its windows begin, is the user, the key, or the counter
+ * itself.
+ */
 export function counterOfCharged(charged: ChargedLimit, whose: Whose): Counter {
   const whom = counterOwnerOf(charged, whose)
   const key = counterPrefixOf(charged, whose) + whom
@@ -72,12 +75,12 @@ export function counterOfCharged(charged: ChargedLimit, whose: Whose): Counter {
   return { key, owner, window: charged.window }
 }
 
-/** The key of its counters without the user, or the group. */
+/** The key of its counters without the user or the group. */
 export function counterPrefixOf(
   { resource, name, kind, per, window }: ChargedLimit,
   { subscription, keyId, model = '' }: Pick<Whose, 'subscription' | 'keyId' | 'model'>,
 ): string {
-  // By this, since a Subscription may have the name `key`.
+  // Not by `resource`, since a Subscription may be named `key`.
   const isOfKey = per === 'key'
   const whole = isOfKey ? `@${keyId}` : ''
   return counterKeyPrefix({

@@ -1,4 +1,4 @@
-/** Compiles limits, with a name or without: what they are called, whose use they count, and where. */
+/** Compiles limits, with a name or without: their names in headers, whose use they count, and their counters. */
 
 import type { Exact } from '../../formats/exact.ts'
 import type { CalendarWindow, NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
@@ -8,14 +8,14 @@ import { userInLines } from './counter-key.ts'
 import type { CountedLimit } from './limit.ts'
 import { readWindowText, type Window } from './windows.ts'
 
-/** Where a limit is written, and whose request it is as far as that is known without one. */
+/** Where a limit is written, and whose requests it counts, as far as that is known without a request. */
 export interface LimitSource {
   readonly resource: string
   readonly origin: CountedLimit['origin']
   readonly whose: Pick<Whose, 'subscription' | 'organization'> & Partial<Whose>
 }
 
-/** A limit as it is enforced. `window`: as its calendar says. An empty name: it has none. */
+/** Compiles a limit for enforcement. `window`: in its calendar. An empty name: none. */
 export function toCountedLimit(
   limit: Omit<NamedLimit, 'enforce'>,
   window: Window,
@@ -56,7 +56,7 @@ export function limitsOfModel(
   ]
 }
 
-/** Of which kind and scope limits are; `key`: whose, if they are one key's only. */
+/** Kind and scope of limits; `key`: the one key that they apply to. */
 type Sort = {
   readonly kind?: 'tokens' | 'requests' | 'concurrency'
   readonly scope?: 'user' | 'key'
@@ -88,7 +88,7 @@ export function toCountedLimits(
   )
 }
 
-/** A copy with a higher figure until then, for the same counters. */
+/** A copy with a higher limit until then, for the same counters. */
 export function raiseLimit(limit: CountedLimit, to: Exact, until: number): CountedLimit {
   const { counter } = limit
   return {
@@ -102,7 +102,7 @@ export function raiseLimit(limit: CountedLimit, to: Exact, until: number): Count
 
 const utc: Window = { every: 'day', zone: 'UTC' }
 
-/** A calendar's is the same object for the same calendar. */
+/** Its window; for the same calendar the same object. */
 export function windowOf(
   { window, windowMs }: Pick<NamedLimit, 'window' | 'windowMs'>,
   { timeZone = 'UTC', weekStartsOn = 1, monthStartsOn = 1 }: WrittenCalendar = {},
@@ -113,7 +113,10 @@ export function windowOf(
   return readWindowText(`${every}${first}@${timeZone}`) ?? utc
 }
 
-/** Callers are not told figures of limits that concern others' Subscriptions, too; money has headers of its own. */
+/**
+ * Empty for limits that also concern other Subscriptions, whose figures callers must not see, and for money, which has
+ * headers of its own.
+ */
 function policyOf(named: Omit<CountedLimit, 'policy'>): string {
   const { name, kind, limit, windowMs, origin } = named
   if (kind === 'cost' || origin === 'model' || origin === 'tenant') return ''
@@ -121,10 +124,12 @@ function policyOf(named: Omit<CountedLimit, 'policy'>): string {
   return `"${name}";q=${limit}${seconds};qu="${units[kind]}"`
 }
 
-/** What a limit without a name, or one of a key, may be called in the `RateLimit` fields; or a name that was told from one. */
+/**
+ * Names in the `RateLimit` fields of limits without a name and of limits of a key, and names derived from one of these.
+ */
 const taken = /^(limit-)*(key-.*|concurrency|(requests-)?\d+[smh])$/
 
-/** In the `RateLimit` fields, where a key's follow those of its Subscription. No two are the same. */
+/** Its name in the `RateLimit` fields, where a key's limits follow those of its Subscription. Names are unique. */
 function nameIn(
   { name, of, window }: Pick<NamedLimit, 'name' | 'of' | 'window'>,
   origin: CountedLimit['origin'],

@@ -1,17 +1,23 @@
-/** The counters of limits for a caller, mostly the same objects for the same caller. */
+/** A cache of counters: mostly the same objects for the same limits and caller. */
 
 import type { Counter } from './counter.ts'
 import { userInLines } from './counter-key.ts'
 import type { CountedLimit } from './limit.ts'
 import type { KeptWindows } from './windows.ts'
 
-/** By whose use it is, whose few are together in memory: a key that is written anew, and found by its text, costs a Check most. */
+/**
+ * By owner of the use, so that the few counters of an owner are together in memory. Building a key and finding it by
+ * its text would be the largest cost of a Check.
+ */
 const known = new Map<string, Map<CountedLimit, Required<Counter>>>()
-/** Beyond this many all are forgotten, also those of limits that are in force no more. */
+/** Beyond this many the cache is cleared, which also drops limits that are no longer in force. */
 const maxKnown = 32_768
 let size = 0
 
-/** The counter of one limit for one user, and the group whose pool that user draws on. Mostly the same object for the same one. */
+/**
+ * The counter of one limit for a user, and for the group whose pool that user draws on. Mostly the same object for the
+ * same arguments.
+ */
 export function counterOf(limit: CountedLimit, user: string, pool = ''): Required<Counter> {
   if (limit.counter !== undefined) return limit.counter
   const whom = limit.scope === 'group' ? pool : userInLines(user)
@@ -25,7 +31,7 @@ export function counterOf(limit: CountedLimit, user: string, pool = ''): Require
   return counter
 }
 
-/** To be called before something is remembered. */
+/** To be called before each insertion. */
 function bound(): void {
   if (size++ % maxKnown !== 0) return
   known.clear()
@@ -35,7 +41,7 @@ function bound(): void {
 type Limits = readonly CountedLimit[]
 type Counters = readonly Required<Counter>[] & KeptWindows
 
-/** For a list of limits the counters of each user, with the pool of those that draw on one. */
+/** For a list of limits, the counters of each user, and the pool that they were built for. */
 let lists = new WeakMap<Limits, Map<string, { readonly pool: string; readonly all: Counters }>>()
 
 /** The counters of these limits, as `counterOf`, in the same order; mostly the same list for the same list and user. */

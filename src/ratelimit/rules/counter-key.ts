@@ -1,24 +1,24 @@
 /**
- * The key of a counter, the same in every process and store: the lines `subscription`, `model`, what is
- * counted, and `user`, who comes last because only a user may contain a line break. Users, groups and organizations are
- * in it as in lines, where their length is bounded.
+ * The key of a counter, the same in every process and store: the lines `subscription`, `model`, kind and window, and
+ * `user`, which comes last because only a user may contain a line break. Users, groups and organizations are as in
+ * lines, where their length is bounded.
  */
 
 import { toBoundJson } from '../../formats/bound-text.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 
 interface CounterKey {
-  /** The bare name of a Subscription; of a limit by name the resource that has it (charged-limits.ts). */
+  /** The bare name of a Subscription; for a limit by name, the resource that has it (charged-limits.ts). */
   readonly subscription: string
-  /** `<namespace>/<name>`, or what stands for all models together: `@<key>`, `#<limit>`, `@<key>#<limit>`. */
+  /** `<namespace>/<name>`, or for several models together `@<key>`, `#<limit>`, `@<key>#<limit>`. */
   readonly model: string
-  /** Kind and window, as `countedAs` has it; empty: all kinds. */
+  /** Kind and window, as `countedAs` writes them; empty: all kinds. */
   readonly counted: string
-  /** As lines name them; of a limit by name whose use it is. */
+  /** As lines name it; for a limit by name, whose use is counted. */
   readonly user: string
 }
 
-/** `60000` of tokens, `requests-60000`, `concurrency`. */
+/** `60000` for tokens, `requests-60000`, `concurrency`. */
 export function countedAs(kind: LimitKind, windowMs: number): string {
   return [kind === 'tokens' ? '' : kind, windowMs || ''].filter(Boolean).join('-')
 }
@@ -50,35 +50,36 @@ export function readCounterKey(key: string): CounterKey {
   }
 }
 
-/** The same for all counters of a subscription's user, whose holds are together. */
+/** The same for all counters of one user and subscription, whose holds are stored together. */
 export function subjectOf({ subscription, user }: CounterKey): string {
   return `${subscription}\n${user}`
 }
 
-/** The most bytes of a user's name in a line, with its quotes and escapes; and of a group's or an organization's. */
+/** Maximum bytes of a user's name in a line, with quotes and escapes; and of a group's or an organization's. */
 export const userBytes = 640
 export const groupBytes = 256
 
-/** A user as lines name it; the same again for such a name. */
+/** A user as lines name it. Idempotent. */
 export function userInLines(user: string): string {
   return inLines(user, userBytes)
 }
 
-/** The same of a group, or an organization. */
+/** A group or an organization as lines name it. Idempotent. */
 export function groupInLines(group: string): string {
   return inLines(group, groupBytes)
 }
 
 function inLines(name: string, bytes: number): string {
-  // Whatever has to be escaped, of which a UTF-16 unit has at most six bytes; each Check asks this for each limit.
+  // Short enough even if each UTF-16 unit is escaped to six bytes; a fast path, because each Check asks this for each
+  // limit.
   if (name.length <= (bytes - 2) / 6) return name
   return JSON.parse(toBoundJson(name, bytes)) as string
 }
 
-/** The counter of the users that a Subscription lists by name. */
+/** The pool of the users that a Subscription lists by name, as it is shown. */
 export const membersByName = 'users'
 
-/** As counters name it. A group of that name shares the pool: what is shown as one is one. */
+/** The pool of a group, as counters name it. A group of that name shares the pool, because both are shown alike. */
 export function poolOfGroup(group: string): string {
   return group === membersByName ? '' : groupInLines(group)
 }

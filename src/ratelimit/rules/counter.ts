@@ -1,8 +1,8 @@
 /**
- * Counters: one for each user, subscription, model and window (contract, 8.2), and for a key with
- * limits of its own one for each of its windows. What is counted comes from the lines of responses; limits on
- * requests, and on requests in progress, are compared with what is open, too, before a request is allowed. Which
- * window it is depends on the time alone (ratelimit/rules/windows.ts). Reading never counts, and counting never refuses.
+ * Counters: one for each user, subscription, model and window (contract, 8.2), and one for each window of a key's own
+ * limits. Lines of responses add to them; limits on requests and on concurrency also include requests in progress,
+ * before a request is allowed. The window depends on the time and the owner alone (ratelimit/rules/windows.ts). Reading
+ * never counts, and counting never refuses.
  */
 
 import type { Exact } from '../../formats/exact.ts'
@@ -10,30 +10,30 @@ import { counterKey, userInLines } from './counter-key.ts'
 import { isWindowless, spanAt, type WindowedCounter } from './windows.ts'
 
 /**
- * A counter as a store addresses it. Its owner, whose phase its windows have, is the user as lines name
- * them, or a key; that of a limit on concurrency has a window of 0 ms, and is with the holds alone.
+ * A counter as a store addresses it. Its owner, which determines the phase of its windows, is the user as lines name
+ * it, or a key. A counter of concurrency has a window of 0 ms, and exists only in the holds.
  */
 export interface Counter extends WindowedCounter {
-  /** The limit it is read for. A store that learns of others' use asks more often near it. */
+  /** The limit it is compared with. Near it, a store asks for the use of other gateways more often. */
   readonly limit?: Exact
 }
 
-/** The window at an instant: what was used in it and when it ends, in milliseconds since the epoch. */
+/** What was used in a window, and when it ends, in milliseconds since the epoch. */
 export interface CounterState {
   readonly used: Exact
   readonly resetsAt: number
-  /** Tokens that open requests are expected to use, if they hold any. */
+  /** Tokens that requests in progress are expected to use; undefined: none. */
   readonly held?: number
 }
 
-/** Identifies all counters of a user's model in a subscription, independent of its limits. */
+/** Identifies all counters of a user, model and subscription, independent of limits. */
 export function anyCounterOf(subscription: string, model: string, user: string): Counter {
   const owner = userInLines(user)
   const key = counterKey({ subscription, model, counted: '', user: owner })
   return { key, owner, window: { ms: 0 } }
 }
 
-/** What is known now of a counter, as it will be at a later instant if nothing more is counted. */
+/** The state at a later instant, if nothing more is counted. */
 export function stateLater(counter: Counter, state: CounterState, at: number): CounterState {
   if (isWindowless(counter)) return { used: 0, resetsAt: at }
   if (at < state.resetsAt) return state

@@ -1,13 +1,13 @@
 /**
- * What others have counted in a window, by name: one string, `3fk2x0qa 120 40mq81zz 7`, because most
- * windows have few names, and a Map of three takes as much as all the rest that is known of a window.
+ * The sums of other gateways in a window, by their names: one string, `3fk2x0qa 120 40mq81zz 7`, because most windows
+ * have few names, and a Map of three takes as much memory as everything else known of a window.
  */
 
 import { type Exact, parseExact, plus } from '../../formats/exact.ts'
 
 export type Fields = ReadonlyMap<string, Exact>
 
-/** Names have no spaces; sums are whole. */
+/** Names have no spaces; sums are whole numbers. */
 export function formatSums(fields: Fields): string {
   let text = ''
   for (const [name, sum] of fields) text += text === '' ? `${name} ${sum}` : ` ${name} ${sum}`
@@ -24,13 +24,13 @@ export function parseSums(text: string): Map<string, Exact> {
   return fields
 }
 
-/** Of what is no sum nothing counts. */
+/** Text that is not a sum counts as 0. */
 function readSum(text: string): Exact {
   const sum = Number(text)
   return Number.isSafeInteger(sum) ? sum : (parseExact(text) ?? 0)
 }
 
-/** Of each name its highest sum. */
+/** The highest sum of each name. */
 export function highestOf(...all: readonly Fields[]): Map<string, Exact> {
   const most = new Map<string, Exact>()
   for (const fields of all) {
@@ -45,7 +45,7 @@ export function sumOf(fields: Fields): Exact {
   return sum
 }
 
-/** How many names a written text has; few, so that it costs nothing to ask. */
+/** How many names a written text has; cheap, since it is short. */
 export function countOf(text: string): number {
   let spaces = 0
   for (let at = text.indexOf(' '); at >= 0; at = text.indexOf(' ', at + 1)) spaces += 1

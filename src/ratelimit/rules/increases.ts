@@ -1,4 +1,4 @@
-/** Increases: a limit by name has a higher figure temporarily, for one of its counters. Counters do not change. */
+/** Increases: a limit by name is higher temporarily, for one of its counters. Counters do not change. */
 
 import type { Exact } from '../../formats/exact.ts'
 import { raiseLimit } from './counted-limits.ts'
@@ -8,20 +8,20 @@ import type { CountedLimit } from './limit.ts'
 import { toPolicies } from './limit-headers.ts'
 
 export interface Increase {
-  /** The key of the counter that is compared with it. */
+  /** The key of the counter whose limit is increased. */
   readonly counter: string
   readonly limit: Exact
   /** When it ends; milliseconds since the epoch. */
   readonly until: number
 }
 
-/** By the key of the counter, the highest first; of equally high ones, the one that ends last. */
+/** By counter key, the highest first; of equally high ones, the one that ends last. */
 export type Increases = ReadonlyMap<string, readonly Increase[]>
 
-/** Limits are compared by identity, so that each has one copy for each increase. */
+/** Limits are compared by identity, so each has one copy per increase. */
 const copies = new WeakMap<Increase, WeakMap<CountedLimit, CountedLimit>>()
 
-/** The limit as it holds at an instant for this counter of it: the higher one of its resource's and of its increases. */
+/** The limit in force at an instant for this counter: the higher of the resource's and the increases'. */
 export function raised(
   limit: CountedLimit,
   counter: string,
@@ -41,11 +41,11 @@ export interface Limited {
   readonly limits: readonly CountedLimit[]
   readonly caller: { readonly user: string }
   readonly pool?: string | undefined
-  /** Of the key itself; `policies` are those of its limits. */
+  /** The key's own limits; `policies`: their items in `RateLimit-Policy`. */
   readonly keyLimits?: { readonly policies: string } | undefined
 }
 
-/** The grant with all its limits as they hold then; the same object if none is raised. */
+/** The grant with its limits in force at `now`; the same object if none is increased. */
 export function withIncreases<Grant extends Limited>(
   grant: Grant,
   increases: Increases,

@@ -1,11 +1,9 @@
 /**
- * What is left of a caller's limits, as response headers: the fields of
- * draft-ietf-httpapi-ratelimit-headers for all limits but those on cost, and for the binding limit those of
- * the caller's dialect, or on cost our own. Limits of a model or the Tenant are in none of them: what is left of
- * those tells what others have used.
+ * What is left of a caller's limits, as response headers: the fields of draft-ietf-httpapi-ratelimit-headers for all
+ * limits except those on cost, and for the binding limit those of the caller's dialect or, for cost, our own. Limits of
+ * a model or the Tenant are in none of them, because what is left of those reveals what others have used.
  *
- * The figures are those of the moment when a request is allowed or refused. They do not include
- * what its own response will use.
+ * The figures are those of the decision. They do not include what the request's own response will use.
  */
 
 import { toMoney } from '../../formats/money.ts'
@@ -31,8 +29,8 @@ export function putLimitHeaders(
 }
 
 /**
- * Puts the headers of the binding limit on tokens and of the one on requests, which each dialect has of its own, and
- * those of the binding limit on cost, if there are any. Limits on input, output and concurrency have none.
+ * Puts the headers of the binding limit on tokens and of the binding limit on requests, which each dialect has
+ * separately, and of the binding limit on cost, if there are any. Limits on input, output and concurrency have none.
  */
 export function putBindingHeaders(
   dialect: Dialect,
@@ -65,12 +63,12 @@ export function putBindingHeaders(
   put('x-tollgate-budget-reset', toEndTimestamp(budget.resetsAt))
 }
 
-/** Whether callers see its figures: only of limits of their Subscription or their key. */
+/** Whether callers see its figures: only for limits of their Subscription or their key. */
 export function hasFigures({ origin }: Pick<CountedLimit, 'origin'>): boolean {
   return origin === 'subscription' || origin === 'key'
 }
 
-/** Written out, because each response has three of them. */
+/** Literals, because each response has three of them. */
 const names = {
   openai: {
     tokens: {
@@ -115,9 +113,9 @@ export function toItems(states: readonly LimitState[], now: number): string {
 }
 
 /**
- * The binding limit of two: the one with the smallest share left, and of equal ones the one that resets last,
- * so that among used-up limits it is the one to wait for. Between a user and a key with equal shares it
- * is the one with less left.
+ * The binding one of two limits: the one with the smaller share left; of equal shares the one that resets last, which
+ * is the one to wait for if both are spent. Between scopes, such as user and key, equal shares compare by the amount
+ * left.
  */
 function tighter(binding: LimitState | undefined, state: LimitState): LimitState {
   return binding === undefined || bindsMore(state, binding) ? state : binding

@@ -1,4 +1,4 @@
-/** Limits in force, and what is left of them by the states of their counters. */
+/** Limits in force, and what is left of them. */
 
 import { type Exact, minus } from '../../formats/exact.ts'
 import type { LimitKind, NamedLimit, Per } from '../../kinds/limits.ts'
@@ -7,8 +7,8 @@ import type { Counter, CounterState } from './counter.ts'
 import type { Window } from './windows.ts'
 
 /**
- * A limit in force on one model under one subscription, with the prefix of its counters' keys. One on
- * concurrency has no window: its length is 0, its text empty.
+ * A limit in force on a model under a subscription, with the key prefix of its counters. A limit on concurrency has no
+ * window: its length is 0, its text empty.
  */
 export interface CountedLimit extends Omit<Limit, 'limit'> {
   /** In tokens, requests, or nano-units of money. */
@@ -16,30 +16,30 @@ export interface CountedLimit extends Omit<Limit, 'limit'> {
   readonly kind: LimitKind
   /** Whose use is counted together. */
   readonly scope: Per
-  /** The resource of the limit. Callers see no figures of limits of a model or the Tenant. */
+  /** The kind of the resource that has it. Callers see no figures of limits of a model or the Tenant. */
   readonly origin: 'subscription' | 'model' | 'tenant' | 'key'
-  /** In `limits[]`; undefined: it has none. */
+  /** Its name in `limits[]`; undefined: none. */
   readonly limitName: string | undefined
-  /** Which models it says that it counts together. */
+  /** The models that it names and counts together. */
   readonly models?: NamedLimit['models']
-  /** Its windows, as its counters have them. */
+  /** Its windows, as in its counters. */
   readonly windows: Window
-  /** The counter, if it is the same in each request. */
+  /** The counter, if it is the same for each request. */
   readonly counter: Required<Counter> | undefined
   /** Its name in the `RateLimit` fields. */
   readonly name: string
-  /** Its counters' keys without the user, or the group. */
+  /** The keys of its counters without the user or the group. */
   readonly keyPrefix: string
   /**
-   * Its item of the `RateLimit-Policy` field (draft-ietf-httpapi-ratelimit-headers): its name,
-   * quota, unit (the draft's default is requests) and seconds. Empty: these fields leave it out.
+   * Its item of the `RateLimit-Policy` field (draft-ietf-httpapi-ratelimit-headers): name, quota, unit (the draft's
+   * default is requests) and seconds. Empty: these fields leave it out.
    */
   readonly policy: string
-  /** If it is increased, until when; milliseconds since the epoch. */
+  /** When its increase ends, in milliseconds since the epoch; undefined: it has none. */
   readonly increasedUntil?: number
 }
 
-/** Whether it counts requests, of which each is counted before it is allowed. */
+/** Whether it limits requests, which are counted before they are allowed. */
 export function isOfRequests({ kind }: Pick<CountedLimit, 'kind'>): boolean {
   return kind === 'requests' || kind === 'concurrency'
 }
@@ -48,7 +48,7 @@ type Limits = readonly CountedLimit[]
 
 const joined = new WeakMap<Limits, WeakMap<Limits, Limits>>()
 
-/** The limits of a model, and then those of a key; the same list for the same two. */
+/** The limits of a model followed by those of a key; the same list for the same two. */
 export function joinLimits(shared: Limits, own: Limits): Limits {
   const byShared = joined.get(own) ?? new WeakMap<Limits, Limits>()
   const both = byShared.get(shared) ?? [...shared, ...own]
@@ -59,16 +59,16 @@ export function joinLimits(shared: Limits, own: Limits): Limits {
 /** The state of a limit for one user. */
 export interface LimitState {
   readonly limit: CountedLimit
-  /** Of requests also those that are in progress. */
+  /** For requests, includes those in progress. */
   readonly used: Exact
   readonly remaining: Exact
-  /** Tokens that open requests are expected to use, if they hold any; not in `remaining`. */
+  /** Tokens that requests in progress are expected to use; subtracted from `remaining`. */
   readonly held?: number
-  /** Milliseconds since the epoch; of concurrency, when it was read. */
+  /** Milliseconds since the epoch; for concurrency, the time of reading. */
   readonly resetsAt: number
 }
 
-/** The states of limits. `counters` are the stores' states for them, in the same order. */
+/** The states of limits, from the states of their counters in the same order. */
 export function limitStates(
   limits: readonly CountedLimit[],
   counters: readonly CounterState[],
@@ -83,7 +83,7 @@ export function limitStates(
   })
 }
 
-/** Of the limits that are reached the one to wait for, whose window ends last; undefined: none is. */
+/** The spent limit to wait for, whose window ends last; undefined: none is spent. */
 export function lastSpent(states: readonly LimitState[]): LimitState | undefined {
   let last: LimitState | undefined
   for (const state of states) {

@@ -1,6 +1,6 @@
 /**
- * The windows of one gateway, each with what its lines add up to. Pure: a line counts at its own time, so
- * every process that takes the same lines has the same sums, in any order and at any time.
+ * The windows of one gateway, each with the sum of its lines. Pure. A line counts at its own time, so every process
+ * that takes the same lines has the same sums, in any order and at any time.
  */
 
 import { type Exact, plus } from '../../formats/exact.ts'
@@ -14,7 +14,7 @@ import {
   windowAt,
 } from './windows.ts'
 
-/** What a line counts: tokens or requests, in each of these, at this instant. */
+/** What a line adds to each of these counters, at this instant. */
 export interface Counted {
   readonly at: number
   readonly amount: Exact
@@ -27,7 +27,7 @@ export interface OwnSum extends CounterWindow {
   readonly base: Exact
 }
 
-/** Counters that are asked for together, in a list that may keep what was found of them. */
+/** Counters that are read together, in a list that may cache the windows last found. */
 export type CounterList = readonly WindowedCounter[] & Partial<KeptWindows>
 
 export type Sums = ReturnType<typeof createSums>
@@ -36,14 +36,14 @@ export type Sums = ReturnType<typeof createSums>
 export const longMs = 72_000_000
 
 /**
- * How long a window takes late lines after its end, and how far gateways' clocks may be ahead: 20 s. A long one is kept
- * for hours, because by another edition of the zones' rules it may end later.
+ * How long a window takes late lines after its end, and how far gateways' clocks may be ahead: 20 s. A long window is
+ * kept for hours, because under another version of the time zone rules it may end later.
  */
 export function graceOf({ ms }: Pick<CounterWindow, 'ms'>): number {
   return ms < longMs ? 20_000 : 7_200_000
 }
 
-/** Whether nothing is counted in it any more; also of one that a clock began which was far ahead. */
+/** Whether nothing is counted in it any more; also true of a window that a clock far ahead has begun. */
 export function isOver(window: CounterWindow, now: number): boolean {
   const { since, end, ms } = window
   const graceMs = graceOf(window)
@@ -54,16 +54,16 @@ function isIn({ since, end }: CounterWindow, instant: number): boolean {
   return since <= instant && instant < end
 }
 
-/** How long before a new window is known to have been empty at its start. */
+/** A window that follows a known one is known to be empty if it is looked up this soon after its start. */
 const youngMs = 1_000
 
-/** The name under which everybody writes with what a counter began after a reset. */
+/** The name under which every gateway writes the value that a counter was reset to. */
 const resetField = '.'
 
-/** `resets`: shared with others that count the same lines. `now` below: milliseconds since the epoch. */
+/** `resets`: shared with other sums of the same lines. `now` below: milliseconds since the epoch. */
 export function createSums(resets: Resets, monotonic: () => number) {
   const all = new Map<string, Tally>()
-  /** The windows that were used last, by counters. */
+  /** The window last used of each counter. */
   const latest = new Map<string, Tally>()
 
   function of(window: CounterWindow): Tally {
@@ -85,18 +85,18 @@ export function createSums(resets: Resets, monotonic: () => number) {
     const window = windowAt(counter, instant, times)
     const isNew = !all.has(window.id)
     const tally = of(window)
-    // What was kept is of another edition of the zones' rules.
+    // Kept under another version of the time zone rules.
     if (tally.end !== window.end) Object.assign(tally, window)
-    // No Check waits at a boundary: a refresh brings what other gateways have counted since the window's start.
+    // No Check waits at a boundary: a refresh fetches what other gateways have counted since the window's start.
     if (isNew && last?.isKnown && last.end === window.since && instant - window.since < youngMs) {
       tally.isKnown = true
     }
-    // A slice of the id: the key that is asked by would take half as much memory as all that is known of the window.
+    // A slice of the id: the caller's key would take half as much memory as everything else known of the window.
     latest.set(keyIn(tally), tally)
     return tally
   }
 
-  /** The windows of these counters at an instant; without a look-up if the list has those that were found last. */
+  /** The windows of these counters at an instant; without a look-up if those that the list caches still apply. */
   function allAt(counters: CounterList, instant: number): readonly Tally[] {
     const kept = counters.last as readonly Tally[] | null | undefined
     if (kept && areStill(kept, counters, instant)) return kept
@@ -105,7 +105,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
     return found
   }
 
-  /** A loop, because each Check asks of all its limits. */
+  /** A loop, because each Check asks for all its limits. */
   function areStill(tallies: readonly Tally[], counters: CounterList, instant: number): boolean {
     for (let i = 0; i < tallies.length; i += 1) {
       const tally = tallies[i] as Tally
@@ -120,7 +120,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
     of,
     at,
     allAt,
-    /** Adds to each counter; returns the windows that take it still. */
+    /** Adds to each counter; returns the windows that took the amount. */
     count({ at: instant, amount, counters }: Counted, now: number): readonly Tally[] {
       const changed: Tally[] = []
       for (const counter of counters) {
@@ -131,7 +131,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
       }
       return changed
     },
-    /** Has exactly these sums from now on; what else is known of a window stays. */
+    /** Replaces the sums of this gateway; what else is known of a window stays. */
     replaceOwn(own: Iterable<OwnSum>): void {
       for (const tally of all.values()) {
         tally.sum = 0
@@ -143,7 +143,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
         tally.base = each.base
       }
     },
-    /** Those with something of this gateway that are not over. */
+    /** Windows of this gateway's sums that are not over. */
     own(now: number): readonly Tally[] {
       const own: Tally[] = []
       for (const tally of all.values()) {
@@ -151,7 +151,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
       }
       return own
     },
-    /** Drops what is over, and what nobody here has counted in or used since then (a tick). */
+    /** Drops windows that are over, and those without own sums that were last used before `idleSince` (a tick). */
     sweep(now: number, idleSince?: number): void {
       for (const map of [all, latest]) {
         for (const [name, tally] of map) {

@@ -1,46 +1,46 @@
 /**
- * What a process knows of one window: what its gateway's lines add up to, and what the store has said of
- * this gateway and of all. Each figure only grows, so that it may be told late, twice and in any order.
+ * What a process knows of one window: the sum of its gateway's lines, and what the store has reported of this gateway
+ * and of all. Each figure only grows, so reports may arrive late, twice and in any order.
  */
 
 import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
 import { type Fields, formatSums, highestOf, parseSums, sumOf } from './fields.ts'
 import type { CounterWindow } from './windows.ts'
 
-/** What was never told of is as old as that. */
+/** The age of a window that was never reported. */
 const longAgoMs = 86_400_000
 
 export interface Tally extends CounterWindow {
-  /** All windows of the sums that it is of; undefined once it is dropped. */
+  /** All windows of its sums; undefined once it is dropped. */
   among: ReadonlyMap<string, Tally> | undefined
-  /** Of this gateway's lines. */
+  /** The sum of this gateway's lines. */
   sum: Exact
-  /** What the store has beyond them: of lines that the disk has lost. */
+  /** What the store has of this gateway beyond its lines, because the disk has lost some. */
   base: Exact
-  /** What the store has of this gateway, at least. */
+  /** A lower bound of what the store has of this gateway. */
   field: Exact
-  /** What others have counted, at least. */
+  /** A lower bound of what other gateways have counted. */
   others: Exact
-  /** By name, as of the last full read; see fields.ts. */
+  /** By gateway, as of the last full read; see fields.ts. */
   fields: string
-  /** Their sum. */
+  /** The sum of `fields`. */
   fieldsSum: Exact
   /** Whether the store was read, or this window is too young for others to have counted in it. */
   isKnown: boolean
-  /** When it was last used, read in full, and told of by the store: `toTick` of a monotonic clock. */
+  /** When it was last used, read in full, and reported by the store: ticks of a monotonic clock (`toTick`). */
   usedAt: number
   readAt: number
   heardAt: number
 }
 
-/** What is not known yet of a window. */
+/** A window of which nothing is known yet. */
 export function createTally(
   window: CounterWindow,
   tick: number,
   among?: ReadonlyMap<string, Tally>,
 ): Tally {
   const { id, since, end, ms } = window
-  // First what each Check reads, so that it is together in memory.
+  // The fields that each Check reads come first, so that they are together in memory.
   return {
     among,
     since,
@@ -71,8 +71,8 @@ export function usedOf(tally: Tally): Exact {
 }
 
 /**
- * The store has `field` of this gateway and `total` of all. Returns whether it lacks something of what
- * others had counted when they were last read.
+ * Notes that the store has `field` of this gateway and `total` of all. Returns whether the store has lost some of what
+ * others had counted at the last full read.
  */
 export function noteTotal(tally: Tally, field: Exact, total: Exact): boolean {
   if (field > tally.field) tally.field = field
@@ -81,7 +81,9 @@ export function noteTotal(tally: Tally, field: Exact, total: Exact): boolean {
   return others < tally.fieldsSum
 }
 
-/** The store, and a second place if there is one, have these fields of others. Returns what the store lacks of them. */
+/**
+ * Notes the fields of other gateways, in the store and in a second place if there is one. Returns what the store lacks.
+ */
 export function noteFields(tally: Tally, found: Fields, kept?: Fields): Fields {
   const known = parseSums(tally.fields)
   const most = highestOf(known, found, kept ?? new Map())
@@ -94,14 +96,14 @@ export function noteFields(tally: Tally, found: Fields, kept?: Fields): Fields {
 }
 
 /**
- * Milliseconds of a monotonic clock as a small whole number, which takes no memory of its own in an
- * object. It comes round after 49 days: only differences of up to 24 mean something, by `ticksBetween`.
+ * Milliseconds of a monotonic clock as a 32-bit integer, which needs no allocation of its own in an object. It wraps
+ * after 49 days: only differences of up to 24 days are meaningful (`ticksBetween`).
  */
 export function toTick(monotonicMs: number): number {
   return monotonicMs | 0
 }
 
-/** Whether it is less than this long ago; never after 24 days. */
+/** Whether `later` is less than `ms` after `earlier`; false after 24 days. */
 export function isWithin(ms: number, earlier: number, later: number): boolean {
   const between = ticksBetween(earlier, later)
   return between >= 0 && between < ms

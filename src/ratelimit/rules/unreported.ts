@@ -1,7 +1,7 @@
 /**
- * The charge of a response whose model has reported no usage, or only part of it, because the client
- * hung up, or the server died or reports none. Check makes the estimate and the line has it, so that
- * counters and ledger charge the same.
+ * The charge of a response whose model has reported no usage, or only part of it, because the client disconnected, the
+ * server died, or it reports none. Check makes the estimate and the line carries it, so that counters and ledger charge
+ * the same.
  */
 
 /** A token of English text or of JSON has about four bytes. */
@@ -10,9 +10,9 @@ export const bytesOfToken = 4
 export interface Estimate {
   /** Tokens of the request. */
   readonly input: number
-  /** Bytes of generated text for each token of output, in a stream; 0: the operation has no output. */
+  /** Bytes of generated text per output token, in a stream; 0: the operation has no output. */
   readonly bytesPerToken: number
-  /** Of an earlier version: the bytes are those of the stream. */
+  /** From an earlier version: the bytes are those of the whole stream. */
   readonly isOfStream?: boolean
 }
 
@@ -24,10 +24,13 @@ export interface Sent {
   readonly textBytes: number
 }
 
-/** As many bytes as a token usually takes in a stream, of which more than half are around its text. */
+/** Bytes that a token usually takes in a stream; more than half of them surround its text. */
 const streamBytesOfToken = 180
 
-/** As it is in Check's metadata and in the journal. The bytes have a fraction: without one they would be those of the stream. */
+/**
+ * The form in Check's metadata and in the journal. The bytes have decimals; without, they would be those of the whole
+ * stream.
+ */
 export function toEstimateText({ input, bytesPerToken }: Estimate): string {
   return `${Math.round(input)};${bytesPerToken.toFixed(2)}`
 }
@@ -40,13 +43,13 @@ export function parseEstimate(text: unknown): Estimate | undefined {
   return found[3] === undefined ? { ...estimate, isOfStream: true } : estimate
 }
 
-/** Tokens of output in what was sent of a response. */
+/** Output tokens, estimated from what was sent of a response. */
 export function estimateOutput(estimate: Estimate, { bytes, isStream, textBytes }: Sent): number {
   const { bytesPerToken, isOfStream } = estimate
   if (bytesPerToken === 0) return 0
   if (!isStream) return Math.ceil(bytes / bytesOfToken)
   if (isOfStream) return Math.ceil(bytes / bytesPerToken)
-  // Its events have a form in which no text was found.
+  // No text was found, because its events have another form.
   if (textBytes === 0) return Math.ceil(bytes / streamBytesOfToken)
   return Math.ceil(textBytes / bytesPerToken)
 }

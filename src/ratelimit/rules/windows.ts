@@ -1,7 +1,7 @@
 /**
- * Windows of counters are functions of time: nobody opens one, and gateways need not agree on
- * anything. A window has a length, with a phase of its owner's; or it is a day, week or month of a
- * calendar in a zone (IANA), which all owners share.
+ * Windows of counters are functions of time: nobody opens one, and gateways need not agree on anything. A window has a
+ * fixed length and a phase that depends on its owner, or it is a day, week or month of a calendar in an IANA time zone,
+ * which all owners share.
  */
 
 import { crc32 } from '../../formats/base62.ts'
@@ -17,42 +17,42 @@ interface Span {
   readonly end: number
 }
 
-/** What is counted in windows; `owner`: whose phase they have. */
+/** A counter with windows; `owner` determines their phase. */
 export interface WindowedCounter {
   readonly key: string
   readonly owner: string
   readonly window: Window
 }
 
-/** Of counters that are asked for together again and again: the windows that sums found last, in the same order; null before. */
+/** For counters that are read together repeatedly: the windows last found, in the same order; null before. */
 export interface KeptWindows {
   last: readonly CounterWindow[] | null
 }
 
 /** One window of one counter. */
 export interface CounterWindow {
-  /** The same in every process, independent of its version of the time zone database. */
+  /** The same in every process, whatever its version of the time zone database. */
   readonly id: string
   /** When it began, or was last reset. */
   readonly since: number
   readonly end: number
-  /** From one end to the next; longer than from `since` to `end` after a reset. */
+  /** The length without resets; after one, longer than from `since` to `end`. */
   readonly ms: number
 }
 
 /** A reset of a counter: it counts responses that ended after this instant. */
 export interface CounterReset {
   readonly at: number
-  /** What it began with. */
+  /** The value that the counter began with. */
   readonly used: Exact
 }
 
-/** By the keys of counters, in any order. */
+/** By counter key, in any order. */
 export type Resets = ReadonlyMap<string, readonly CounterReset[]>
 
 /**
- * The window of a length at this instant: all of an owner's windows of this length end at the same
- * time past the hour, and those of many owners at many times.
+ * The window at this instant. An owner's windows of one length all have the same phase; the phases of owners are
+ * spread.
  */
 export function spanAt(window: Window, owner: string, at: number): Span & Partial<NamedSpan> {
   if ('every' in window) return calendarSpanAt(window, at)
@@ -73,8 +73,8 @@ const maxRead = 4_096
 const form = /^(?:(0|[1-9]\d{0,10})|(?:day|week([0-6])|month([1-9]|1\d|2[0-8]))@(.+))$/
 
 /**
- * The window of a text as `windowText` writes it: the same object for the same text, mostly, which a calendar's spans
- * are remembered by. undefined for any other text, and for a zone that is not known here.
+ * Parses a text of `windowText`; mostly the same object for the same text, because the spans of a calendar are cached
+ * by object. undefined for any other text, and for a zone that is not known here.
  */
 export const readWindowText = remember(maxRead, (text): Window | undefined => {
   const [, ms, week, month, zone] = form.exec(text) ?? []
@@ -84,14 +84,14 @@ export const readWindowText = remember(maxRead, (text): Window | undefined => {
   return month === undefined ? { every: 'day', zone } : { every: 'month', zone, startsOn: +month }
 })
 
-/** Whether it counts requests in progress, independent of time. */
+/** Whether it counts requests in progress, which need no window. */
 export function isWindowless({ window }: Pick<WindowedCounter, 'window'>): boolean {
   return 'ms' in window && window.ms === 0
 }
 
 /**
- * The window in which a response that ended `at` this instant counts. A reset begins a new one, for
- * what ends after it; what had ended by then belongs to the old one, whenever it is told.
+ * The window in which a response that ended `at` this instant counts. A reset begins a new window for responses that
+ * end after it; those that ended by then count in the old one, whenever their lines are read.
  */
 export function windowAt(
   counter: WindowedCounter,
@@ -101,12 +101,12 @@ export function windowAt(
   const { key, owner, window } = counter
   const span = spanAt(window, owner, at)
   const since = sinceIn(span, at, resets)
-  // A reset is named by its instant, on which all agree: it is a row in the database.
+  // The window after a reset is named by its instant, on which all processes agree: it is a row in the database.
   const name = since === span.start ? (span.date ?? since) : since
   return { id: `${key}@${name}`, since, end: span.end, ms: span.end - span.start }
 }
 
-/** The key of the counter that a window is of. */
+/** The counter key in a window's id. */
 export function keyIn({ id }: Pick<CounterWindow, 'id'>): string {
   return id.slice(0, id.lastIndexOf('@'))
 }
@@ -121,7 +121,7 @@ function sinceIn({ start }: Span, at: number, resets: readonly CounterReset[] = 
 /** A day, or a week or month from its first day on. */
 export interface Calendar {
   readonly every: 'day' | 'week' | 'month'
-  /** One for which `isKnownZone`. */
+  /** A zone for which `isKnownZone` is true. */
   readonly zone: string
   /** Of a week 0 (Sunday) to 6, of a month 1 to 28; 1 by default. */
   readonly startsOn?: number
@@ -134,13 +134,13 @@ interface NamedSpan extends Span {
 
 const dayMs = 86_400_000
 
-/** The last spans of each calendar, of which most questions are: at a boundary those before and after it. */
+/** The last spans of each calendar, which most calls ask for: at a boundary those before and after it. */
 const lastSpans = new WeakMap<Calendar, readonly NamedSpan[]>()
 const maxSpans = 3
 
 /**
- * The day, week or month at this instant. It begins with the first instant that is on its first
- * local date, so days adjoin where a clock is put forward or back at midnight.
+ * The day, week or month at this instant. It begins with the first instant on its first local date, so days adjoin even
+ * where a clock is put forward or back at midnight.
  */
 function calendarSpanAt(calendar: Calendar, at: number): NamedSpan {
   const last = lastSpans.get(calendar) ?? []
@@ -156,12 +156,12 @@ function findSpan(calendar: Calendar, at: number): NamedSpan {
     const [from, to] = datesAround(calendar, new Date(local))
     const [start, end] = [instantOf(zone, from), instantOf(zone, to)]
     if (at < end) return { start, end, date: new Date(from).toISOString().slice(0, 10) }
-    // A clock was put back after midnight, and shows the date before once more.
+    // A clock that was put back after midnight shows the previous date once more.
     local = to
   }
 }
 
-/** The midnights between which it lies, as if the zone were UTC. */
+/** The midnights between which it lies, calculated as in UTC. */
 function datesAround({ every, startsOn = 1 }: Calendar, local: Date): readonly [number, number] {
   const [year, month, day] = [local.getUTCFullYear(), local.getUTCMonth(), local.getUTCDate()]
   if (every === 'month') {
@@ -173,7 +173,7 @@ function datesAround({ every, startsOn = 1 }: Calendar, local: Date): readonly [
   return [Date.UTC(year, month, day - since), Date.UTC(year, month, day - since + days)]
 }
 
-/** The first instant at which a clock in the zone shows this time or, where it is skipped, a later one. */
+/** The first instant at which a clock in the zone shows this time or, if it is skipped, a later one. */
 function instantOf(zone: string, local: number): number {
   const offsets = [offsetAt(zone, local - dayMs), offsetAt(zone, local + dayMs)]
   const instants = offsets.map((offset) => local - offset)

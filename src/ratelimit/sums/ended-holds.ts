@@ -9,26 +9,26 @@ type Ended = Map<
     readonly keys: readonly string[]
     readonly ids: Set<string>
     readonly last: string[]
-    /** What was among the last ones, and was not asked for yet. */
+    /** Ids that `last` no longer has, and `older` has not returned yet. */
     readonly older: string[]
   }
 >
 
-/** Of a user in a generation: a process that does not write can't know which have ended in the store, too. */
+/** Maximum per user and generation: a process that is not the writer can't know which the store has ended, too. */
 const mostLast = 16
 
-/** Of one hash tag. */
+/** For one hash tag. */
 export function createEndedHolds() {
-  /** Those that have waited longest first. */
+  /** The older generation first. */
   let generations: readonly [Ended, Ended] = [new Map(), new Map()]
   let turnedAt = Number.NEGATIVE_INFINITY
 
   return {
-    /** Whose holds are to end: users of subscriptions. */
+    /** Number of subscription users whose holds are to end. */
     get size(): number {
       return generations[0].size + generations[1].size
     },
-    /** `now`: a monotonic clock. What has waited for `keptMs` is forgotten, within twice that. */
+    /** `now`: a monotonic clock. A hold is forgotten after `keptMs`, at the latest after twice that. */
     add(keys: readonly string[], id: string, now: number, keptMs: number): void {
       if (now - turnedAt >= keptMs) {
         turnedAt = now
@@ -40,13 +40,13 @@ export function createEndedHolds() {
       if (found === undefined) ended.set(name, { keys, ids: new Set([id]), last: [id], older: [] })
       else if (!found.ids.has(id)) {
         found.ids.add(id)
-        // A copy of all would be made for each request of somebody who has many.
+        // Bounded, because all of them would be copied for each request of a user who has many.
         if (found.last.push(id) <= mostLast) return
         const first = found.last.shift() as string
         if (found.ids.has(first)) found.older.push(first)
       }
     },
-    /** The next ones, at most this many. */
+    /** The next holds to end, at most this many. */
     next(most: number): readonly EndedHolds[] {
       let room = most
       const next: EndedHolds[] = []
@@ -59,18 +59,18 @@ export function createEndedHolds() {
       }
       return next
     },
-    /** Of these keys, the last ones. */
+    /** The latest ended holds of these keys. */
     last([name = '']: readonly string[]): readonly string[] {
       return generations.flatMap((ended) => {
         const found = ended.get(name)
         return found === undefined ? [] : found.last.filter((id) => found.ids.has(id))
       })
     },
-    /** Of these keys, some that were among the last ones, each once. */
+    /** Some ended holds of these keys that `last` no longer has; each is returned once. */
     older([name = '']: readonly string[]): readonly string[] {
       return generations.flatMap((ended) => ended.get(name)?.older.splice(0, mostLast) ?? [])
     },
-    /** The store has ended these. */
+    /** The store has ended these holds. */
     forget(sent: readonly EndedHolds[]): void {
       for (const { keys, ids } of sent) {
         const [name = ''] = keys

@@ -1,7 +1,7 @@
 /**
- * When a process looks for new lines, besides the moment of a Check. While few come, the file system tells of
- * each; to be woken for each of many costs more than to read them, so then the ends are read every few
- * milliseconds instead, which finds several at once, unless a Check just has.
+ * When a process reads new lines, besides the moment of a Check. While few arrive, the file system notifies it of each.
+ * While many arrive, a wake-up for each costs more than reading them, so the ends of the files are polled every few
+ * milliseconds, unless a Check has just read them.
  */
 
 import { createAlarm, repeat } from '../../runtime/loop.ts'
@@ -12,29 +12,34 @@ export interface LineWatchOptions {
     GatewaySums,
     'watch' | 'watched' | 'readEnds' | 'readAll' | 'linesRead' | 'bytesRead'
   >
-  /** Whether no other gateway waits for what is read: a process of this one reads the end itself before it decides. */
+  /**
+   * Whether no other gateway waits for the sums: the processes of this one read the end themselves before they decide.
+   */
   readonly isAlone?: boolean
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
-  /** What failed in the background, and is tried again. */
+  /** Called with failures in the background, which are retried. */
   readonly onFault: (error: unknown) => void
-  /** The files were read to their ends, or could not be. */
+  /** Called after the files were read to their ends, or with the error if they could not be. */
   readonly onRead?: ((error?: unknown) => void) | undefined
   readonly signal: AbortSignal
 }
 
-/** What a watch has missed, and where there is none. */
+/** Milliseconds between polls: beside a watch, which may miss something, and without one. */
 const [pollMs, unwatchedPollMs] = [100, 10]
-/** New files that nothing has told of. */
+/** Interval at which the folder is searched for new files that no event reported. */
 const lookMs = 1_000
-/** Two changes within this time are many. */
+/** Two changes within this time count as many. */
 const manyWithinMs = 10
-/** While many lines come: from one look at the ends to the next, and while each finds several lines. */
+/** While many lines arrive: the interval between reads, and the one while each read finds several lines. */
 const [busyMs, denseMs] = [3, 2]
 const several = 3
-/** The same for a gateway that is alone, unless a look finds more than this: a Check that reads the end must come to it. */
+/**
+ * The interval for a gateway that is alone, shorter if a read would find more than this: a Check that reads the end has
+ * to get through it.
+ */
 const [aloneMs, mostBytes] = [10, 32_768]
-/** Without a line for so long few come again. */
+/** Without a line for this long, few arrive. */
 const calmMs = 100
 
 export function startLineWatch(options: LineWatchOptions) {
@@ -48,14 +53,14 @@ export function startLineWatch(options: LineWatchOptions) {
   let lookedAt = Number.NEGATIVE_INFINITY
   let isRung = false
   let busy: NodeJS.Timeout | undefined
-  /** When a Check has looked last. */
+  /** When a Check last read the end. */
   let checkedAt = Number.NEGATIVE_INFINITY
 
   watch()
   const restMs = (): number => (endWatch || busy ? pollMs : unwatchedPollMs)
   void repeat({ step: read, restMs, onFault, signal, alarm })
 
-  /** The folder that is at the path: it may have been removed, and made again. */
+  /** Watches the folder that is at the path now: it may have been removed and recreated. */
   function watch(): void {
     const there = sums.watched()
     if (busy !== undefined || (endWatch !== undefined && there === watched)) return
@@ -72,7 +77,7 @@ export function startLineWatch(options: LineWatchOptions) {
     endWatch = undefined
   }
 
-  /** Many changes of one turn are read once. */
+  /** Reads once for all changes of one turn. */
   function noteChange(moved: boolean): void {
     isMoved ||= moved
     if (isChanged) return
@@ -124,7 +129,7 @@ export function startLineWatch(options: LineWatchOptions) {
     }
   }
 
-  /** So that a look finds no more than a Check can read, at this many bytes in a millisecond. */
+  /** The interval after which a read finds no more than a Check can read, at this rate. */
   function restFor(bytesPerMs: number): number {
     return Math.min(aloneMs, Math.max(denseMs, mostBytes / bytesPerMs))
   }
@@ -132,13 +137,13 @@ export function startLineWatch(options: LineWatchOptions) {
   function becomeCalm(): void {
     busy = undefined
     watch()
-    // What was written while nothing was watched.
+    // Lines that were written while nothing was watched.
     readEnds(true)
   }
 
   async function read(): Promise<void> {
     try {
-      // Where a watch tells of new files, they are looked for at leisure.
+      // A watch reports new files, so they are rarely searched for.
       const isDue = isRung || endWatch === undefined || monotonic() - lookedAt >= lookMs
       isRung = false
       if (isDue) {
@@ -154,13 +159,13 @@ export function startLineWatch(options: LineWatchOptions) {
   }
 
   return {
-    /** To be called each second: the folder may be another one. */
+    /** To be called every second: the folder may have been replaced. */
     beat: watch,
     /** A Check has read the end. */
     noteLook(): void {
       if (busy !== undefined) checkedAt = monotonic()
     },
-    /** Looks for files that are new, and reads them. */
+    /** Searches for new files, and reads them. */
     lookAgain(): void {
       isRung = true
       alarm.ring()

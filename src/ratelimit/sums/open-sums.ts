@@ -1,7 +1,4 @@
-/**
- * The sums of a gateway from its journal, also after the gateway is renamed: they are opened again when it continues
- * under another name.
- */
+/** The sums of a gateway from its journal, across renames of the gateway: they are opened again under each new name. */
 
 import type { JournalProblem } from '../../journal/health.ts'
 import { inventName } from '../../journal/name.ts'
@@ -20,13 +17,13 @@ export interface SumsOptions
     >,
     Pick<GatewaySumsOptions, 'keptFiles'>,
     Pick<RunningSumsOptions, 'flushMs' | 'onLoss' | 'onUnavailable'> {
-  /** The store has lost something of what it had acknowledged. */
+  /** Called when the store has lost something that it had acknowledged. */
   readonly onLost: () => void
-  /** The gateway continues under another name: its volume is a copy. */
+  /** Called when the gateway continues under another name, because its volume is a copy. */
   readonly onRenamed?: (from: string, to: string) => void
 }
 
-/** Others look for the name each second. */
+/** Other processes read the name every second; this one does not write before they have. */
 const othersLookMs = 3_000
 const beatMs = 1_000
 
@@ -41,7 +38,7 @@ export async function openSums(options: SumsOptions) {
   const ending = new AbortController()
   let losses = 0
   let isCopied = name.isCopied
-  /** The sums of this name have ended, and those of the next are not there yet. */
+  /** Whether the sums of the old name have ended and those of the new one are not open yet. */
   let isBetween = false
   let current = await open(0)
 
@@ -77,14 +74,14 @@ export async function openSums(options: SumsOptions) {
         const { isFailing, noteRead: onRead } = journal
         return { sums, running: runSums({ ...options, sums, writesFrom, isFailing, onRead }) }
       } catch (error) {
-        // Another process is handing over, or was killed before the name said so.
+        // Another process is handing over, or was killed before it changed the name.
         if (handedOverTo === undefined) throw error
         name.take(handedOverTo)
       }
     }
   }
 
-  /** To be called each second: a copied volume gets a name of its own, once the store has what was counted there. */
+  /** To be called every second. Renames a copied volume, once the store has what was counted under the old name. */
   async function tend(): Promise<void> {
     if (isBetween || name.refresh()) return await goOn(0)
     if (!isCopied || !current.sums.isWriter) return
@@ -100,7 +97,7 @@ export async function openSums(options: SumsOptions) {
     isCopied = false
   }
 
-  /** Goes on under the name that is in force now. */
+  /** Continues under the current name. */
   async function goOn(writesFrom: number): Promise<void> {
     isBetween = true
     await current.running.end()
@@ -117,27 +114,29 @@ export async function openSums(options: SumsOptions) {
   void repeat({ step: tend, restMs: beatMs, onFault, signal: ending.signal })
 
   return {
-    /** Whether this process writes for its gateway. */
+    /** Whether this process is its gateway's writer. */
     get isWriter(): boolean {
       return current.sums.isWriter
     },
-    /** The gateway's, among those that share the store. */
+    /** The gateway's name among those that share the store. */
     get name(): string {
       return name.name
     },
-    /** What is wrong with the journal now. */
+    /** The current problems of the journal. */
     get problems(): readonly JournalProblem[] {
       return health.problems
     },
-    /** Whether the process can't read its gateway's lines: it knows less than others then, and is to serve nothing. */
+    /**
+     * Whether the process can't read its gateway's lines: it then knows less than others, and must not serve requests.
+     */
     get isUnreadable(): boolean {
       return health.has('unreadable')
     },
-    /** Lines that this process has read, and how many of no known form; whether lines are lost. */
+    /** Lines that this process has read, and how many of an unknown form; whether lines are lost. */
     get stats() {
       return { ...current.sums.stats, failing: health.isFailing }
     },
-    /** Windows of which the store is not told yet. */
+    /** Windows whose sums the store does not have yet. */
     get unflushed(): number {
       return current.running.unflushed
     },
@@ -145,7 +144,7 @@ export async function openSums(options: SumsOptions) {
     get losses(): number {
       return losses
     },
-    /** How many windows are known. */
+    /** Number of known windows. */
     get size(): number {
       return current.sums.size
     },
@@ -159,16 +158,22 @@ export async function openSums(options: SumsOptions) {
     read: (counters: readonly Counter[], at: number) => current.running.read(counters, at),
     readFresh: (counters: readonly Counter[], at: number) =>
       current.running.readFresh(counters, at),
-    /** As in shared-sums.ts, whatever the gateway's name becomes: what is known of a window, and where holds end. */
+    /**
+     * As in shared-sums.ts, whatever the gateway's name becomes: what is known of a window, and the part in which holds
+     * end.
+     */
     known: (counter: WindowedCounter, at: number) => current.sums.shared.read(counter, at),
     partOf: (counter: WindowedCounter) => current.sums.shared.partOf(counter),
-    /** A request was allowed that has a line. */
+    /** Reports an allowed request that will have a line. */
     noteAllowed: journal.noteAllowed,
-    /** From now on what ended after it counts in a new window. */
+    /** Responses that end after the reset count in a new window. */
     reset(key: string, reset: CounterReset): void {
       current.running.reset(key, reset)
     },
-    /** Reads to the ends of the files, and sends what is due for at most this long; returns how many windows are left. */
+    /**
+     * Reads the files to their ends, and sends what is due for at most this long (ms); returns how many windows are
+     * left.
+     */
     async stop(graceMs: number): Promise<number> {
       ending.abort()
       journal.stop()

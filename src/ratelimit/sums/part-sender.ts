@@ -1,6 +1,6 @@
 /**
- * When the calls of a hash tag are made: one is under way at a time, and the next one follows an interval
- * after it began, so that a slow store makes calls larger and not more frequent.
+ * Schedules the calls of a hash tag: one at a time, each an interval after the previous one began, so that a slow store
+ * makes calls larger and not more frequent.
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
@@ -14,13 +14,16 @@ export interface PartSenderOptions {
   readonly flushMs: number
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
-  /** Called after each call, with the error of one that was not answered. */
+  /** Called after each call, with its error if it failed. */
   readonly onOutcome: (error?: unknown) => void
 }
 
-/** Others need so long at most after a loss to write again what they have. */
+/**
+ * After a loss, other gateways' sums are repaired at a random time between these, when they could have written them
+ * again.
+ */
 const [soonestMendMs, latestMendMs] = [5_000, 15_000]
-/** Without a response for this long the store is asked whether it has lost something. */
+/** Milliseconds after the last call after which another one asks whether the store has lost something. */
 const silenceMs = 1_000
 const backoff = { firstMs: 25, maxMs: 1_000 }
 
@@ -29,17 +32,17 @@ export type PartSender = ReturnType<typeof createPartSender>
 export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSenderOptions) {
   let state: 'running' | 'stopping' | 'stopped' = 'running'
   let timer: NodeJS.Timeout | undefined
-  /** When the next call is to begin, and when the last one has. */
+  /** When the next call is to begin, and when the last one began. */
   let beginsAt = Number.POSITIVE_INFINITY
   let begunAt = Number.NEGATIVE_INFINITY
   let underWay: Promise<void> | undefined
-  /** The least number of intervals that was asked for while a call was under way. */
+  /** The least number of intervals asked for while a call was under way. */
   let intervalsLeft = Number.POSITIVE_INFINITY
-  /** Calls in a row. */
+  /** Failed calls in a row. */
   let failures = 0
   let mendAt: number | undefined
 
-  /** Has a call made so many intervals after the last one at the latest. */
+  /** Schedules a call this many intervals after the last one, or earlier. */
   function arm(intervals: number): void {
     intervalsLeft = Math.min(intervalsLeft, intervals)
     if (underWay !== undefined || state !== 'running') return
@@ -49,7 +52,7 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
     beginsAt = at
     clearTimeout(timer)
     const waitMs = at - monotonic()
-    // The shortest timer is a millisecond.
+    // The shortest timer takes a millisecond.
     if (waitMs > 0) timer = setTimeout(begin, waitMs).unref()
     else setImmediate(begin)
   }
@@ -73,7 +76,7 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
     onOutcome(error)
   }
 
-  /** What is left, or was asked for meanwhile. */
+  /** Schedules a call for what is left, or was asked for meanwhile. */
   function follow(): void {
     underWay = undefined
     const left = intervalsLeft
@@ -97,19 +100,19 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
   return {
     tag: part.tag,
     arm,
-    /** To be called each second. */
+    /** To be called every second. */
     beat(): void {
       if (state !== 'running') return
       if (monotonic() - begunAt >= silenceMs) begin()
       mend()
     },
-    /** Resolves once a call that begins from now on was answered, or has failed. */
+    /** Makes a call, and resolves once it was answered or has failed. */
     async refreshed(): Promise<void> {
       await underWay
       begin()
       await underWay
     },
-    /** Sends what is due for at most this long, then nothing any more; returns how many windows are left. */
+    /** Sends what is due for at most this long (ms), then stops; returns how many windows are left. */
     async stop(graceMs: number): Promise<number> {
       if (state === 'running') state = 'stopping'
       clearTimeout(timer)

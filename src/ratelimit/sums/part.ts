@@ -1,6 +1,6 @@
 /**
- * The windows of one hash tag: what is to be sent of them, and what the store answers. One process of a gateway writes; the
- * others send nothing of their own and learn the totals.
+ * The windows of one hash tag: what is to be sent of them, and what the store answers. Only the gateway's writer sends
+ * sums; its other processes only read totals.
  */
 
 import { type Exact, plus } from '../../formats/exact.ts'
@@ -15,29 +15,32 @@ import { createWholeReads, type WholeReadsOptions } from './whole-reads.ts'
 import { createWriterMark } from './writer-mark.ts'
 
 export interface PartOptions extends WholeReadsOptions {
-  /** The name of this process, never another one's. */
+  /** Identifies this process; unique. */
   readonly nonce: string
-  /** Whether the process is the one that writes for its gateway. */
+  /** Whether this process is its gateway's writer. */
   readonly isWriter: () => boolean
   /** All windows of this tag. */
   readonly windows: () => Iterable<Tally>
-  /** The store has more of this gateway than the process has counted. */
+  /** Called when the store has more of this gateway than the process has counted. */
   readonly onBeyond: (tally: Tally) => void
-  /** The store has lost something of what it had acknowledged. */
+  /** Called when the store has lost something that it had acknowledged. */
   readonly onLoss: () => void
-  /** Another process has written under this gateway's name. */
+  /** Called when another process has written under this gateway's name. */
   readonly onRival: (nonce: string) => void
 }
 
-/** How long the store keeps a window after its end, if it is not over then: longer than a mark, but for the shortest. */
+/**
+ * How long the store keeps a window after its end: longer than a mark, except for shorter windows, and at least until
+ * it is over.
+ */
 const mostKeptMs = 120_000
-/** Windows that were used this recently are restored first. */
+/** Windows used this recently are restored first. */
 const recentMs = 10_000
-/** The others go in what is left of calls, at most in 20 of a second. */
+/** The others get the room left in calls, at most 20 times a second. */
 export const calmEveryMs = 50
-/** How long what has ended is kept by those that do not write: longer than a gateway is without a writer. */
+/** How long processes other than the writer keep ended holds: longer than a gateway is without a writer. */
 const handoverMs = 10_000
-/** Behind the id of a hold that is to end for everybody. */
+/** Appended to the id of a hold that is to end for all processes. */
 const endsForAll = '*'
 export type Part = ReturnType<typeof createPart>
 
@@ -45,15 +48,15 @@ export function createPart(options: PartOptions) {
   const { tag, gateway, store, isWriter, now, monotonic } = options
   /** To be sent with the next calls. */
   const due = new Set<Tally>()
-  /** To be sent as well, at leisure. */
+  /** To be sent as well, with lower priority. */
   const calm = new Set<Tally>()
-  /** To be read as a whole, once others had time to write again: the store may lack what they had counted. */
+  /** To be read in full, once other gateways had time to write again: the store may lack what they had counted. */
   const lacking = new Set<Tally>()
   const repairs = createRepairs()
   const ended = createEndedHolds()
   const mark = createWriterMark(markKeyOf(tag, gateway), options.nonce, monotonic)
   const readAll = createWholeReads(options)
-  /** Whether something is due that others wait for, since the last call began. */
+  /** Whether something urgent became due since the last call began. */
   let isUrgent = false
   let noteUrgent = (): void => {}
   let calmAt = Number.NEGATIVE_INFINITY
@@ -81,7 +84,7 @@ export function createPart(options: PartOptions) {
     noteUrgent()
   }
 
-  /** The next ones to send, with their sums as they are now; `at`: now. */
+  /** The next windows to send, with their current sums; `at`: now. */
   function nextBatch(at: number): (readonly [tally: Tally, sum: Exact])[] {
     const batch: (readonly [Tally, Exact])[] = []
     take(due)
@@ -100,7 +103,7 @@ export function createPart(options: PartOptions) {
     }
   }
 
-  /** The store lacks what it had acknowledged: it gets all own sums, and later of others what they can't write any more. */
+  /** After a loss: sends all own sums again and, later, those of others who can no longer write them. */
   function restore(): void {
     const tick = toTick(monotonic())
     for (const tally of options.windows()) {
@@ -111,7 +114,7 @@ export function createPart(options: PartOptions) {
     }
   }
 
-  /** What the store has of this gateway and of all; `tick`: now. */
+  /** Applies what the store has of this gateway and of all; `tick`: now. */
   function receive(tally: Tally, field: Exact, total: Exact, tick: number): void {
     tally.heardAt = tick
     if (noteTotal(tally, field, total)) lacking.add(tally)
@@ -128,14 +131,14 @@ export function createPart(options: PartOptions) {
     const writes = isWriter()
     const rest = writes ? repairs.next(maxEntries - batch.length, isOpen) : []
     if (!writes && batch.length === 0) {
-      // Whether the store answers is known before a Check needs it.
+      // Detects an outage before a Check needs the store.
       await store.read([mark.key])
       return
     }
     const entries = batch.map(([tally, sum]) => entryOf(tally, gateway, writes ? sum : 0, at))
     for (const [tally, name, sum] of rest) entries.push(entryOf(tally, name, sum, at))
     const sent = writes ? mark.next() : undefined
-    // All that is due has gone before, or goes with it: a hold ends after its response was counted.
+    // Only if everything due was sent before or goes with this call: a hold ends after its response was counted.
     const holds = writes && due.size <= batch.length ? ended.next(maxEntries) : []
     const answer = await store.write(sent, entries, holds)
     ended.forget(holds)
@@ -148,7 +151,7 @@ export function createPart(options: PartOptions) {
     if (event !== undefined) restore()
     if (event === 'rival') options.onRival(answer.nonce)
     if (event === 'lost') options.onLoss()
-    // One look at the clocks for all.
+    // The clocks are read once for all windows.
     const [receivedAt, tick] = [now(), toTick(monotonic())]
     for (const [i, [tally]] of batch.entries()) {
       const [field, total] = answer.sums[i] as readonly [Exact, Exact]
@@ -156,7 +159,7 @@ export function createPart(options: PartOptions) {
     }
   }
 
-  /** Reads all fields of these windows, at most `maxEntries`, and notes what the store lacks of them. */
+  /** Reads all fields of these windows, at most `maxEntries`, and notes what the store lacks. */
   async function readWhole(tallies: readonly Tally[]): Promise<void> {
     for (const { tally, own, field, missing } of await readAll(tallies)) {
       lacking.delete(tally)
@@ -169,55 +172,58 @@ export function createPart(options: PartOptions) {
   return {
     tag,
     gateway,
-    /** Windows that the next call has something of, and users whose holds end with it. */
+    /** Windows that the next calls have something of, and users whose holds end with them. */
     get due(): number {
       return due.size + repairs.size + (isWriter() ? ended.size : 0)
     },
-    /** Windows that are sent at leisure, and not the next moment. */
+    /** Windows that are sent with lower priority. */
     get calm(): number {
       return calm.size
     },
-    /** Windows that are to be read as a whole, because the store may lack something of them. */
+    /** Windows to be read in full, because the store may lack something of them. */
     get lacking(): number {
       return lacking.size
     },
-    /** Called when something is to be sent soon, for the first time since the last call began. */
+    /** Called when something urgent becomes due, for the first time since the last call began. */
     whenUrgent(listener: () => void): void {
       noteUrgent = listener
     },
-    /** Sends its sum with the next call, which is urgent. */
+    /** Sends its sum with the next call, which becomes urgent. */
     enter,
     /** Asks for its total with the next call. */
     ask,
     /**
-     * Has the hold of a request end once its response is in the store; call it after that was counted, in every
-     * process: what a writer was told and has not sent when it is killed the next one sends.
+     * Ends the hold of a request once its response is in the store. To be called after the response was counted, in
+     * every process: if a writer is killed before it has sent this, the next one does.
      */
     end(keys: readonly string[], id: string): void {
-      // What has waited for a lease has ended with it.
+      // A hold that has waited for its lease has expired.
       ended.add(keys, id, monotonic(), isWriter() ? holdLeaseMs : handoverMs)
       if (isWriter()) hurry()
     },
     /**
-     * The last ones of these keys that may hold in the store still, although their responses are counted here; and
-     * those before them, which end there with this call: a gateway may be without a writer for seconds.
+     * The latest holds of these keys that the store may still have, although their responses are counted here; and
+     * earlier ones, which end in the store with this call, because a gateway may be without a writer for seconds.
      */
     lastEnded(keys: readonly string[]): readonly string[] {
       if (isWriter()) return ended.last(keys)
       return [...ended.older(keys).map((id) => `${id} ${endsForAll}`), ...ended.last(keys)]
     },
     /**
-     * One call: what is due, and the mark of the writer even if nothing is. Rejects without a response;
+     * Makes one call, with what is due, and with the writer's mark even if nothing is. Rejects without a response;
      * everything is then due as before, and the next call has newer sums. Must not overlap.
      */
     send,
     readWhole,
-    /** Reads as a whole some of the windows that the store may lack something of. */
+    /** Reads in full some of the windows of which the store may lack something. */
     async mend(): Promise<void> {
       for (const tally of lacking) if (!isOpen(tally)) lacking.delete(tally)
       await readWhole([...lacking].slice(0, maxEntries))
     },
-    /** Nothing is known of the store: it gets all sums. At a start, and when this process becomes the writer. */
+    /**
+     * Forgets what is known of the store, which gets all sums again: at start, and when this process becomes the
+     * writer.
+     */
     begin(): void {
       mark.forget()
       for (const tally of options.windows()) {

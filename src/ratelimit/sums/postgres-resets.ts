@@ -1,16 +1,16 @@
-/** Resets of counters in Postgres, where every gateway hears of them. */
+/** Resets of counters in Postgres, from which every gateway reads them. */
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import { digestOf, type Sql } from '../../store/postgres/sql.ts'
 import type { CounterReset } from '../rules/windows.ts'
 
-/** The channel that tells of a reset. It may be missed, so these are also asked for each second. */
+/** The channel that notifies of resets. Notifications may be missed, so resets are also polled every second. */
 export const resetsChannel = 'tollgate_counter_resets'
 
 /** Longer than the longest window (366 days). */
 const keptFor = '367 days'
-/** By how much a transaction may be late. */
+/** How late a transaction may become visible. */
 const overlapMs = 60_000
 
 export interface StoredReset extends CounterReset {
@@ -21,10 +21,10 @@ export interface StoredReset extends CounterReset {
 
 export type ResetStore = ReturnType<typeof createResetStore>
 
-/** Both reject if the database is unavailable; a reset is then refused, and may have been done. */
+/** Both reject if the database is unavailable; a reset is then refused, but may have been made. */
 export function createResetStore(sql: Sql) {
   return {
-    /** The last reset of each counter, of those that were written not much earlier than `after`. */
+    /** The last reset of each counter, of those written since shortly before `after`. */
     async read(after = 0): Promise<readonly StoredReset[]> {
       const rows = await withLongDeadline(sql<(Omit<StoredReset, 'used'> & { used: string })[]>`
         select counter as key, (extract(epoch from reset_at) * 1000)::float8 as at,
@@ -35,7 +35,7 @@ export function createResetStore(sql: Sql) {
           and written_at > ${new Date(Math.max(0, after - overlapMs))}::timestamptz`)
       return rows.map((row) => ({ ...row, used: parseExact(row.used) ?? 0 }))
     },
-    /** At this time (ms) these counters are reset to these values. */
+    /** Resets these counters to this value as of `at` (ms). */
     async write(keys: readonly string[], at: number, used: Exact = 0): Promise<void> {
       const ids = keys.map(digestOf)
       await withLongDeadline(sql`

@@ -32,10 +32,10 @@ export function createPostgresSums(sql: Sql): LongSums {
         select id, ${gateway}, ends_at, used
         from unnest(${ids}::uuid[], ${ends}::timestamptz[], ${used}::bigint[])
           as sum (id, ends_at, used)
-        -- The same order in all processes, so that none waits for another that waits for it.
+        -- All processes lock rows in the same order, so that they do not deadlock.
         order by id
         on conflict (id, gateway) do update set used = greatest(kept.used, excluded.used),
-          -- Another edition of the zones' rules may end it later.
+          -- Another version of the time zone rules may end it later.
           ends_at = greatest(kept.ends_at, excluded.ends_at)`)
     },
   }

@@ -1,4 +1,7 @@
-/** What a store lacks of others' sums, as they were read: others may have ended, and can't write them again. */
+/**
+ * Sums of other gateways that the store lacks, as they were last read: those gateways may have ended, and can't write
+ * them again.
+ */
 
 import type { Exact } from '../../formats/exact.ts'
 import type { Fields } from '../rules/fields.ts'
@@ -6,19 +9,19 @@ import type { Tally } from '../rules/tally.ts'
 
 type Repair = readonly [tally: Tally, name: string, sum: Exact]
 
-/** Of one hash tag. */
+/** For one hash tag. */
 export function createRepairs() {
   const lacking = new Map<Tally, Fields>()
 
   return {
-    /** Windows of which something is lacking. */
+    /** Number of windows that lack something. */
     get size(): number {
       return lacking.size
     },
     set(tally: Tally, fields: Fields): void {
       lacking.set(tally, fields)
     },
-    /** The next ones of windows that are open, at most this many. */
+    /** The next repairs of open windows, at most this many. */
     next(most: number, isOpen: (tally: Tally) => boolean): readonly Repair[] {
       const next: Repair[] = []
       for (const [tally, fields] of lacking) {
@@ -28,7 +31,7 @@ export function createRepairs() {
       }
       return next.slice(0, most)
     },
-    /** The store has these. */
+    /** The store has these now. */
     forget(sent: readonly Repair[]): void {
       for (const [tally, name] of sent) {
         const left = new Map(lacking.get(tally))

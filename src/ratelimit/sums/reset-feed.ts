@@ -1,4 +1,6 @@
-/** Follows the resets of counters by all gateways, within a second: by notifications of the database, and by polling. */
+/**
+ * Follows the resets of counters by all gateways, within a second: by notifications of the database, and by polling.
+ */
 
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { CounterReset } from '../rules/windows.ts'
@@ -16,10 +18,10 @@ export function createResetFeed(
   const ending = new AbortController()
   const { signal } = ending
   const alarm = createAlarm(signal)
-  /** When the latest reset was written that was heard of. */
+  /** When the latest known reset was written. */
   let latest = 0
 
-  /** What is new, and perhaps some that were heard of; at first all, before which no line is to be read. */
+  /** Reads new resets, and perhaps some known ones; the first call reads all, and must precede the reading of lines. */
   async function read(): Promise<readonly StoredReset[]> {
     const found = await resets.read(latest)
     for (const { writtenAt } of found) latest = Math.max(latest, writtenAt)
@@ -28,14 +30,14 @@ export function createResetFeed(
 
   return {
     read,
-    /** Hears of further ones, some of them more than once. */
+    /** Reports further resets, some of them more than once. */
     start(onReset: (key: string, reset: CounterReset) => void): void {
       const step = async (): Promise<void> => {
         for (const { key, at, used } of await read()) onReset(key, { at, used })
       }
       void repeat({ step, restMs: everyMs, onFault, signal, alarm })
     },
-    /** The database has told of a reset, or may have missed to. */
+    /** The database has notified of a reset, or may have failed to. */
     ring: (): void => alarm.ring(),
     stop: (): void => ending.abort(),
   }

@@ -1,6 +1,6 @@
 /**
- * A gateway's sums as a running process has them: its files are read, its store is told and asked in
- * time, and a Check reads what is known without waiting for anything but windows that were never read.
+ * A gateway's sums in a running process: it follows the files, exchanges sums with the store, and lets a Check read
+ * what is known without waiting, except for windows that were never read.
  */
 
 import { ServiceError } from '../../formats/errors.ts'
@@ -19,25 +19,25 @@ export interface RunningSumsOptions
   extends Pick<PartSenderOptions, 'flushMs' | 'monotonic'>,
     Pick<LineWatchOptions, 'onFault' | 'onRead'> {
   readonly sums: GatewaySums
-  /** What is answered of windows that were never read, while the store does not answer. */
+  /** The answer for windows that were never read, while the store does not answer. */
   readonly onLoss: 'allow' | 'deny'
   /** Milliseconds since the epoch. */
   readonly now: () => number
-  /** Called once for each change. */
+  /** Called once per change. */
   readonly onUnavailable: (isUnavailable: boolean, cause: unknown) => void
-  /** Whether lines are known not to come: with `deny` nothing is allowed then. */
+  /** Whether lines are known to be lost: with `deny` nothing is allowed then. */
   readonly isFailing?: () => boolean
-  /** Before this (monotonic) the process does not become the writer. */
+  /** Until then (monotonic) the process does not become the writer. */
   readonly writesFrom?: number
 }
 
-/** How long what is known of a counter far from its limit is fresh enough. */
+/** The greatest age of what is known of a counter far from its limit, in milliseconds. */
 const farMs = 80
-/** More fields cost more to ask for: beyond these, in proportion less often. */
+/** Windows with more fields are read less often in proportion, because more fields cost more to read. */
 const fewFields = 20
 const beatMs = 1_000
 const saveLongMs = 60_000
-/** How long an end waits for a disk, and for the database. */
+/** How long a shutdown waits for a disk, and for the database. */
 const endMs = 2_000
 const settled = Promise.resolve()
 
@@ -54,7 +54,7 @@ export function runSums(options: RunningSumsOptions) {
   let savedLongAt = monotonic()
   /** Whether a Check of this turn has read the end. */
   let isRead = false
-  /** Windows that are asked for in this turn, with one call. */
+  /** Windows that are fetched in this turn, with one call. */
   let asking: { readonly counters: Counter[]; readonly answered: Promise<void> } | undefined
 
   for (const part of shared.parts.values()) {
@@ -81,15 +81,16 @@ export function runSums(options: RunningSumsOptions) {
     if (isUnavailable !== was) options.onUnavailable(isUnavailable, error)
   }
 
-  /** Takes what was written since. Throws `counters_unavailable` if lines do not come, and nothing is allowed then. */
+  /** Reads new lines. Throws `counters_unavailable` if lines are lost and nothing may be allowed then. */
   function look(): void {
     readEnd()
     if (onLoss === 'deny' && isFailing()) throw new ServiceError('counters_unavailable')
   }
 
-  /** Of a file that can't be read the loop tells. */
+  /** The loop reports a file that can't be read. */
   function readEnd(): void {
-    // What arrived at once was asked before any of it is decided, and nothing else arrives before the turn ends.
+    // Once per turn: whatever arrived together was asked before any of it is decided, and nothing else arrives before
+    // the turn ends.
     if (isRead) return
     isRead = true
     void settled.then(endTurn)
@@ -118,7 +119,7 @@ export function runSums(options: RunningSumsOptions) {
     while ((await shared.saveLong()) > 0);
   }
 
-  /** Milliseconds for which what is known of this window is fresh enough. */
+  /** The greatest age of what is known of this window, in milliseconds. */
   function maxAgeOf({ limit }: Counter, tally: Tally): number {
     const isNear = limit === undefined || Number(usedOf(tally)) >= Number(limit) / 2
     const ms = isNear ? flushMs : Math.max(flushMs, farMs)
@@ -126,7 +127,7 @@ export function runSums(options: RunningSumsOptions) {
     return fields > fewFields ? (ms * fields) / fewFields : ms
   }
 
-  /** Has the store asked if what it has told of the window is old. */
+  /** Has the store asked if its last report of the window is too old. */
   function keepFresh(counter: Counter, tally: Tally, at: number): void {
     const maxAgeMs = maxAgeOf(counter, tally)
     if (isWithin(maxAgeMs, tally.heardAt, tally.usedAt)) return
@@ -144,7 +145,7 @@ export function runSums(options: RunningSumsOptions) {
       const answered = new Promise<void>((settle) => setImmediate(settle)).then(() => {
         asking = undefined
         return shared.fetch(all, now()).catch((error: unknown) => {
-          // Others need not wait in vain, until a call is answered.
+          // Other requests do not wait in vain, until a call is answered.
           for (const counter of all) noteOutcome(shared.partOf(counter)?.tag ?? '', error)
           throw error
         })
@@ -185,7 +186,7 @@ export function runSums(options: RunningSumsOptions) {
   }
 
   return {
-    /** Windows of which the next calls have something. */
+    /** Windows that the next calls have something of. */
     get unflushed(): number {
       let due = 0
       for (const part of shared.parts.values()) due += part.due
@@ -195,30 +196,29 @@ export function runSums(options: RunningSumsOptions) {
     get isUnavailable(): boolean {
       return failing.size > 0
     },
-    /** What is known of these windows at once, for holds beside them. Throws as `read`. */
+    /** What is known of these windows, without waiting, for holds. Throws as `read`. */
     windows(counters: readonly WindowedCounter[], at: number): readonly WindowUsage[] {
       look()
       const tick = toTick(monotonic())
       return counters.map((counter) => shared.read(counter, at, tick))
     },
     /**
-     * The windows of these counters at this instant. Without a promise, unless one was never read.
-     * Throws or rejects with `counters_unavailable` if that one can't be read, or lines do not come, and nothing
-     * is allowed then.
+     * The windows of these counters at this instant. Without a promise, unless one was never read. Throws or rejects
+     * with `counters_unavailable` if that one can't be read, or lines are lost, and nothing may be allowed then.
      */
     read,
-    /** As `read`, once the store has told of all of them. */
+    /** As `read`, after the store has reported all of them. */
     async readFresh(counters: readonly Counter[], at: number): Promise<readonly CounterState[]> {
       await sums.readAll()
       const tags = new Set(counters.map((counter) => shared.refresh(counter, at)?.tag))
       await Promise.all([...senders.values()].map((each) => tags.has(each.tag) && each.refreshed()))
       return read(counters, at)
     },
-    /** From now on what ended after it counts in a new window. */
+    /** Responses that end after the reset count in a new window. */
     reset: (key: string, reset: CounterReset): void => sums.reset(key, reset),
     /**
-     * Has the files go on under another name once all that this gateway has counted is in the store; returns whether
-     * that is so, and nothing else is to be called then but `end`.
+     * Continues the files under another name once everything that this gateway has counted is in the store. Returns
+     * whether it did; then only `end` may be called.
      */
     async handOver(gateway: string): Promise<boolean> {
       await sums.readAll()
@@ -232,7 +232,10 @@ export function runSums(options: RunningSumsOptions) {
       await Promise.all([...senders.values()].map((each) => each.stop(0)))
       sums.close()
     },
-    /** Reads to the ends of the files, and sends what is due for at most this long; returns how many windows are left. */
+    /**
+     * Reads the files to their ends, and sends what is due for at most this long (ms); returns how many windows are
+     * left.
+     */
     async stop(graceMs: number): Promise<number> {
       ending.abort()
       lineWatch.end()

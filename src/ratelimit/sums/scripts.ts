@@ -1,32 +1,32 @@
-/** Redis's operations on sums in Lua, each one call for up to 512 windows. */
+/** Operations on sums in Redis, in Lua, each one call for up to 512 windows. */
 
 /** Keys, then arguments. */
 export interface SumCommands {
   writeSums(keys: readonly string[], args: readonly (string | number)[]): Promise<WriteAnswer>
   readSums(keys: readonly string[], args: readonly []): Promise<readonly string[]>
   oldSums(keys: readonly string[], args: readonly string[]): Promise<readonly number[]>
-  /** The same as `writeSums`, and releases of holds, all or nothing. */
+  /** `writeSums` and releases of holds, in one transaction. */
   writeAndRelease(write: ScriptCall, releases: readonly ScriptCall[]): Promise<WriteAnswer>
 }
 
 export type ScriptCall = readonly [keys: readonly string[], args: readonly (string | number)[]]
 
-/** The mark that was there, then for each window the field and the total: numbers, or text beyond 15 digits. */
+/** The previous mark, then for each window the field and the total: numbers, or text beyond 15 digits. */
 export type WriteAnswer = readonly [number: number, nonce: string, ...sums: (number | string)[]]
 
 /**
- * How long a mark is kept: less than windows of a minute and more are, so that a step of the server's clock ends
- * both. After a silence of this length all is written once more.
+ * How long a mark is kept, in milliseconds: shorter than windows of a minute or more, so that a step of the server's
+ * clock ends both. After a silence of this length everything is written again.
  */
 export const markMs = 60_000
 
 /**
  * KEYS[1] the mark of the gateway, KEYS[2…] windows. ARGV[1] the number of this call, 0 without a mark; ARGV[2] the
- * number that it relies on; ARGV[3] the writer; ARGV[4] how long the mark is kept (ms); then for each window the
- * field, its sum, and the rest of the window's life (ms). A call that comes late must not hide a loss: it sets the
- * mark only if what it relies on is there. The mark is written first: a Redis that is out of memory, or a replica,
- * refuses that, and nothing has changed. A mark never goes back, which would look like a loss. Numbers of Lua are
- * doubles, which are exact for two sums of 15 digits; longer ones are added as billions and the rest, up to 2⁶³-1.
+ * number that it relies on; ARGV[3] the writer; ARGV[4] how long the mark is kept (ms); then for each window the field,
+ * its sum, and the rest of the window's life (ms). A late call must not hide a loss: it sets the mark only if the mark
+ * that it relies on is there. The mark is written first: a Redis that is out of memory, or a replica, refuses that
+ * before anything has changed. A mark never decreases, which would look like a loss. Numbers of Lua are doubles, which
+ * are exact for two sums of 15 digits; longer ones are added as billions and the rest, up to 2⁶³-1.
  */
 const writeSums = `
 local function limbs(text)
@@ -62,7 +62,7 @@ end
 local answer = { tonumber(number or '0'), nonce or '' }
 for i = 2, #KEYS do
   local field, sum = ARGV[3 * i - 1], ARGV[3 * i]
-  -- What somebody else has put under this name counts for nothing.
+  -- A key of another type under this name counts nothing.
   local had = redis.pcall('HMGET', KEYS[i], field, '+')
   if had.err then sum = '0' end
   local own, total, grows = had[1] or '0', had[2] or '0', false
@@ -82,7 +82,7 @@ end
 return answer
 `
 
-/** KEYS windows. For each the names and sums of its fields, in one text: `3fk2x0qa 120 + 120`. */
+/** KEYS windows. Returns for each the names and sums of its fields, as one text: `3fk2x0qa 120 + 120`. */
 const readSums = `
 local answer = {}
 for i, key in ipairs(KEYS) do
@@ -98,9 +98,9 @@ return answer
 `
 
 /**
- * What versions before sums by gateway had counted. KEYS of counters, each followed by that of a note beside it; ARGV
- * the windows that are read. Returns what each counter has. It counts in one window only: the note says in which, and
- * lives as long.
+ * What versions before per-gateway sums had counted. KEYS for each counter its key and that of its note; ARGV the
+ * windows that are read. Returns what each counter has. It counts in one window only: the note says in which, and lives
+ * as long.
  */
 const oldSums = `
 local answer = {}

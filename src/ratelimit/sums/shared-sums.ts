@@ -1,7 +1,7 @@
 /**
- * The counters of one process: what its gateway's lines add up to, exact, and what others have counted, as
- * last heard. Every sum is absolute and never goes down, so writing is repeating: after a failure, at a
- * start, or to a store that has lost data, the same sums are sent again.
+ * The counters of one process: its gateway's sums, exact, and what others have counted, as last reported. Every sum is
+ * absolute and never decreases, so writes are idempotent: after a failure, at start, or to a store that has lost data,
+ * the same sums are sent again.
  */
 
 import { type Exact, greatest } from '../../formats/exact.ts'
@@ -21,26 +21,29 @@ export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows' |
   readonly tags: readonly string[]
 }
 
-/** What is known of a counter's window; if it is not, `fetch` it first. */
+/** What is known of a counter's window; unless `isKnown`, `fetch` it first. */
 export interface WindowUsage {
-  /** The counter's key, `@` and what the window is called. */
+  /** The counter's key, `@` and the name of the window. */
   readonly id: string
   readonly used: Exact
-  /** How much of that is this gateway's own. */
+  /** How much of `used` is this gateway's own. */
   readonly own: Exact
   /** Milliseconds since the epoch. */
   readonly resetsAt: number
-  /** Whether the store was asked about it. */
+  /** Whether the store was read for it. */
   readonly isKnown: boolean
   /** When it began, or was last reset; milliseconds since the epoch. */
   readonly since: number
-  /** How long ago the store told of it, in milliseconds; below 0: longer than can be told. */
+  /** Age of the store's last report, in milliseconds; negative if it is too old to measure. */
   readonly ageMs: number
 }
 
-/** Windows in use are read as a whole this often, so that the store can get back what ended gateways had counted. */
+/**
+ * Windows in use are read in full this often, so that a store that loses data can get back what ended gateways had
+ * counted.
+ */
 const wholeEveryMs = 60_000
-/** A window of others that is unused for this long is read again when it is needed. */
+/** A window without own use that is idle for this long is dropped, and read again when it is needed. */
 const idleMs = 600_000
 /** A window that was used this recently is in use. */
 const inUseMs = 60_000
@@ -67,7 +70,7 @@ export function createSharedSums(options: SharedSumsOptions) {
     return store === undefined ? undefined : parts.get(tagOf(keyIn(tally)))
   }
 
-  /** The window of a counter, as far as it is known; `tick`: now, if the clock was read for several. */
+  /** The window of a counter, which counts as used now; `tick`: now, if the clock was read for several. */
   function use(counter: WindowedCounter, at: number, tick = toTick(monotonic())): Tally {
     const tally = sums.at(counter, at)
     tally.usedAt = tick
@@ -82,7 +85,7 @@ export function createSharedSums(options: SharedSumsOptions) {
     }
   }
 
-  /** Of windows that are in use and were not read for a while, some. */
+  /** Some of the windows that are in use and were not read in full for a while. */
   function unread(): readonly Tally[] {
     const tick = toTick(monotonic())
     const found: Tally[] = []
@@ -98,7 +101,7 @@ export function createSharedSums(options: SharedSumsOptions) {
     parts: parts as ReadonlyMap<string, Part>,
     /** Undefined without a store. */
     partOf: ({ key }: WindowedCounter): Part | undefined => parts.get(tagOf(key)),
-    /** Counts what a line has, at its own time. */
+    /** Counts a line, at its own time. */
     count(counted: Counted): void {
       for (const tally of sums.count(counted, now())) {
         if (!isWriter()) continue
@@ -106,7 +109,7 @@ export function createSharedSums(options: SharedSumsOptions) {
         if (tally.ms >= longMs && longSums !== undefined) unsaved.add(tally)
       }
     },
-    /** The windows of counters that are asked for together, in the same order. */
+    /** The windows of counters that are read together, in the same order. */
     talliesOf(counters: CounterList, at: number, tick: number): readonly Tally[] {
       const tallies = sums.allAt(counters, at)
       for (const tally of tallies) tally.usedAt = tick
@@ -127,25 +130,28 @@ export function createSharedSums(options: SharedSumsOptions) {
     },
     /** Sends its sum with the next call. */
     enter: (tally: Tally): void => partOf(tally)?.enter(tally),
-    /** Has it asked for its total with the next call; returns the part that sends it. */
+    /** Asks for its total with the next call; returns the part that sends it. */
     refresh(counter: WindowedCounter, at: number): Part | undefined {
       const tally = use(counter, at)
       const part = partOf(tally)
       part?.ask(tally)
       return part
     },
-    /** Reads windows as a whole. Rejects if the store does not answer. */
+    /** Reads windows in full. Rejects if the store does not answer. */
     fetch: (counters: readonly WindowedCounter[], at: number): Promise<void> =>
       readWhole(new Set(counters.map((counter) => use(counter, at)))),
-    /** To be called each second: reads again what is in use, at most one call's windows. */
+    /** To be called every second: reads windows in use again, at most one call's. */
     reread: (): Promise<void> => readWhole(unread()),
-    /** Nothing is known of the store: it gets all sums. */
+    /** Forgets what is known of the store, which gets all sums again. */
     begin(): void {
       for (const part of parts.values()) part.begin()
       if (longSums === undefined) return
       for (const tally of sums.own(now())) if (tally.ms >= longMs) unsaved.add(tally)
     },
-    /** Saves long windows that have changed, at most one call's, where they outlive this disk and the store; returns how many are left. */
+    /**
+     * Saves long windows that have changed to `longSums`, which outlives this disk and the store, at most one call's;
+     * returns how many are left.
+     */
     async saveLong(): Promise<number> {
       for (const tally of unsaved) if (isOver(tally, now())) unsaved.delete(tally)
       const batch = [...unsaved].slice(0, maxEntries)
@@ -157,7 +163,7 @@ export function createSharedSums(options: SharedSumsOptions) {
       }
       return unsaved.size
     },
-    /** Drops windows that are over and, if they can be read again, those that only others have used. */
+    /** Drops windows that are over and, if the store can be read again, idle ones without own use. */
     sweep(canRead: boolean): void {
       const idleSince = canRead ? toTick(monotonic() - idleMs) : undefined
       sums.sweep(now(), idleSince)

@@ -1,18 +1,18 @@
 /**
- * What a store that gateways share holds: for each window the sum of each gateway, and `+`, the total. A
- * sum only grows, so writing may be repeated, delayed and overtaken.
+ * A store that gateways share: for each window the sum of each gateway, and `+`, the total. A sum only grows, so writes
+ * may be repeated, delayed and reordered.
  */
 
 import type { Exact } from '../../formats/exact.ts'
 import type { Fields } from '../rules/fields.ts'
 
-/** One sum, to be written if it is higher than what is there. */
+/** One sum, written if it is higher than the stored one. */
 export interface SumEntry {
   readonly key: string
   /** The gateway's name. */
   readonly field: string
   readonly sum: Exact
-  /** The rest of the window's life. */
+  /** The remaining life of the window. */
   readonly ttlMs: number
 }
 
@@ -22,61 +22,64 @@ export interface Mark {
   readonly number: number
   /** The process that writes. */
   readonly nonce: string
-  /** The number that the call relies on: the last one that was answered; 0: on none. */
+  /** The number that the call relies on: the last acknowledged one; 0: none. */
   readonly acknowledged: number
 }
 
 export interface Written {
-  /** The mark that was there before; 0 and empty if none was. */
+  /** The previous mark; 0 and empty if there was none. */
   readonly number: number
   readonly nonce: string
-  /** For each entry the field and the total, as they are now. */
+  /** For each entry the current field and total. */
   readonly sums: readonly (readonly [field: Exact, total: Exact])[]
 }
 
 export interface SumStore {
   /**
-   * Without a mark it leaves that alone. All keys have the same hash tag. With `ended`, holds of requests whose
-   * responses are in these sums, in the same step: nobody sees a request twice, or not at all. Rejects without a usable answer.
+   * Without a mark the stored one stays. All keys have the same hash tag. `ended`: holds of requests whose responses
+   * are in these sums; they end in the same transaction, so that no reader sees a request twice, or not at all. Rejects
+   * without a usable answer.
    */
   write(
     mark: Mark | undefined,
     entries: readonly SumEntry[],
     ended?: readonly EndedHolds[],
   ): Promise<Written>
-  /** All fields of these windows, with the total as `+`; none of one that is not there. */
+  /** All fields of these windows, with the total as `+`; none of a missing window. */
   read(keys: readonly string[]): Promise<readonly Fields[]>
-  /** What a version before sums by gateway had counted, and counts in these windows from now on; all of one hash tag. */
+  /**
+   * What a version before per-gateway sums had counted, which counts in these windows from now on; all of one hash tag.
+   */
   readOld?(windows: readonly OldWindow[]): Promise<readonly number[]>
 }
 
-/** A window, and the counter that it is of. */
+/** A window, and its counter. */
 export interface OldWindow {
   readonly counter: string
   readonly id: string
 }
 
-/** The name under which everybody writes what a version before sums by gateway had counted. */
+/** The name under which every gateway writes what a version before per-gateway sums had counted. */
 export const oldField = 'old'
 
-/** Holds that end, of one user of a subscription. */
+/** Ended holds of one user of a subscription. */
 export interface EndedHolds {
-  /** Where they are: their sums, themselves, their leases. */
+  /** The keys of their sums, of the holds, and of their leases. */
   readonly keys: readonly string[]
   readonly ids: readonly string[]
 }
 
-/** The total of a window, beside the fields of which it is the sum. */
+/** The name of the total of a window, beside the fields that it adds up. */
 export const totalField = '+'
 
-/** The most sums of one call: a script blocks Redis while it runs. */
+/** Maximum number of sums in one call: a script blocks Redis while it runs. */
 export const maxEntries = 512
 
-/** A second place for the sums of long windows, which outlives both the store and gateways that have ended. */
+/** A second store for the sums of long windows, which outlives both the first one and gateways that have ended. */
 export interface LongSums {
   /** The sums of all gateways in these windows. */
   load(ids: readonly string[]): Promise<readonly Fields[]>
-  /** Keeps the higher one of what is there and this. */
+  /** Keeps the higher of the stored and the given sum. */
   save(gateway: string, sums: readonly LongSum[]): Promise<void>
 }
 

@@ -1,4 +1,6 @@
-/** Reads windows with all their fields, also where they outlive the store, and what a version before sums by gateway has counted. */
+/**
+ * Reads windows with all their fields, also from `longSums`, and what a version before per-gateway sums has counted.
+ */
 
 import { greatest } from '../../formats/exact.ts'
 import { windowKey } from '../redis/keys.ts'
@@ -10,7 +12,7 @@ import { type LongSums, oldField, type SumStore, totalField } from './sum-store.
 
 export interface WholeReadsOptions {
   readonly tag: string
-  /** The name of this gateway: short, and never another one's. */
+  /** The name of this gateway: short and unique. */
   readonly gateway: string
   readonly store: SumStore
   readonly longSums?: LongSums | undefined
@@ -24,13 +26,16 @@ export function createWholeReads(options: WholeReadsOptions) {
   const { tag, gateway, store, longSums, monotonic } = options
   const startedAt = options.now()
 
-  /** Whether a version before sums by gateway may have counted in it, before this process has begun. */
+  /** Whether a version before per-gateway sums may have counted in it, before this process started. */
   function mayHaveOld({ isKnown, since, end, ms }: Tally): boolean {
     const isReset = since > end - ms
     return !isKnown && !isReset && since <= startedAt && startedAt < end
   }
 
-  /** `own`: what the store has of this gateway; `field`: the same with what outlives the store; `missing`: what the store lacks of others. */
+  /**
+   * `own`: what the store has of this gateway; `field`: the same, or what `longSums` has if that is more; `missing`:
+   * what the store lacks of others.
+   */
   function note(tally: Tally, hash: Fields, kept: Fields) {
     const found = new Map(hash)
     const others = new Map(kept)
@@ -45,7 +50,7 @@ export function createWholeReads(options: WholeReadsOptions) {
     return { tally, own, field, missing: noteFields(tally, found, others) }
   }
 
-  /** Notes what others have counted in these windows, at most `maxEntries`, which are known then. */
+  /** Reads what others have counted in these windows, at most `maxEntries`, which are known from then on. */
   return async (tallies: readonly Tally[]) => {
     if (tallies.length === 0) return []
     const long = longSums === undefined ? [] : tallies.filter(({ ms }) => ms >= longMs)

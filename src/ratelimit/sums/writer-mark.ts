@@ -1,9 +1,12 @@
-/** Whether the store still has what it had acknowledged: each call of a writer has a number, and a store with a lower one has lost some. */
+/**
+ * Detects that the store has lost something that it had acknowledged: each call of a writer has a number, and a store
+ * with a lower one has lost some.
+ */
 
 import { markMs } from './scripts.ts'
 import type { Mark, Written } from './sum-store.ts'
 
-/** `nonce`: the name of this process, never another one's; `monotonic`: a clock in milliseconds. */
+/** `nonce`: identifies this process, unique; `monotonic`: a clock in milliseconds. */
 export function createWriterMark(key: string, nonce: string, monotonic: () => number) {
   let number = 0
   let acknowledged = 0
@@ -11,18 +14,19 @@ export function createWriterMark(key: string, nonce: string, monotonic: () => nu
 
   return {
     key,
-    /** That of the next call. */
+    /** The mark of the next call. */
     next(): Mark {
       number += 1
       return { key, number, nonce, acknowledged }
     },
-    /** Nothing is known of the store. */
+    /** Forgets what is known of the store. */
     forget(): void {
       acknowledged = 0
     },
     /**
-     * What has happened to the store before the call with this mark: another process has written under the gateway's name, or
-     * it has lost something; after an outage the mark may have expired, with nothing lost. undefined: it has all.
+     * What has happened to the store before the call with this mark. `rival`: another process has written under the
+     * gateway's name. `lost`: it has lost something. `expired`: the mark may have expired in an outage, with nothing
+     * lost. undefined: it has everything.
      */
     compare(sent: Mark, had: Written): 'rival' | 'lost' | 'expired' | undefined {
       const isRival = had.nonce !== nonce

@@ -1,12 +1,12 @@
 /**
- * Whether a request fits into what its limits have left, counting what open requests hold.
+ * Whether a request fits into what is left of its limits, given the holds of requests in progress.
  *
- * Two conditions for each limit. The pooled estimate keeps the window full: what is used, plus what all open requests and
- * this one are expected to use, plus one and a half standard deviations, is within the limit. The ceilings are
- * the promise: what is used, plus the most that all of these can use, is within the limit and its
- * overshoot. A request that is alone in a limit is admitted there while anything is left, whatever its estimate. Its ceiling
- * is then within the same promise, or what most answers need, if it is one answer and that is more. Several answers that can
- * have no ceiling are only admitted if what most of them need is within it.
+ * Each limit has two conditions. The pooled estimate keeps the window full: what is used, plus what all open requests
+ * and this one are expected to use, plus one and a half standard deviations, is within the limit. The ceilings are the
+ * promise: what is used, plus the most that all of these can use, is within the limit and its overshoot. A request that
+ * is alone in a limit is admitted there while anything is left, whatever its estimate. Its ceiling is then within the
+ * same promise or, if it is one answer, what most answers need, if that is more. Several answers that can have no
+ * ceiling are admitted only if what most of them need is within the promise.
  */
 
 import { type Exact, minus } from '../../../formats/exact.ts'
@@ -32,26 +32,28 @@ export interface Room {
 }
 
 export type Admission =
-  /** `hold`: of tokens; `holds`: of each limit. `ceiling`: the output tokens that it may have; Infinity: it has no ceiling. */
+  /**
+   * `hold`: in tokens; `holds`: in the unit of each limit. `ceiling`: maximum number of output tokens; Infinity: none.
+   */
   | {
       readonly outcome: 'held'
       readonly hold: HeldTokens
       readonly holds: readonly HeldTokens[]
       readonly ceiling: number
     }
-  /** `busy`: what is left is held by open requests, or less than it needs; `spent`: nothing is left. */
+  /** `busy`: open requests hold what is left, or it is less than the request needs; `spent`: nothing is left. */
   | { readonly outcome: 'busy' | 'spent' }
 
-/** Standard deviations that are kept free: fewer fill windows better, and pass the limit more often. */
+/** Standard deviations that are kept free: fewer fill windows better, but exceed the limit more often. */
 export const deviations = 1.5
-/** How far the estimates of one subscription's requests are wrong together. */
+/** The relative error that the estimates of one subscription's requests have in common. */
 export const sharedError = 0.25
 /** The share of the room that one request's ceiling may take, so that others can join it. */
 export const ceilingShare = 0.25
 
 /**
- * `overshoot`: share of the limit. `canLimitOutput`: whether the ceiling can be put into the request; if not,
- * it is what 99 of 100 such requests need at most.
+ * `overshoot`: share of the limit. `canLimitOutput`: whether the gateway can set the ceiling in the request; if not,
+ * the ceiling is what 99 of 100 such requests need at most.
  */
 export function admit(
   rooms: readonly Room[],
@@ -72,7 +74,7 @@ export function admit(
   )
   for (const [i, room] of rooms.entries()) {
     const own = holds[i] as HeldTokens
-    // Without a ceiling nothing but their number bounds several answers.
+    // Without a ceiling only their number bounds several answers.
     const mayPass =
       canLimitOutput || !expected.isSeveral || own.most <= ceilingRoom(room, overshoot)
     if (room.held.count === 0 ? !mayPass : !fits(room, own, overshoot)) return { outcome: 'busy' }
@@ -85,7 +87,7 @@ export function admit(
   }
 }
 
-/** The most output tokens that a request alone may be given while its limits are unused. */
+/** Maximum output that a request alone may be given while its limits are unused. */
 export function mostEver(
   limits: readonly Pick<Room, 'limit' | 'factors'>[],
   expected: Expected,
@@ -100,8 +102,8 @@ export function mostEver(
 }
 
 /**
- * Which of the limits does not have the room: one that is short of what the request needs at least, where nothing is held
- * and so nothing will end; else that by which it may have the least output. `held`: by others.
+ * The limit that lacks room: one that is too small for the request's least output although nothing is held, so that
+ * waiting does not help; else the one that allows the least output. `held`: by other requests.
  */
 export function scarcestOf(
   limits: readonly (Omit<Room, 'held'> & { readonly held: number })[],
@@ -112,7 +114,7 @@ export function scarcestOf(
     const whole = unusedRoom(limit, overshoot)
     const amount = whole - Number(used) - held
     const outputs = outputsIn(amount, expected.input, factors)
-    // A limit on input counts no output, and may still have no room.
+    // A limit on input counts no output, but may lack room for the input.
     const left =
       outputs < Infinity || isEnoughInput(amount, expected.input, factors) ? outputs : -Infinity
     const most = mostOf(left, outputsIn(whole, expected.input, factors), expected)
@@ -123,7 +125,7 @@ export function scarcestOf(
   return { ...scarcest, isShort: scarcest.isShort || limits.every(({ held }) => held === 0) }
 }
 
-/** The output that a request may have by one of its limits: a share of the room, and what it needs in any case. */
+/** The output that one limit allows a request: a share of the room, but at least what the request needs. */
 function ceilingIn(room: Room, expected: Expected, needed: number, overshoot: number): number {
   const left = ceilingRoom(room, overshoot)
   const outputs = (amount: number) => outputsIn(amount, expected.input, room.factors)
@@ -134,9 +136,9 @@ function ceilingIn(room: Room, expected: Expected, needed: number, overshoot: nu
 }
 
 /**
- * The most output that a request alone may be given: what is left, or what it may have beyond that. However long answers
- * have become, that is at most what an unused limit gives, or the first floor if that is more. Several answers get what
- * is left, unless their input alone is estimated to pass an unused limit.
+ * Maximum output of a request that is alone: what is left, or `beyondRoom` if that is more. However long answers have
+ * become, the latter is at most what an unused limit allows, or `firstFloor` if that is more. Several answers get what
+ * is left, unless their input alone is estimated to exceed an unused limit.
  */
 function mostOf(left: number, unused: number, { beyondRoom, isSeveral }: Expected): number {
   if (isSeveral && unused > 0) return left
@@ -144,7 +146,7 @@ function mostOf(left: number, unused: number, { beyondRoom, isSeveral }: Expecte
   return Math.max(beyond, left)
 }
 
-/** Whether a request with this hold fits beside those that are open. */
+/** Whether a request with this hold fits beside those in progress. */
 export function fits(room: Room, hold: HeldTokens, overshoot: number): boolean {
   const { held, factors } = room
   const error = sharedError * (held.output + hold.output)
@@ -154,13 +156,13 @@ export function fits(room: Room, hold: HeldTokens, overshoot: number): boolean {
   return pooled <= leftOf(room) && hold.most <= ceilingRoom(room, overshoot)
 }
 
-/** What ceilings may still take of a limit; below 0 while one request alone exceeds it. */
+/** What ceilings may still take of a limit; negative while a single request exceeds it. */
 function ceilingRoom(room: Room, overshoot: number): number {
   const { limit, held } = room
   return leftOf(room) + (unusedRoom(limit, overshoot) - Number(limit)) - held.most
 }
 
-/** Amounts of money may be no exact doubles; what is left is one wherever it decides. */
+/** Amounts of money may exceed exact doubles; what is left is exact wherever it decides. */
 function leftOf({ limit, used }: Room): number {
   return Number(minus(limit, used))
 }

@@ -1,31 +1,31 @@
 /**
- * Sums of vectors in which older ones count less and less: what all processes know, and what this one has
- * added since it last shared. Adding decays both alike, so that the order of processes does not matter much.
+ * Sums of vectors that decay exponentially: what all processes have shared, and what this one has added since its last
+ * exchange. Adding decays both alike, so that the order of processes matters little.
  */
 
-/** What one process has added: the sums of all become `kept` of them, plus these. */
+/** What one process adds: the shared sums become `kept` of themselves, plus these. */
 export interface Delta {
   readonly kept: number
   readonly sums: Float64Array
-  /** The sums of all if nobody has shared any before. */
+  /** The shared sums if there were none before. */
   readonly whole: Float64Array
 }
 
-/** Vectors grow instead of all sums being decayed one by one, up to this. */
+/** New vectors get larger weights instead of decaying all sums one by one, up to this weight. */
 const maxUnit = 1e100
 
 export class DecayingSums {
   readonly #decay: number
-  /** As of the last sharing. */
+  /** The shared sums as of the last exchange. */
   #shared: Float64Array
-  /** Added since, in units of the next vector. */
+  /** Added since then, in units of the next vector's weight. */
   readonly #own: Float64Array
   #unit = 1
   #count = 0
-  /** What is being shared, and how many vectors have been added before. */
+  /** What is being shared, and the number of vectors in it. */
   #taken: { readonly delta: Delta; readonly count: number } | undefined
 
-  /** `decay`: what is left of a vector after the next one. */
+  /** `decay`: the factor that each vector applies to the ones before. */
   constructor(decay: number, first: Float64Array) {
     this.#decay = decay
     this.#shared = first
@@ -36,7 +36,7 @@ export class DecayingSums {
     return this.#own.length
   }
 
-  /** Begins a vector: what `put` adds from now on belongs to it. */
+  /** Begins a vector, to which `put` adds. */
   next(): void {
     this.#unit /= this.#decay
     this.#count += 1
@@ -49,13 +49,13 @@ export class DecayingSums {
     this.#own[at] = (this.#own[at] as number) + this.#unit * amount
   }
 
-  /** The sums as they are now. */
+  /** The current sums. */
   read(): Float64Array {
     const kept = this.#decay ** this.#count
     return this.#shared.map((sum, i) => sum * kept + this.#ownAt(i))
   }
 
-  /** What is to be shared; undefined: nothing. It counts as unshared until `settle`. */
+  /** Returns what is to be shared; undefined: nothing. It counts as unshared until `settle`. */
   take(): Delta | undefined {
     if (this.#count === 0) return undefined
     const sums = this.#own.map((_, i) => this.#ownAt(i))
@@ -64,7 +64,7 @@ export class DecayingSums {
     return delta
   }
 
-  /** What was taken has been shared. */
+  /** Confirms that what was taken last has been shared. */
   settle(): void {
     if (this.#taken === undefined) return
     const { delta, count } = this.#taken
@@ -72,14 +72,14 @@ export class DecayingSums {
     this.#count -= count
     const left = this.#decay ** this.#count
     for (let i = 0; i < this.#own.length; i += 1) {
-      // Nothing is below 0, as rounding might leave it.
+      // Rounding must not leave negative values.
       const own = Math.max(0, this.#ownAt(i) - left * (delta.sums[i] as number))
       this.#own[i] = this.#count === 0 ? 0 : own * this.#unit
     }
     this.#shared = delta.whole
   }
 
-  /** What all processes have shared, as just read. */
+  /** Sets the shared sums, as just read. */
   replace(shared: Float64Array): void {
     this.#shared = shared
   }

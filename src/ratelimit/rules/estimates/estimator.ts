@@ -1,7 +1,7 @@
 /**
- * What one request of a user to a model under a subscription will use, learned from the responses before it.
- * Output is learned by size class, the power of two of the client's own maximum; input as tokens per
- * byte of the body. Before the first response an answer is expected to have about 400 tokens.
+ * Learns from earlier responses what one request of a user to a model under a subscription will use. Output is learned
+ * by size class, the power of two of the client's own maximum; input as tokens per byte of the body. Before the first
+ * response an answer is expected to have about 400 tokens.
  */
 
 import { bytesOfToken } from '../unreported.ts'
@@ -15,35 +15,35 @@ import {
   Shape,
 } from './log-histogram.ts'
 
-/** A request, as far as its size is known before it is answered. */
+/** The size of a request, as far as it is known in advance. */
 export interface RequestSize {
   /** Length of the body; undefined: unknown. */
   readonly bytes: number | undefined
-  /** The most output tokens that the client wants of each answer; undefined: it does not say. */
+  /** The client's maximum of output tokens per answer; undefined: none. */
   readonly maxOutput: number | undefined
-  /** Answers: to the same prompt, or to several; 1 by default. */
+  /** Number of answers, to the same prompt or to several; 1 by default. */
   readonly choices?: number | undefined
-  /** The fewest output tokens of each answer with which the request is valid; 1 by default. */
+  /** The least output tokens of each answer with which the request is valid; 1 by default. */
   readonly leastOutput?: number | undefined
-  /** Why it cannot be known: the body may say another maximum, or number of answers, than was read. */
+  /** Why the size is not known: the body may have another maximum, or number of answers, than was read. */
   readonly problem?: string | undefined
 }
 
-/** Tokens that a request is expected to use. Output is that of all its answers. */
+/** Tokens that a request is expected to use. Output is the total of all its answers. */
 export interface Expected {
   readonly input: number
   readonly inputVariance: number
   readonly output: number
   readonly outputVariance: number
-  /** As much output as 99 of 100 such requests need at most. */
+  /** The output that 99 of 100 such requests need at most. */
   readonly floor: number
-  /** As much output as it may be given beyond its room while it is alone: the floor of one answer. */
+  /** The output that it may be given beyond its room while it is alone: the floor of one answer. */
   readonly beyondRoom: number
-  /** Whether several answers share that, which then must not pass a room that their input fits. */
+  /** Whether several answers share `beyondRoom`; it then applies only if their input alone exceeds an unused limit. */
   readonly isSeveral: boolean
-  /** The fewest output tokens that the request can be given. */
+  /** The least output tokens that the request can be given. */
   readonly least: number
-  /** The most output; Infinity: unknown. */
+  /** Maximum output; Infinity: unknown. */
   readonly worst: number
 }
 
@@ -51,35 +51,38 @@ export interface Expected {
 interface Observed extends RequestSize {
   readonly input: number
   readonly output: number
-  /** Whether the answer was cut off, by a ceiling or by the client's end of the connection. */
+  /** Whether the answer was cut off, by a ceiling or because the client disconnected. */
   readonly isCut: boolean
   /** How long the request ran, in milliseconds; undefined: unknown. */
   readonly tookMs?: number
-  /** Bytes of generated text, if it was a stream; 0 and undefined: none was found. */
+  /** Bytes of generated text, if it was a stream; 0 or undefined: none was found. */
   readonly textBytes?: number | undefined
 }
 
 export type Estimator = ReturnType<typeof createEstimator>
 
-/** Third parts of an octave from 1 to 165,000 tokens. */
+/** Thirds of an octave from 1 to 165,000 tokens. */
 const tokens: Scale = { perOctave: 3, buckets: 52, offset: 0 }
-/** Sixteenth parts of an octave from 1/4 to 4 times the usual tokens per byte. */
+/** Sixteenths of an octave from 1/4 to 4 times the usual tokens per byte. */
 const ratios: Scale = { perOctave: 16, buckets: 64, offset: 32 }
 const defaultTokensPerByte = 1 / bytesOfToken
-/** Of an answer before any is known, in tokens and in octaves. */
+/** The prior for an answer: its median in tokens, and its width in octaves. */
 const firstMedian = 400
 const firstWidth = 1.8
 const floorShare = 0.99
-/** How long a request runs before any is known, and the weight of each that follows. */
+/** The prior for how long a request runs, and the weight of each observation. */
 const firstMs = 5_000
 const tookWeight = 0.05
 const firstTook = 1 / tookWeight
-/** The first text that is known has as many tokens; and what is left of it after each. */
+/** Tokens in the prior for bytes per token, and its decay with each observation. */
 const firstTokens = 50
 const textDecay = 0.997
-/** The highest size class: of maxima beyond the scale. */
+/** The highest size class, for maxima beyond the scale. */
 const highestClass = 17
-/** Parts besides the outputs by class, which have the numbers of their classes. Earlier versions had bytes of streams in 22. */
+/**
+ * Numbers of the parts besides the outputs by class, which have the numbers of their classes. In earlier versions part
+ * 22 had bytes of streams.
+ */
 const partOf = { outputs: 18, ratio: 19, inputs: 20, took: 21, texts: 23 } as const
 
 const firstOutput = shapeOf(tokens, (middle) =>
@@ -92,9 +95,9 @@ export function createEstimator() {
   const all = new LogHistogram(tokens, firstOutput)
   const byClass = new Map<number, LogHistogram>()
   const ratio = new LogHistogram(ratios, firstRatio)
-  /** For requests whose length is unknown. */
+  /** For requests of unknown length. */
   const inputs = new LogHistogram(tokens, firstOutput)
-  /** Milliseconds, and how many requests took them. */
+  /** Milliseconds, and the number of requests that took them. */
   const took = new DecayingSums(1 - tookWeight, Float64Array.of(firstTook * firstMs, firstTook))
   /** Tokens and bytes. */
   const texts = new DecayingSums(
@@ -142,15 +145,15 @@ export function createEstimator() {
   }
 
   return {
-    /** How long a request usually runs, in milliseconds. */
+    /** Usual duration of a request, in milliseconds. */
     get defaultMs() {
       return defaultMs
     },
-    /** How many bytes of generated text a token of output has: from half to twice of what is usual. */
+    /** Bytes of generated text per output token, from half to twice the usual number. */
     get bytesPerToken() {
       return bytesPerToken
     },
-    /** What it has learned, by a number that stands for the same in all processes and versions. */
+    /** What it has learned, by part numbers that are the same in all processes and versions. */
     *parts(): Iterable<readonly [part: number, DecayingSums]> {
       for (const [size, { weights }] of byClass) yield [size, weights]
       yield [partOf.outputs, all.weights]
@@ -158,20 +161,20 @@ export function createEstimator() {
       yield [partOf.inputs, inputs.weights]
       yield* rates
     },
-    /** Takes over what all processes know of a part; nothing if it is not of this form. */
+    /** Sets a part to what all processes have learned; ignored if it has another form. */
     replace(part: number, sums: Float64Array): void {
       const histogram = histogramOf(part)
       const known = histogram?.weights ?? rates.get(part)
       if (known?.length !== sums.length) return
       known.replace(sums)
       histogram?.refresh()
-      // Those of a class are drawn to the shape of all.
+      // The prior of each class is the shape of all.
       if (histogram === all) for (const own of byClass.values()) own.refresh()
       readRates()
     },
     /**
-     * `modelMax`: the most output tokens that the model can produce; by default unknown. `isHonoured`: whether an answer ends at
-     * the client's own maximum.
+     * `modelMax`: maximum number of output tokens of the model; unknown by default. `isHonoured`: whether an answer
+     * ends at the client's own maximum.
      */
     expect(size: RequestSize, modelMax = Number.POSITIVE_INFINITY, isHonoured = true): Expected {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1, leastOutput = 1 } = size
@@ -180,25 +183,25 @@ export function createEstimator() {
       const { shape } = outputsOf(size)
       const output = shape.bounded(most)
       const beyondRoom = Math.min(most, shape.quantile(floorShare))
-      // Several that no ceiling can shorten need what most of them have.
+      // Several answers that no ceiling can shorten need what most of them need.
       const least = isHonoured || choices === 1 ? leastOutput : Math.max(leastOutput, beyondRoom)
       return {
         input: input.mean,
         inputVariance: input.variance,
         output: choices * output.mean,
-        // Answers to one prompt resemble each other.
+        // Fully correlated, because answers to one prompt resemble each other.
         outputVariance: choices * choices * output.variance,
         floor: choices * beyondRoom,
         beyondRoom,
         isSeveral: choices > 1,
-        // A minimum beyond the request's own maximum is for the server to refuse.
+        // The server refuses a minimum above the request's own maximum.
         least: Math.ceil(choices * Math.min(most, least)),
         worst: choices * most,
       }
     },
-    /** Its input alone. `bytes`: length of the body; undefined: unknown. */
+    /** The expected input alone. `bytes`: length of the body; undefined: unknown. */
     expectInput: (bytes: number | undefined): number => inputOf(bytes).mean,
-    /** The output of a request that has `seen` tokens of it already and ends at `ceiling`. */
+    /** The expected output of a request that has produced `seen` tokens and ends at `ceiling`. */
     expectMore(size: RequestSize, seen: number, ceiling: number): Required<Growth> {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = size
       const most = Math.max(seen, Math.min(ceiling, choices * maxOutput))

@@ -1,16 +1,16 @@
 /**
- * The estimators of a process: one for each model of each user of a subscription, so that the responses of one user do
- * not determine how many requests others may have in progress, or what they are charged for broken streams.
+ * The estimators of a process: one for each subscription, user and model, so that the responses of one user do not
+ * determine how many requests others may have in progress, or what they are charged for broken streams.
  */
 
 import { createEstimator, type Estimator } from './estimator.ts'
 
 export type Estimators = ReturnType<typeof createEstimators>
 
-/** Some 10 KB each, 20 at most. */
+/** Each takes 4 to 76 KB, depending on the size classes that it has seen. */
 const defaultMax = 2_000
 
-/** One that is known, and whether it was used since its turn to be forgotten. */
+/** A known estimator, and whether it was used since its last turn for eviction. */
 interface Known {
   readonly owner: string
   readonly model: string
@@ -21,7 +21,7 @@ interface Known {
 /** Beyond `max`, one that was not used recently is evicted. */
 export function createEstimators(max = defaultMax) {
   const byOwner = new Map<string, Map<string, Known>>()
-  /** In the order in which their turns come. */
+  /** In the order of their turns for eviction. */
   const known = new Set<Known>()
 
   function of(owner: string, model: string): Estimator {
@@ -37,7 +37,7 @@ export function createEstimators(max = defaultMax) {
     return own.estimator
   }
 
-  /** A used one gets a second chance (CLOCK), so that a use only sets a flag. */
+  /** Evicts one. A used one gets a second chance (CLOCK), so that using one only sets a flag. */
   function forgetOne(): void {
     for (const each of known) {
       known.delete(each)
@@ -59,7 +59,7 @@ export function createEstimators(max = defaultMax) {
   return {
     /** Creates it if there is none. `owner`: `ownerOf`; `model`: `<namespace>/<name>`. */
     of,
-    /** The same without forgetting another one for it; undefined: there is no room. */
+    /** The same without evicting another; undefined: there is no room. */
     ifRoom(owner: string, model: string) {
       const isKnown = byOwner.get(owner)?.has(model) === true
       return isKnown || known.size < max ? of(owner, model) : undefined

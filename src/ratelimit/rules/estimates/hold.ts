@@ -1,4 +1,4 @@
-/** What an open request holds of a limit, by the model's prices and weights, and the sums of all that are open. */
+/** What a request in progress holds of a limit, by the model's prices and weights, and the sums of all open holds. */
 
 import { hash } from 'node:crypto'
 import { priceUnits } from '../../../formats/money.ts'
@@ -13,23 +13,25 @@ import type { Growth } from './log-histogram.ts'
 export interface Factors {
   readonly base: number
   readonly perInput: number
-  /** The most that it may count of an input token: only the response tells which of them a cache had. */
+  /** The most that it may count per input token: only the response says which tokens were cached. */
   readonly mostPerInput: number
   readonly perOutput: number
-  /** Variances are kept in squares of so many units: those of money would be too large for exact sums. */
+  /** Variances are kept in squares of this unit, because those of money would be too large for exact sums. */
   readonly grain: number
 }
 
 const plain: Factors = { base: 0, perInput: 1, mostPerInput: 1, perOutput: 1, grain: 1 }
 
-/** Whole numbers of tokens, or of what they count, and of their squares for the variance, so that sums are exact. */
+/**
+ * Whole numbers of tokens, or of what a limit counts, and of their squares for the variance, so that sums are exact.
+ */
 export interface HeldTokens {
   /** Expected input and output. */
   readonly mean: number
   readonly variance: number
-  /** Expected output alone: what estimates of like requests have wrong together. */
+  /** Expected output alone, to which the shared error of similar requests applies. */
   readonly output: number
-  /** The most that the request can use, unless its input was estimated too low. */
+  /** The maximum that the request can use, unless its input was estimated too low. */
   readonly most: number
 }
 
@@ -38,16 +40,19 @@ export interface HeldSums extends HeldTokens {
   readonly count: number
 }
 
-/** The most of one hold: sums of more would not be exact, nor whole numbers for Redis. */
+/** Maximum of one hold: larger sums would be neither exact nor whole numbers in Redis. */
 export const mostVariance = 1e12
 export const mostAmount = 1e12
 
-/** The output that 99 of 100 answers need at most, before any is known: as the estimator has it, which a Check does not load. */
+/**
+ * The output that 99 of 100 answers need at most, before any is known: as the estimator computes it, which a Check does
+ * not load.
+ */
 export const firstFloor = 7_349
 
 export const noHolds: HeldSums = { count: 0, mean: 0, variance: 0, output: 0, most: 0 }
 
-/** What a request holds that may have this much output. */
+/** What a request with this ceiling holds. */
 export function heldTokensOf(
   { input, inputVariance, output, outputVariance }: Expected,
   ceiling: number,
@@ -67,14 +72,14 @@ function mostInput({ base, mostPerInput }: Factors, input: number): number {
   return Math.ceil(base + mostPerInput * Math.ceil(input))
 }
 
-/** The output for which so much of a limit is enough, beside the input; Infinity: it counts no output. */
+/** The output for which this amount of a limit is enough, besides the input; Infinity: it counts no output. */
 export function outputsIn(amount: number, input: number, factors = plain): number {
   const { perOutput } = factors
   if (perOutput === 0) return Number.POSITIVE_INFINITY
   return Math.floor((amount - mostInput(factors, input)) / perOutput)
 }
 
-/** Whether so much of a limit is enough for the input alone. */
+/** Whether this amount of a limit is enough for the input alone. */
 export function isEnoughInput(amount: number, input: number, factors = plain): boolean {
   return amount >= mostInput(factors, input)
 }
@@ -85,8 +90,7 @@ function spreadOf({ perInput, perOutput, grain }: Factors, input: number, output
 }
 
 /**
- * The hold of a request of which this much output is now expected, never less than before. `tokens`: what it has held of
- * tokens.
+ * The hold of a request that is now expected to have this output, never less than before. `tokens`: its hold in tokens.
  */
 export function grown(
   hold: HeldTokens,
@@ -105,7 +109,7 @@ export function grown(
   }
 }
 
-/** The sums with a hold more (`sign` 1) or less (-1). */
+/** The sums with one hold more (`sign` 1) or less (-1). */
 export function withHold(sums: HeldSums, hold: HeldTokens, sign: 1 | -1): HeldSums {
   return {
     count: sums.count + sign,
@@ -117,20 +121,24 @@ export function withHold(sums: HeldSums, hold: HeldTokens, sign: 1 | -1): HeldSu
 }
 
 /**
- * How long a hold lives, and a place in a limit on concurrency, after the gateway has last reported that its
- * request runs, or has asked for it. The gateway reports every 10 s, also before the first byte of a
- * response, and some reports may be lost: with a process, or while a shared store does not respond.
+ * How long a hold, or a place in a limit on concurrency, lasts after the gateway has asked for it or last reported that
+ * its request runs, in milliseconds. The gateway reports every 10 s, also before the first byte of a response, and some
+ * reports may be lost: with a process, or while a shared store does not respond.
  */
 export const holdLeaseMs = 60_000
 
-/** By subscription and user; not with `remember`, because a map takes 0.2 us longer to find a text that is made anew. Beyond so many all are forgotten. */
+/**
+ * By subscription and user. Not `remember`, because a map takes 0.2 µs longer to find a newly built string. Cleared
+ * beyond this many.
+ */
 const owners = new Map<string, Map<string, string>>()
 const maxOwners = 20_000
 let ownerCount = 0
 
 /**
- * Whose answers an estimator has learned from, without the user's name: it is kept in the database. Mostly the same object
- * for the same two: each Check of a limit on cost asks for it, and a digest takes longer than all else of an estimate.
+ * The owner of an estimator, without the user's name, because it is kept in the database. Mostly the same object for
+ * the same arguments: each Check of a limit on cost asks for it, and a digest takes longer than the rest of an
+ * estimate.
  */
 export function ownerOf(subscription: string, user: string): string {
   const known = owners.get(subscription)?.get(user)
@@ -141,21 +149,18 @@ export function ownerOf(subscription: string, user: string): string {
   return owner
 }
 
-/** What limits count of the tokens that a request to a model is expected to use. */
+/** How limits count the tokens that a request to a model is expected to use. */
 export interface ModelFactors {
-  /** Of limits on tokens; undefined: they count these as they are. */
+  /** For limits on tokens; undefined: they count tokens as they are. */
   readonly tokens: Factors | undefined
   readonly cost: Factors
 }
 
-/** Nano-units of money are many for a token. */
+/** In nano-units, of which a token costs many. */
 const grainOfMoney = 1_000
 const unitsOfNano = 1e15
 
-/**
- * Input that is neither read from a cache nor written to one is expected; the most is what the dearest of these three
- * counts.
- */
+/** Expects input that is neither read from a cache nor written to one; the maximum is the dearest of the three. */
 export function modelFactors(
   prices: Prices = {},
   weights: Weights | undefined = undefined,

@@ -1,7 +1,7 @@
 /**
- * A histogram of positive values on a logarithmic scale, in which older values count less and less. A
- * prior counts as much as some values, so that it has a shape from the first one on. Its size is constant. The shape says
- * of the next value moments and quantiles, each in constant time.
+ * A histogram of positive values on a logarithmic scale, with exponential decay. A prior counts as several values, so
+ * that it has a shape from the first one on. Its size is constant. The shape gives moments and quantiles of the next
+ * value, each in constant time.
  */
 
 import { DecayingSums } from './decaying-sums.ts'
@@ -11,7 +11,7 @@ export interface Moments {
   readonly variance: number
 }
 
-/** The output that is now expected of a request in progress. */
+/** The output that a request in progress is now expected to have. */
 export interface Growth extends Moments {
   /** 0 by default. */
   readonly inputVariance?: number
@@ -44,9 +44,9 @@ export class Shape {
   readonly #before: Float64Array
   readonly #firsts: Float64Array
   readonly #seconds: Float64Array
-  /** Of a value that is not cut. */
+  /** Moments of a value that is not cut off. */
   readonly whole: Moments
-  /** The last share that was asked for, and its quantile. */
+  /** The last share asked for, and its quantile. */
   #asked = Number.NaN
   #quantile = 0
 
@@ -67,7 +67,7 @@ export class Shape {
     this.whole = this.#momentsOf(shares.length, 0)
   }
 
-  /** Moments of a value that is cut at `bound`; Infinity: is not cut. */
+  /** Moments of a value that is cut off at `bound`; Infinity: not cut off. */
   bounded(bound: number): Moments {
     return bound === Number.POSITIVE_INFINITY
       ? this.whole
@@ -81,25 +81,25 @@ export class Shape {
     return { mean, variance: Math.max(0, square - mean * mean) }
   }
 
-  /** Where this share of all values is reached, if those of a bucket are spread evenly over it. */
+  /** The value below which this share of all values is, if those of a bucket are spread evenly over it. */
   quantile(share: number): number {
     if (share === this.#asked) return this.#quantile
     const { perOctave, offset } = this.#scale
     let bucket = 0
-    // Sums of shares end a rounding error below 1.
+    // The sum of all shares is below 1 by a rounding error.
     while (bucket < this.shares.length - 1 && (this.#before[bucket + 1] as number) < share - 1e-9) {
       bucket += 1
     }
     const part = (share - (this.#before[bucket] as number)) / (this.shares[bucket] as number)
     this.#asked = share
-    // Not a number: an empty bucket, the last one.
+    // NaN for an empty bucket, which is the last one.
     this.#quantile = 2 ** ((bucket + (part < 1 ? part : 1) - offset) / perOctave)
     return this.#quantile
   }
 
   /**
-   * Moments of a value that is cut at `bound` and has reached `seen` already. A value that has gone on
-   * beyond all that are known is expected to reach half as much again.
+   * Moments of a value that has reached `seen` and is cut off at `bound`. A value beyond all known ones is expected to
+   * grow by half.
    */
   beyond(seen: number, bound: number): Moments {
     const first = bucketOf(this.#scale, Math.max(1, seen))
@@ -123,12 +123,12 @@ export class Shape {
   }
 }
 
-/** What is left of a value's weight after the next one: half of it after 230 values. */
+/** The factor that each value applies to the weights before it: half is left after 230 values. */
 const decay = 0.997
-/** As many values as a histogram of more of the same counts as, and a shape that nobody has measured. */
+/** Weights of priors, in values: of a histogram that is a superset, and of a guess. */
 const supersetWeight = 20
 const guessWeight = 3
-/** The shape follows after this many values; until so many are known, after each. */
+/** The shape is computed again after this many values; at first after each. */
 const refreshEvery = 16
 const alwaysRefreshed = 64
 
@@ -138,7 +138,7 @@ type Prior = Shape | LogHistogram
 export class LogHistogram {
   readonly #scale: Scale
   readonly #prior: Prior
-  /** By bucket. After others have changed them, call `refresh`. */
+  /** By bucket. After changing them from outside, call `refresh`. */
   readonly weights: DecayingSums
   #added = 0
   #shapedAt = -1
@@ -160,7 +160,7 @@ export class LogHistogram {
     return this.#shape
   }
 
-  /** `cut`: the value would have been this or more, had it not been cut off. */
+  /** `cut`: the value was cut off; it would have been this or more. */
   add(value: number, cut = false): void {
     const bucket = bucketOf(this.#scale, value)
     const known = cut ? this.shape.shares : undefined
@@ -170,12 +170,12 @@ export class LogHistogram {
     else this.#spread(known, bucket)
   }
 
-  /** Lets the shape follow the weights. */
+  /** Has the shape computed from the current weights. */
   refresh(): void {
     this.#shape = undefined
   }
 
-  /** Adds one value to all buckets from this one on, as the values known so far are spread. */
+  /** Spreads one value over the buckets from this one on, as the values known so far. */
   #spread(shares: Float64Array, from: number): void {
     let tail = 0
     for (let i = from; i < shares.length; i += 1) tail += shares[i] as number
