@@ -367,7 +367,8 @@ const subscriptionFields = {
   notify: optional(notify),
   priority: filled(
     integer(-2_147_483_648, 2_147_483_647, {
-      description: "a new key belongs to the caller's Subscription with the highest priority",
+      description:
+        "a new key belongs to the caller's Subscription with the highest priority; a negative one counts as 0",
       otherwise: '0',
     }),
     0,
