@@ -15,7 +15,12 @@ export async function listenHttp<At extends Address>(
   socketMode = 0o600,
 ): Promise<At> {
   await app.ready()
-  await named(setting, at, socketMode, () => app.listen({ ...at }))
+  // Fastify logs where it listens, in a line without a code; that is in the line `ready`.
+  const { log } = app
+  app.log = Object.create(log, { info: { value: () => {} } })
+  await named(setting, at, socketMode, () => app.listen({ ...at })).finally(() => {
+    app.log = log
+  })
   return 'path' in at ? at : { ...at, port: (app.server.address() as AddressInfo).port }
 }
 

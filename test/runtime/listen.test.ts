@@ -71,3 +71,13 @@ test('a file that is not a socket stays', async (t) => {
     message: `API_ADDRESS: unix:${nowhere} cannot be listened on`,
   })
 })
+
+test('a listener logs nothing by itself: such lines have no code', async (t) => {
+  const lines: string[] = []
+  const app = Fastify({ logger: { stream: { write: (line: string) => lines.push(line) } } })
+  t.teardown(() => app.close())
+  await listenHttp('API_ADDRESS', app, { host: '127.0.0.1', port: 0 })
+  t.strictSame(lines, [])
+  app.log.info('later')
+  t.match(lines, [/later/])
+})
