@@ -70,7 +70,10 @@ test('a nearly right path says what is right', async (t, gateway) => {
     ['/rerank', /^\/v1 is missing/],
     ['/models?limit=5', /^\/v1 is missing/],
     ['/llm/sim/chat/completions', /^\/v1 is missing/],
-    ['/models-here/v1/chat/completions', /^Before \/v1 there may be \/<namespace>\/<model>, or nothing/],
+    [
+      '/models-here/v1/chat/completions',
+      /^Before \/v1 there may be \/<namespace>\/<model>, or nothing/,
+    ],
     ['/v2/v1/messages', /^Before \/v1 there may be .* of an Anthropic client the address alone\.$/],
     ['/v1/v1/chat/completions', /^\/v1 is there twice: .*must not end in \/v1\.$/],
     ['/v1/v1/messages', /^\/v1 is there twice/],
