@@ -1,9 +1,9 @@
 /**
- * The blocks of a table: what the counters of one user, or of one key, have used, less what lanes have added of it.
- * A response first adds to a lane, then its line is counted, so a decision has used = offset + lanes at any moment,
- * and a line that was charged what it had added changes nothing here.
+ * The blocks of a table: what the counters of one user, or of one key, have used, minus what lanes have added of it. A
+ * response first adds to a lane, then its line is counted, so used = offset + lanes at any moment, and a line whose
+ * charge equals what it added changes nothing here.
  *
- * In doubt an offset is too high: whoever seems to have nothing left is decided by a Check, which knows.
+ * In doubt an offset is too high: a caller that seems to have nothing left is decided by Check, which knows.
  */
 
 import type { Line, ReadLine } from '../journal/line.ts'
@@ -21,20 +21,20 @@ export interface ReadWindow {
   /** When it began or was last reset, and when it ends: milliseconds since the epoch. */
   readonly start: number
   readonly end: number
-  /** How long ago the shared store told of it; below 0: it never has. 0 without one. */
+  /** Age of the shared store's last report; negative: there is none. 0 without a store. */
   readonly ageMs: number
-  /** Whether others count in it. */
+  /** Whether other gateways count in it. */
   readonly isShared: boolean
 }
 
-/** A line that was counted, as far as the table needs it. */
+/** A counted line, as far as the table needs it. */
 export type CountedLine = Pick<Line, 'state' | 'startedAt'> &
   Pick<ReadLine, 'lane'> & { readonly usage: Pick<Line['usage'], 'response'> }
 
 interface BlocksOptions {
-  /** The number of their files. */
+  /** The number of the table's files. */
   readonly file: number
-  /** How many there may ever be: a number is never given to another counter. */
+  /** Maximum number of blocks ever made: a number is never reused. */
   readonly most: number
   readonly names: ReturnType<typeof createNames>
   readonly clocks: TableClocks
@@ -43,18 +43,18 @@ interface BlocksOptions {
   readonly clear: (block: number) => void
 }
 
-/** What others have used is known for so long. */
+/** How long a report of other gateways' use is fresh, in milliseconds. */
 const freshMs = 1_000
 /**
- * A response that began before its window and ended so soon after its start may have been added to the window
- * before: it counts as not added.
+ * A response that began before its window and ended this soon after its start may have been added to the previous
+ * window: it counts as not added.
  */
 const doubtMs = 1_000
 
 interface Cell {
   start: number
   end: number
-  /** When the next one ends, which begins then. */
+  /** End of the next window, which begins at `end`. */
   nextEnd: number
   /** What lanes have added in this window, according to the lines that were counted. */
   added: number
@@ -65,7 +65,7 @@ interface Block {
   readonly counters: readonly Counter[]
   readonly cells: readonly Cell[]
   readonly name: Buffer
-  /** Where its name is, and since when (CLOCK_BOOTTIME) responses find it there. */
+  /** The slot of its name, and since when (CLOCK_BOOTTIME) responses find it there. */
   readonly slot: number
   readonly namedAt: number
   written: TableBlock | undefined
@@ -88,7 +88,7 @@ export function createBlocks(options: BlocksOptions) {
   function create(counters: readonly Counter[]): Block | undefined {
     for (const { key } of counters) drop(byCounter.get(key))
     if (given >= most) return undefined
-    // Two numbers, of which the text has the digits.
+    // Two numbers, which the text has in hexadecimal.
     const name = Buffer.from(blockName(counters), 'hex').swap32()
     const slot = names.place(name, given)
     if (slot === undefined) return undefined
@@ -109,7 +109,7 @@ export function createBlocks(options: BlocksOptions) {
     options.clear(block.number)
   }
 
-  /** Writes the present values if they have changed; returns whether the block stays valid. */
+  /** Writes the current values if they have changed; returns whether the block stays valid. */
   function update(block: Block): boolean {
     const now = clocks.real()
     const cells: TableCell[] = []
@@ -119,7 +119,7 @@ export function createBlocks(options: BlocksOptions) {
       const window = readWindow(counter, now)
       const { start, end, used } = window
       if (start !== cell.start) {
-        // A clock was set back, or the counter reset: lanes have something of this window under another start.
+        // A clock was set back, or the counter reset: lanes have use of this window under another start.
         if (start < cell.end) {
           drop(block)
           return false
@@ -140,7 +140,7 @@ export function createBlocks(options: BlocksOptions) {
     return true
   }
 
-  /** Returns whether it is known to be in each of the block's lanes that count. */
+  /** Returns whether the lanes are known to have it in each window that counts. */
   function noteAdded(block: Block, added: number, startedAt: number, endedAt: number): boolean {
     let isSure = true
     for (const cell of block.cells) {
@@ -154,16 +154,18 @@ export function createBlocks(options: BlocksOptions) {
   }
 
   return {
-    /** How many numbers are given away. */
+    /** Number of blocks ever made. */
     get size(): number {
       return given
     },
-    /** Names their block, if there is plenty of room: responses find it before a decision needs it. */
+    /**
+     * Names their block in advance, if there is plenty of room, so that responses find it before a decision needs it.
+     */
     prepare(counters: readonly Counter[]): void {
       const block = given < most / 2 && find(counters) === undefined ? create(counters) : undefined
       if (block !== undefined) update(block)
     },
-    /** Their block, with present values; undefined: there is no room for it. */
+    /** Their block with current values; undefined: there is no room for it. */
     place(counters: readonly Counter[]): Pick<Block, 'number' | 'namedAt'> | undefined {
       const known = find(counters)
       if (known !== undefined && update(known)) return known
@@ -171,7 +173,7 @@ export function createBlocks(options: BlocksOptions) {
       return block !== undefined && update(block) ? block : undefined
     },
     drop: (key: string): void => drop(byCounter.get(key)),
-    /** A line that is in the sums now. */
+    /** To be called with each line that is in the sums. */
     onCounted(line: CountedLine, counted: readonly Counted[]): void {
       if (line.state === 'running') return
       const { startedAt, usage } = line
@@ -179,7 +181,7 @@ export function createBlocks(options: BlocksOptions) {
       const lane = line.lane?.file === file ? line.lane : undefined
       const changed = new Set<Block>()
       const now = clocks.real()
-      /** How many counters of each are charged what was added. */
+      /** For each block that the line added to, the number of its counters that are charged the same amount. */
       const paid = new Map<Block, number>()
       for (const number of new Set(lane?.blocks)) {
         const block = byNumber.get(number)
@@ -196,7 +198,7 @@ export function createBlocks(options: BlocksOptions) {
         }
       }
       for (const [block, charged] of paid) {
-        // A window has begun of which nothing is written yet: what the line added is noted there.
+        // A window has begun that is not written yet: what the line added is noted there.
         const isOver = block.cells.some(({ end }) => now >= end)
         if (isOver && !update(block)) continue
         const isSure = noteAdded(block, lane?.added ?? 0, startedAt, endedAt)

@@ -1,17 +1,17 @@
-/** The clocks that the gateway's scripts read, as far as this process can. */
+/** The clocks that the gateway's scripts read, as far as Node offers them. */
 
 import { uptime } from 'node:os'
 
 export interface TableClocks {
   /** Milliseconds since the epoch. */
   real(): number
-  /** Of CLOCK_BOOTTIME, in milliseconds; at most a hundredth of a second behind it. */
+  /** CLOCK_BOOTTIME in milliseconds, at most 10 ms behind. */
   boot(): number
 }
 
 const readEveryMs = 100
 
-/** Node has no clock that runs while the machine is suspended, but the system says how long it has been up. */
+/** Node has no clock that runs while the machine is suspended, so it is derived from the system's uptime. */
 export function systemClocks(): TableClocks {
   let ahead = Number.NEGATIVE_INFINITY
   let readAt = Number.NEGATIVE_INFINITY
@@ -21,7 +21,8 @@ export function systemClocks(): TableClocks {
       const now = performance.now()
       if (now - readAt >= readEveryMs) {
         readAt = now
-        // It is cut to hundredths, so the highest difference is the nearest; a suspended machine makes it higher.
+        // The uptime is truncated to 10 ms, so the greatest difference is the most exact; a suspended machine increases
+        // it.
         ahead = Math.max(ahead, uptime() * 1_000 - now)
       }
       return now + ahead

@@ -1,7 +1,7 @@
 /**
- * The two files of a decision table, as long as this process has them open: the one that scripts only read, and
- * the lanes, which they write. All bytes are written at creation, so that no write later needs room, and no read
- * meets a hole. A file never changes its length or its sizes: another table is another pair of files.
+ * The two files of a decision table while this process has them open: the one that scripts only read, and the lanes,
+ * which they write. All bytes are written at creation, so that no later write needs space and no read meets a hole. A
+ * file never changes its length or layout: another table is another pair of files.
  */
 
 import * as fs from 'node:fs'
@@ -34,15 +34,15 @@ export interface TablePaths {
 
 export type TableFiles = ReturnType<typeof openFiles>
 
-/** Written at once: a slice of work. */
+/** Zeros, and the bytes that are written at once: one slice of work. */
 const chunk = Buffer.alloc(262_144)
 const seen = Buffer.alloc(tableHeaderBytes)
-/** Where a head has the number of its file. */
+/** Offset of the file's number in its head. */
 const numberAt = 16
 
 /**
- * The steps that create both files, closed, in place of those that are there. Throws if there is no room for them,
- * and leaves nothing then.
+ * Steps that create both files, without a lease, in place of existing ones. Throws if there is no space for them, and
+ * leaves nothing then.
  */
 export function* createFiles(
   paths: TablePaths,
@@ -102,12 +102,12 @@ function openFiles(
   return {
     sizes,
     bytes: places.tableBytes + places.lanesBytes,
-    /** Lanes first: scripts take a table whose lanes are there. */
+    /** Lanes first: scripts accept a table once its lanes are there. */
     rename(): void {
       fs.renameSync(draftOf(paths.lanes), paths.lanes)
       fs.renameSync(draftOf(paths.table), paths.table)
     },
-    /** Whether these are the files of these names, whole, and with the heads that were written last. */
+    /** Whether these files are at their paths, complete, and have the heads written last. */
     isInPlace: (): boolean =>
       identityAt(paths.table, places.tableBytes) === identities[0] &&
       identityAt(paths.lanes, places.lanesBytes) === identities[1] &&
@@ -152,14 +152,14 @@ function openFiles(
       writeTemplate(part, text)
       put(templateBytes, places.templateAt(template))
     },
-    /** From now on nothing can be read of it, even by scripts that have it open. */
+    /** Empties the table, even for scripts that have it open. */
     truncate: (): void => fs.ftruncateSync(table, 0),
-    /** The same of a copy that is in its place, which nothing would be withdrawn from. Throws if that can't be. */
+    /** Empties a copy in its place too, from which nothing would be withdrawn. Throws if it can't. */
     emptyCopy(): void {
       const file = openToEmpty(paths.table)
       if (file === undefined) return
       try {
-        // Tables of others have another number.
+        // Other tables have another number.
         const isCopy = fs.fstatSync(file).isFile() && beginsWith(file, head, numberAt, 8)
         if (isCopy) fs.ftruncateSync(file, 0)
       } finally {
@@ -185,7 +185,7 @@ function openToEmpty(path: string): number | undefined {
   }
 }
 
-/** Whether the file has these bytes, as far as they are compared. */
+/** Whether the file has these bytes, in the part that is compared. */
 function beginsWith(file: number, bytes: Buffer, from = 0, length = bytes.length - from): boolean {
   const read = fs.readSync(file, seen, 0, length, from)
   return read === length && bytes.compare(seen, 0, length, from, from + length) === 0
@@ -202,7 +202,7 @@ function identityAt(path: string, bytes: number): string | undefined {
   return stat?.size === BigInt(bytes) ? `${stat.dev}:${stat.ino}` : undefined
 }
 
-/** A part that is written in two would be read with half of it old. */
+/** In one write: a part written in two could be read when half of it is old. */
 function writeWhole(file: number, part: Buffer, bytes: number, at: number): void {
   const written = fs.writeSync(file, part, 0, bytes, at)
   if (written !== bytes) throw new Error(`only ${written} of ${bytes} bytes could be written`)

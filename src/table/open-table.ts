@@ -1,6 +1,6 @@
 /**
- * A table that this process has open, with all that is in it. What throws has failed to write: nobody knows then
- * what scripts read, and the files are to be left.
+ * A table that this process has open, with its contents. A method that throws has failed to write: then it is unknown
+ * what scripts read, and the files must be abandoned.
  */
 
 import type { Grant } from '../decide/decision.ts'
@@ -18,28 +18,28 @@ import type { MissRule, Unpublished } from './rules/rules.ts'
 import { createSlots } from './slots.ts'
 import { createTemplateNumbers } from './templates.ts'
 
-/** An allowed request. */
+/** A granted request. */
 export interface Admitted {
   /** With the states of its limits. */
   readonly grant: Grant
-  /** As the key cache has it. */
+  /** The key's hash, as in the key cache. */
   readonly keyHash: string
-  /** The only one of the request (`credentialOf`). */
+  /** The request's only credential (`credentialOf`). */
   readonly credential: string
   /** `:path` as the gateway has normalized it, with its query. */
   readonly path: string
-  /** Of the body; undefined where the path names the model. */
+  /** The model in the body; undefined if the path names the model. */
   readonly bodyModel: string | undefined
   readonly dialect: Dialect
   /** When it was decided, in milliseconds since the epoch. */
   readonly now: number
-  /** The table's, taken before the credential was looked up. */
+  /** The table's mark, read before the credential was looked up. */
   readonly mark: number
-  /** When the key ends, in milliseconds since the epoch; undefined: never. */
+  /** When the key expires, in milliseconds since the epoch; undefined: never. */
   readonly endsAt?: number | undefined
-  /** Why it is not published (table/rules/rules.ts); undefined: it may be. */
+  /** Why it may not be published (table/rules/rules.ts); undefined: it may. */
   readonly rule?: MissRule | undefined
-  /** What is charged if the model reports less, for each byte of a request; undefined: nothing. */
+  /** What is charged for each byte of a request if the model reports less; undefined: nothing. */
   readonly estimate?: PublishedEstimate | undefined
 }
 
@@ -51,17 +51,17 @@ export interface PublishedEstimate {
 
 export interface OpenTableOptions {
   readonly files: TableFiles
-  /** Their number. */
+  /** The number of the files. */
   readonly file: number
-  /** The most records; 20,000 by default. */
+  /** Maximum number of records; 20,000 by default. */
   readonly records: number
   readonly clocks: TableClocks
   readonly readWindow: (counter: Counter, at: number) => ReadWindow
-  /** Whether such a request (its digest) came before (repeats.ts), so that it is worth a record; by default all are. */
+  /** Whether such a request (its digest) came before (repeats.ts), so that it is worth a record; true by default. */
   readonly isRepeated: (digest: Buffer) => boolean
-  /** How long a block has had its name before anything is published with it, in milliseconds. */
+  /** How long a block must have had its name before a record refers to it, in milliseconds. */
   readonly settledMs: number
-  /** Called once for each record that is written, withdrawn, or not written for want of room. */
+  /** Called with the number of records that were written, withdrawn, or not written for lack of room. */
   readonly count: (what: 'published' | 'withdrawn' | 'unplaced', records: number) => void
 }
 
@@ -69,18 +69,20 @@ interface Drawn extends Plan {
   readonly digest: Buffer
 }
 
-/** Scripts decide by the table for so long after each beat. */
+/** How long scripts may decide by the table after each beat, in milliseconds. */
 export const tableLeaseMs = 1_000
-/** A script keeps what it has read of the head for 5 ms. */
+/** Twice the 5 ms for which a script caches the head. */
 export const headKeptMs = 10
-/** A key in use is reviewed this often, by how much sooner at most, so that not all are at once. */
+/**
+ * How long a record of a key in use lasts, and by how much that is shortened at random, so that not all end at once.
+ */
 const recordMs = 30_000
 const jitter = 0.2
-/** A clock that has moved further between two beats was set. */
+/** A clock that moved further than this between two beats was set. */
 const stepMs = 100
-/** More records are withdrawn by clearing all. */
+/** Beyond this many, records are withdrawn by clearing all. */
 const mostSingly = 500
-/** Places that a beat looks at for records that are over. */
+/** Slots that a beat searches for expired records. */
 const sweptSlots = 2_048
 
 export type OpenTable = ReturnType<typeof createOpenTable>
@@ -104,9 +106,9 @@ export function createOpenTable(options: OpenTableOptions) {
   })
   const templates = createTemplateNumbers(sizes.templates, files.writeTemplate)
   let generation = 1
-  /** CLOCK_BOOTTIME; 0: scripts ask for every request. */
+  /** End of the lease (CLOCK_BOOTTIME); 0: scripts ask for every request. */
   let leaseUntil = 0
-  /** The latest that scripts may have read. */
+  /** The latest end of the lease that scripts may have read. */
   let toldUntil = 0
   let renewedAt: number | undefined
   let clock = clocks.real() - clocks.boot()
@@ -117,7 +119,7 @@ export function createOpenTable(options: OpenTableOptions) {
     toldUntil = leaseUntil
   }
 
-  /** What would be published, or why it is not. */
+  /** What would be published, or why nothing is. */
   function draw({
     grant,
     credential,
@@ -131,7 +133,7 @@ export function createOpenTable(options: OpenTableOptions) {
     return plan === undefined ? 'too_long' : { ...plan, digest }
   }
 
-  /** Returns whether there is room. */
+  /** Returns whether there was room. */
   function publish(
     { grant, keyHash, endsAt = Infinity, estimate }: Admitted,
     { digest, record: text, ...plan }: Drawn,
@@ -159,7 +161,7 @@ export function createOpenTable(options: OpenTableOptions) {
     return true
   }
 
-  /** No record of before is in force once scripts have read the head again; until then each can be withdrawn. */
+  /** Ends all records once scripts have read the head again; until then each can still be withdrawn. */
   function beginGeneration(): void {
     generation = (generation + 1) >>> 0
     count('withdrawn', slots.endAll(clocks.boot() + headKeptMs))
@@ -182,11 +184,11 @@ export function createOpenTable(options: OpenTableOptions) {
     get isResting(): boolean {
       return leaseUntil === 0
     },
-    /** How long scripts may at most decide by it; below 0: not at all. */
+    /** How long scripts may decide by it at most; negative: not at all. */
     get leaseLeftMs(): number {
       return toldUntil - clocks.boot()
     },
-    /** Whether another one is needed: a number is never given away twice. */
+    /** Whether another table is needed: a number is never reused. */
     get isUsedUp(): boolean {
       return blocks.size >= sizes.blocks || templates.size >= sizes.templates
     },
@@ -195,11 +197,11 @@ export function createOpenTable(options: OpenTableOptions) {
       const used = { records: slots.size, blocks: blocks.size, templates: templates.size }
       return { used, leaseAgeMs, bytes: files.bytes }
     },
-    /** Whether its files are where scripts look for them, and whole. */
+    /** Whether its files are where scripts look for them, and complete. */
     isInPlace: files.isInPlace,
     /**
-     * Publishes it, if it may be and is worth it. Returns why it will be asked about again; undefined: the table may
-     * decide it the next time.
+     * Publishes a grant if that is allowed and worthwhile. Returns why the next such request will be a miss; undefined:
+     * it may be a hit.
      */
     admit(asked: Admitted): Unpublished | undefined {
       if (leaseUntil === 0) return undefined
@@ -210,7 +212,7 @@ export function createOpenTable(options: OpenTableOptions) {
       const placed = own.map(blocks.place)
       const found = placed.filter((block) => block !== undefined)
       const now = clocks.boot()
-      // A response that did not find it yet is counted by its line, which this Check may not have read.
+      // A response that did not find the block yet is counted by its line, which this Check may not have read.
       if (found.some(({ namedAt }) => now - namedAt < settledMs)) return undefined
       const numbers = found.map(({ number }) => number)
       const isPlaced = found.length === placed.length && publish(asked, drawn, numbers)
@@ -218,24 +220,26 @@ export function createOpenTable(options: OpenTableOptions) {
       return undefined
     },
     beginGeneration,
-    /** Before it returns no record of these keys is in force. */
+    /** When this returns, no record of these keys is in force. */
     withdraw(keyHashes: readonly string[]): void {
       const found = keyHashes.flatMap((hash) => [...slots.ofKey(hash)])
       if (found.length > mostSingly) withdrawAll()
       else for (const slot of found) clear(slot)
     },
-    /** Before it returns no record is in force. */
+    /** When this returns, no record is in force. */
     withdrawAll,
     dropCounter: blocks.drop,
     onCounted: (line: CountedLine, counted: readonly Counted[]): void =>
       blocks.onCounted(line, counted),
-    /** Returns whether a clock was set since the last call: windows that scripts have begun may be others now. */
+    /**
+     * Returns whether a clock was set since the last call, so that scripts may use windows that are no longer current.
+     */
     noteClocks(): boolean {
       const before = clock
       clock = clocks.real() - clocks.boot()
       return Math.abs(clock - before) > stepMs
     },
-    /** Scripts decide by it for so many milliseconds, at most `leaseMs`. */
+    /** Lets scripts decide by it for this long (ms), at most `tableLeaseMs`. */
     renew(ms: number): void {
       const now = clocks.boot()
       slots.sweep(sweptSlots, now)
@@ -243,13 +247,13 @@ export function createOpenTable(options: OpenTableOptions) {
       renewedAt = now
       writeHead()
     },
-    /** Scripts ask for every request, until it is renewed; no record of before is in force then. */
+    /** Makes scripts ask for every request until it is renewed, and ends all records. */
     rest(): void {
       leaseUntil = 0
       renewedAt = undefined
       beginGeneration()
     },
-    /** From now on nothing can be read of it, even by scripts that have it open, nor of a copy in its place. */
+    /** Empties the table, even for scripts that have it open, and a copy in its place. */
     end(): void {
       try {
         files.truncate()

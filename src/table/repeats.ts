@@ -1,13 +1,13 @@
-/** Which allowed requests come again soon: a record costs several Checks, which one request is not worth. */
+/** Which grants come again soon: a record costs as much as several Checks, which one request is not worth. */
 
 import { BoundedMap } from '../runtime/bounded-map.ts'
 
-/** As long as a record lasts at most, in milliseconds. */
+/** Maximum life of a record, in milliseconds. */
 const soonMs = 30_000
 
 /**
- * Returns whether a request of this digest (rules/digest.ts) was allowed in the last half minute, or published in the
- * last minute, so that one whose record is over is published again at once. `max`: how many are remembered.
+ * Returns whether a request with this digest (`recordDigest`) was granted in the last half minute, or published in the
+ * last minute, so that it is published again as soon as its record has expired. `max`: how many digests are remembered.
  */
 export function createRepeats(max: number, now: () => number) {
   const until = new BoundedMap<string, number>(max)

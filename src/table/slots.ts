@@ -1,14 +1,14 @@
 /**
- * Which record is where: buckets of a table's file by digest, and records by their key. The place of an expired
- * record may be reused; nothing is written when it expires.
+ * The slots of records: in buckets of a table's file, found by digest and by key. The slot of an expired record may be
+ * reused; nothing is written when a record expires.
  */
 
 import { bucketOf, slotsOfBucket } from './rules/format.ts'
 
-/** The most records of one key. */
+/** Maximum number of records per key. */
 const mostOfKey = 64
 
-/** Instants are those of CLOCK_BOOTTIME, in milliseconds. `most`: records at a time. */
+/** Instants are those of CLOCK_BOOTTIME, in milliseconds. `most`: maximum number of records. */
 export function createSlots(buckets: number, most: number) {
   const slots = buckets * slotsOfBucket
   const byDigest = new Map<string, number>()
@@ -33,7 +33,7 @@ export function createSlots(buckets: number, most: number) {
     for (const slot of found) if ((untils[slot] as number) <= now) remove(slot)
   }
 
-  /** A place in the digest's bucket; undefined: it is full. */
+  /** A free slot in the digest's bucket; undefined: it is full. */
   function freeSlot(digest: Buffer, now: number): number | undefined {
     const first = bucketOf(digest, buckets) * slotsOfBucket
     for (let slot = first; slot < first + slotsOfBucket; slot += 1) {
@@ -46,7 +46,7 @@ export function createSlots(buckets: number, most: number) {
     get size(): number {
       return byDigest.size
     },
-    /** Assigns a place to a record of this key; undefined: there is none. */
+    /** Assigns a slot to a record of this key; undefined: there is none. */
     place(digest: Buffer, key: string, now: number, until: number): number | undefined {
       const name = digest.toString('latin1')
       let slot = byDigest.get(name)
@@ -68,7 +68,7 @@ export function createSlots(buckets: number, most: number) {
       untils[slot] = until
       return slot
     },
-    /** The places of a key's records. */
+    /** The slots of a key's records. */
     ofKey: (key: string): Iterable<number> => byKey.get(key) ?? [],
     remove,
     /** Expires all at this time; returns how many would have expired later. */
@@ -88,7 +88,7 @@ export function createSlots(buckets: number, most: number) {
       digests.fill(undefined)
       keys.fill(undefined)
     },
-    /** Frees what is over among the next so many places, from where it ended the last time. */
+    /** Frees the expired ones among the next `count` slots, continuing where the last call ended. */
     sweep(count: number, now: number): void {
       const to = Math.min(slots, sweptTo + count)
       for (let slot = sweptTo; slot < to; slot += 1) {

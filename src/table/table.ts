@@ -1,6 +1,6 @@
 /**
- * The decision table of a gateway: what a Check has allowed, in a file that the gateway's script reads, so that it
- * decides the same again by itself. Only the writer of the gateway's files (journal/writers.ts) has one open.
+ * The decision table of a gateway: grants of Check, in a file that the gateway's script reads, so that it repeats them
+ * without asking. Only the gateway's writer (journal/writers.ts) has one open.
  */
 
 import { randomInt } from 'node:crypto'
@@ -25,30 +25,33 @@ import type { Unpublished } from './rules/rules.ts'
 export type { Admitted, CountedLine, PublishedEstimate, ReadWindow, TableClocks }
 
 export interface DecisionTable {
-  /** Changes with each withdrawal: what was decided before one is not published after it. Take it before authenticating. */
+  /**
+   * Changes with each withdrawal: what was decided before one is not published after it. To be read before
+   * authenticating.
+   */
   readonly mark: number
   /**
-   * Called for every allow of a key in the turn of the decision: publishes it if it may and is worth it. Returns why it
-   * will be asked about again; undefined: the table may decide it the next time. Never throws.
+   * To be called for every grant to a key, in the turn of the decision: publishes it if that is allowed and worthwhile.
+   * Returns why the next such request will be a miss; undefined: it may be a hit. Never throws.
    */
   admit(asked: Admitted): Unpublished | undefined
-  /** Before this returns no record of these keys (hashes as in the key cache) is in force. */
+  /** When this returns, no record of these keys (hashes as in the key cache) is in force. */
   withdraw(keyHashes: readonly string[]): void
-  /** Before this returns no record is in force. */
+  /** When this returns, no record is in force. */
   withdrawAll(): void
-  /** Resolves when no script decides by a record of before; nothing is published until as many calls of `resume`. */
+  /** Resolves when no script decides by an earlier record; nothing is published until `resume` was called as often. */
   suspend(): Promise<void>
   resume(): void
-  /** The counter was reset: its block is withdrawn, another number is used next. */
+  /** To be called when the counter was reset: withdraws its block; the next one has another number. */
   dropCounter(key: string): void
-  /** Each line that this process has counted, once it is in the sums. */
+  /** To be called for each line that this process has counted, once it is in the sums. */
   onCounted(line: CountedLine, counted: readonly Counted[]): void
   /**
-   * To be called every 200 ms: renews the lease, looks whether the files are in their place (deleted, replaced,
-   * truncated: recreated), opens when this process has become the writer, closes when it is not. Never throws.
+   * To be called every 200 ms: renews the lease, recreates files that were deleted, replaced or truncated, opens the
+   * table when this process becomes the writer, and closes it when it no longer is. Never throws.
    */
   beat(): void
-  /** Before this returns no record is in force, and none is ever again. */
+  /** When this returns, no record is in force, nor will be again. */
   close(): void
   stats(): TableStats
 }
@@ -64,11 +67,11 @@ export interface TableStats {
   readonly records: Room
   readonly blocks: Room
   readonly templates: Room
-  /** Of both files; 0: there are none. */
+  /** Size of both files; 0: there are none. */
   readonly bytes: number
-  /** Since the lease was renewed; undefined: there is none. */
+  /** Time since the lease was renewed; undefined: there is none. */
   readonly leaseAgeMs: number | undefined
-  /** Records since the start: written, withdrawn, and not written for want of room. */
+  /** Records since the start: written, withdrawn, and not written for lack of room. */
   readonly published: number
   readonly withdrawn: number
   readonly unplaced: number
@@ -80,19 +83,19 @@ export interface TableOptions
   /** Beside the files of the journal (journal/files.ts). */
   readonly paths: TablePaths
   readonly mode: FileMode
-  /** Twice the workers of one Envoy; asked when files are made. */
+  /** Twice the workers of one Envoy; called when files are created. */
   readonly lanes: () => number
-  /** Whether this process is the gateway's writer now. */
+  /** Whether this process is its gateway's writer. */
   readonly isWriter: () => boolean
-  /** Not while draining or in an outage of the journal; with `deny` not in one of Redis either. */
+  /** False while draining and in an outage of the journal; with `deny` also in one of Redis. */
   readonly mayServe: () => boolean
-  /** Milliseconds until the key cache is not confirmed any more; 0 or less: it is not. */
+  /** Milliseconds for which the key cache is still confirmed; 0 or less: it is not. */
   readonly keyLeaseLeftMs: () => number
-  /** What failed; the table is closed then, and opened again when that is possible. */
+  /** Called with failures; the table is closed then, and opened again when that is possible. */
   readonly onFault: (error: unknown) => void
 }
 
-/** Files are made at most so often; after a fault, and where all numbers are given away. */
+/** Minimum interval between creations of files: normally, after a fault, and when all numbers are used up. */
 const [makeEveryMs, afterFaultMs, afterFullMs] = [1_000, 10_000, 60_000]
 
 const nothing = {
@@ -101,12 +104,12 @@ const nothing = {
   bytes: 0,
 }
 
-/** Never throws: what is not possible now is tried again at a later beat. */
+/** Never throws: what fails is retried at a later beat. */
 export function openDecisionTable(options: TableOptions): DecisionTable {
   const { paths, records = 20_000, lanes, mode, isWriter, readWindow, onFault } = options
   const { isRepeated = () => true, settledMs = 2 } = options
   const clocks = options.clocks ?? systemClocks()
-  // Three of eight places of a bucket are taken then: one in 600 finds its bucket full.
+  // Three of the eight slots of a bucket are used then: one record in 600 finds its bucket full.
   const sizes = { buckets: Math.ceil(records / 3), blocks: records, templates: 1_024 }
   const counts = { published: 0, withdrawn: 0, unplaced: 0 }
   let open: OpenTable | undefined
@@ -118,14 +121,14 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
   /** From then on (monotonic) no script decides by what was in force before. */
   let quietAt = Number.NEGATIVE_INFINITY
 
-  /** Withdraws all by the head. */
+  /** Withdraws all records by writing the head. */
   function withdrawByHead(write: () => void): void {
     mark += 1
     write()
     quietAt = performance.now() + headKeptMs
   }
 
-  /** Closes the table permanently: scripts that have its files open must find nothing in them. */
+  /** Closes the table for good: scripts that have its files open must find nothing in them. */
   function leave(table: OpenTable): void {
     open = undefined
     mark += 1
@@ -138,17 +141,17 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     }
   }
 
-  /** The files of another table that is being made are in their place already. */
+  /** Also true while another table is created, whose files may be in place already. */
   function isInPlace(table: OpenTable): boolean {
     return isMaking || table.isInPlace()
   }
 
-  /** Withdraws from what scripts read: from all of it, if they may be reading a copy. */
+  /** Withdraws from the files that scripts read; closes the table if they may be reading a copy. */
   function withdrawFrom(work: (table: OpenTable) => void): void {
     act((table) => (isInPlace(table) ? work(table) : leave(table)))
   }
 
-  /** Does what may fail with the open table, if there is one. */
+  /** Runs an operation on the open table, if there is one; closes the table if it fails. */
   function act<Result>(work: (table: OpenTable) => Result): Result | undefined {
     const table = open
     if (table === undefined) return undefined
@@ -264,7 +267,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
   }
 }
 
-/** Blocks the whole process: only where nothing else keeps a promise. */
+/** Blocks the whole process, where nothing else keeps a promise. */
 function sleep(ms: number): void {
   if (ms > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 }

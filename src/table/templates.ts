@@ -1,4 +1,4 @@
-/** The numbers of a table's templates. A text keeps its number as long as the file is there. */
+/** Numbers the templates of a table. A text keeps its number for the life of the file. */
 
 export function createTemplateNumbers(
   most: number,
@@ -9,7 +9,7 @@ export function createTemplateNumbers(
     get size(): number {
       return numbers.size
     },
-    /** undefined: there is no room for another one. */
+    /** undefined: there is no room for another template. */
     numberOf(text: string): number | undefined {
       const known = numbers.get(text)
       if (known !== undefined || numbers.size >= most) return known

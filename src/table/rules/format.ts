@@ -1,13 +1,13 @@
 /**
- * The form of the decision table's two files, which the gateway's script reads (docs/table.md). Numbers are
- * little-endian, times whole milliseconds. Each part is written and read in one call, and ends with a check sum,
- * so that a part of which half is new counts as none. A part of zeros is valid, and says that there is nothing.
+ * The format of the decision table's two files, which the gateway's script reads (docs/table.md). Numbers are
+ * little-endian, times whole milliseconds. Each part is written and read in one call, and ends with a checksum, so that
+ * a part of which half is new is invalid. A part of zeros is valid and empty.
  */
 
 import { hash } from 'node:crypto'
 import { cellsOfBlock } from './rules.ts'
 
-/** The first words of both files, `TGTABLE1` and `TGLANES1`, and the form of what follows. */
+/** The magic words of both files, and the version of their format. */
 const [tableMagic, lanesMagic, form] = ['TGTABLE1', 'TGLANES1', 2]
 
 export const tableHeaderBytes = 96
@@ -16,18 +16,18 @@ export const recordBytes = 256
 export const blockBytes = 320
 export const templateBytes = 2_048
 export const nameBytes = 16
-/** Records of one bucket, which are read at once, and names of blocks. */
+/** Records of one bucket, which are read at once; likewise names of blocks. */
 export const slotsOfBucket = 8
-/** Of a caller's members in a record, and of a template. */
+/** Maximum bytes of a caller's members in a record, and of a template. */
 export const maxRecordText = 160
 export const maxTemplateText = templateBytes - 12
 
-/** Where buckets begin in the one file, and lanes in the other. */
+/** Offset of the buckets in one file, and of the lanes in the other. */
 const partsAt = 4_096
-/** A lane's cells of one block. */
+/** Bytes of one lane for one block. */
 const laneBytes = cellsOfBlock * 16
 
-/** How many of each there are. */
+/** The number of each. */
 export interface TableSizes {
   readonly buckets: number
   readonly blocks: number
@@ -40,7 +40,7 @@ export interface TablePlaces {
   readonly blockAt: (block: number) => number
   readonly templateAt: (template: number) => number
   readonly nameAt: (slot: number) => number
-  /** Where buckets begin, and their length. */
+  /** Offset and length of the buckets. */
   readonly bucketsAt: number
   readonly bucketsBytes: number
   readonly tableBytes: number
@@ -64,19 +64,19 @@ export function tablePlaces({ buckets, blocks, templates, lanes }: TableSizes): 
   }
 }
 
-/** The bucket that a record with this digest is in, or this name. */
+/** The bucket of a record with this digest, or of this name. */
 export function bucketOf(digest: Buffer, buckets: number): number {
   return (digest.readUInt32LE(0) & 0x7fffffff) % buckets
 }
 
 export interface TableHead extends TableSizes {
-  /** Records of others are not in force. */
+  /** Only records of this generation are in force. */
   readonly generation: number
-  /** A random number that both files have. */
+  /** A random number, the same in both files. */
   readonly file: number
-  /** Until then scripts decide by the table (CLOCK_BOOTTIME); 0: they don't. */
+  /** Until then scripts may decide by the table (CLOCK_BOOTTIME); 0: they may not. */
   readonly lease: number
-  /** By how much CLOCK_REALTIME is ahead of CLOCK_BOOTTIME. */
+  /** CLOCK_REALTIME minus CLOCK_BOOTTIME. */
   readonly clock: number
 }
 
@@ -104,17 +104,17 @@ export function writeLanesHead(part: Buffer, { file, lanes }: TableHead): void {
   seal(part, lanesHeadBytes)
 }
 
-/** In place of the number of a block: there is none. */
+/** In place of a block's number: none. */
 const noBlock = 0xffffffff
 
 export interface TableRecord {
-  /** Of 32 bytes. */
+  /** 32 bytes. */
   readonly digest: Buffer
   readonly generation: number
   readonly template: number
-  /** At most two: of the user, then of the key. */
+  /** At most two: the user's, then the key's. */
   readonly blocks: readonly number[]
-  /** Until then (CLOCK_BOOTTIME), and until the key itself ends (CLOCK_REALTIME). */
+  /** End of the record (CLOCK_BOOTTIME), and of the key itself (CLOCK_REALTIME). */
   readonly until: number
   readonly endsAt: number
   readonly inputPerByte: number
@@ -140,7 +140,10 @@ export function writeRecord(part: Buffer, record: TableRecord): void {
   seal(part, recordBytes)
 }
 
-/** One limit's present window, and the next, which begins at its end; an offset is what lanes have not added. */
+/**
+ * The current window of one limit, and the next, which begins at its end. An offset is the use that lanes have not
+ * added.
+ */
 export interface TableCell {
   readonly start: number
   readonly end: number
@@ -150,12 +153,12 @@ export interface TableCell {
 }
 
 export interface TableBlock {
-  /** Of 8 bytes. */
+  /** 8 bytes. */
   readonly name: Buffer
   readonly cells: readonly TableCell[]
-  /** Whether others count, too: of a limit only the lower half is then given away without asking. */
+  /** Whether other gateways count, too: then only the lower half of a limit is used without asking. */
   readonly isShared: boolean
-  /** What others have used is known well enough until then (CLOCK_BOOTTIME). */
+  /** Until then (CLOCK_BOOTTIME) the use of other gateways is known well enough. */
   readonly freshUntil: number
 }
 
@@ -176,7 +179,7 @@ export function writeBlock(part: Buffer, { name, cells, isShared, freshUntil }: 
   seal(part, blockBytes)
 }
 
-/** By which a block is found. */
+/** The entry by which a block is found. */
 export function writeName(part: Buffer, name: Buffer, block: number): void {
   name.copy(part, 0, 0, 8)
   part.writeUInt32LE(block, 8)
@@ -190,7 +193,7 @@ export function writeTemplate(part: Buffer, text: string): void {
   seal(part, templateBytes)
 }
 
-/** Of the words before the last one of a part of this length. */
+/** Checksum of the words before the last one, in a part of this length. */
 export function checkSum(part: Buffer, bytes: number): number {
   let sum = 0
   for (let at = 0; at < bytes - 4; at += 4) {
@@ -204,9 +207,9 @@ function seal(part: Buffer, bytes: number): void {
 }
 
 /**
- * Under which digest a record is found: what a script can say of a request before it has asked anybody. `path`: as the
- * gateway has normalized it, with its query; `model`: that of the body, empty where the path names one. None of the three
- * can contain the separator.
+ * The digest by which a record is found, from what a script knows of a request before it asks anybody. `path`: as
+ * normalized by the gateway, with its query; `model`: from the body, empty if the path names one. None of the three can
+ * contain the separator.
  */
 export function recordDigest(credential: string, path: string, model: string): Buffer {
   return hash('sha256', `${credential}\0${path}\0${model}`, 'buffer')

@@ -1,7 +1,7 @@
 /**
- * What the response of a line has added to the lane of its worker (docs/table.md), as the line says it:
- * `<file> <tokens> <block>[ <block>]`. Where it is to add, a Check says by names: only the writer knows the numbers of
- * blocks, and a response may end long after its Check, which any process may have decided.
+ * What a response has added to the lane of its worker (docs/table.md), as its line says it:
+ * `<file> <tokens> <block>[ <block>]`. Check tells the script the names of the blocks, not their numbers, which only
+ * the writer knows: any process may have decided the request, long before the response ends.
  */
 
 import { hash } from 'node:crypto'
@@ -11,14 +11,14 @@ import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf, countersOf } from '../../ratelimit/rules/counter-cache.ts'
 
 export interface Lane {
-  /** Which files the lane and the blocks are in. */
+  /** Number of the files that the lane and the blocks are in. */
   readonly file: number
-  /** Tokens that were added to each of the blocks. */
+  /** Tokens added to each of the blocks. */
   readonly added: number
   readonly blocks: readonly number[]
 }
 
-/** In doubt nothing (undefined): what was added is then counted twice until its window ends. */
+/** undefined in doubt: what was added is then counted twice until its window ends. */
 export function readLane(text: unknown): Lane | undefined {
   if (typeof text !== 'string') return undefined
   const [file, added, ...blocks] = /^\d{1,15}(?: \d{1,15}){2,3}$/.test(text)
@@ -27,17 +27,17 @@ export function readLane(text: unknown): Lane | undefined {
   return file === undefined || added === undefined ? undefined : { file, added, blocks }
 }
 
-/** The name of these counters' block, 16 hex digits: the same in each process. */
+/** The name of these counters' block, 16 hex digits; the same in each process. */
 export function blockName(counters: readonly Counter[]): string {
   return nameOf(counters.map(({ key }) => key).join('\n\n'))
 }
 
 const nameOf = remember(10_000, (keys) => hash('sha256', keys, 'hex').slice(0, 16))
 
-/** By the counters of the grant, of which each Check asks this. */
+/** Cached by the counters of the grant, because each Check asks for it. */
 const lanes = new WeakMap<readonly Counter[], string>()
 
-/** Where the response to a grant is to add: the names of its blocks; undefined: it has none. */
+/** The names of the blocks to which the response to a grant adds; undefined: there are none. */
 export function laneOf(grant: Grant): string | undefined {
   const { limits, caller, pool } = grant
   const counters = countersOf(limits, caller.user, pool)
@@ -46,7 +46,7 @@ export function laneOf(grant: Grant): string | undefined {
   return lane || undefined
 }
 
-/** The counters of each block of a grant: those of the user, then those of the key, as far as there are any. */
+/** The counters of each block of a grant: the user's, then the key's, if there are any. */
 export function blocksOf({ limits, caller: { user } }: Grant): readonly (readonly Counter[])[] {
   return (['user', 'key'] as const)
     .map((scope) => limits.filter((each) => each.scope === scope && each.kind === 'tokens'))

@@ -1,6 +1,6 @@
 /**
- * What the gateway's script does with a request that the table decides, as text: a template for what many
- * requests have in common, and what belongs to one caller.
+ * What the gateway's script does with a hit, as text: a template that many requests have in common, and the part of one
+ * caller.
  */
 
 import type { Grant } from '../../decide/decision.ts'
@@ -12,31 +12,31 @@ import { writeCaller, writeSubject } from '../../usage/rules/line-head.ts'
 import { maxRecordText, maxTemplateText } from './format.ts'
 import { type AskedFor, type MissRule, missRuleOf } from './rules.ts'
 
-/** Lines would end at some of these, and a header be another one. */
+/** Some of these would end a line, so that the rest is read as a header. */
 const control = /\p{Cc}/u
 const bodyNamesLine = 3
 
-/** The data of a request for the script: what many requests have in common, and what is its caller's. */
+/** The script's data for a request: the part that many requests have in common, and its caller's. */
 export interface Plan {
   readonly template: string
   readonly record: string
 }
 
-/** undefined: it may be decided by the table. */
+/** Why it may not be in the table; undefined: it may. */
 export function missRule(grant: Grant, asked: AskedFor): MissRule | undefined {
   return (
     missRuleOf(grant, asked) ?? (planOf(grant, dialectOf(asked.operation)) ? undefined : 'too_long')
   )
 }
 
-/** undefined: something of it does not fit the form, and it is asked each time. */
+/** undefined: a value does not fit the format, and the request is a miss each time. */
 export function planOf(grant: Grant, dialect: Dialect): Plan | undefined {
   const record = recordText(grant.caller, grant.keyLimits?.counted)
   const template = record === undefined ? undefined : templateText(grant, dialect)
   return record === undefined || template === undefined ? undefined : { template, record }
 }
 
-/** undefined: it has a value that does not fit the form, and is asked each time. */
+/** undefined: a value does not fit the format, and the request is a miss each time. */
 export function templateText(grant: Grant, dialect: Dialect): string | undefined {
   const { limits, bodyNames = '', held, upstreamPath } = grant
   const { routing, body, server, counting, subject, hasCredential } = forwardingOf(grant)
@@ -56,14 +56,14 @@ export function templateText(grant: Grant, dialect: Dialect): string | undefined
       value === undefined ? [] : [`${name}: ${value}`],
     ),
   ]
-  // Between names there are tabs.
+  // Names are separated by tabs.
   const values = own.with(bodyNamesLine, bodyNames.replaceAll('\t', ''))
   if (values.some((value) => control.test(value))) return undefined
   const text = `${own.join('\n')}\n`
   return Buffer.byteLength(text) > maxTemplateText ? undefined : text
 }
 
-/** Members of a line's head; `keyCounters` as in line-head.ts. undefined: too long for a record. */
+/** The caller's members of a line's head; `keyCounters` as in line-head.ts. undefined: too long for a record. */
 export function recordText(caller: Caller, keyCounters: string | undefined): string | undefined {
   const keyId = caller.by === 'key' ? caller.keyId : ''
   const text = writeCaller({ user: caller.user, keyId, keyCounters })

@@ -1,6 +1,6 @@
 /**
- * Which allowed requests the gateway may decide by itself the next time; all others are asked again, each time. And why a
- * request was not decided so, as metrics name it.
+ * Which grants the gateway may repeat by itself; all other requests ask Check each time. And the reasons of misses, as
+ * metrics name them.
  */
 
 import type { Grant } from '../../decide/decision.ts'
@@ -10,7 +10,7 @@ import { meterable } from '../../operations/operations.ts'
 /** Limits of one block of the table. */
 export const cellsOfBlock = 6
 
-/** Why a request is asked each time. */
+/** Why a request asks Check each time. */
 export const missRules = [
   'identity_token',
   'reserve',
@@ -33,21 +33,21 @@ export const missRules = [
 
 export type MissRule = (typeof missRules)[number]
 
-/** Of the request what a grant does not say. */
+/** What a grant does not say of its request. */
 export interface AskedFor {
   readonly method: string
   /** `/v1/…`, and `?…` or empty. */
   readonly operation: string
   readonly query: string
-  /** Whether its span is recorded: a decision of the table has none. */
+  /** Whether its span is recorded: a hit has none. */
   readonly isTraced: boolean
-  /** Whether the gateway's script has named fields of its body that only a decision can judge (restrictions.ts). */
+  /** Whether the gateway's script found fields in its body that only a decision can judge (restrictions.ts). */
   readonly hasFields: boolean
-  /** Whether it may ask for one answer only (operation.ts): that depends on its body. */
+  /** Whether it is limited to one answer (operation.ts), which depends on its body. */
   readonly isOneAnswer: boolean
 }
 
-/** undefined: it may be decided by the table, unless it is `too_long`, which only its plan tells (plan.ts). */
+/** undefined: it may be in the table, unless it is `too_long`, which only its plan shows (plan.ts). */
 export function missRuleOf(grant: Grant, asked: AskedFor): MissRule | undefined {
   const { caller, admission, limits, model, metered, sentName } = grant
   if (caller.by !== 'key') return 'identity_token'
@@ -71,13 +71,13 @@ export function missRuleOf(grant: Grant, asked: AskedFor): MissRule | undefined 
 
 const fixed: ReadonlySet<string> = new Set(Object.values(meterable))
 
-/** What Anthropic's clients send with each message. */
+/** Sent by Anthropic's clients with each message. */
 const betaQuery = '?beta=true'
 
 /**
- * What the gateway's script says (docs/table.md), of a request that would be in the table if it is allowed, too:
- * `off` and `closed`: of the table; `unknown`: it is not there; `stale`, `limit`, `window` and `fresh`: of what is there;
- * `shape`, `traced` and `clock`: of the request, and the machine.
+ * Reasons that the gateway's script gives (docs/table.md). `off` and `closed`: of the table; `unknown`: there is no
+ * record; `stale`, `limit`, `window` and `fresh`: of the record and its blocks; `shape`, `traced` and `clock`: of the
+ * request, and the machine.
  */
 export const scriptMisses = [
   ...['off', 'closed', 'unknown', 'stale', 'limit', 'window', 'fresh', 'shape', 'traced', 'clock'],
@@ -85,12 +85,12 @@ export const scriptMisses = [
 
 const known: ReadonlySet<string> = new Set(scriptMisses)
 
-/** Why an allowed request was not published: the rule that forbids it, or it was the first of its kind recently. */
+/** Why a grant was not published: the rule that forbids it, or it was the first of its kind recently. */
 export type Unpublished = MissRule | 'first'
 
 /**
- * One of a fixed list: the script's word (`none`: it says nothing, `other`: no known one), and for a request that is
- * not put into the table why it is not. `said`: as a client may have written it.
+ * The reason of a miss, one of a fixed list: the script's word (`none`: it gave none, `other`: an unknown one), or the
+ * rule that keeps the request out of the table. `said`: may come from a client.
  */
 export function missReason(said: string | undefined, rule: Unpublished | undefined): string {
   if (said === undefined) return 'none'

@@ -90,7 +90,7 @@ const firstOutput = shapeOf(tokens, (middle) =>
 )
 const firstRatio = shapeOf(ratios, (middle) => (middle >= 0.5 && middle < 2.05 ? 1 : 0))
 
-/** An estimator that has learned nothing yet; some 10 KB at most. */
+/** An estimator that has learned nothing yet. It takes 4 KB with one size class, 76 KB with all. */
 export function createEstimator() {
   const all = new LogHistogram(tokens, firstOutput)
   const byClass = new Map<number, LogHistogram>()
