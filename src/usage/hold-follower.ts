@@ -1,4 +1,4 @@
-/** What follows for holds when a request has ended or still runs: release, renewal, and what it teaches. */
+/** Applies lines to holds: releases those of ended requests, renews those of running ones, and learns estimates. */
 
 import type { Line } from '../journal/line.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
@@ -19,15 +19,15 @@ export interface HoldFollowerDeps {
 }
 
 export interface HoldFollower {
-  /** Keeps the hold of a request that still runs, and lets it grow with what was sent. */
+  /** Renews the hold of a running request, and lets it grow with what was sent. */
   follow(usage: Line['usage'], now: number): void
-  /** Call it once the response is in the counters, or counts nothing. */
+  /** To be called once the response is in the counters, or counts nothing. */
   release(ended: Line['usage']): void
   /** `tokens`: as reported; undefined: nothing was. */
   learn(usage: Usage, tokens: number | undefined): void
 }
 
-/** What a request without an estimate is expected to use: it holds none. */
+/** The expected use of a request without an estimate, which holds no tokens. */
 const noTokens = { mean: 0, variance: 0 }
 
 export function createHoldFollower({
@@ -35,7 +35,7 @@ export function createHoldFollower({
   holds,
   estimators,
 }: HoldFollowerDeps): HoldFollower {
-  /** Requests that only take from a limit on requests or concurrency hold, too. */
+  /** Requests that count only in limits on requests or concurrency hold, too. */
   function mayHold({ subscription, model, held }: Usage): boolean {
     if (held?.admittedAt) return true
     const under = snapshot().subscriptions.get(subscription)
@@ -57,7 +57,7 @@ export function createHoldFollower({
   return {
     follow(usage, now) {
       const { held, estimate, reported, user, subscription, model, response } = usage
-      // A line that is read again after a restart says nothing about now.
+      // A line that is replayed after a restart says nothing about now.
       if (!held?.admittedAt || now - response.endedAt >= holdLeaseMs) return
       const counters = countersOf(usage)
       if (estimate === undefined) return holds.renew(counters, held.id, noTokens, now)

@@ -1,4 +1,4 @@
-/** How much of each limit that several callers share is used, as metrics show it. */
+/** The used share of each limit that several callers share, for metrics. */
 
 import {
   resourceOf,
@@ -16,10 +16,10 @@ interface LimitRatiosDeps extends ReadStatesDeps {
   readonly clock: () => number
 }
 
-/** Those of further limits are left out: each is a counter that a scrape reads. */
+/** Further limits are left out: each is a counter that a scrape reads. */
 const maxRatios = 1_000
 
-/** Those that can be read, with the labels of the metric. */
+/** The ratios that can be read, with the labels of the metric. */
 export function createLimitRatios({ snapshot, clock, ...deps }: LimitRatiosDeps) {
   return async () => {
     const shared = (await inSlices(sharedLimits(snapshot()))).slice(0, maxRatios)

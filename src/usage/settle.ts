@@ -15,13 +15,13 @@ interface SettleDeps {
   readonly writer: WriterListeners
 }
 
-/** Told in every process, some of it again after a restart. */
+/** Called in every process, again for some lines after a restart. */
 interface Listeners {
   /** How a request has ended at its model's server. */
   readonly onEnded: (outcome: Outcome) => void
 }
 
-/** Told once in all processes of a gateway. */
+/** Called once across all processes of a gateway. */
 interface WriterListeners extends Listeners {
   /** A request that began at this time (ms since the epoch) was admitted without a Check, and has ended. */
   readonly onAdmitted: (usage: Usage, startedAt: number) => void
@@ -30,9 +30,9 @@ interface WriterListeners extends Listeners {
 }
 
 export interface Settle {
-  /** Each line that this process has counted. */
+  /** To be called for each line that this process has counted. */
   onLine(line: ReadLine): void
-  /** The same in the writer alone, once for each line. */
+  /** To be called for the same lines in the writer alone, once for each. */
   onTold(line: ReadLine): void
 }
 

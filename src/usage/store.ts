@@ -14,7 +14,7 @@ export interface UsageGroup {
   readonly model: string
   /** Empty: an identity token, or not known. */
   readonly keyId: string
-  /** models/rules/payer.ts; empty if the subscription says nothing. */
+  /** See models/rules/payer.ts; empty if the subscription names none. */
   readonly payer: string
 }
 
@@ -31,11 +31,14 @@ export const usageFigures = {
   total: 'total_tokens',
   /** Part of the total that is an estimate. */
   estimated: 'estimated_tokens',
-  /** Parts of the total (rules/amounts.ts), of which the rest is output: neither cached nor written, cached, written. */
+  /**
+   * Parts of the total (rules/amounts.ts), of which the rest is output: input neither cached nor written to a cache,
+   * cached, written.
+   */
   pricedInput: 'priced_input_tokens',
   pricedCached: 'priced_cached_tokens',
   cacheWrite: 'cache_write_tokens',
-  /** What weights add to the total in limits; less than 0: what they take from it. */
+  /** What weights add to the total in limits; negative: what they subtract. */
   weight: 'weight_tokens',
 } as const
 
@@ -58,9 +61,9 @@ export interface LimitGroup {
   readonly per: string
   /** A user, group, Subscription or organization; empty: all of the resource. */
   readonly whom: string
-  /** As lines have it (ratelimit/rules/windows.ts). */
+  /** As in lines (ratelimit/rules/windows.ts). */
   readonly window: string
-  /** When it began, in milliseconds since the epoch; of one that is shorter than an hour, the hour. */
+  /** When it began, in milliseconds since the epoch; for a window shorter than an hour, the hour. */
   readonly begin: number
 }
 
@@ -77,18 +80,18 @@ export interface DemoUsage extends UsageRow {
   readonly refusals: number
 }
 
-/** In which lines of a journal were lost. */
+/** A time whose lines of a journal were lost. */
 export type UsageGap = Span
 
 /** How far one file of a journal has been added to the ledger. */
 export interface LedgerPlace {
-  /** A digest of its first line, which identifies the file wherever it is moved. */
+  /** The file's fingerprint: a digest of its first line, which a move or rename does not change. */
   readonly head: string
   /** Bytes; at the end of a line. */
   readonly offset: number
   /** End of the last response that was read, in milliseconds since the epoch; null: none was. */
   readonly endedAt: number | null
-  /** Whether nothing will be added to the file, and it was read to its end. */
+  /** Whether the file is complete and was read to its end. */
   readonly done: boolean
 }
 
@@ -111,14 +114,14 @@ interface LedgerFeed {
 }
 
 export interface UsageLedger {
-  /** The position of a journal, which is created if the ledger does not know it. */
+  /** The position of a journal, which is created if it is unknown. */
   open(journal: string): Promise<LedgerPosition>
   /**
-   * Adds the rows and moves the position, or does neither: false if another reader has moved it since
-   * `revision`. After an error either may be the case; `open` tells.
+   * Adds the rows and moves the position in one statement; false if another reader has moved it since `revision`. After
+   * an error either may be the case; `open` returns which.
    */
   feed(step: LedgerFeed): Promise<boolean>
-  /** Adds refusals for used-up limits. They are not counted exactly: a repeated call adds twice. */
+  /** Adds refusals for spent limits. Not idempotent: a repeated call adds twice. */
   addRefusals(refusals: readonly (UsageGroup & { readonly refusals: number })[]): Promise<void>
 }
 
@@ -134,7 +137,7 @@ export const usageDimensions = [
 
 export type UsageDimension = (typeof usageDimensions)[number]
 
-/** Also a label of the key, the rate per token, a decimal number, and the prices; empty: none. */
+/** Also a label of the key, the rate per token (a decimal number), and the prices; empty: none. */
 export type UsageColumn = UsageDimension | 'label' | 'rate' | 'prices'
 
 /** Days and months are those of UTC. */
@@ -142,19 +145,19 @@ export const usageUnits = ['hour', 'day', 'month'] as const
 
 export type UsageUnit = (typeof usageUnits)[number]
 
-/** Of whole hours. */
+/** Whole hours. */
 export interface UsageQuery extends Span {
-  /** undefined: the whole time is one. */
+  /** undefined: the whole time is one group. */
   readonly unit: UsageUnit | undefined
-  /** There is a unit or a dimension. */
+  /** Empty only with a unit. */
   readonly by: readonly UsageColumn[]
-  /** Only what equals all of these. */
+  /** Only usage with all of these values. */
   readonly only: Readonly<Partial<Record<UsageDimension, string>>>
   /** The name of the label that `by` groups by. */
   readonly label?: string | undefined
-  /** Only of keys that have all of these labels now. */
+  /** Only keys that have all of these labels now. */
   readonly labels?: Labels | undefined
-  /** Only what was really used, without what `tollgate demo` has made up. */
+  /** Leaves out usage that `tollgate demo` has made up. */
   readonly onlyReal?: boolean
   /** The group after which the page begins: its start, if there is a unit, then its dimensions. */
   readonly after: readonly (string | number)[] | undefined
@@ -172,7 +175,7 @@ export interface UsageTotal extends UsageSums {
   readonly cost: string | null
 }
 
-/** What is missing from a ledger; `to` is null while it is not known when it ends. */
+/** A gap in a ledger; `to` is null while its end is unknown. */
 export interface NamedGap {
   readonly journal: string
   readonly from: number
@@ -182,7 +185,7 @@ export interface NamedGap {
 export interface UsageReader {
   /** Groups in order. Throws `usage_timeout` if it takes too long. */
   read(query: UsageQuery): Promise<readonly UsageTotal[]>
-  /** What is missing in this time, at most a hundred, oldest first. */
+  /** The gaps in this time, at most a hundred, oldest first. */
   gaps(from: number, to: number): Promise<readonly NamedGap[]>
 }
 
@@ -197,7 +200,7 @@ export interface VerifiedSums
 /** A ledger at one moment: its sums of a time, and how much of each journal is in them. */
 export interface LedgerState {
   readonly rows: readonly VerifiedSums[]
-  /** Those that were charged in that time, with all that they were charged. */
+  /** Those that were charged in that time, with their whole amounts. */
   readonly limits: readonly LimitRow[]
   readonly journals: readonly {
     readonly journal: string
@@ -221,13 +224,13 @@ export interface ArchiveHead {
   readonly piece: number
   /** SHA-256 of its content, in hexadecimal. */
   readonly hash: string
-  /** How many bytes of each file, by its head, are archived. */
+  /** Archived bytes of each file, by its head. */
   readonly places: readonly Pick<LedgerPlace, 'head' | 'offset'>[]
 }
 
 export interface ArchiveHeads {
-  /** That of a journal, which is created if it is not known. */
+  /** The head of a journal, which is created if it is unknown. */
   open(journal: string): Promise<ArchiveHead>
-  /** Names the next archive the last one: false if another process has. */
+  /** Makes the next archive the last one; false if another process has. */
   move(journal: string, next: ArchiveHead): Promise<boolean>
 }

@@ -1,6 +1,6 @@
 /**
- * Archives of a usage journal: compressed files of its lines, numbered in one order, each with a header that has
- * the hash of the one before. The hash of an archive covers its uncompressed content, header included.
+ * Archives of a usage journal: compressed files of its lines, numbered consecutively, each with a header that has the
+ * hash of the previous one. The hash of an archive covers its uncompressed content, header included.
  */
 
 import { createHash, randomUUID } from 'node:crypto'
@@ -15,32 +15,32 @@ import { replaceFile } from '../../runtime/replace-file.ts'
 import { unlessMissing } from '../../runtime/unless-missing.ts'
 import type { LineSource } from './journal-files.ts'
 
-/** What an archive says of itself. */
+/** The header of an archive. */
 interface ArchiveHeader {
   readonly journal: string
   /** From 1. */
   readonly piece: number
-  /** In UTC: when the first of its responses ended. */
+  /** The day (UTC) on which the first of its responses ended. */
   readonly day: string
-  /** What identifies the journal's file, and which of its bytes are here. */
+  /** The head of the journal's file, and which of its bytes are here. */
   readonly head: string
   readonly from: number
   readonly bytes: number
-  /** The hash of the piece before; empty for the first. */
+  /** The hash of the previous archive; empty for the first. */
   readonly before: string
 }
 
 export interface ListedArchive extends Pick<ArchiveHeader, 'piece' | 'day'> {
   readonly path: string
-  /** Whose lines it has. */
+  /** Which program wrote its lines. */
   readonly source: LineSource
 }
 
 const form = /^(\d{4}-\d\d-\d\d)\.(\d{6,15})(\.envoy)?\.jsonl\.gz$/
-/** A draft that was left by a killed process. */
+/** Age of a draft that a killed process left. */
 const oldDraftMs = 3_600_000
 
-/** The archives in a folder by number; none if there is no folder. Removes old drafts. */
+/** Lists the archives in a folder by number; none if there is no folder. */
 export async function listArchives(folder: string): Promise<readonly ListedArchive[]> {
   const found = await readdir(folder, { withFileTypes: true }).catch(unlessMissing)
   return (found ?? [])
@@ -56,7 +56,7 @@ export async function listArchives(folder: string): Promise<readonly ListedArchi
     .sort((a, b) => a.piece - b.piece)
 }
 
-/** Removes drafts that killed processes have left. */
+/** Removes drafts that killed processes left. */
 export async function removeDrafts(folder: string): Promise<void> {
   for (const name of await readdir(folder).catch(() => [])) {
     const path = join(folder, name)
@@ -65,7 +65,7 @@ export async function removeDrafts(folder: string): Promise<void> {
   }
 }
 
-/** Writes an archive: the whole of it to the disk, or nothing. It never replaces one. */
+/** Writes an archive atomically and durably. Never replaces one. */
 export async function writeArchive(
   folder: string,
   source: LineSource,
@@ -88,12 +88,12 @@ export async function writeArchive(
   )
 }
 
-/** Reads an archive; both fail where it cannot be decompressed, or is none. */
+/** Opens an archive. Reading it rejects if it can't be decompressed, or has no header. */
 export function openArchive(path: string) {
   const hash = createHash('sha256')
   async function* content() {
     const gunzip = createGunzip()
-    // Its error also ends the other stream.
+    // An error also ends `gunzip`, whose reader gets it.
     pipeline(createReadStream(path), gunzip).catch(() => {})
     for await (const chunk of gunzip) {
       hash.update(chunk)
@@ -110,9 +110,9 @@ export function openArchive(path: string) {
     },
     /** After the header. */
     lines,
-    /** Leaves what was not read. */
+    /** Stops reading. */
     close: async (): Promise<void> => void (await lines.return(undefined)),
-    /** After the last line. */
+    /** To be called after the last line. */
     hash: (): string => hash.digest('hex'),
   }
 }
@@ -129,7 +129,7 @@ export async function inspectArchive(path: string) {
 export const maxLineBytes = 65_536
 const lineEnd = 10
 
-/** Lines without their ends; a last one that has no end is left out. */
+/** Lines without their ends; an unfinished last one and overlong ones are left out. */
 async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
   let rest: Buffer = Buffer.alloc(0)
   let isOverlong = false

@@ -22,18 +22,18 @@ interface ArchiveOptions {
   readonly folder: Pick<Folder, 'list' | 'open' | 'touchedAt'>
   readonly names: SourceNames
   readonly journal: string
-  /** Where archives of all journals are, a folder each. */
+  /** The folder with the archives of all journals, in a folder each. */
   readonly archives: string
   readonly heads: ArchiveHeads
   /** Whether the ledger has everything in a file. */
   readonly isDone: (file: Listed) => boolean
 }
 
-/** The most files whose places are kept. */
+/** Maximum number of files whose archived offsets are kept. */
 const maxPlaces = 128
 const dayMs = 86_400_000
 
-/** Calls of `step` must not overlap; other processes do no harm. */
+/** Calls of `step` must not overlap within a process; other processes may archive at the same time. */
 export function createArchive(options: ArchiveOptions) {
   const { folder, names, journal, archives, heads, isDone } = options
   const own = join(archives, journal)
@@ -68,7 +68,7 @@ export function createArchive(options: ArchiveOptions) {
     return (await listArchives(own)).find((each) => each.piece === piece)?.path
   }
 
-  /** The head with an archive that is there: written just now, or by a process that was killed. */
+  /** The state after an existing archive, which was written just now or by a process that was killed. */
   async function follow(last: ArchiveHead, written: string): Promise<ArchiveHead> {
     const { header, hash } = await inspectArchive(written)
     const { piece, head, from, bytes, before } = header
@@ -81,7 +81,7 @@ export function createArchive(options: ArchiveOptions) {
     return { piece, hash, places: [...others, { head, offset: from + bytes }].slice(-maxPlaces) }
   }
 
-  /** When the first line of these bytes was written; the same for every process that reads them. */
+  /** The day of the first line in these bytes; the same for every process that reads them. */
   function dayOf({ name }: JournalFile, file: OpenFile, from: number): string {
     const bytes = Buffer.allocUnsafe(maxLineBytes)
     const text = bytes.toString('utf8', 0, file.read(bytes, from))
@@ -93,7 +93,7 @@ export function createArchive(options: ArchiveOptions) {
   }
 
   return {
-    /** Archives complete files, oldest first; `closes`: also those that grow. */
+    /** Archives complete files, oldest first; `closes`: current ones, too. */
     async step(closes = false): Promise<void> {
       const files = listJournalFiles(folder, names)
       const there = new Set(files.map(({ inode }) => inode))
@@ -103,7 +103,7 @@ export function createArchive(options: ArchiveOptions) {
         if (!isDue || this.isDone(listed)) continue
         const file = folder.open(listed.name)
         try {
-          // Not if it was renamed or removed meanwhile.
+          // Skipped if it was renamed or removed meanwhile.
           if (file?.inode === listed.inode) await add(listed, file)
         } finally {
           file?.close()

@@ -1,6 +1,6 @@
 /**
- * Feeds the usage ledger from the lines of a journal. The position is in the database and moves together with the
- * sums, so each line is added exactly once, however often this process, another reader or the database fails. What
+ * Feeds the usage ledger from the lines of a journal. The position is in the database and moves in one statement with
+ * the sums, so each line is added exactly once, however often this process, another reader or the database fails. What
  * was lost before it was read is recorded as a gap.
  */
 
@@ -31,25 +31,25 @@ export interface LedgerFeedOptions {
   readonly onGap: (gap: UsageGap) => void
 }
 
-/** The most that one statement adds. */
+/** Maximum of one statement. */
 const maxRows = 2_000
 const maxLines = 20_000
-/** Gaps of one statement; further ones are joined. */
+/** Maximum number of gaps in one statement; further ones are merged. */
 const maxGaps = 100
-/** A file that is not there is waited for this long: it may just be being moved. */
+/** How long a missing file is waited for: it may be being moved. */
 const movedForMs = 10_000
-/** How often it is recorded in the database that the journal is still read. */
+/** How often the database records that the journal is still read. */
 const seenEveryMs = 60_000
-/** No response ends later than this after now; the clocks of gateway and service may differ. */
+/** A response that ends later than this after now is dated back: the clocks of gateway and service may differ. */
 const aheadMs = 24 * 3_600_000
 
-/** What is known of a file besides how far it was read. */
+/** The state of a file besides its position. */
 interface Place {
   /** End of its last line, in milliseconds since the epoch; null: it has none. */
   endedAt: number | null
-  /** Whether nothing will be added to it, and it was read to its end. */
+  /** Whether it is complete and was read to its end. */
   done: boolean
-  /** Set after what cannot be read, until something can. */
+  /** The start of a gap: set by an unreadable part, until a line can be read again. */
   gapFrom: number | undefined
 }
 
@@ -58,18 +58,18 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
   const { folder, names, journal, ledger, clock, monotonic, onGap } = options
   const sums = createUsageSums(options.unusableUsage)
   const limits = createLimitSums(options.unusableUsage)
-  /** undefined: the position must be read. */
+  /** undefined: the position must be read from the database. */
   let revision: number | undefined
-  /** By the heads of files, as the position. */
+  /** By head, as the position. */
   const places = new Map<string, Place>()
   const position: Position = new Map()
   let follower: Follower | undefined
-  /** In monotonic time, by head. */
+  /** Since when a file is missing, in monotonic time, by head. */
   const missingSince = new Map<string, number>()
-  /** Offsets that the database has, by inode. */
+  /** Offsets that are in the database, by inode. */
   let stored = new Map<string, number>()
   let gaps: UsageGap[] = []
-  /** When the first response ended of files that were read from their start, by the names of those that grow. */
+  /** When the first response ended of files that were read from their start, by base name. */
   const begunAt = new Map<string, number>()
   let lines = 0
   let changed = false
@@ -133,12 +133,12 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     limits.add(line, endedAt)
   }
 
-  /** Whether the gateway's script could not write the whole line: Envoy's own log has it then. */
+  /** Whether the gateway's script could not write the whole line: then Envoy's own log has it. */
   function isRetold(text: string, name: string): boolean {
     return name === names.script && text.startsWith('{"v"') && !text.endsWith('}')
   }
 
-  /** Something of a file can't be read, or is gone. */
+  /** A part of a file can't be read, or is gone. */
   function noteLost(place: Place): void {
     place.gapFrom ??= place.endedAt ?? clock()
     changed = true
@@ -156,7 +156,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     }
   }
 
-  /** Steps for `inSlices`: all whole lines that are there. */
+  /** Steps for `inSlices`: reads all complete lines. */
   function* readAll(): Generator<Promise<void> | undefined, void> {
     for (const _ of follower?.readAll() ?? []) {
       const isFull = sums.size + limits.size >= maxRows || lines >= maxLines
@@ -164,7 +164,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     }
   }
 
-  /** Files of which more may have been written than was read, and that are gone. */
+  /** Finds files that are gone although more may have been written than was read. */
   function findLost(): void {
     const now = monotonic()
     const there = follower?.files() ?? []
@@ -190,7 +190,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     }
   }
 
-  /** When what followed a file began that ended then, as far as that was read. */
+  /** When the successor began of a file that ended then, as far as it was read. */
   function nextAfter(endedAt: number): number {
     const begun = Math.max(...begunAt.values())
     return begun >= endedAt ? begun : clock()
@@ -233,8 +233,8 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
 
   return {
     /**
-     * Adds what has been written since the last step. `closes`: it is the last one of this process.
-     * Rejects if the ledger is unavailable; the next step begins at the position that it has.
+     * Adds what was written since the last step. `closes`: it is the last step of this process. Rejects if the ledger
+     * is unavailable; the next step begins at the ledger's position.
      */
     async step(closes = false): Promise<void> {
       try {

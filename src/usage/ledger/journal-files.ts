@@ -1,4 +1,4 @@
-/** The files of a journal, one by one: those with the script's lines, and those with Envoy's own. */
+/** The files of a journal: those with the script's lines, and those with Envoy's own. */
 
 import { basename, dirname } from 'node:path'
 import { filesOf } from '../../journal/files.ts'
@@ -14,12 +14,12 @@ import { headFromLedger } from '../../journal/head.ts'
 import type { LedgerPlace } from '../store.ts'
 import { findKeptFolder } from './journal-name.ts'
 
-/** Who writes the lines of a file. Each has a file that grows, and earlier ones. */
+/** Which program writes the lines of a file. Each has a current file and rotated ones. */
 export const sources = ['script', 'envoy'] as const
 
 export type LineSource = (typeof sources)[number]
 
-/** The names of the files that grow. */
+/** Names of the current files. */
 export type SourceNames = Readonly<Record<LineSource, string>>
 
 export function sourceNames(path: string): SourceNames {
@@ -31,7 +31,7 @@ export interface JournalFile extends LineFile {
   readonly source: LineSource
 }
 
-/** Those of a folder, of each source the oldest first. */
+/** Lists those of a folder, for each source the oldest first. */
 export function listJournalFiles(
   folder: Pick<Folder, 'list'>,
   names: SourceNames,
@@ -43,7 +43,7 @@ export function listJournalFiles(
 
 const pieceBytes = 65_536
 
-/** Its bytes from one offset to another, which is excluded. */
+/** Its bytes from one offset to before another. */
 export async function* bytesOf(file: OpenFile, from: number, to: number): AsyncGenerator<Buffer> {
   for (let at = from; at < to; ) {
     const piece = Buffer.allocUnsafe(Math.min(pieceBytes, to - at))
@@ -54,12 +54,12 @@ export async function* bytesOf(file: OpenFile, from: number, to: number): AsyncG
   }
 }
 
-/** How far each file was read, as these places say it. */
+/** The position that these places record. */
 export function positionOf(places: readonly LedgerPlace[]): Position {
   return new Map(places.map(({ head, offset }) => [headFromLedger(head), offset]))
 }
 
-/** The folder of the journal at this path, and that with copies of what it may lack. */
+/** The folder of the journal at this path, and the one with copies, which may have files that the first one lacks. */
 export function foldersOf(path: string, dataDir: string | undefined): readonly Folder[] {
   const kept = dataDir === undefined ? undefined : findKeptFolder(path, dataDir)
   return [dirname(path), ...(kept === undefined ? [] : [kept])].map((each) => openFolder(each))

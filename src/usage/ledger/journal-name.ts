@@ -15,7 +15,7 @@ const form = /^[0-9a-f]{16}$/
  */
 export function nameJournal(path: string, dataDir?: string): string {
   const [beside, kept = beside] = filesOf(path, dataDir)
-  // A folder in memory is empty after a restart of the machine.
+  // A folder in memory is empty after a reboot.
   const name = readName(kept) ?? readName(beside) ?? randomBytes(8).toString('hex')
   const known = create(kept, name)
   if (beside !== kept) create(beside, known)

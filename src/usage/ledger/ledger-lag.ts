@@ -10,14 +10,11 @@ import type { KeptPlaces } from './ledger-lines.ts'
 /** What the ledger has not added of a journal yet. */
 export interface LedgerLag {
   readonly bytes: number
-  /** Whole ones, of responses that it adds. */
+  /** Complete lines of responses that it will add. */
   readonly lines: number
 }
 
-/**
- * What the ledger has not added yet of the journal at this path, so that nothing is known of it; nothing
- * if it does not know the journal.
- */
+/** Measures what the ledger has not added yet of the journal at this path; nothing if it does not know the journal. */
 export function readLedgerLag(
   { path, dataDir }: Pick<KeptPlaces, 'path' | 'dataDir'>,
   journals: LedgerState['journals'],
@@ -27,7 +24,7 @@ export function readLedgerLag(
   const places = journals.find(({ journal }) => journal === own)?.places
   if (path === undefined || places === undefined) return { bytes, lines }
   const position = positionOf(places)
-  /** Without a line end: a line that is being written. */
+  /** Bytes after the last line end, by head: a line that is being written. */
   const unended = new Map<string, number>()
   for (const folder of foldersOf(path, dataDir)) {
     const follower = createFollower({
@@ -51,7 +48,7 @@ export function readLedgerLag(
   return { bytes, lines }
 }
 
-/** Whether the ledger adds what a line says, or says that it is lost. */
+/** Whether the ledger adds the line, or records it as lost. */
 function isAdded(text: string): boolean {
   const line = readLine(text)
   return line === undefined || (line.isMetered && line.state === 'ended')

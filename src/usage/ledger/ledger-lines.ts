@@ -1,4 +1,4 @@
-/** The lines of a journal that a ledger has, from its archives and the files that are kept. */
+/** The lines of a journal that are in a ledger, from its archives and the files that still exist. */
 
 import { basename, join } from 'node:path'
 import type { Span } from '../../formats/span.ts'
@@ -12,7 +12,7 @@ import { findJournalName } from './journal-name.ts'
 
 type Places = LedgerState['journals'][number]['places']
 
-/** Lines of one file, or of a part of one. To be read to their end before the next ones. */
+/** Lines of one file, or of a part of one. Must be read to their end before the next ones. */
 export interface KeptFile {
   readonly source: LineSource
   /** Whether more lines may be added to it. */
@@ -20,7 +20,7 @@ export interface KeptFile {
   readonly lines: AsyncIterable<string> | Iterable<string>
 }
 
-/** What is kept of one journal's lines that are in the ledger, in order. */
+/** The kept lines of one journal that are in the ledger, in order. */
 export interface KeptJournal {
   readonly journal: string
   readonly files: AsyncIterable<KeptFile>
@@ -34,8 +34,8 @@ export interface KeptPlaces {
 }
 
 /**
- * What is kept of each journal that the ledger knows, of this time. Problems of
- * archives are named to `onProblem` as their lines are read.
+ * Finds the kept lines of each journal that the ledger knows, in this time. Problems of archives are reported to
+ * `onProblem` while their lines are read.
  */
 export async function findKept(
   { path, dataDir, folder }: KeptPlaces,
@@ -49,7 +49,7 @@ export async function findKept(
     const all = folder === undefined ? [] : await listArchives(join(folder, journal))
     const some = archivesOf(all, from, to)
     const head = archives.find((each) => each.journal === journal)
-    // Who vouches for the last of these: the archive after it, or the database for the last of all.
+    // What confirms the hash of the last of these: the archive after it, or the database for the last of all.
     const next = all[all.indexOf(some.at(-1) as ListedArchive) + 1]
     const last = folder !== undefined && next === undefined ? head : undefined
     if (some.length === 0 && journal !== own && !last?.piece) continue
@@ -63,7 +63,7 @@ export async function findKept(
   return kept
 }
 
-/** The journal's files, as far as they were added to the ledger; without what was read already. */
+/** The journal's files, as far as they are in the ledger, from `position` on. */
 function* readFiles(
   path: string,
   dataDir: string | undefined,
@@ -99,14 +99,14 @@ function* readFiles(
   }
 }
 
-/** Archives that may have lines of this time (milliseconds since the epoch), in order, without a hole. */
+/** Archives that may have lines of this time (milliseconds since the epoch), in order, without a gap. */
 function archivesOf(
   archives: readonly ListedArchive[],
   from: number,
   to: number,
 ): readonly ListedArchive[] {
   const dayOf = (time: number): string => new Date(time).toISOString().slice(0, 10)
-  // Of each source the last one that began before.
+  // For each source the last one that began before.
   const begun = sources
     .map((source) =>
       archives.findLastIndex((each) => each.source === source && each.day < dayOf(from)),
@@ -116,7 +116,7 @@ function archivesOf(
   return archives.slice(begun.length === 0 ? 0 : Math.min(...begun), end)
 }
 
-/** What is known of the archives of a journal besides those that are read. */
+/** What is known of the archives of a journal beyond those that are read. */
 interface Beyond {
   readonly journal: string
   /** The one that follows them. */
@@ -126,8 +126,8 @@ interface Beyond {
 }
 
 /**
- * Lines of these archives of a journal. What was changed, reordered or taken away is named to `onProblem`;
- * the other lines are read.
+ * Reads the lines of these archives of a journal. Changed, reordered and missing ones are reported to `onProblem`; the
+ * other lines are read.
  */
 async function* readArchives(
   archives: readonly ListedArchive[],
@@ -178,7 +178,7 @@ async function* readArchives(
   }
 }
 
-/** Lines up to where they cannot be read, and whether they were read to their end. */
+/** Lines up to the first unreadable one, and whether they were read to their end. */
 function readWhole(lines: AsyncIterable<string>, onFault: (error: unknown) => void) {
   let isRead = false
   async function* readable() {

@@ -1,4 +1,4 @@
-/** The usage ledger: its feed from the journal, the journal's archive, its refusals, its partitions. */
+/** The usage ledger: feeds it from the journal, archives the journal, adds refusals, maintains partitions. */
 
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
@@ -22,7 +22,7 @@ interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusableUsage
   readonly heads: ArchiveHeads
   /** undefined: nothing is archived. */
   readonly archiveFolder: string | undefined
-  /** Makes partitions and drops old ones; returns their names. */
+  /** Creates partitions and drops old ones; returns their names. */
   readonly tend: (now: number) => Promise<Readonly<Record<'made' | 'dropped', readonly string[]>>>
   readonly log: Logger
 }
@@ -38,7 +38,7 @@ const tendEveryMs = 3_600_000
 export function createLedger(options: LedgerOptions) {
   const { ledger, heads, path, clock, unusableUsage, archiveFolder: archives, log } = options
   let gaps = 0
-  /** Once the folder is there, whose mode others choose. */
+  /** Opened once the folder exists, whose mode others choose. */
   let reader: ReturnType<typeof openReader> | undefined
   const refusals = createRefusalSums(ledger)
   const feeding = outageOf(['ledger_failing', 'ledger_restored'], 'write the usage ledger')
@@ -78,7 +78,7 @@ export function createLedger(options: LedgerOptions) {
     return { feed, archive: archive || undefined }
   }
 
-  /** A persistent error is logged once. */
+  /** A lasting error is logged once. */
   function outageOf([failing, restored]: readonly [string, string], what: string) {
     return createOutage<unknown>((cause) => {
       if (cause === undefined) log.info({ code: restored }, `can ${what} again`)
@@ -109,8 +109,8 @@ export function createLedger(options: LedgerOptions) {
 
   return {
     /**
-     * Feeds it until it is stopped, while `isWriter` says that this process writes for its gateway. The journal's folder
-     * is there. Throws if its name cannot be written.
+     * Runs until it is stopped, and feeds the ledger while `isWriter` says that this process is its gateway's writer.
+     * The journal's folder must exist. Throws if the journal's name cannot be written.
      */
     start(isWriter: () => boolean) {
       reader = openReader()
@@ -125,7 +125,7 @@ export function createLedger(options: LedgerOptions) {
         keep(tending, tendEveryMs, tend),
       ])
     },
-    /** Feeds what is left; what follows the journal has been stopped before. */
+    /** Feeds the rest. Other readers of the journal must have been stopped before. */
     async stop() {
       ending.abort()
       await loops
@@ -134,27 +134,27 @@ export function createLedger(options: LedgerOptions) {
       await reader?.archive?.step(true).catch(() => {})
       reader?.feed.reset()
     },
-    /** Whether it has everything in this file of the journal, and the archive too. */
+    /** Whether the ledger has everything in this file of the journal, and the archive, too. */
     isDone(file: Listed) {
       if (reader === undefined) return false
       const { feed, archive } = reader
       return feed.isDone(file) && (archive?.isDone(file) ?? true)
     },
     stats: {
-      /** Whether it cannot be fed now. */
+      /** Whether feeding fails now. */
       get failing() {
         return feeding.isOpen
       },
-      /** Those that this process has found. */
+      /** Number of gaps that this process has found. */
       get gaps() {
         return gaps
       },
-      /** Whether the journal cannot be archived now; undefined: it is not to be. */
+      /** Whether archiving fails now; undefined: it is off. */
       get archiveFailing() {
         return archives === undefined ? undefined : archiving.isOpen
       },
     },
-    /** Counts a refusal, if it is one for a used-up limit. */
+    /** Counts a refusal, if a spent limit caused it. */
     onRefused({ grant }: Denial, now: number) {
       if (grant !== undefined) refusals.note(grant, now)
     },

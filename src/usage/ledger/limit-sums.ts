@@ -1,4 +1,4 @@
-/** Sums of what limits by name were charged, as lines say it, between two steps of the ledger. */
+/** Sums of what lines charge to limits by name, between two steps of the ledger. */
 
 import { type Exact, plus } from '../../formats/exact.ts'
 import type { Span } from '../../formats/span.ts'
@@ -11,7 +11,7 @@ import type { LimitRow } from '../store.ts'
 const hourMs = 3_600_000
 const always: Span = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
 
-/** `within`: only what was charged in this time. */
+/** `within`: only charges of this time count. */
 export function createLimitSums(unusableUsage: UnusableUsage, within = always) {
   let rows = new Map<string, LimitRow>()
   return {
@@ -19,7 +19,7 @@ export function createLimitSums(unusableUsage: UnusableUsage, within = always) {
     get size(): number {
       return rows.size
     },
-    /** Adds what a line charges, no later than this. */
+    /** Adds the charges of a line, dated `latest` at the latest. */
     add(line: CountableLine, latest: number): void {
       for (const { limit, whom, counter, at: charged, amount } of chargedOf(line, unusableUsage)) {
         const at = Math.min(charged, latest)
@@ -44,13 +44,13 @@ export function createLimitSums(unusableUsage: UnusableUsage, within = always) {
   }
 }
 
-/** Windows shorter than an hour are added up by the hour: there may be one for each second. */
+/** Windows shorter than an hour are summed by the hour, because there may be one for each second. */
 function beginOf({ window, owner }: Counter, at: number): number {
   if ('ms' in window && window.ms < hourMs) return at - (at % hourMs)
   return spanAt(window, owner, at).start
 }
 
-/** The row with another charge of this amount. */
+/** The row plus a charge of this amount. */
 export function withCharge(row: LimitRow, amount: Exact, first: number, last = first): LimitRow {
   const { amount: sum, first: earlier, last: later } = row
   const times = { first: Math.min(earlier, first), last: Math.max(later, last) }

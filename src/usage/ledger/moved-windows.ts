@@ -1,15 +1,15 @@
-/** Windows of calendars whose ends another edition of the time zone database moves: they are compared by local date. */
+/** Windows of calendars whose ends another version of the time zone database moves: they are compared by local date. */
 
 import { readWindowText, spanAt } from '../../ratelimit/rules/windows.ts'
 import type { LimitGroup, LimitRow } from '../store.ts'
 
-/** More than editions differ by, and less than a day has. */
+/** More than versions differ by, and less than a day. */
 const halfDayMs = 43_200_000
 
 /**
- * Where a sum is to be compared: in the window of its date, as it begins by this process's edition. Windows between which a
- * row of the ledger shows that an end has moved, because it has a charge from outside of its own, are one, the first of
- * them. `nameOf`: the same text for the same window.
+ * Returns the window in which a sum is compared: the one of its date, with the begin of this process's version. If a
+ * row of the ledger has a charge from outside of its window, an end has moved, and both windows are compared as one,
+ * the first of them. `nameOf`: the same text for the same window.
  */
 export function comparedWindows(
   ledger: readonly LimitRow[],
@@ -35,7 +35,7 @@ export function comparedWindows(
   return homeOf
 }
 
-/** Of its window at an instant; one that is no calendar's begins alike everywhere. */
+/** The begin of its window at an instant; a window that is not of a calendar begins alike everywhere. */
 function beginOf({ window, begin }: LimitGroup, at: number): number {
   const read = readWindowText(window)
   return read !== undefined && 'every' in read ? spanAt(read, '', at).start : begin

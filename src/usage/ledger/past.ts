@@ -1,4 +1,4 @@
-/** Past usage for a simulation: each response where all lines of the journals are kept, sums of hours elsewhere. */
+/** Past usage for a simulation: each response of hours whose lines are all kept, sums of other hours. */
 
 import { addTo } from '../../formats/lists.ts'
 import type { Span } from '../../formats/span.ts'
@@ -21,7 +21,7 @@ interface PastOptions {
 
 interface Past {
   readonly usage: readonly PastUsage[]
-  /** Hours of which only sums are known, joined, in order. */
+  /** Hours of which only sums are known, adjacent ones merged, in order. */
   readonly summed: readonly Span[]
 }
 
@@ -29,7 +29,7 @@ export class TooManyAnswers extends Error {}
 
 const hourMs = 3_600_000
 
-/** An hour is replayed from its lines if the ledger has as many responses. */
+/** An hour is replayed from its lines if their number equals the ledger's number of responses. */
 export async function readPast(options: PastOptions): Promise<Past> {
   const { rows } = options
   const spenders = createSpenders()
@@ -91,7 +91,7 @@ async function readLines(
   return found
 }
 
-/** One object for each. */
+/** Returns one object for the same arguments. */
 function createSpenders() {
   const known = new Map<string, Spender>()
   return (user: string, subscription: string, model: string, pool?: string): Spender => {

@@ -1,7 +1,7 @@
 /**
- * Refusals for used-up limits, for the usage ledger. They are counted by each process and added from
- * time to time: what a killed process had not added is missing, and what was added just before the
- * database failed may be added twice. They never enter the journal, which a spent key could fill.
+ * Counts refusals for spent limits, for the usage ledger. Each process counts its own and adds them from time to time:
+ * what a killed process had not added is missing, and what was added just before the database failed may be added
+ * twice. They are not in the journal, which a spent key could fill.
  */
 
 import type { Grant } from '../../decide/decision.ts'
@@ -9,7 +9,7 @@ import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import type { UsageGroup, UsageLedger } from '../store.ts'
 
 const hourMs = 3_600_000
-/** The most groups between two flushes; refusals of further ones are not counted. */
+/** Maximum number of groups between two flushes; refusals of further ones are not counted. */
 const maxGroups = 10_000
 
 type Refusals = UsageGroup & { refusals: number }
@@ -22,7 +22,7 @@ export function createRefusalSums(ledger: Pick<UsageLedger, 'addRefusals'>) {
     note({ caller, subscription, model, payer = '' }: Grant, now: number): void {
       const hour = now - (now % hourMs)
       const keyId = caller.by === 'key' ? caller.keyId : ''
-      // As in lines, so that refusals and usage are of one user.
+      // As in lines, so that a user's refusals and usage are in one group.
       const user = userInLines(caller.user)
       const name = `${hour}\n${keyId}\n${model.key}\n${subscription}\n${payer}\n${user}`
       const known = sums.get(name)
@@ -32,7 +32,7 @@ export function createRefusalSums(ledger: Pick<UsageLedger, 'addRefusals'>) {
         sums.set(name, { ...group, refusals: 1 })
       }
     },
-    /** Adds them to the ledger. If it is unavailable, they are added next time. */
+    /** Adds them to the ledger. If it is unavailable, the next call adds them. */
     async flush(): Promise<void> {
       const sent = sums
       sums = new Map()

@@ -1,4 +1,4 @@
-/** Runs in a thread of its own: replays past usage with the resources of a text, and returns what came of it. */
+/** Runs in a thread of its own: replays past usage with the resources of a text, and returns the result. */
 
 import { parentPort, workerData } from 'node:worker_threads'
 import type { Span } from '../../formats/span.ts'
@@ -20,7 +20,7 @@ export interface SimulationTask extends KeptPlaces {
 }
 
 export type SimulationResult =
-  /** The documents are not valid: why, one sentence each. */
+  /** Why the documents are not valid, one sentence each. */
   | { readonly refused: readonly string[] }
   | { readonly isTooMuch: true }
   | {
@@ -34,7 +34,7 @@ async function run(task: SimulationTask): Promise<SimulationResult> {
   const { snapshot, problems } = await loadDocuments(text)
   const errors = problems.filter(({ severity }) => severity === 'error')
   if (errors.length > 0) return { refused: errors.map(sentence) }
-  // A changed archive has other lines, and perhaps not as many; `tollgate usage verify` names it.
+  // A changed archive has other lines, and perhaps not as many; `tollgate usage verify` reports it.
   const kept = await findKept(task, sums, span, () => {})
   try {
     const past = await readPast({ span, rows: sums.rows, kept, unusableUsage, maxAnswers })
@@ -46,7 +46,7 @@ async function run(task: SimulationTask): Promise<SimulationResult> {
   }
 }
 
-/** Without a file there is only a line. */
+/** There is no file, only a line. */
 function sentence(problem: Parameters<typeof showProblem>[0]): string {
   return showProblem(problem).replace(/^:(\d+): (error|warning): /, 'line $1: ')
 }

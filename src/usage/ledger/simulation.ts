@@ -1,4 +1,4 @@
-/** Simulates resources over past usage, in a thread of its own: Checks wait for none of it. */
+/** Simulates resources over past usage, in a thread of its own, so that no Check waits for it. */
 
 import { ServiceError } from '../../formats/errors.ts'
 import type { Span } from '../../formats/span.ts'
@@ -9,7 +9,7 @@ import type { KeptPlaces } from './ledger-lines.ts'
 import type { SimulationResult, SimulationTask } from './simulation-worker.ts'
 
 const worker = new URL('./simulation-worker.ts', import.meta.url)
-/** The gateway waits for 35 seconds. */
+/** Below the gateway's timeout of 35 seconds. */
 const deadlineMs = 20_000
 /** About 200 bytes each; a pod has memory for them beside a million keys. */
 const maxAnswers = 500_000
@@ -17,8 +17,8 @@ const maxRows = 200_000
 const resourceLimits = { maxOldGenerationSizeMb: 192 }
 
 /**
- * What came of the documents of a text, or why they are not valid. undefined: there is no journal, and so no past
- * usage. Rejects with `usage_timeout` if it takes too long or too much memory.
+ * Returns the result for the documents of a text, or why they are not valid. undefined: there is no journal, and so no
+ * past usage. Rejects with `usage_timeout` if it takes too long or too much memory.
  */
 export function createSimulate(
   kept: KeptPlaces,

@@ -12,7 +12,7 @@ type Writable<Value> = { -readonly [Name in keyof Value]: Value[Name] }
 
 export function createUsageSums(unusableUsage: UnusableUsage) {
   let rows: Writable<UsageRow>[] = []
-  /** The same by key, or by user without a key: comparing a few names takes less than joining all. */
+  /** The rows by key, or by user without a key: comparing a few names is cheaper than joining all. */
   let byName = new Map<string, Writable<UsageRow>[]>()
 
   function rowOf(usage: Usage, endedAt: number): Writable<UsageRow> {
@@ -62,7 +62,7 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
     get size(): number {
       return rows.length
     },
-    /** Adds a response, unless it is no success and is charged nothing. Its end in milliseconds since the epoch. */
+    /** Adds a response, unless it failed and is charged nothing. `endedAt` in milliseconds since the epoch. */
     add(usage: Usage, endedAt: number): void {
       const charge = chargeOf(usage, unusableUsage)
       if (!isCharged(usage, charge)) return
@@ -95,7 +95,7 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
   }
 }
 
-/** A model may report any figure; sums end where whole numbers do. */
+/** Models may report any figure, so sums are capped where whole numbers are no longer exact. */
 function sum(one: number, other: number): number {
   return Math.min(Number.MAX_SAFE_INTEGER, one + other)
 }

@@ -1,4 +1,4 @@
-/** Recomputes the sums of a ledger from lines of journals, and compares. */
+/** Recomputes the sums of a ledger from the lines of journals, and compares them. */
 
 import { cutName } from '../../formats/bound-text.ts'
 import { type Exact, minus, plus } from '../../formats/exact.ts'
@@ -23,12 +23,12 @@ import { createUsageSums } from './sums.ts'
 interface Difference {
   readonly group: Pick<VerifiedSums, 'hour' | 'user' | 'keyId' | 'model'>
   readonly figure: keyof UsageSums | 'cost'
-  /** Of a cost in nano-units, like `journals`. */
+  /** A cost is in nano-units, like `journals`. */
   readonly ledger: Exact
   readonly journals: Exact
 }
 
-/** Of what a limit by name was charged in a window. */
+/** A difference in what a limit by name was charged in a window. */
 interface LimitDifference {
   readonly limit: LimitGroup
   readonly ledger: Exact
@@ -36,27 +36,27 @@ interface LimitDifference {
 }
 
 export interface Verification {
-  /** In the order of their hours. */
+  /** Ordered by hour. */
   readonly differences: readonly Difference[]
-  /** In the order of their windows. */
+  /** Ordered by window. */
   readonly limits: readonly LimitDifference[]
   /**
-   * What the ledger has beyond the lines of the hour before, which is kept in part: others may be gone, or it was added
-   * wrongly. None of it is a difference.
+   * For the hour before `completeFrom`, of which only some lines are kept: what the ledger has beyond them. The other
+   * lines may be gone, or it was added wrongly. None of it is a difference.
    */
   readonly beyond: Pick<Verification, 'differences' | 'limits'>
-  /** Sums that were compared, without those. */
+  /** Number of sums that were compared, without those. */
   readonly compared: number
   /**
-   * Every line of this hour and later ones is kept, in milliseconds since the epoch. Of hours before, only
-   * what the ledger lacks is a difference.
+   * Every line of this hour and later ones is kept, in milliseconds since the epoch. For earlier hours only what the
+   * ledger lacks is a difference.
    */
   readonly completeFrom: number
-  /** Journals that were read in that time, and of which nothing is kept. */
+  /** Journals that were read in that time and of which nothing is kept. */
   readonly missing: readonly string[]
 }
 
-/** Of whole hours. */
+/** Whole hours. */
 interface VerifyOptions extends Span {
   readonly state: LedgerState
   readonly kept: readonly KeptJournal[]
@@ -64,9 +64,9 @@ interface VerifyOptions extends Span {
 }
 
 const hourMs = 3_600_000
-/** Lines may be this much out of order. */
+/** How far lines may be out of order. */
 const latenessMs = 60_000
-/** Rows that are summed before they are merged, by names that may be cut. */
+/** Rows that are summed before they are merged under names that may be cut. */
 const maxRows = 10_000
 
 const figures = Object.keys(usageFigures) as (keyof UsageSums)[]
@@ -86,7 +86,9 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
       add(found, { ...row, hour, user, keyId, model, cost: row.cost ?? 0 })
     }
   }
-  /** Adds its lines of this time. Returns when its first readable line was written, even if outside of this time. */
+  /**
+   * Adds the file's lines of this time. Returns when its first readable line was written, even if outside of this time.
+   */
   async function readFile({ lines }: KeptFile): Promise<number | undefined> {
     let begin: number | undefined
     for await (const text of lines) {
@@ -108,7 +110,7 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
     const begins = new Map<LineSource, number>()
     for await (const file of files) {
       const begin = await readFile(file)
-      // Of what Envoy has written nothing is gone while it is in its first file: often it has little to write.
+      // While Envoy writes its first file, none of its lines is gone: often it has little to write.
       const isWhole = file.source === 'envoy' && file.isCurrent && begins.size > 0
       if (begin !== undefined && !isWhole && !begins.has(file.source))
         begins.set(file.source, begin)
@@ -142,8 +144,8 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
 }
 
 /**
- * `whole`: the time of which every line is kept; `asked`: when what was read begins. Of windows that were charged before
- * or after, only what is lacking counts.
+ * `whole`: the time of which every line is kept; `asked`: the begin of what was read. For windows that were charged
+ * before or after, only what the ledger lacks counts.
  */
 function compareLimits(
   state: readonly LimitRow[],
@@ -227,8 +229,8 @@ function compare(
 }
 
 /**
- * A user whose name was replaced in the ledger still has the old one in the journals, and what was used since is in the
- * ledger under that, too. `placeOf` tells what a difference is of besides its user.
+ * Drops the differences of forgotten users: the journals still have the old name, and what was used since is in the
+ * ledger under that, too. `placeOf`: what a difference is about, besides its user.
  */
 function withoutForgotten<One extends { readonly ledger: Exact; readonly journals: Exact }>(
   differences: readonly One[],
@@ -247,7 +249,7 @@ function withoutForgotten<One extends { readonly ledger: Exact; readonly journal
     const earlier = lacking.get(sameAs(one, one.ledger))?.pop()
     if (earlier !== undefined && left.delete(earlier)) left.delete(one)
   }
-  // Who was forgotten several times in a window has several names for one sum.
+  // A user who was forgotten several times in a window has several names for one sum.
   const places = new Map<string, One[]>()
   for (const one of left) {
     if (isLacking(one) || isForgotten(one)) addTo(places, JSON.stringify(placeOf(one)), one)

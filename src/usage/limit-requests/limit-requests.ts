@@ -1,4 +1,4 @@
-/** Requests of users for more of a limit for a while, until an administrator has decided them. */
+/** Users' requests for a temporary increase, until an administrator has decided them. */
 
 import type { Exact } from '../../formats/exact.ts'
 import { toFigure } from '../../formats/money.ts'
@@ -8,9 +8,9 @@ import type { NewIncrease } from '../../ratelimit/increases/active-increases.ts'
 import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import type { Notice } from '../notices/store.ts'
 
-/** The most that a user has open. */
+/** Maximum number of open requests of a user. */
 export const maxOpen = 5
-/** How long one that was decided is listed. */
+/** How long a decided request is listed. */
 export const listedDays = 30
 
 interface NewLimitRequest extends Omit<NewIncrease, 'createdBy'> {
@@ -24,7 +24,7 @@ export interface LimitRequest extends NewLimitRequest {
   /** Milliseconds since the epoch. */
   readonly decidedAt: number | null
   readonly decisionReason: string | null
-  /** Of one that was approved. */
+  /** Of an approved request. */
   readonly increaseId: string | null
   readonly grantedLimit: Exact | null
   readonly grantedUntil: number | null
@@ -35,31 +35,32 @@ export interface Verdict {
   /** Milliseconds since the epoch. */
   readonly at: number
   readonly reason: string | null
-  /** undefined: it is denied. */
+  /** undefined: denied. */
   readonly grant: { readonly limit: Exact; readonly until: number } | undefined
 }
 
 /** All reject if the database is unavailable; a change may then have been made. */
 export interface LimitRequests {
-  /** undefined: as many of the user as may be are open. */
+  /** undefined: the user has the maximum number of open requests. */
   add(asked: NewLimitRequest): Promise<LimitRequest | undefined>
-  /** Those of a user, open or decided, the latest first; of everybody (null) the open ones, the oldest first. */
+  /** A user's requests, open or decided, the latest first; for null everybody's open ones, the oldest first. */
   list(
     user: string | null,
     now: number,
     page: { readonly limit: number; readonly offset: number },
   ): Promise<readonly LimitRequest[]>
-  /** How many of everybody are open. */
+  /** Number of open requests of all users. */
   countOpen(now: number): Promise<number>
   find(id: string, now: number): Promise<LimitRequest | undefined>
   /**
-   * Decides it once, with its increase: the request as it is then, which is the earlier verdict if there was one.
-   * undefined: there is none; `full`: as many increases as may be are in force, and it stays open.
+   * Decides a request once, together with its increase; returns the request as it is then, with the earlier verdict if
+   * there was one. undefined: there is none; `full`: the maximum number of increases is in force, and the request stays
+   * open.
    */
   decide(id: string, verdict: Verdict): Promise<LimitRequest | 'full' | undefined>
 }
 
-/** Of a request, or of its decision. */
+/** The notice of a request, or of its decision. */
 export function noticeOf(request: LimitRequest): Notice {
   const { id, user, counter, per, limit, until, reason, createdAt } = request
   const { state, decidedBy, decidedAt, decisionReason, grantedLimit, grantedUntil } = request

@@ -1,4 +1,4 @@
-/** Requests for more of a limit in Postgres, where they and their increases change together. */
+/** Requests for increases in Postgres, where they and their increases change in one transaction. */
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { createIncreaseStore } from '../../ratelimit/increases/postgres-increases.ts'

@@ -1,4 +1,4 @@
-/** Notices of limits: who has used how much of which, found beside the requests. */
+/** Notices of nearly spent limits, found outside of the path of requests. */
 
 import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
@@ -20,7 +20,7 @@ export interface NoticesDeps extends ReadStatesDeps {
   readonly clock: () => number
 }
 
-/** The most uses that wait to be looked at; further ones are looked at when their user is next. */
+/** Maximum number of uses that wait to be checked; further ones are checked with their user's next. */
 const maxWaiting = 10_000
 /** Uses of one step. */
 const maxUses = 500
@@ -31,7 +31,7 @@ type Use = Pick<Usage, 'user' | 'subscription' | 'model'> & { readonly pool?: st
 export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) {
   let waiting = new Map<string, Use>()
 
-  /** By the keys of the counters: many uses may be of one pool. */
+  /** By counter key: many uses may be of one pool. */
   function watchedBy(uses: readonly Use[]): ReadonlyMap<string, Watched> {
     const watched = new Map<string, Watched>()
     for (const { user, subscription, model, pool } of uses) {
@@ -75,13 +75,13 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
   }
 
   return {
-    /** Notes that a response was counted. It costs a look-up if its subscription asks for no notices. */
+    /** Notes a counted response. Costs a look-up if its subscription asks for no notices. */
     note({ user, subscription, model, pool }: Use): void {
       if (snapshot().subscriptions.get(subscription)?.resource.notifyAt === undefined) return
       const name = `${subscription}\n${model}\n${pool ?? ''}\n${user}`
       if (waiting.size < maxWaiting) waiting.set(name, { user, subscription, model, pool })
     },
-    /** Records the notices of what was noted. If a store is unavailable, it is tried again next time. */
+    /** Records the notices of what was noted. If a store is unavailable, the next step retries. */
     async step(): Promise<void> {
       while (waiting.size > 0) {
         const some = [...waiting].slice(0, maxUses)
@@ -117,7 +117,7 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
   }
 }
 
-/** A counter, at which percentages there is to be a notice, and what that says of whose use it is. */
+/** A counter, the percentages at which a notice is due, and what the notice says about whose use it is. */
 interface Watched {
   readonly limit: CountedLimit
   readonly counter: Counter
@@ -125,7 +125,7 @@ interface Watched {
   readonly whose: Readonly<Record<string, string>>
 }
 
-/** Of a shared limit it names the group, and none of its users. */
+/** For a shared limit it names the group, and none of its users. */
 function whoseIs(limit: CountedLimit, counter: Counter, use: Omit<Use, 'pool'>) {
   const { limitName: name, scope, kind } = limit
   if (name === undefined) return { ...use }

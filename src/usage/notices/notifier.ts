@@ -1,4 +1,4 @@
-/** Finds, records and sends notices beside the requests, until it is stopped. */
+/** Finds, records and sends notices outside of the path of requests, until it is stopped. */
 
 import type { Logger } from 'pino'
 import { errorMessage } from '../../runtime/error-message.ts'
@@ -17,7 +17,7 @@ interface NotifierOptions extends Omit<NoticesDeps, 'store'> {
 
 const restMs = 1_000
 const keysEveryMs = 60_000
-/** Between two lines about a receiver that cannot be reached. */
+/** Between two log lines about a receiver that cannot be reached. */
 const quietMs = 30_000
 
 /** `note` notes a counted response; `stop` records what was noted last. */

@@ -1,4 +1,4 @@
-/** Notices in Postgres, which makes each exactly once, however many processes see its cause. */
+/** Notices in Postgres, which records each exactly once, however many processes see its cause. */
 
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import { digestOf, type Query, type Sql } from '../../store/postgres/sql.ts'
@@ -9,12 +9,12 @@ export type NoticeStore = ReturnType<typeof createNoticeStore>
 /** Every method throws `store_unavailable` if the database is unavailable. */
 export function createNoticeStore(sql: Sql) {
   return {
-    /** Records notices, except those of a window or an end that has one. */
+    /** Records notices, except for a window or an end that has one. */
     async add(notices: readonly Notice[]): Promise<void> {
       if (notices.length === 0) return
       const rows = new Map(
         notices.map(({ subject, ...notice }) => {
-          // Of a key as `expiring` computes it.
+          // For a key, the digest that `expiring` computes.
           const row = { ...notice, subject: digestOf(subject) }
           return [`${row.subject} ${row.percent}`, row]
         }),
@@ -33,7 +33,7 @@ export function createNoticeStore(sql: Sql) {
             ${JSON.stringify([...rows.values()])}::json) as row (subject uuid, "windowMs" float8)
           where row.subject = kept.subject))`)
     },
-    /** Takes at most `max` that are due, for `leaseMs`; then they are due again. */
+    /** Takes at most `max` due notices for `leaseMs`, after which they are due again. */
     take: async (max: number, leaseMs: number): Promise<readonly DueNotice[]> =>
       await withLongDeadline(sql<DueNotice[]>`
         update tollgate_notices set attempts = attempts + 1,
@@ -43,17 +43,17 @@ export function createNoticeStore(sql: Sql) {
           for update skip locked)
         returning id, body, attempts as attempt,
           (extract(epoch from created_at) * 1000)::float8 as "createdAt"`),
-    /** It was sent, or is given up. */
+    /** Marks a notice as sent or abandoned. */
     async finish(id: string): Promise<void> {
       await withLongDeadline(sql`update tollgate_notices set due_at = null where id = ${id}`)
     },
-    /** It is due again after this time in milliseconds. */
+    /** Makes a notice due again after this time in milliseconds. */
     async postpone(id: string, ms: number): Promise<void> {
       await withLongDeadline(sql`
         update tollgate_notices set due_at = now() + make_interval(secs => ${ms / 1_000}::float8)
         where id = ${id}`)
     },
-    /** Removes what is over. */
+    /** Deletes finished notices a day after the end of their window or key. */
     async tidy(): Promise<void> {
       await withLongDeadline(sql`
         delete from tollgate_notices where due_at is null and ends_at < now() - interval '1 day'`)
@@ -72,7 +72,7 @@ export function expiringKeys(sql: Sql, max: number): Query<ExpiringKey[]> {
     from (select *, row_number() over (partition by username order by expires_at, id) as turn
     from api_keys
     where status = 'active' and not ephemeral and expires_at > now()
-      -- Alone in what an index can bound.
+      -- Implied by the next condition, but an index can use it.
       and expires_at <= now() + interval '7 days'
       and expires_at <= now() + (expires_at - created_at) / 10
       and not exists (

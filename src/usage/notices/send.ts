@@ -1,4 +1,4 @@
-/** Sends notices as Standard Webhooks has it: signed, and repeated until a receiver has answered 2xx. */
+/** Sends notices according to Standard Webhooks: signed, and repeated until the receiver responds with 2xx. */
 
 import { createHmac } from 'node:crypto'
 import { errorMessage } from '../../runtime/error-message.ts'
@@ -20,7 +20,7 @@ const timeoutMs = 5_000
 const leaseMs = 10_000
 const atOnce = 10
 const backoff = { firstMs: 1_000, maxMs: 3_600_000 }
-/** After this time it is given up. */
+/** After this time a notice is abandoned. */
 const maxAgeMs = 24 * 3_600_000
 
 /** Sends what is due; resolves when nothing is. Concurrent processes share the work. */
@@ -36,7 +36,7 @@ export function createSend(options: SendOptions): () => Promise<void> {
     await (isLast ? store.finish(id) : store.postpone(id, restAfter(attempt, backoff)))
   }
 
-  /** undefined: it has arrived. */
+  /** Returns the problem; undefined: it was delivered. */
   async function post({ id, body }: DueNotice): Promise<string | undefined> {
     const timestamp = String(Math.floor(clock() / 1_000))
     try {

@@ -3,7 +3,7 @@
 export interface Notice {
   /** The counter, or the key. */
   readonly subject: string
-  /** Of the limit; 0 for a key. */
+  /** Percentage of the limit; 0 for a key. */
   readonly percent: number
   /** End of the window, or of the key, in milliseconds since the epoch. */
   readonly endsAt: number
@@ -23,7 +23,7 @@ export interface DueNotice {
   readonly createdAt: number
 }
 
-/** A key of which little time is left. */
+/** A key that expires soon. */
 export interface ExpiringKey {
   readonly id: string
   readonly name: string

@@ -6,7 +6,7 @@ import { remember } from '../../formats/remember.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import { type Charge, isSuccess, tokensByType, type Usage } from './usage.ts'
 
-/** The tokens of a charge by kind; together they are all of it. */
+/** The tokens of a charge by kind, which add up to it. */
 export interface Parts {
   /** Neither read from a cache nor written to one. */
   readonly input: number
@@ -19,8 +19,8 @@ export interface Parts {
 }
 
 /**
- * The parts of what is charged. Of a total that is less than its parts the output counts first, then what was written to a
- * cache: a server that contradicts itself makes nothing cheaper.
+ * The parts of a charge. If a total is less than its parts, output counts first, then what was written to a cache: a
+ * server that contradicts itself makes nothing cheaper.
  */
 export function partsOfUse(
   usage: Usage,
@@ -42,12 +42,12 @@ export function partsOfUse(
   }
 }
 
-/** Whether the response counts as one: a failure that is charged nothing does not. */
+/** Whether the response counts: a failure that is charged nothing does not. */
 export function isCharged(usage: Pick<Usage, 'status'>, { tokens }: Charge): boolean {
   return tokens !== undefined || isSuccess(usage)
 }
 
-/** What one of each kind costs, in units of 10⁻²⁴ (formats/money.ts). */
+/** The price of one of each kind, in units of 10⁻²⁴ (formats/money.ts). */
 export interface Rates {
   readonly input: bigint
   readonly cached: bigint
@@ -56,7 +56,7 @@ export interface Rates {
   readonly request: bigint
 }
 
-/** Of prices, and of weights: they are few, and the same for many lines. */
+/** Texts of prices, and of weights, that are cached: they are few, and the same for many lines. */
 const mostTexts = 1_000
 
 /** The rates of `Usage.prices`. A kind without a price costs its parent's; one without any is free. */
@@ -79,7 +79,7 @@ export const ratesOf = remember(mostTexts, (prices): Rates => {
   }
 })
 
-/** In nano-units: the whole is rounded up once. */
+/** The cost in nano-units, rounded up once. */
 export function costOf(parts: Parts, prices: string, requests = 1): Exact {
   const rates = ratesOf(prices)
   const units =
@@ -121,7 +121,7 @@ export function weightedTokens(parts: Parts, weights: string | undefined): numbe
   return Math.min(Number.MAX_SAFE_INTEGER, Number((thousandths + 999n) / 1_000n))
 }
 
-/** What the response adds to a limit of this kind; requests in progress are no sum. */
+/** What the response adds to a limit of this kind; concurrency is not a sum. */
 export function amountOf(kind: LimitKind, usage: Usage, charge: Charge): Exact {
   if (kind === 'requests') return 1
   if (kind === 'concurrency' || !isCharged(usage, charge)) return 0
@@ -133,7 +133,7 @@ export function amountOf(kind: LimitKind, usage: Usage, charge: Charge): Exact {
 /** In the form of prices and weights in lines. */
 export type Rated = Pick<Usage, 'prices' | 'weights'>
 
-/** The same of a response that counts as one. */
+/** The same for a response that counts. */
 export function amountOfParts(kind: LimitKind, parts: Parts, { prices, weights }: Rated): Exact {
   if (kind === 'requests') return 1
   if (kind === 'concurrency') return 0
@@ -145,7 +145,7 @@ export function amountOfParts(kind: LimitKind, parts: Parts, { prices, weights }
 
 const form = /^(\w+)=(\d{1,12}(?:\.\d{1,24})?)$/
 
-/** Of a text `name=value&…`; what is no plain decimal number counts as not written. */
+/** Parses a text `name=value&…`; a value that is no plain decimal number is left out. */
 function readFigures(text: string): Readonly<Partial<Record<string, string>>> {
   const fields = text.split('&').map((field) => form.exec(field) ?? [])
   return Object.fromEntries(fields.map(([, name = '', value]) => [name, value]))

@@ -1,7 +1,7 @@
 /**
- * What a line adds to counters: tokens and money at the end of the response, or at its admission where the Subscription
- * says so, and one request at its admission, whose hold had taken it. Of limits by name it depends on the line alone, of
- * the others on the resources, too; so every process that reads it counts the same.
+ * What a line adds to counters: tokens and money at the end of the response, or at its admission if the Subscription
+ * says so, and one request at its admission, when its hold took it. For limits by name this depends on the line alone,
+ * for the others on the resources, too; so every process that reads the line counts the same.
  */
 
 import type { Exact } from '../../formats/exact.ts'
@@ -25,14 +25,14 @@ import {
   type Usage,
 } from './usage.ts'
 
-/** What is needed of a line (journal/line.ts). */
+/** The part of a line that counting needs (journal/line.ts). */
 export interface CountableLine {
   readonly state: 'ended' | 'running'
-  /** Whether its tokens are counted: other operations have lines for durations and health alone. */
+  /** Whether its tokens are counted; lines of other operations are for durations and health alone. */
   readonly isMetered: boolean
-  /** When its request came, in milliseconds since the epoch; its end is in `usage.response`. */
+  /** When its request arrived, in milliseconds since the epoch; its end is in `usage.response`. */
   readonly startedAt: number
-  /** Who asked for what, and what was used; of one that runs, so far. Always with its id and end. */
+  /** Caller, model and use; while the request runs, its use so far. Always with id and end. */
   readonly usage: Usage & Required<Pick<Usage, 'response'>>
 }
 
@@ -64,7 +64,7 @@ export function countedOf(
   if (isMetered) {
     add('tokens', admission?.charge === 'admission', tokenCountersOf(usage, snapshot))
   }
-  // What has not taken one, as lists of models, is not limited.
+  // A request that took none, such as for the list of models, is not limited.
   if (isMetered || (usage.held?.admittedAt ?? 0) > 0) {
     add('requests', true, countersOfKind(usage, snapshot, 'requests'))
   }
@@ -76,7 +76,7 @@ export function countedOf(
 
 const nothing: readonly Counted[] = []
 
-/** What the line adds to the limits by name that it says; nothing while its request runs. Never throws. */
+/** What the line adds to the limits by name that it lists; nothing while its request runs. Never throws. */
 export function chargedOf(
   line: CountableLine,
   unusableUsage: UnusableUsage,
@@ -95,7 +95,7 @@ export function chargedOf(
   })
 }
 
-/** What the line adds to a counter of this kind, and when; undefined: nothing. One of requests counts at its admission. */
+/** What the line adds to a counter of this kind, and when; undefined: nothing. A request counts at its admission. */
 function chargesOf(line: CountableLine, unusableUsage: UnusableUsage) {
   const { usage, isMetered, startedAt } = line
   const charge = chargeOf(usage, unusableUsage)
@@ -103,7 +103,7 @@ function chargesOf(line: CountableLine, unusableUsage: UnusableUsage) {
     const isRequest = kind === 'requests'
     const amount = isRequest || isMetered ? amountOf(kind, usage, charge) : 0
     if (amount === 0) return undefined
-    // By which its request was admitted; without a hold when it began.
+    // When the request was admitted; without a hold, when it began.
     const at =
       isRequest || isAtAdmission ? usage.held?.admittedAt || startedAt : usage.response.endedAt
     return { at, amount }

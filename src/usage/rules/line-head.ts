@@ -1,7 +1,7 @@
 /**
- * Writes what is known of a request when it is admitted, as it is in the line of its response: one JSON object that
- * the gateway keeps as text and copies. Everything in it is escaped here, so that no name can end it, and
- * bounded, so that a line is never longer than `lineBytes`.
+ * Writes the head of a line: what is known of a request when it is admitted, as one JSON object that the gateway keeps
+ * as text and copies. Everything in it is escaped here, so that no name can end it, and bounded, so that a line is
+ * never longer than `lineBytes`.
  */
 
 import { cutText, toBoundJson } from '../../formats/bound-text.ts'
@@ -16,10 +16,10 @@ import { toEstimateText } from '../../ratelimit/rules/unreported.ts'
  */
 export const lineBytes = 16_384
 
-/** Who decided that the request is admitted: a Check, or the table that the gateway reads by itself. */
+/** What admitted the request: a Check, or the decision table. */
 export type DecidedBy = 'check' | 'table'
 
-/** What is the same for many requests. */
+/** The part that many requests have in common. */
 export interface Subject {
   readonly subscription: string
   /** `<namespace>/<name>`. */
@@ -30,9 +30,9 @@ export interface Subject {
   readonly tariff?: string | undefined
 }
 
-/** What belongs to one request. */
+/** The part of one request. */
 export interface LineRequest {
-  /** When its first byte came, by the gateway's clock, in milliseconds since the epoch. */
+  /** When its first byte arrived, by the gateway's clock, in milliseconds since the epoch. */
   readonly startedAt: number
   /** The gateway's request id. */
   readonly id: string
@@ -40,7 +40,7 @@ export interface LineRequest {
   readonly user: string
   /** Empty for identity tokens. */
   readonly keyId: string
-  /** With which counters of its key it was admitted, if any. */
+  /** The counters of its key with which it was admitted, if any. */
   readonly keyCounters: string | undefined
   /** The group whose counter it uses; empty: the users listed by name. Undefined: no limit is per group. */
   readonly pool?: string | undefined
@@ -49,7 +49,7 @@ export interface LineRequest {
   readonly held: Held | undefined
 }
 
-/** The most bytes of each value with its quotes and escapes; together they leave room for all figures. */
+/** Maximum bytes of each value with its quotes and escapes; together they leave room for all figures. */
 const most = {
   id: 80,
   user: userBytes,
@@ -61,7 +61,7 @@ const most = {
   payerField: 160,
 }
 
-/** Members of the object, to be kept for the requests that have them in common. */
+/** Members of the object, to be cached for the requests that have them in common. */
 export function writeSubject({ subscription, model, payer, group, tariff }: Subject): string {
   let text = `"subscription":${toBoundJson(subscription, most.subscription)},"model":${toBoundJson(model, most.model)}`
   if (payer !== undefined) text += `,"payer":${JSON.stringify(boundPayer(payer))}`
@@ -85,18 +85,18 @@ export function writeCaller({
   return text
 }
 
-/** The object up to its subject, which `writeSubject` returns. `start` is first: the script reads it there. */
+/** The object up to its subject, which `writeSubject` returns. `start` is first, because the script reads it there. */
 export function beforeSubject({ startedAt, id, by }: Pick<LineRequest, 'startedAt' | 'id' | 'by'>) {
   return `{"start":${startedAt},"id":${toBoundJson(id, most.id)},"by":"${by}",`
 }
 
-/** The rest of it. */
+/** The object after its subject. */
 export function afterSubject(asked: Omit<LineRequest, 'startedAt' | 'id' | 'by'>): string {
   const { held } = asked
   return `,${writeCaller(asked)}${held === undefined ? '' : writeHeld(held)}}`
 }
 
-/** Numbers that are not known are left out. Put together, because `JSON.stringify` takes longer than all else of the line. */
+/** Leaves out unknown numbers. Concatenated, because `JSON.stringify` takes longer than the rest of the line. */
 function writeHeld({ admittedAt, bytes, maxOutput, choices, ceiling, estimate }: Held) {
   const rest = `${member('bytes', bytes)}${member('max', maxOutput)}${member('choices', choices)}${member('cap', ceiling)}`
   const estimated = estimate && `,"estimate":"${toEstimateText(estimate)}"`
@@ -107,7 +107,7 @@ function member(name: string, value = Number.POSITIVE_INFINITY): string {
   return Number.isFinite(value) ? `,"${name}":${value}` : ''
 }
 
-/** Its values are written again where they are too long, since it has a form of its own. */
+/** Cuts each value that is too long, because the payer has a form of its own. */
 function boundPayer(payer: string): string {
   const longest = 'organization=&cost_center=&rate='.length + 3 * most.payerField
   if (payer.length <= longest) return payer

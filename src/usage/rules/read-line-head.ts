@@ -1,11 +1,11 @@
-/** Reads what a line says of its request, which line-head.ts has written. */
+/** Reads the head of a line, which line-head.ts has written. */
 
 import { isObject } from '../../formats/fields.ts'
 import { parseEstimate } from '../../ratelimit/rules/unreported.ts'
 import type { DecidedBy } from './line-head.ts'
 import type { HeldUsage, Usage } from './usage.ts'
 
-/** What a line says of its request. */
+/** The head of a line. */
 export type LineHead = Pick<
   Usage,
   | 'user'
@@ -27,11 +27,11 @@ export type LineHead = Pick<
   readonly startedAt: number
   readonly id: string
   readonly by: DecidedBy
-  /** undefined: it holds no room. */
+  /** undefined: nothing was held. */
   readonly held: Omit<HeldUsage, 'id' | 'tookMs' | 'isBroken'> | undefined
 }
 
-/** Reads such an object, from text or parsed; undefined for anything else. Never throws. */
+/** Reads a head, from text or parsed; undefined for anything else. Never throws. */
 export function readLineHead(written: unknown): LineHead | undefined {
   const fields = typeof written === 'string' ? parseObject(written) : written
   if (!isObject(fields)) return undefined
@@ -91,7 +91,7 @@ export function isWhole(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0
 }
 
-/** undefined: it is no JSON, or no object. */
+/** undefined: it is not a JSON object. */
 export function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const value: unknown = JSON.parse(text)

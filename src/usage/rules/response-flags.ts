@@ -1,4 +1,4 @@
-/** Envoy's response flags by their short names, as they are in its logs in text. */
+/** Envoy's response flags by their short names, as in its text logs. */
 
 /** Field numbers of envoy.data.accesslog.v3.ResponseFlags, in their order from 1. */
 const names = [
@@ -7,14 +7,14 @@ const names = [
 ]
 const numbers: ReadonlyMap<string, number> = new Map(names.map((name, i) => [name, i + 1]))
 
-/** Whether they say that the client left, which Envoy does in two ways. */
+/** Whether the client left, for which Envoy has two flags. */
 export function sayLeft(text: string): boolean {
   return /\bD[CR]\b/.test(text)
 }
 
 const none: ReadonlySet<number> = new Set()
 
-/** The field numbers of flags as `UF,URX`; of one that is not known, 0. */
+/** The field numbers of flags written as `UF,URX`; 0 for an unknown one. */
 export function flagNumbers(text: string): ReadonlySet<number> {
   if (text === '') return none
   return new Set(text.split(',').map((name) => numbers.get(name) ?? 0))

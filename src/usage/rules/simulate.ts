@@ -1,11 +1,11 @@
 /**
- * What resources would have decided about past usage. Responses are replayed in the order of their
- * requests, in the windows that the service counts in: a request is refused if a limit is reached when
- * it starts, and its tokens are added when it ends, to that window or, by `charge: admission`, to the one in
- * which it started. The first window of each counter is empty before the first request.
+ * What resources would have decided about past usage. Responses are replayed in the order of their requests, in the
+ * windows of the service: a request is refused if a limit is spent when it starts, and its tokens are added when it
+ * ends, to that window or, with `charge: admission`, to the one in which it started. The first window of each counter
+ * is empty before the first request.
  *
- * Past usage has no groups, so access and ownership are not decided; limits per group are replayed as far as it is known who
- * shared one. Room that requests hold is left out. Prices and weights are those of the resources.
+ * Past usage has no groups, so access and ownership are not decided; limits per group are replayed as far as the group
+ * is known. Holds are ignored. Prices and weights are those of the resources.
  */
 
 import { findSubscription, unusableReason } from '../../decide/selection.ts'
@@ -30,7 +30,7 @@ export interface Spender {
   readonly subscription: string
   /** `<namespace>/<name>`. */
   readonly model: string
-  /** The group whose counter they used, if lines say it. */
+  /** The group whose counter they used, if lines name it. */
   readonly pool?: string
 }
 
@@ -42,36 +42,33 @@ export interface PastUsage {
   readonly tokens: number
   /** The tokens by kind; undefined: only their sum is known. */
   readonly parts?: Parts
-  /**
-   * Set for the sums of an hour: how many responses they are of. Only windows of a day or longer are simulated
-   * by them, to the hour.
-   */
+  /** For the sum of an hour: its number of responses. It decides only about windows of a day or longer, to the hour. */
   readonly answers?: number
 }
 
-/** Why a request would have been refused, if not for a limit. */
+/** Why a request would have been refused, other than by a limit. */
 type Unpaid = 'not_found' | 'model_not_in_subscription' | 'model_unhealthy'
 
 export interface SimulatedRefusals extends Spender {
-  /** The limit that was reached, or why the subscription does not pay. */
+  /** The limit that was spent, or why the subscription does not pay. */
   readonly by: CountedLimit | Unpaid
   requests: number
   tokens: number
   readonly firstAt: number
   lastAt: number
-  /** Whether sums of hours are among them, of which the requests are estimated. */
+  /** Whether it includes sums of hours, whose requests are estimated. */
   isEstimate: boolean
 }
 
 interface SimulatedLimit extends About {
   readonly limit: CountedLimit
-  /** Whether hours say something about it: their sums are of tokens that all weigh the same. */
+  /** Whether sums of hours can decide it: all of their tokens have the same weight. */
   readonly isDecidedByHours: boolean
-  /** Whether it is per group, and for some usage the group is unknown. */
+  /** Whether it is per group, and the group of some usage is unknown. */
   lacksGroups: boolean
-  /** The most that was used in a window, with user and time; 0: nothing was used. */
+  /** The maximum use of a window, with user and time; 0: nothing was used. */
   most: Exact
-  /** A user, or who shares it; empty: all. */
+  /** A user, or those who share it; empty: all. */
   mostBy: string
   mostAt: number
 }
@@ -86,35 +83,35 @@ export interface Simulation {
 
 const dayMs = 86_400_000
 
-/** Whether sums of hours say anything about a limit. */
+/** Whether sums of hours can decide a limit. */
 function isDecidedByHours({ kind, windows }: CountedLimit, rated: Rated): boolean {
   const isLong = 'every' in windows || windows.ms >= dayMs
   return isLong && (kind === 'requests' || (kind === 'tokens' && rated.weights === undefined))
 }
 
-/** The group whose counter they would use: the only one, or the one that they used if it still exists. */
+/** The group whose counter they would use: the only one, or the recorded one if it still exists. */
 function poolIn(subscription: CompiledSubscription, { pool }: Spender): string | undefined {
   const pools = poolsIn(subscription)
   return pools.length > 1 ? pools.find((each) => each === pool) : pools[0]
 }
 
-/** A window while usage is replayed; of concurrency it never ends. */
+/** A window during the replay; that of concurrency never ends. */
 interface ReplayedWindow {
   used: Exact
   readonly resetsAt: number
 }
 
-/** A counter while usage is replayed, which several accounts may share. */
+/** A counter during the replay, which several accounts may share. */
 interface Replayed {
   readonly limit: CountedLimit
   readonly isEnforced: boolean
   readonly counter: Counter
   readonly figure: SimulatedLimit
-  /** The one that was requested last. */
+  /** The window last asked for. */
   window: ReplayedWindow | undefined
 }
 
-/** A spender's counters while usage is replayed. */
+/** A spender's counters during the replay. */
 interface Account {
   readonly spender: Spender
   readonly unpaid: Unpaid | undefined
@@ -125,7 +122,7 @@ interface Account {
 
 /** Replays usage. Takes some microseconds for each response. */
 export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simulation {
-  /** By prefix of the keys of their counters. */
+  /** By the key prefix of their counters. */
   const limits = new Map<string, SimulatedLimit>()
   for (const subscription of snapshot.subscriptions.values()) {
     for (const model of subscription.limits.keys()) {
@@ -144,7 +141,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
   const accounts = new Map<Spender, Account>()
   const counters = new Map<string, Replayed>()
   const refusals = new Map<Spender, Map<SimulatedRefusals['by'], SimulatedRefusals>>()
-  /** In which windows. */
+  /** Admitted usage, with its windows. */
   const admitted = new Map<PastUsage, readonly ReplayedWindow[]>()
   let answers = 0
 
@@ -203,7 +200,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     if (past.answers !== undefined) known.isEstimate = true
   }
 
-  /** The window at an instant, which is not before the instant of the last call. */
+  /** The window at an instant, which must not precede that of the last call. */
   function windowAt(replayed: Replayed, at: number): ReplayedWindow {
     const { counter, limit, window } = replayed
     if (window !== undefined && at < window.resetsAt) return window
@@ -252,7 +249,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
 
   function end(past: PastUsage): void {
     const begun = admitted.get(past)
-    // Refused, or not begun yet: of a request that ends as it begins, `begin` comes first.
+    // Refused, or not begun yet: if a request ends as it begins, `begin` comes first.
     if (begun === undefined) return
     admitted.delete(past)
     const { counters: own, chargesAdmission, rated, spender } = accountOf(past.spender)
@@ -267,7 +264,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     }
   }
 
-  /** What of an hour's sums is beyond the limit that they exceed most is refused. */
+  /** Refuses the share of an hour's sum that is beyond the limit which it exceeds most. */
   function addHour({ counters: all }: Account, past: PastUsage, count: number): void {
     const { startedAt, spender } = past
     const own = all.filter(({ figure }) => figure.isDecidedByHours)
@@ -308,12 +305,12 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
   }
 }
 
-/** Of a response that tells only its sum all of it is output. */
+/** A response of which only the total is known is all output. */
 function partsOf({ parts, tokens }: PastUsage): Parts {
   return parts ?? { input: 0, cached: 0, cacheWrite: 0, output: tokens, isWhole: true }
 }
 
-/** How responses would be charged. */
+/** The prices and weights with which responses would be charged. */
 function ratedIn({ terms }: Pick<CompiledSubscription, 'terms'>, model: string): Rated {
   const text = terms.get(model)?.tariff?.text
   if (text === undefined) return {}

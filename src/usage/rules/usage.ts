@@ -1,4 +1,4 @@
-/** The usage that a response reports → the counters that it belongs to. */
+/** The usage that a response reports → its charge, and the counters of its tokens. */
 
 import { keyCountersOf } from '../../keys/rules/compiled-caps.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
@@ -38,15 +38,15 @@ export interface Usage {
   readonly limits?: readonly string[]
   /** The group whose counter it uses; empty: the users listed by name. */
   readonly pool?: string
-  /** Of the Subscription, if one of these limits adds up its use. */
+  /** The Subscription's, if one of these limits counts by it. */
   readonly organization?: string
-  /** Whether one of these limits is on money and refuses: then nothing is free. */
+  /** Whether one of these limits is on money and refuses: then no response is free. */
   readonly hasCostLimit?: boolean
   /** Whether these limits are charged in the windows in which its request was admitted. */
   readonly chargesAdmission?: boolean
   /** Length of the response's body. */
   readonly bytes: number
-  /** Whether its client left before the response began, once the request had been sent to the model. */
+  /** Whether its client left before the response began, after the request was sent to the model. */
   readonly hasLeft?: boolean
   /** The gateway's id of the request, and when its response ended. */
   readonly response?: EndedResponse
@@ -60,10 +60,10 @@ export interface Usage {
 export interface HeldUsage extends Omit<Held, 'ceiling' | 'estimate'> {
   /** The gateway's request id. */
   readonly id: string
-  /** The output tokens that it might have; undefined: it had no ceiling. */
+  /** Maximum number of output tokens; undefined: it had no ceiling. */
   readonly ceiling: number | undefined
   readonly tookMs: number
-  /** Whether the response broke off: by its client, or its server. */
+  /** Whether the response was broken off, by its client or its server. */
   readonly isBroken: boolean
 }
 
@@ -74,19 +74,18 @@ interface EndedResponse {
 }
 
 /**
- * The token figures of a response, as its line has them, unchecked.
- * OpenAI's responses have `total_tokens`, and by type `prompt_tokens`, `completion_tokens` (under
- * either name), `details_cached_tokens`, `details_cache_write_tokens`, `details_reasoning_tokens`. Anthropic's have
- * `input_tokens`, `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`, and
- * at the start of a stream the same with the prefix `start_`. `streamed`: the gateway has seen a
- * stream; `text_bytes`: so much text was generated in it.
+ * The token figures of a response, as its line has them, unchecked. OpenAI's responses have `total_tokens`, and by type
+ * `prompt_tokens`, `completion_tokens` (under either name), `details_cached_tokens`, `details_cache_write_tokens`,
+ * `details_reasoning_tokens`. Anthropic's have `input_tokens`, `cache_creation_input_tokens`, `cache_read_input_tokens`
+ * and `output_tokens`, and at the start of a stream the same with the prefix `start_`. `streamed`: the gateway has seen
+ * a stream; `text_bytes`: bytes of text generated in it.
  */
 export type Reported = ReadonlyMap<string, unknown>
 
 /** For a response that reports nothing. */
 export const nothingReported: Reported = new Map()
 
-/** What happens to a response without usable usage: nothing, or its tokens are estimated. */
+/** What happens to a response without usable usage: it is free, or its tokens are estimated. */
 export type UnusableUsage = 'allow' | 'estimate'
 
 /** Estimates the tokens of a response from its length. */
@@ -100,10 +99,9 @@ export function isSuccess({ status }: Pick<Usage, 'status'>): boolean {
 }
 
 /**
- * Tokens to count: for a 2xx response that reports them as whole numbers of 0 or more, its total, or
- * without a usable one both of its parts. undefined: the response counts nothing, either because it
- * is no success or because its model reported nothing usable. Under an enforced limit of cost 0 is not: every request has
- * input.
+ * Tokens to count: for a 2xx response that reports them as whole numbers of 0 or more, its total, or without a usable
+ * one the sum of its parts. undefined: the response counts nothing, because it failed or its model reported nothing
+ * usable. Under an enforced limit on cost 0 is not usable: every request has input.
  */
 export function countedTokens(usage: Usage): number | undefined {
   if (!isSuccess(usage)) return undefined
@@ -128,10 +126,9 @@ function usableTotal(reported: Reported): number | undefined {
 }
 
 /**
- * What was reported of the tokens by OpenAI's names, else by Anthropic's: `input_tokens` leaves out
- * tokens read from a cache or written to one, so the three are added, as in OpenAI's total. The start
- * and end of a stream report the same tokens, and some servers report 0 at one of them, so the higher
- * figure of the two is used.
+ * The reported tokens by OpenAI's names, else by Anthropic's: `input_tokens` leaves out tokens read from a cache or
+ * written to one, so the three are added, as in OpenAI's total. The start and end of a stream report the same tokens,
+ * and some servers report 0 at one of them, so the higher figure of the two is used.
  */
 function partsOf(reported: Reported) {
   const prompt = whole(reported.get('prompt_tokens'))
@@ -146,7 +143,7 @@ function partsOf(reported: Reported) {
 
 /** What a response is charged. */
 export interface Charge {
-  /** undefined: nothing, because it was no success or reported nothing usable. */
+  /** undefined: nothing, because it failed or reported nothing usable. */
   readonly tokens: number | undefined
   /** A success whose model reported nothing usable; `tokens` is then an estimate, if set. */
   readonly unusable: boolean
@@ -155,8 +152,8 @@ export interface Charge {
 }
 
 /**
- * The only rule of what a response is charged, for counters and ledger. A server's failure is charged nothing; a client
- * that does not wait for the response has still had its input read. Under an enforced limit of cost what is not reported is
+ * The only rule of what a response is charged, for counters and ledger. A server's failure is free; a client that does
+ * not wait for the response is charged its input, which was read. Under an enforced limit on cost, unreported use is
  * estimated, whatever `unusableUsage` says.
  */
 export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
@@ -169,13 +166,13 @@ export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   if (estimate !== undefined && (unusable || isCutShort(usage))) return chargeWith(estimate, usage)
   const isFree = unusableUsage === 'allow' && usage.hasCostLimit !== true
   if (!unusable || isFree) return { tokens: reported, unusable, estimated: 0 }
-  // Only the part that is missing, if one is.
+  // Only the missing part, if one is.
   const { input = 0, output = 0 } = partsOf(usage.reported)
   const estimated = estimateTokens(usage)
   return { tokens: bounded(input + output + estimated), unusable, estimated }
 }
 
-/** A model may report any figure, and doubles are exact only so far. */
+/** Models may report any figure, and doubles are exact only up to here. */
 function bounded(tokens: number): number {
   return Math.min(Number.MAX_SAFE_INTEGER, tokens)
 }
@@ -190,7 +187,7 @@ function isCutShort({ reported, status }: Usage): boolean {
 function chargeWith(estimate: Estimate, usage: Usage): Charge {
   const known = partsOf(usage.reported)
   const rest = estimateOutput(estimate, sentOf(usage))
-  // What only the start of a stream has reported is not all of it.
+  // What only the start of a stream has reported is incomplete.
   const output = isCutShort(usage) ? Math.max(known.output ?? 0, rest) : known.output || rest
   const tokens = bounded((known.input || estimate.input) + output)
   const unusable = countedTokens(usage) === undefined
@@ -198,7 +195,7 @@ function chargeWith(estimate: Estimate, usage: Usage): Charge {
   return { tokens, unusable, estimated: Math.max(0, tokens - reported) }
 }
 
-/** What was sent of a response, as its usage tells it. */
+/** What was sent of a response, according to its usage. */
 export function sentOf({ reported, bytes }: Pick<Usage, 'reported' | 'bytes'>): Sent {
   const isStream = reported.get('streamed') === true
   return { bytes, isStream, textBytes: whole(reported.get('text_bytes')) ?? 0 }
@@ -230,7 +227,7 @@ export function tokensByType(reported: Reported) {
   const figure = (name: string): number | undefined => whole(reported.get(name))
   const { input = 0, isMessage } = partsOf(reported)
   const output = figure('completion_tokens') ?? outputOf(reported) ?? 0
-  // Some servers report what the prompt has of a cache by Anthropic's names, too: the total tells.
+  // Some servers also report the cached part of the prompt by Anthropic's names; the total shows it.
   const isWithin =
     !isMessage && input + output > (usableTotal(reported) || Number.POSITIVE_INFINITY)
   return {
@@ -275,14 +272,17 @@ function greater(one: number | undefined, other: number | undefined): number | u
   return Math.max(one, other)
 }
 
-/** The counters of this usage's tokens: under the current limits without a name, and those of its key; none if they are gone. */
+/**
+ * The counters of this usage's tokens: of the current limits without a name, and of its key; none if they no longer
+ * exist.
+ */
 export function tokenCountersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
   const counters = countersOfKind(usage, snapshot, 'tokens')
   if (usage.keyCounters === undefined) return counters
   return [...counters, ...keyCountersOf(usage.keyCounters, usage.subscription, usage.user)]
 }
 
-/** Those of the current limits without a name. */
+/** The counters of the current limits without a name. */
 export function countersOfKind(
   { subscription, model, user }: Usage,
   snapshot: Snapshot,

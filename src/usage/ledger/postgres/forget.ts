@@ -1,34 +1,34 @@
-/** Removes a user's name from what the database keeps of usage. */
+/** Removes a user's name from the usage data in the database. */
 
 import { randomUUID } from 'node:crypto'
 import { cutName } from '../../../formats/bound-text.ts'
 import { userInLines } from '../../../ratelimit/rules/counter-key.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 
-/** How many rows had the name, and what they have instead. */
+/** How many rows had the name, and what replaced it. */
 interface Forgotten {
   readonly rows: number
   readonly name: string
 }
 
 /**
- * Gives the rows of a user a random name; their sums stay. Later usage of the user makes new rows, and
- * lines that the ledger has not read yet, too. Resets of the user's counters, increases,
- * requests for more and notices are removed.
+ * Gives the rows of a user a random name; their sums stay. Later usage of the user makes new rows under the old name,
+ * and so do lines that the ledger has not read yet. Resets of the user's counters, increases, requests for increases
+ * and notices are removed.
  */
 export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
   const name = `forgotten-${randomUUID()}`
   const counted = userInLines(user)
   return await sql.begin(async (transaction) => {
     await transaction`set local statement_timeout = 0`
-    // The id is a digest of the name, from which a name could be guessed.
+    // The id is a digest of the name, against which guesses could be checked.
     const { count } = await transaction`
       update tollgate_usage_hours set username = ${name}, id = gen_random_uuid()
       where username = ${cutName(user)}`
     await transaction`
       update tollgate_usage_limits set whom = ${name}, id = gen_random_uuid()
       where per in ('user', 'key') and whom = ${cutName(user)}`
-    // A pool of that name stays as it was reset: its counter would jump back.
+    // Except for a pool of that name, whose counter would jump back.
     await transaction`
       delete from tollgate_counter_resets
       where right(counter, char_length(${counted}::text) + 1) = E'\n' || ${counted}::text

@@ -1,4 +1,4 @@
-/** The usage ledger in Postgres: its sums, and up to where each journal has been added to them. */
+/** The usage ledger in Postgres: its sums, and its position in each journal. */
 
 import { cutName } from '../../../formats/bound-text.ts'
 import { plus } from '../../../formats/exact.ts'
@@ -88,7 +88,7 @@ function addRows(
     select ${columns}
     from json_populate_recordset(null::tollgate_usage_hours, ${rows}::json)
     where ${condition}
-    -- Writers that add to the same rows then never wait for one another in a circle.
+    -- All writers lock rows in the same order, so that they do not deadlock.
     order by hour, id
     on conflict (hour, id) do update set ${sql.unsafe(sums.join(', '))}`
 }
@@ -97,7 +97,7 @@ const groupColumns =
   'username, subscription, model, key_id, organization, cost_center, rate, prices'
 const figureColumns: Readonly<Record<string, string>> = { ...usageFigures, refusals: 'refusals' }
 
-/** Steps for `inSlices`, of which thousands of rows take several: their JSON text. */
+/** Steps for `inSlices`, because thousands of rows take several: their JSON text. */
 function* textOf(
   steps: Generator<undefined, readonly Record<string, unknown>[]>,
 ): Generator<undefined, string> {
@@ -112,8 +112,8 @@ function* textOf(
 type LedgerRow = UsageGroup & Partial<Pick<UsageRow, 'prices' | 'cost'>>
 
 /**
- * Rows of the table: names in bounded form, the payer in its parts. Names that become the same are
- * one row, because a statement cannot add to a row twice. Steps for `inSlices`.
+ * Rows of the table: names in bounded form, the payer in its parts. Rows whose names become the same are merged,
+ * because a statement cannot add to a row twice. Steps for `inSlices`.
  */
 export function* rowsInSteps(
   rows: readonly LedgerRow[],
@@ -132,7 +132,7 @@ export function* rowsInSteps(
       key_id: cutName(keyId),
       ...columns,
     }
-    // The version before, which knows no prices, adds to the same rows where there are none.
+    // Without prices as the previous version has it, which knows none and adds to the same rows.
     const names = Object.values(group)
     const id = digestOf(JSON.stringify(prices === '' ? names : [...names, prices]))
     const sum = merged.get(`${hour} ${id}`) ?? { hour: new Date(hour), id, ...group, prices }
@@ -149,7 +149,7 @@ export function* rowsInSteps(
   return [...merged.values()]
 }
 
-/** The same of limits: names that become the same when they are cut are one row. */
+/** The same for limits: rows whose names become the same when they are cut are merged. */
 function* limitRowsInSteps(
   rows: readonly LimitRow[],
 ): Generator<undefined, readonly Record<string, unknown>[]> {

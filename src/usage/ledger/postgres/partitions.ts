@@ -1,7 +1,6 @@
 /**
- * The monthly partitions of the usage ledger: made ahead, and dropped as a whole once they are older
- * than the retention. Needs ownership of the table, as its migration gives it, and `create` on its
- * schema.
+ * The monthly partitions of the usage ledger: created in advance, and dropped as a whole once they are older than the
+ * retention. Needs ownership of the table, as its migration gives it, and `create` on its schema.
  */
 
 import { advisoryLocks } from '../../../store/postgres/advisory-locks.ts'
@@ -25,9 +24,9 @@ interface Tended {
 }
 
 /**
- * Makes the partitions of this month and the next, and of months that the default partition has rows of;
- * drops those that ended before the retention, by this clock and the database's, and forgets gaps and
- * journals as old. `now` and `retentionMs` in milliseconds. Of concurrent calls one does it.
+ * Creates the partitions of this month and the next, and of months that have rows in the default partition; drops those
+ * that ended before the retention, by this clock and the database's, and deletes gaps and journals that are as old.
+ * `now` and `retentionMs` in milliseconds. Of concurrent calls one does it.
  */
 export async function tendPartitions(sql: Pool, now: number, retentionMs: number): Promise<Tended> {
   return await sql.begin(async (transaction) => {
@@ -39,7 +38,7 @@ export async function tendPartitions(sql: Pool, now: number, retentionMs: number
     if (!lock?.taken) return { made: [], dropped: [] }
     const { year, month } = monthAt(now)
     const months = [{ year, month }, following({ year, month })]
-    // What is dropped is lost, so the clock of one process does not decide alone.
+    // Dropping loses data, so the clock of one process does not decide alone.
     const oldest = Math.min(now, lock.at) - retentionMs
     const made: string[] = []
     const dropped: string[] = []
@@ -69,7 +68,7 @@ async function namesOf(sql: Sql, { table }: Table): Promise<readonly string[]> {
   return rows.map(({ name }) => name)
 }
 
-/** Months whose rows the default partition has taken. */
+/** Months that have rows in the default partition. */
 async function misplacedIn(sql: Sql, { table, time }: Table): Promise<readonly Month[]> {
   return await sql.unsafe<Month[]>(
     `select distinct extract(year from ${time} at time zone 'utc')::int as year,
@@ -78,7 +77,7 @@ async function misplacedIn(sql: Sql, { table, time }: Table): Promise<readonly M
   )
 }
 
-/** A partition with the rows of its month that the default partition has taken meanwhile. */
+/** Creates a partition, with the rows of its month that are in the default partition. */
 async function make(sql: Sql, { table, time }: Table, name: string, month: Month): Promise<void> {
   const [from, to] = [startOf(month), startOf(following(month))]
   await sql.unsafe(`create table "${name}" (like ${table} including all)`)
@@ -112,7 +111,7 @@ function nameOf({ table }: Table, { year, month }: Month): string {
   return `${table}_${year}_${String(month).padStart(2, '0')}`
 }
 
-/** As Postgres reads it. */
+/** As a literal of Postgres. */
 function startOf({ year, month }: Month): string {
   return `${String(year).padStart(4, '0')}-${String(month).padStart(2, '0')}-01 00:00:00+00`
 }

@@ -1,4 +1,4 @@
-/** Reads what a ledger says at one moment, to compare it with journals. */
+/** Reads the state of a ledger at one moment, to compare it with journals. */
 
 import { ServiceError } from '../../../formats/errors.ts'
 import { type Exact, mostExact, parseExact } from '../../../formats/exact.ts'
@@ -44,7 +44,7 @@ async function readLimits(sql: Sql, from: number, to: number): Promise<readonly 
   return rows.map((row) => ({ ...row, amount: exactOf(row.amount) }))
 }
 
-/** A model may report any figure: the database adds further than sums do anywhere else. */
+/** Models may report any figure, so the database's sums may exceed what is exact elsewhere. */
 function exactOf(sum: string): Exact {
   return parseExact(sum) ?? mostExact
 }
