@@ -1,10 +1,9 @@
 /** Two weeks of usage as a few teams could have had it, for `tollgate demo`: the same at every call. */
 
 import { hash } from 'node:crypto'
+import { dayMs, hourMs } from '../../src/formats/time.ts'
 import type { DemoUsage } from '../../src/usage/store.ts'
 
-const hourMs = 3_600_000
-const dayMs = 24 * hourMs
 /** As many as the console shows, today included. */
 const days = 14
 

@@ -1,12 +1,11 @@
 /** Made-up usage, to look at: its rows are marked, so that bills and comparisons leave them out. */
 
+import { dayMs } from '../../src/formats/time.ts'
 import { inSlices } from '../../src/runtime/slices.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { digestOf } from '../../src/store/postgres/sql.ts'
 import { rowsInSteps } from '../../src/usage/ledger/postgres/ledger.ts'
 import type { DemoUsage } from '../../src/usage/store.ts'
-
-const dayMs = 86_400_000
 
 /**
  * Writes the rows of these days, a transaction each, in place of what was written before; `onDay` is called after each. Other

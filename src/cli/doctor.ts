@@ -9,6 +9,7 @@ import { isSet, withRecordedAddresses } from '../../dev/own-addresses.ts'
 import { listReplicas } from '../cluster/replicas.ts'
 import type { ResourceStatus } from '../cluster/rules/conditions.ts'
 import { parseSocketAddress } from '../formats/address.ts'
+import { dayMs } from '../formats/time.ts'
 import { askAdmin } from '../gateway/admin-page.ts'
 import { unseenMs as silentMs } from '../keys/revocations/revocation-follower.ts'
 import { showProblem } from '../models/sources/files.ts'
@@ -28,7 +29,6 @@ import type { CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 
 const watchMs = 5_000
-const dayMs = 86_400_000
 /** Details of one finding that are shown. */
 const shown = 10
 

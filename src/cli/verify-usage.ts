@@ -4,7 +4,7 @@ import type { Exact } from '../formats/exact.ts'
 import { showFirst } from '../formats/lists.ts'
 import { toMoney } from '../formats/money.ts'
 import type { Span } from '../formats/span.ts'
-import { toTimestamp } from '../formats/time.ts'
+import { hourMs, toTimestamp } from '../formats/time.ts'
 import { findJournalName } from '../usage/ledger/journal-name.ts'
 import { type LedgerLag, readLedgerLag } from '../usage/ledger/ledger-lag.ts'
 import { findKept } from '../usage/ledger/ledger-lines.ts'
@@ -20,8 +20,6 @@ import { counted, printable, renderTable } from './text-table.ts'
 import { readTimeFlag } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
-
-const hourMs = 3_600_000
 
 /** Runs the command; returns the exit status: 1 if anything differs. */
 export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, io: Io) {

@@ -3,6 +3,7 @@
  * sees (contract, 8.1). The last step, `limits`, needs counters: who enforces them takes the grant on from here.
  */
 
+import type { Mutable } from '../formats/mutable.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import { nameAtServer, readPublishedName } from '../models/rules/published-names.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
@@ -56,26 +57,31 @@ export interface Trace {
   readonly model: Model | undefined
 }
 
-/** Everything except the counters. */
+/** Decides everything but the limits, which need counters. */
 export function authorize(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Decision {
-  const context = begin(request, snapshot, rules)
-  for (const { step } of steps) {
-    const refusal = ask(step, context)
-    if (refusal !== undefined) return refusal
-  }
-  return grantOf(context)
+  return decideBySteps(begin(request, snapshot, rules))
 }
 
-/** The same, and which steps it took. */
+/** Decides as `authorize`, and returns the steps that it took. */
 export function trace(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Trace {
   const context = begin(request, snapshot, rules)
   const reached: StepName[] = []
+  const decision = decideBySteps(context, (name, refusal) => {
+    if (mayRefuse(name, request) || (name === 'budget' && refusal)) reached.push(name)
+  })
+  return { decision, steps: reached, model: context.model }
+}
+
+function decideBySteps(
+  context: Findings,
+  onStep?: (name: StepName, refusal: Denial | undefined) => void,
+): Decision {
   for (const { name, step } of steps) {
-    const decision = ask(step, context)
-    if (mayRefuse(name, request) || (name === 'budget' && decision)) reached.push(name)
-    if (decision !== undefined) return { decision, steps: reached, model: context.model }
+    const refusal = ask(step, context)
+    onStep?.(name, refusal)
+    if (refusal !== undefined) return refusal
   }
-  return { decision: grantOf(context), steps: reached, model: context.model }
+  return grantOf(context)
 }
 
 /** Whether the step is one for this caller. */
@@ -86,7 +92,7 @@ function mayRefuse(name: StepName, { caller }: AccessRequest): boolean {
   return name !== 'cap' || caps?.models !== undefined
 }
 
-type Findings = { -readonly [Name in keyof DecisionContext]: DecisionContext[Name] }
+type Findings = Mutable<DecisionContext>
 
 /** Nothing is found yet. */
 function begin(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Findings {

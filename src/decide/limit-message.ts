@@ -69,8 +69,8 @@ function nameOf({ kind, limitName, origin }: CountedLimit): string {
 
 /** `140 of 100 tokens in 1m`; of a shared limit whose figures callers do not see: `100 % in a month`. */
 function figuresOf({ limit, used }: LimitState): string {
-  const { kind, windows, window } = limit
-  const time = 'every' in windows ? ` in a ${windows.every}` : window && ` in ${window}`
+  const { kind, parsedWindow, window } = limit
+  const time = 'every' in parsedWindow ? ` in a ${parsedWindow.every}` : window && ` in ${window}`
   if (!hasFigures(limit)) {
     const percent = Math.floor((100 * Number(used)) / Number(limit.limit))
     return `${used < limit.limit ? Math.min(99, percent) : 100} %${time}`
@@ -107,8 +107,8 @@ function whereOf({ limit, resetsAt }: LimitState, grant: Grant | undefined): str
 /** Callers who own a Subscription by name, not by a group. */
 const usersByName = 'the users whom your subscription names'
 
-function resetIn({ windows }: CountedLimit, resetsAt: number): string {
-  if (!('every' in windows)) return toEndTimestamp(resetsAt)
-  const { zone } = windows
+function resetIn({ parsedWindow }: CountedLimit, resetsAt: number): string {
+  if (!('every' in parsedWindow)) return toEndTimestamp(resetsAt)
+  const { zone } = parsedWindow
   return `${toZonedTimestamp(resetsAt, zone)}${zone === 'UTC' ? '' : ` in ${zone}`}`
 }

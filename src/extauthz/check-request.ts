@@ -1,6 +1,7 @@
 /** `envoy.service.auth.v3.CheckRequest` → the few strings that a decision needs. */
 
 import { readClientAddress, readForwarded } from '../formats/headers.ts'
+import type { Mutable } from '../formats/mutable.ts'
 import { WireError, WireReader } from '../grpc/wire.ts'
 import { listingHeader } from '../identity/authenticate.ts'
 import type { RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
@@ -50,7 +51,7 @@ export interface CheckRequest {
   readonly size: RequestSize
 }
 
-type Draft = { -readonly [Field in keyof CheckRequest]: CheckRequest[Field] }
+type Draft = Mutable<CheckRequest>
 
 /**
  * Reads the message; throws a WireError for invalid bytes. `trustedHops`: as many proxies in front

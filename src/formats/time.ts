@@ -2,6 +2,10 @@
 
 import { remember } from './remember.ts'
 
+export const hourMs = 3_600_000
+/** A day of 24 hours: in a zone, one on which clocks change is longer or shorter. */
+export const dayMs = 24 * hourMs
+
 /** One format takes some 50 kB. */
 const maxFormats = 100
 
@@ -82,8 +86,7 @@ export function parseTimestamp(text: string): number | undefined {
 }
 
 // Durations: two small grammars, of a key's `expiresIn` (contract, 3.2.1) and of a limit's `window` (contract, 7.1).
-const dayMs = 86_400_000
-const unitMs = { h: 3_600_000, m: 60_000, s: 1_000 } as const
+const unitMs = { h: hourMs, m: 60_000, s: 1_000 } as const
 
 const days = /^(\d{1,15}(?:\.\d{1,15})?)d$/
 const clock =

@@ -20,6 +20,7 @@
  */
 
 import { isObject } from '../formats/fields.ts'
+import type { Mutable } from '../formats/mutable.ts'
 import { readLane } from '../table/rules/lane.ts'
 import { isWhole, type LineHead, parseObject, readLineHead } from '../usage/rules/read-line-head.ts'
 import { sayLeft } from '../usage/rules/response-flags.ts'
@@ -58,8 +59,6 @@ function parseRest(text: string): Fields | undefined {
 
 type Fields = Readonly<Record<string, unknown>>
 
-type Writable<Value> = { -readonly [Name in keyof Value]: Value[Name] }
-
 function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
   const { type, ms, fb, status, bytes, sent, reported } = fields
   const [isOfScript, isRunning] = [type === undefined, type === 'DownstreamPeriodic']
@@ -69,7 +68,7 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
   const isSent = sent === true || isWhole(sent)
   const figures = typeof reported === 'string' ? parseObject(reported) : reported
   const { startedAt, id, by, held } = head
-  const usage: Writable<ReadLine['usage']> = {
+  const usage: Mutable<ReadLine['usage']> = {
     user: head.user,
     subscription: head.subscription,
     model: head.model,

@@ -3,6 +3,7 @@
  * one. Only the gateway's writer does this.
  */
 
+import { dayMs } from '../formats/time.ts'
 import type { Folder, Listed } from './folder.ts'
 import { endMark } from './follower.ts'
 
@@ -23,8 +24,6 @@ export interface RotationOptions {
   /** Milliseconds since the epoch. */
   readonly now: () => number
 }
-
-const dayMs = 86_400_000
 
 export function createRotation(options: RotationOptions) {
   const { folder, files, framed, maxBytes, daily = false, now } = options

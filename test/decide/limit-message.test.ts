@@ -15,8 +15,8 @@ const key = { by: 'key', user: 'alice', groups: [], keyId: 'k', subscription: 'p
 const grant = { subscription: 'premium', caller: key } as unknown as Grant
 
 function stateOf(limit: Partial<CountedLimit>, used: Exact, resetsAt: number): LimitState {
-  const windows = { ms: 60_000 }
-  const own = { scope: 'user', origin: 'subscription', windows, ...limit } as CountedLimit
+  const parsedWindow = { ms: 60_000 }
+  const own = { scope: 'user', origin: 'subscription', parsedWindow, ...limit } as CountedLimit
   return { limit: own, used, remaining: 0, resetsAt }
 }
 
@@ -64,9 +64,9 @@ test('the message of an exhausted limit gives its figures', async (t) => {
 
 /** By one limit that resets at the end of November in Zurich. */
 function told(limit: Partial<CountedLimit>, used: Exact, more: Partial<Denial> = {}) {
-  const windows = { every: 'month', zone: 'Europe/Zurich' } as const
+  const parsedWindow = { every: 'month', zone: 'Europe/Zurich' } as const
   const retryAt = Date.UTC(2026, 10, 30, 23)
-  const refusing = stateOf({ kind: 'cost', window: 'month', windows, ...limit }, used, retryAt)
+  const refusing = stateOf({ kind: 'cost', window: 'month', parsedWindow, ...limit }, used, retryAt)
   const code = limitCodes[refusing.limit.kind]
   return messageOf({ allowed: false, code, retryAt, refusing, grant, ...more }, now)
 }
@@ -122,7 +122,7 @@ test('a budget is named with its money, its zone, and whether others share it', 
   t.notMatch(told(pool, used, { grant: capped }), /premium/, 'a key with caps is not told')
   const utc = { every: 'day', zone: 'UTC' } as const
   t.match(
-    told({ ...budget, windows: utc }, used),
+    told({ ...budget, parsedWindow: utc }, used),
     'in a day (subscription "premium", resets at 2026-11-30T23:00:00Z)',
   )
 })
@@ -152,7 +152,7 @@ test('the limit that is used up is named, not one whose rest is held', async (t)
 })
 
 test('what is only held, or too little, says so of each kind', async (t) => {
-  const month = { windows: { every: 'month', zone: 'UTC' }, limitName: 'all' } as const
+  const month = { parsedWindow: { every: 'month', zone: 'UTC' }, limitName: 'all' } as const
   const shared = { ...month, scope: 'installation', origin: 'tenant' } as const
   const busy = { isBusy: true, retryAt: now + 5_000 }
   t.equal(
@@ -179,7 +179,7 @@ test('what is only held, or too little, says so of each kind', async (t) => {
       `The ${noun} "all" of your subscription is used up: 1000 of 1000 ${unit} in a month (`,
     )
   }
-  const five = { kind: 'concurrency', limit: 5, window: '', windows: { ms: 0 } } as const
+  const five = { kind: 'concurrency', limit: 5, window: '', parsedWindow: { ms: 0 } } as const
   t.equal(
     told({ ...shared, ...five }, 5, busy),
     'The concurrency limit "all" of this installation is used up: 100 % (shared by all users of the installation). ' +

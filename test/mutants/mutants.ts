@@ -600,7 +600,7 @@ export const allMutants: readonly Mutant[] = [
     ['formats/time.test.ts'],
     [
       ['windowMs <= maxWindowMs', 'windowMs <= 2 * maxWindowMs'],
-      ['h: 3_600_000', 'h: 360_000'],
+      ['h: hourMs', 'h: 360_000'],
     ],
   ),
   ...mutants(
@@ -1314,7 +1314,7 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/sums/gateway-sums.ts',
     ['ratelimit/sums/gateway-sums.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
-      ['    if (!beat()) return\n    follower.tidy', '    follower.tidy'],
+      ['    if (!isStillWriter()) return\n    follower.tidy', '    follower.tidy'],
       ['if (isWriter && !writers.isLast()) stopWriting()', ''],
       // I7: at a start all sums are sent.
       ['      shared.begin()\n', ''],

@@ -2,6 +2,7 @@
 
 import type { PastRefusal } from '../../decide/past-refusal.ts'
 import { invalidRequest } from '../../formats/errors.ts'
+import { dayMs } from '../../formats/time.ts'
 import type { Caller, TokenCaller } from '../../identity/rules/caller.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { meterable } from '../../operations/operations.ts'
@@ -80,7 +81,7 @@ export interface Question extends Hypothetical {
 }
 
 /** How far ahead one may ask. */
-const maxAheadMs = 366 * 86_400_000
+const maxAheadMs = 366 * dayMs
 
 /** Reads the body; throws `invalid_request`, naming the field. */
 export function readQuestion(

@@ -4,6 +4,7 @@ import type { AuditTarget } from '../../audit/event.ts'
 import { invalidRequest, type ServiceError } from '../../formats/errors.ts'
 import type { Exact } from '../../formats/exact.ts'
 import { parseMoney, toFigure } from '../../formats/money.ts'
+import { dayMs } from '../../formats/time.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import { whomOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
@@ -16,7 +17,6 @@ import { limitsWhere, type Named } from '../usage/shared-limits.ts'
 import { readTime } from '../usage/usage-question.ts'
 
 const maxDays = 92
-const dayMs = 86_400_000
 const maxLimit = 1_000_000_000_000_000
 
 /** Which limit, and what of it, wherever more is asked for or given. */

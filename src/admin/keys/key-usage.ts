@@ -1,6 +1,7 @@
 /** What a key has used today and this month, in the response of `GET /v1/api-keys/{id}`. */
 
 import { ServiceError } from '../../formats/errors.ts'
+import { dayMs, hourMs } from '../../formats/time.ts'
 import type { UsageReader, UsageTotal } from '../../usage/store.ts'
 import { object } from '../http/schema.ts'
 
@@ -18,9 +19,6 @@ export const keyUsage = {
     "What the key has used, in UTC. Left out without USAGE_JOURNAL, and for the owner's other keys.",
   ...object('KeyUsage', { today: used, month: used }),
 } as const
-
-const hourMs = 3_600_000
-const dayMs = 24 * hourMs
 
 /** undefined: the ledger is not there, or cannot be read now; the record is shown without. */
 export async function readKeyUsage(usage: UsageReader | undefined, keyId: string, now: number) {

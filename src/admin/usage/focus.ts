@@ -5,7 +5,7 @@
 
 import type { CsvRow } from '../../formats/csv.ts'
 import { priceUnits, showUnits } from '../../formats/money.ts'
-import { toTimestamp } from '../../formats/time.ts'
+import { dayMs, toTimestamp } from '../../formats/time.ts'
 import { type Rates, ratesOf } from '../../usage/rules/amounts.ts'
 import { type UsageTotal, usageDimensions } from '../../usage/store.ts'
 
@@ -16,8 +16,6 @@ interface FocusBill {
   /** The name of the installation. */
   readonly issuer: string
 }
-
-const dayMs = 86_400_000
 
 /** In alphabetical order, ours last. A column that no row has a value for is empty. */
 export const focusColumns = [

@@ -2,7 +2,7 @@
 
 import type { Exact } from '../../formats/exact.ts'
 import { toFigure } from '../../formats/money.ts'
-import { toEndTimestamp } from '../../formats/time.ts'
+import { dayMs, toEndTimestamp } from '../../formats/time.ts'
 import type { CompiledCaps } from '../../identity/rules/caller.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import { compileCaps } from '../../keys/rules/compiled-caps.ts'
@@ -255,12 +255,11 @@ function compare(a: string, b: string): number {
   return a < b ? -1 : Number(a > b)
 }
 
-const dayMs = 86_400_000
 const calendarMs = { day: dayMs, week: 7 * dayMs, month: 30 * dayMs }
 
-/** Of its windows, about. */
-export function lengthOf({ windows }: Pick<CountedLimit, 'windows'>): number {
-  return 'ms' in windows ? windows.ms : calendarMs[windows.every]
+/** Length of its window in milliseconds, approximate for a calendar's. */
+export function lengthOf({ parsedWindow }: Pick<CountedLimit, 'parsedWindow'>): number {
+  return 'ms' in parsedWindow ? parsedWindow.ms : calendarMs[parsedWindow.every]
 }
 
 interface ReadingDeps {

@@ -4,7 +4,7 @@ import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toFigure } from '../../formats/money.ts'
 import type { Span } from '../../formats/span.ts'
-import { toTimestamp } from '../../formats/time.ts'
+import { hourMs, toTimestamp } from '../../formats/time.ts'
 import type { SimulatedRefusals, Simulation } from '../../usage/rules/simulate.ts'
 import type { NamedGap } from '../../usage/store.ts'
 import type { Api } from '../http/api.ts'
@@ -51,7 +51,6 @@ export interface SimulateDeps {
   readonly clock: () => number
 }
 
-const hourMs = 3_600_000
 const defaultMs = 7 * 24 * hourMs
 const maxDays = 92
 /** Items of each list. */

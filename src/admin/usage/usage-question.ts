@@ -4,7 +4,7 @@ import { hash } from 'node:crypto'
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest } from '../../formats/errors.ts'
 import { type Labels, problemOfLabels } from '../../formats/labels.ts'
-import { parseTimestamp } from '../../formats/time.ts'
+import { dayMs, hourMs, parseTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import { type UsageQuery, type UsageUnit, usageDimensions, usageUnits } from '../../usage/store.ts'
@@ -63,8 +63,6 @@ type Parameters = FromSchema<typeof parameters, { keepDefaultedPropertiesOptiona
 
 /** Groups in a page. */
 export const pageSize = 1_000
-const hourMs = 3_600_000
-const dayMs = 24 * hourMs
 const maxDays = 366
 
 /**

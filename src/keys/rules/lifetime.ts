@@ -1,10 +1,9 @@
 /** `expiresIn` and `ephemeral` → when a new key expires (contract, 3.2 and 3.2.1). */
 
 import { ServiceError } from '../../formats/errors.ts'
-import { parseDuration } from '../../formats/time.ts'
+import { dayMs, parseDuration } from '../../formats/time.ts'
 import type { Tenant } from '../../kinds/resources.ts'
 
-const dayMs = 86_400_000
 /** The longest lifetime of an ephemeral key, as in `expiresIn`. */
 export const ephemeralMaximum = '1h'
 const ephemeralMaximumMs = parseDuration(ephemeralMaximum) as number

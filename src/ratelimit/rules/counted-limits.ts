@@ -34,7 +34,7 @@ export function toCountedLimit(
     origin,
     limitName: name || undefined,
     models: limit.models,
-    windows: window,
+    parsedWindow: window,
     name: nameIn(limit, origin),
     counter: isShared ? { ...counterOfCharged(charged, all), limit: limit.limit } : undefined,
     keyPrefix: counterPrefixOf(charged, all),

@@ -25,7 +25,7 @@ export function counterOf(limit: CountedLimit, user: string, pool = ''): Require
   if (found !== undefined) return found
   const key = limit.keyPrefix + whom
   const owner = limit.scope === 'group' ? key : whom
-  const counter = { key, owner, window: limit.windows, limit: limit.limit }
+  const counter = { key, owner, window: limit.parsedWindow, limit: limit.limit }
   bound()
   known.set(whom, (known.get(whom) ?? new Map()).set(limit, counter))
   return counter

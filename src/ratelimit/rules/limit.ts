@@ -23,7 +23,7 @@ export interface CountedLimit extends Omit<Limit, 'limit'> {
   /** The models that it names and counts together. */
   readonly models?: NamedLimit['models']
   /** Its windows, as in its counters. */
-  readonly windows: Window
+  readonly parsedWindow: Window
   /** The counter, if it is the same for each request. */
   readonly counter: Required<Counter> | undefined
   /** Its name in the `RateLimit` fields. */

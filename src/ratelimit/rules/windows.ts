@@ -7,7 +7,7 @@
 import { crc32 } from '../../formats/base62.ts'
 import type { Exact } from '../../formats/exact.ts'
 import { remember } from '../../formats/remember.ts'
-import { isKnownZone, maxWindowMs, offsetAt } from '../../formats/time.ts'
+import { dayMs, isKnownZone, maxWindowMs, offsetAt } from '../../formats/time.ts'
 
 export type Window = { readonly ms: number } | Calendar
 
@@ -131,8 +131,6 @@ export interface Calendar {
 interface NamedSpan extends Span {
   readonly date: string
 }
-
-const dayMs = 86_400_000
 
 /** The last spans of each calendar, which most calls ask for: at a boundary those before and after it. */
 const lastSpans = new WeakMap<Calendar, readonly NamedSpan[]>()

@@ -105,14 +105,14 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     },
     onRival(rival) {
       if (!writers.all().includes(rival)) options.onDouble()
-      beat()
+      isStillWriter()
     },
   })
 
   const adoption = createAdoption({
     catchUp: () => follower.catchUp(catchUpBytes),
     readToEnds,
-    isWriter: beat,
+    isWriter: isStillWriter,
     noteBase: checkpoint.noteBase,
     send: shared.enter,
     onFault,
@@ -189,7 +189,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   }
 
   /** Whether this process still is the one that writes. */
-  function beat(): boolean {
+  function isStillWriter(): boolean {
     lookedAt = monotonic()
     if (isWriter && !writers.isLast()) stopWriting()
     return isWriter
@@ -197,7 +197,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
 
   /** The same, and shows the others that one writes. */
   function look(): void {
-    if (beat() || isBecoming) writers.show()
+    if (isStillWriter() || isBecoming) writers.show()
   }
 
   function stopWriting(): void {
@@ -211,12 +211,12 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
 
   /** Saves the sums, then removes what nobody needs any more. */
   async function save(): Promise<void> {
-    if (!beat() || isHandedOver) return
+    if (!isStillWriter() || isHandedOver) return
     const saved = await checkpoint.save(() => {
       return { gateway, position, own: sums.own(now()), resets: resets.all }
     })
     // A process that has become the writer meanwhile may have begun before this was saved.
-    if (!beat()) return
+    if (!isStillWriter()) return
     follower.tidy(saved, keptFiles, options.isDone)
     await checkpoint.removeEarlier()
   }
@@ -299,7 +299,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
      * has acknowledged all of it; returns whether it has. Nothing is read or sent here afterwards.
      */
     async handOver(next: string): Promise<boolean> {
-      if (!beat() || adoption.isPending) return false
+      if (!isStillWriter() || adoption.isPending) return false
       if (sums.own(now()).some((tally) => tally.field < ownOf(tally))) return false
       isHandedOver = true
       try {
@@ -313,7 +313,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     },
     /** Leaves the writer's place to another process, and the files. Nothing else is to be called afterwards. */
     close(): void {
-      if (beat()) consumer.keep(position)
+      if (isStillWriter()) consumer.keep(position)
       stopWriting()
       writers.leave()
       follower.close()

@@ -4,6 +4,7 @@
  */
 
 import { join } from 'node:path'
+import { dayMs } from '../../formats/time.ts'
 import type { Folder, Listed, OpenFile } from '../../journal/folder.ts'
 import { beginningOf, headFromLedger, headIn } from '../../journal/head.ts'
 import { readLine } from '../../journal/read-line.ts'
@@ -31,7 +32,6 @@ interface ArchiveOptions {
 
 /** Maximum number of files whose archived offsets are kept. */
 const maxPlaces = 128
-const dayMs = 86_400_000
 
 /** Calls of `step` must not overlap within a process; other processes may archive at the same time. */
 export function createArchive(options: ArchiveOptions) {

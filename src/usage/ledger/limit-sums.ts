@@ -2,13 +2,13 @@
 
 import { type Exact, plus } from '../../formats/exact.ts'
 import type { Span } from '../../formats/span.ts'
+import { hourMs } from '../../formats/time.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { spanAt, windowText } from '../../ratelimit/rules/windows.ts'
 import { type CountableLine, chargedOf } from '../rules/line-charges.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { LimitRow } from '../store.ts'
 
-const hourMs = 3_600_000
 const always: Span = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
 
 /** `within`: only charges of this time count. */

@@ -2,6 +2,7 @@
 
 import { addTo } from '../../formats/lists.ts'
 import type { Span } from '../../formats/span.ts'
+import { hourMs } from '../../formats/time.ts'
 import { readLine } from '../../journal/read-line.ts'
 import { isCharged, partsOfUse } from '../rules/amounts.ts'
 import type { PastUsage, Spender } from '../rules/simulate.ts'
@@ -26,8 +27,6 @@ interface Past {
 }
 
 export class TooManyAnswers extends Error {}
-
-const hourMs = 3_600_000
 
 /** An hour is replayed from its lines if their number equals the ledger's number of responses. */
 export async function readPast(options: PastOptions): Promise<Past> {

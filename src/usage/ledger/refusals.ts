@@ -5,10 +5,10 @@
  */
 
 import type { Grant } from '../../decide/decision.ts'
+import { hourMs } from '../../formats/time.ts'
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import type { UsageGroup, UsageLedger } from '../store.ts'
 
-const hourMs = 3_600_000
 /** Maximum number of groups between two flushes; refusals of further ones are not counted. */
 const maxGroups = 10_000
 

@@ -2,20 +2,18 @@
 
 import { plus } from '../../formats/exact.ts'
 import { addTo } from '../../formats/lists.ts'
+import type { Mutable } from '../../formats/mutable.ts'
+import { hourMs } from '../../formats/time.ts'
 import { costOf, isCharged, partsOfUse, weightedTokens } from '../rules/amounts.ts'
 import { chargeOf, tokensByType, type UnusableUsage, type Usage } from '../rules/usage.ts'
 import type { UsageRow } from '../store.ts'
 
-const hourMs = 3_600_000
-
-type Writable<Value> = { -readonly [Name in keyof Value]: Value[Name] }
-
 export function createUsageSums(unusableUsage: UnusableUsage) {
-  let rows: Writable<UsageRow>[] = []
+  let rows: Mutable<UsageRow>[] = []
   /** The rows by key, or by user without a key: comparing a few names is cheaper than joining all. */
-  let byName = new Map<string, Writable<UsageRow>[]>()
+  let byName = new Map<string, Mutable<UsageRow>[]>()
 
-  function rowOf(usage: Usage, endedAt: number): Writable<UsageRow> {
+  function rowOf(usage: Usage, endedAt: number): Mutable<UsageRow> {
     const { user, subscription, model, keyId = '', payer = '', prices = '' } = usage
     const hour = endedAt - (endedAt % hourMs)
     const name = keyId || user

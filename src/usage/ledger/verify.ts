@@ -4,6 +4,7 @@ import { cutName } from '../../formats/bound-text.ts'
 import { type Exact, minus, plus } from '../../formats/exact.ts'
 import { addTo } from '../../formats/lists.ts'
 import type { Span } from '../../formats/span.ts'
+import { hourMs } from '../../formats/time.ts'
 import { readLine } from '../../journal/read-line.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import {
@@ -63,7 +64,6 @@ interface VerifyOptions extends Span {
   readonly unusableUsage: UnusableUsage
 }
 
-const hourMs = 3_600_000
 /** How far lines may be out of order. */
 const latenessMs = 60_000
 /** Rows that are summed before they are merged under names that may be cut. */

@@ -51,7 +51,7 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
 
   function noticesOf(watched: Watched, { limit, used, resetsAt }: LimitState): readonly Notice[] {
     const { counter, percents, whose } = watched
-    const { start, end } = spanAt(limit.windows, counter.owner, resetsAt - 1)
+    const { start, end } = spanAt(limit.parsedWindow, counter.owner, resetsAt - 1)
     return [...new Set(percents)]
       .filter((percent) => BigInt(used) * 100n >= BigInt(limit.limit) * BigInt(percent))
       .map((percent) => ({

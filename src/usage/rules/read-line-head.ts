@@ -1,6 +1,7 @@
 /** Reads the head of a line, which line-head.ts has written. */
 
 import { isObject } from '../../formats/fields.ts'
+import type { Mutable } from '../../formats/mutable.ts'
 import { parseEstimate } from '../../ratelimit/rules/unreported.ts'
 import type { DecidedBy } from './line-head.ts'
 import type { HeldUsage, Usage } from './usage.ts'
@@ -41,7 +42,7 @@ export function readLineHead(written: unknown): LineHead | undefined {
   if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
   if (typeof model !== 'string' || (by !== 'check' && by !== 'table')) return undefined
   // Assigned one by one: each line passes here, and spreading takes longer than parsing.
-  const head: Writable<LineHead> = {
+  const head: Mutable<LineHead> = {
     startedAt: start,
     id,
     by,
@@ -72,8 +73,6 @@ export function readLineHead(written: unknown): LineHead | undefined {
 function textsIn(list: unknown): readonly string[] {
   return Array.isArray(list) ? list.filter((each) => typeof each === 'string') : []
 }
-
-type Writable<Value> = { -readonly [Name in keyof Value]: Value[Name] }
 
 function readHeld({ at, bytes, max, choices, cap }: Readonly<Record<string, unknown>>) {
   if (!isWhole(at)) return undefined

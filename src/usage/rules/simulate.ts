@@ -10,6 +10,7 @@
 
 import { findSubscription, unusableReason } from '../../decide/selection.ts'
 import { type Exact, minus, plus } from '../../formats/exact.ts'
+import { dayMs } from '../../formats/time.ts'
 import { type About, aboutOf, limitsOn, poolsIn, whomOf } from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
@@ -81,11 +82,9 @@ export interface Simulation {
   readonly limits: readonly SimulatedLimit[]
 }
 
-const dayMs = 86_400_000
-
 /** Whether sums of hours can decide a limit. */
-function isDecidedByHours({ kind, windows }: CountedLimit, rated: Rated): boolean {
-  const isLong = 'every' in windows || windows.ms >= dayMs
+function isDecidedByHours({ kind, parsedWindow }: CountedLimit, rated: Rated): boolean {
+  const isLong = 'every' in parsedWindow || parsedWindow.ms >= dayMs
   return isLong && (kind === 'requests' || (kind === 'tokens' && rated.weights === undefined))
 }
 
