@@ -78,8 +78,8 @@ export type DenialDetail =
   | { readonly about: 'identity_token' }
   /** Several subscriptions of the caller match, and the request names none. */
   | { readonly about: 'several' }
-  /** For this operation only the path can name the model. */
-  | { readonly about: 'path_needed'; readonly operation: string }
+  /** For this operation, or with this method, only the path can name the model. */
+  | { readonly about: 'path_needed'; readonly operation: string; readonly method?: string }
   /** What is wrong with the body; undefined: it names no model. */
   | { readonly about: 'body'; readonly problem: string | undefined }
   /** The model that was asked for, as the request wrote it. */

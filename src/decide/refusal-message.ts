@@ -52,7 +52,9 @@ function describeDetail(detail: DenialDetail): string {
       return `${closed}; use POST ${open.join(' or ')}.`
     }
     case 'path_needed':
-      return `Name the model in the path: /<namespace>/<model>${detail.operation}.`
+      return `Name the model in the path: /<namespace>/<model>${detail.operation}.${
+        detail.method === undefined ? '' : ` ${detail.method} has no body that could name it.`
+      }`
     case 'body':
       if (detail.problem !== undefined) return `The request body is refused: ${detail.problem}.`
       return 'The body must be a JSON object whose "model" names a model.'

@@ -282,6 +282,19 @@ test('uploads must name their model in the path', async (t) => {
   t.match(ask('/llm/small/v1/audio/transcriptions'), { allowed: true, metered: false })
 })
 
+test('a method without a body needs the model in the path', async (t) => {
+  const operation = '/v1/chat/completions'
+  for (const method of ['GET', 'HEAD']) {
+    t.match(ask(operation, key, { method }), {
+      code: 'model_path_needed',
+      detail: { about: 'path_needed', operation, method },
+    })
+  }
+  t.match(ask(operation, key, { method: 'POST' }), { code: 'invalid_body' })
+  const broken = { method: 'GET', bodyProblem: 'this method takes none' }
+  t.match(ask(operation, key, broken), { code: 'invalid_body' })
+})
+
 test('a refused subscription names the way out, but not to a key with caps', async (t) => {
   const path = '/llm/small/v1/chat/completions'
   const lone = '/east/lone/v1/chat/completions'

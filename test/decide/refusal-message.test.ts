@@ -43,6 +43,10 @@ test('each detail has its message', async (t) => {
       { about: 'path_needed', operation: '/v1/files' },
       'Name the model in the path: /<namespace>/<model>/v1/files.',
     ],
+    [
+      { about: 'path_needed', operation: '/v1/embeddings', method: 'GET' },
+      'Name the model in the path: /<namespace>/<model>/v1/embeddings. GET has no body that could name it.',
+    ],
     [{ about: 'body', problem: 'it is broken' }, 'The request body is refused: it is broken.'],
     [
       { about: 'body', problem: undefined },

@@ -8,6 +8,9 @@ import { type Denial, deny } from '../decision.ts'
 import { type Ambiguous, ambiguousShown, findByName } from '../name-lookup.ts'
 import type { DecisionContext, Found } from './step.ts'
 
+/** The gateway takes no body with these. */
+const bodiless: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
+
 export function findModel(context: DecisionContext): Denial | Found {
   const model = lookUp(context)
   return 'allowed' in model ? model : { model }
@@ -15,13 +18,18 @@ export function findModel(context: DecisionContext): Denial | Found {
 
 /** The requested model, by path or by body. Unknown and forbidden models give the same error. */
 function lookUp({ request, snapshot, caller }: DecisionContext): Model | Denial {
-  const { target, bodyModel, bodyProblem } = request
+  const { target, method, bodyModel, bodyProblem } = request
   if (target.modelKey !== undefined) {
     return snapshot.models.get(target.modelKey) ?? denyModel(request)
   }
   const { operation } = target
   if (isNamedByPath(operation)) {
     return deny('model_path_needed', { about: 'path_needed', operation })
+  }
+  // Others get their body's problem: that there is none.
+  const isUnnamed = bodyModel === undefined && bodyProblem === undefined
+  if (isUnnamed && bodiless.has(method)) {
+    return deny('model_path_needed', { about: 'path_needed', operation, method })
   }
   const problem = foundFields(bodyProblem) === undefined ? bodyProblem : undefined
   if (problem !== undefined || bodyModel === undefined) {
