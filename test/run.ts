@@ -3,7 +3,7 @@
  * which it obtains and starts itself. The last line gives the numbers of passed and failed tests;
  * any other failure counts as a failed test. If only a few files fail, they run again, one at a time.
  *
- * With file names as arguments it runs only those test files, without the checks. `--timeout=600`:
+ * With files or folders as arguments it runs only those test files, without the checks. `--timeout=600`:
  * the time limit of a file in seconds; `--jobs=4`: how many files run at a time, at most.
  */
 import { spawn } from 'node:child_process'
@@ -18,11 +18,11 @@ import { bundleService } from './support/service-bundle.ts'
 import { bundleTap } from './support/tap-bundle.ts'
 import { createTapReport } from './support/tap-report.ts'
 import { makeDatabaseFolder, makeFilesFolder } from './support/temporary-folder.ts'
-import { findTestFiles, runTestFiles, type TestRun } from './support/test-files.ts'
+import { findNamed, findTestFiles, runTestFiles, type TestRun } from './support/test-files.ts'
 import { startTestPostgres } from './support/test-postgres.ts'
 import { findValkey } from './support/valkey-binary.ts'
 
-const { values: options, positionals: files } = parseArgs({
+const { values: options, positionals: named } = parseArgs({
   allowPositionals: true,
   options: {
     timeout: { type: 'string', default: '600' },
@@ -39,7 +39,7 @@ const maxRepeats = 2
 const startedAt = performance.now()
 process.chdir(packageRoot)
 
-const absent = files.filter((file) => !existsSync(file))
+const { files, absent } = findNamed(named)
 if (absent.length > 0) {
   print(`There is no ${absent.join(', ')}`)
   process.exit(2)

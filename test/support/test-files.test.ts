@@ -6,7 +6,7 @@ import { identify } from '../../dev/process-identity.ts'
 import { poll } from './poll.ts'
 import { createTapReport } from './tap-report.ts'
 import { temporaryFolder } from './temporary-folder.ts'
-import { runTestFiles } from './test-files.ts'
+import { findNamed, findTestFiles, runTestFiles } from './test-files.ts'
 
 const always = availableParallelism()
 
@@ -48,6 +48,24 @@ async function runTogether(t: Test, count: number, jobs: number, idle: number) {
   t.equal(readdirSync(begun).length, files.length)
   return most
 }
+
+test('a folder stands for its test files', async (t) => {
+  const all = findTestFiles()
+  for (const folder of ['test/decide', 'test/decide/', './test/decide']) {
+    const { files, absent } = findNamed([folder])
+    t.strictSame(
+      files,
+      all.filter((file) => file.startsWith('test/decide/')),
+      folder,
+    )
+    t.ok(files.length > 1 && absent.length === 0)
+  }
+  t.strictSame(findNamed(['.']).files, all)
+  t.strictSame(findNamed(['test/decide', 'test/decide/decide.test.ts']), findNamed(['test/decide']))
+  t.strictSame(findNamed(['test/none', 'docs']).absent, ['test/none', '*.test.ts in docs'])
+  const soak = 'test/nightly/soak/cluster.soak.ts'
+  t.strictSame(findNamed([soak]), { files: [soak], absent: [] })
+})
 
 test('idle processors run as many files at a time as allowed', async (t) => {
   t.equal(await runTogether(t, always + 2, always + 2, 1), always + 2)

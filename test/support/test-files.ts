@@ -1,6 +1,7 @@
 /** Runs test files, several at a time. */
-import { globSync } from 'node:fs'
+import { globSync, statSync } from 'node:fs'
 import { availableParallelism, cpus } from 'node:os'
+import { relative } from 'node:path'
 import { type FileRun, runAlone, type SharedProcess, startSharedProcess } from './file-process.ts'
 import type { FileEnd, FileReport } from './tap-report.ts'
 
@@ -73,6 +74,20 @@ export function findTestFiles(): string[] {
   return globSync('test/**/*.test.ts')
     .sort()
     .sort((a, b) => rank(a) - rank(b))
+}
+
+/** The test files of these files and folders, each once; `absent`: what does not exist, or has none. */
+export function findNamed(named: readonly string[]) {
+  const absent: string[] = []
+  const files = named.flatMap((path) => {
+    const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory()
+    const isBelow = (file: string) => !relative(path, file).startsWith('..')
+    const found = isFolder ? findTestFiles().filter(isBelow) : [path]
+    if (isFolder === undefined) absent.push(path)
+    if (found.length === 0) absent.push(`*.test.ts in ${path}`)
+    return found
+  })
+  return { files: [...new Set(files)], absent }
 }
 
 /**
