@@ -8,16 +8,17 @@
  */
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
+import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { findEnvoy } from '../dev/envoy-binary.ts'
 import type { EmbeddedPostgres } from '../dev/postgres/embedded-postgres.ts'
 import { packageRoot } from '../src/runtime/package-root.ts'
+import { claimForRun, removeDeadRuns } from './support/dead-runs.ts'
 import { bundleService } from './support/service-bundle.ts'
 import { bundleTap } from './support/tap-bundle.ts'
 import { createTapReport } from './support/tap-report.ts'
-import { makeDatabaseFolder, makeFilesFolder } from './support/temporary-folder.ts'
+import { makeDatabaseFolder, makeFilesFolder, memory } from './support/temporary-folder.ts'
 import { findNamed, findTestFiles, runTestFiles, type TestRun } from './support/test-files.ts'
 import { startTestPostgres } from './support/test-postgres.ts'
 import { findValkey } from './support/valkey-binary.ts'
@@ -56,7 +57,9 @@ await Promise.all([
     env.VALKEY_PATH = await findValkey(env)
   }),
 ])
+for (const parent of [memory, tmpdir()]) if (existsSync(parent)) removeDeadRuns(parent)
 const folder = makeDatabaseFolder()
+claimForRun(folder.path)
 // Those that run at night fill disks.
 if (files.every((file) => file.endsWith('.test.ts')))
   env.TMPDIR = makeFilesFolder(folder) ?? env.TMPDIR

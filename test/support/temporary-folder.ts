@@ -9,9 +9,12 @@ export interface TemporaryFolder {
   remove(): void
 }
 
+/** With which the names of all of them begin. */
+export const folderPrefix = 'tollgate-test-'
+
 /** Creates an empty folder that everybody may enter: as root, Postgres runs as another user. */
 export function makeTemporaryFolder(parent = tmpdir()): TemporaryFolder {
-  const path = mkdtempSync(join(parent, 'tollgate-test-'))
+  const path = mkdtempSync(join(parent, folderPrefix))
   chmodSync(path, 0o755)
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) }
 }
@@ -40,7 +43,7 @@ export function makeFilesFolder(beside: TemporaryFolder): string | undefined {
   return status === 0 ? path : undefined
 }
 
-const memory = '/dev/shm'
+export const memory = '/dev/shm'
 
 function freeBytes(folder: string): number {
   try {
@@ -69,7 +72,9 @@ export function temporaryFolder(t: Test, contents: Contents = {}): string {
 
 /** The path of an empty folder in memory where that can be had, removed when `t` ends. */
 export function memoryFolder(t: Test): string {
-  const { path, remove } = makeTemporaryFolder(freeBytes(memory) > 2 ** 28 ? memory : tmpdir())
+  // In that of the run, which the next run removes if this one is killed.
+  const isThere = tmpdir().startsWith(`${memory}/`) || freeBytes(memory) <= 2 ** 28
+  const { path, remove } = makeTemporaryFolder(isThere ? tmpdir() : memory)
   t.teardown(remove)
   return path
 }
