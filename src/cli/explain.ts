@@ -9,13 +9,14 @@ import { toJson } from './json.ts'
 import { showFigure, showSharers } from './limit-cells.ts'
 import type { CommandIo } from './terminal.ts'
 import { type Cells, printable, renderCells } from './text-table.ts'
+import { toTime } from './time-flag.ts'
 
 /** Runs the command; returns the exit status: 1 if the request is refused. */
 export async function explain(
   { operands: [model], flags }: Call<typeof explainFlags>,
   io: Pick<CommandIo, 'env' | 'out' | 'err'>,
 ): Promise<number> {
-  const { key: keyId, group, request: requestId, user, path, address, method, at } = flags
+  const { key: keyId, group, request: requestId, user, path, address, method } = flags
   if (model === undefined && path === undefined && requestId === undefined) {
     throw new WrongCall('Give the <model>, --path or --request.')
   }
@@ -30,7 +31,7 @@ export async function explain(
     address,
     method,
     subscription,
-    at,
+    at: toTime('--at', flags.at, 'ahead'),
     requestId,
   }
   const ask = connectApi(io, flags)

@@ -1,7 +1,6 @@
 /** `tollgate increases`: temporary increases of limits, granted by administrators. */
 
 import type { IncreaseList } from '../admin/increases/increases.ts'
-import { parseDuration } from '../formats/time.ts'
 import { connectApi } from './api-client.ts'
 import { type Call, WrongCall } from './command.ts'
 import type {
@@ -15,7 +14,7 @@ import { type Revoked, warnOfPending } from './key-client.ts'
 import { showFigure, showSharers } from './limit-cells.ts'
 import type { CommandIo } from './terminal.ts'
 import { type Cells, printable, renderCells } from './text-table.ts'
-import { readTimeFlag } from './time-flag.ts'
+import { toTime } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 type Increase = IncreaseList['data'][number]
@@ -112,16 +111,7 @@ export function readGiven({ to, until }: { to?: string | undefined; until?: stri
   const isWhole = /^\d{1,16}$/.test(to ?? '')
   if (to !== undefined && !isWhole && !/^\d{1,10}\.\d{1,9}$/.test(to))
     throw new WrongCall('--to is a whole number, or an amount of cost like 60.50.')
-  return { limit: isWhole ? Number(to) : to, until: until && readUntil(until) }
-}
-
-function readUntil(raw: string): string {
-  const fromNow = parseDuration(raw)
-  const ms =
-    fromNow === undefined
-      ? readTimeFlag('--until', raw, ', or a duration from now like 3d')
-      : Date.now() + fromNow
-  return new Date(ms).toISOString()
+  return { limit: isWhole ? Number(to) : to, until: toTime('--until', until, 'ahead') }
 }
 
 type Given =

@@ -9,7 +9,7 @@ import type { usageFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
 import type { CommandIo } from './terminal.ts'
 import { printable, renderBar, renderTable } from './text-table.ts'
-import { readTimeFlag } from './time-flag.ts'
+import { toTime } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
@@ -19,7 +19,7 @@ export async function showUsage({ flags }: Call<typeof usageFlags>, io: Io): Pro
   if ([json, csv, focus].filter(Boolean).length > 1) {
     throw new WrongCall('Give only one of --json, --csv and --focus.')
   }
-  checkFlags(flags)
+  checkGroups(flags)
   const ask = connectApi(io, flags)
   if (focus) {
     await printFocus(ask, parametersOf(flags), io)
@@ -40,8 +40,8 @@ export async function showUsage({ flags }: Call<typeof usageFlags>, io: Io): Pro
 
 const groupNames: readonly string[] = [...usageUnits, ...usageDimensions]
 
-/** Throws a WrongCall for groups and times that no gateway accepts; the gateway validates names of labels. */
-function checkFlags({ by, from, to }: Call<typeof usageFlags>['flags']): void {
+/** Throws a WrongCall for groups that no gateway accepts; the gateway validates names of labels. */
+function checkGroups({ by }: Call<typeof usageFlags>['flags']): void {
   for (const word of by?.split(',') ?? []) {
     if (groupNames.includes(word) || word.startsWith('label:')) continue
     const near = nearestName(word, groupNames)
@@ -49,13 +49,12 @@ function checkFlags({ by, from, to }: Call<typeof usageFlags>['flags']): void {
     const known = `--by may name ${groupNames.join(', ')} and label:<name>, not ${printable(word)}`
     throw new WrongCall(`${known}${hint || '.'}`)
   }
-  for (const [flag, raw] of [['--from', from] as const, ['--to', to] as const]) {
-    if (raw !== undefined) readTimeFlag(flag, raw)
-  }
 }
 
 function parametersOf(flags: Call<typeof usageFlags>['flags']): readonly [string, string][] {
-  const { from, to, by, user, key, model, subscription, organization, label } = flags
+  const { by, user, key, model, subscription, organization, label } = flags
+  const from = toTime('--from', flags.from, 'ago')
+  const to = toTime('--to', flags.to, 'ago')
   const raw = { from, to, user, key, model, subscription, organization, label }
   const all = { ...raw, group_by: by, cost_center: flags['cost-center'] }
   return Object.entries(all).filter((each): each is [string, string] => each[1] !== undefined)

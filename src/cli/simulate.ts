@@ -12,6 +12,7 @@ import { toJson } from './json.ts'
 import { showFigure } from './limit-cells.ts'
 import type { CommandIo } from './terminal.ts'
 import { counted, printable, renderBar, renderTable } from './text-table.ts'
+import { toTime } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'input'>
 
@@ -30,7 +31,9 @@ export async function simulate(
 }
 
 function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
-  if (since === undefined) return { from, to }
+  if (since === undefined) {
+    return { from: toTime('--from', from, 'ago'), to: toTime('--to', to, 'ago') }
+  }
   if ((from ?? to) !== undefined) throw new WrongCall('Give either --since, or --from and --to.')
   const sinceMs = parseDuration(since)
   if (sinceMs === undefined) throw new WrongCall('--since is a duration such as 7d or 36h.')

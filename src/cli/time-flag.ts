@@ -1,13 +1,43 @@
 /** A flag whose value is a time. */
 
-import { parseTimestamp } from '../formats/time.ts'
+import { parseDuration, parseTimestamp } from '../formats/time.ts'
 import { WrongCall } from './command.ts'
 
-/** Milliseconds since the epoch of a day or a time (RFC 3339); throws a WrongCall, naming the flag; `otherwise`: what else it may be. */
-export function readTimeFlag(flag: string, raw: string, otherwise = ''): number {
-  const read = parseTimestamp(raw)
-  if (read !== undefined) return read
+/** Whether a duration counts forward or back from now. */
+type Direction = 'ahead' | 'ago'
+
+/** What the value of such a flag may be, for its description. */
+export const timeForms = {
+  ahead: 'a day (2026-03-01), a time (RFC 3339), or a duration from now like 12h or 3d',
+  ago: 'a day (2026-03-01), a time (RFC 3339), or a duration ago like 12h or 3d, in UTC',
+} as const satisfies Record<Direction, string>
+
+/**
+ * Milliseconds since the epoch of a day, of a time (RFC 3339), or of a duration from now or ago; throws a WrongCall, naming the
+ * flag.
+ */
+export function readTimeFlag(flag: string, raw: string, direction: Direction): number {
+  const duration = parseDuration(raw)
+  const read =
+    duration === undefined
+      ? parseTimestamp(raw)
+      : Date.now() + (direction === 'ahead' ? duration : -duration)
+  // Beyond the years that RFC 3339 can write.
+  if (read !== undefined && read >= 0 && read < farthest) return read
+  const from = direction === 'ahead' ? 'from now' : 'ago'
   throw new WrongCall(
-    `${flag} is a day like 2026-03-01, or a time like 2026-03-01T12:00:00Z${otherwise}.`,
+    `${flag} is a day like 2026-03-01, a time like 2026-03-01T12:00:00Z, or a duration ${from} like 3d.`,
   )
 }
+
+/** The same for the API; undefined if the flag is not given. */
+export function toTime(
+  flag: string,
+  raw: string | undefined,
+  direction: Direction,
+): string | undefined {
+  return raw === undefined ? undefined : new Date(readTimeFlag(flag, raw, direction)).toISOString()
+}
+
+/** 9999-12-31, in milliseconds since the epoch. */
+export const farthest = 253_402_214_400_000

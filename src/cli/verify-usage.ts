@@ -17,7 +17,7 @@ import { withDatabase } from './database.ts'
 import { toJson } from './json.ts'
 import type { CommandIo } from './terminal.ts'
 import { counted, printable, renderTable } from './text-table.ts'
-import { readTimeFlag } from './time-flag.ts'
+import { farthest, readTimeFlag } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
@@ -171,8 +171,5 @@ function readSpan(flags: Call<typeof verifyUsageFlags>['flags']): Span {
 }
 
 function readTime(flag: string, raw: string | undefined, otherwise: number): number {
-  return raw === undefined ? otherwise : readTimeFlag(flag, raw)
+  return raw === undefined ? otherwise : readTimeFlag(flag, raw, 'ago')
 }
-
-/** 9999-12-31, in milliseconds since the epoch. */
-const farthest = 253_402_214_400_000

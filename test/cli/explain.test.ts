@@ -43,6 +43,8 @@ test('shows the steps, what pays and what is left', async (t) => {
   t.match(spent.out, new RegExp(`^This changes at ${end}\\.$`, 'm'))
   const json = await run('alice-token', 'small', '--json', '--at', end)
   t.match(JSON.parse(json.out), { allowed: true, limits: [{ used: 0 }] })
+  const later = await run('alice-token', 'small', '--json', '--at', '2d')
+  t.match(JSON.parse(later.out), { allowed: true })
 })
 
 test('asks about a key, and as an administrator about anybody', async (t) => {

@@ -1,6 +1,7 @@
 /** Commands on temporary increases of limits, and on requests for them. */
 
 import { command } from '../command.ts'
+import { timeForms } from '../time-flag.ts'
 import { connection, json } from './shared.ts'
 
 const common = { ...connection, ...json } as const
@@ -13,8 +14,7 @@ const given = {
   },
   until: {
     takes: '<time>',
-    means:
-      'when it ends: a day (2026-03-01), a time (RFC 3339), or a duration from now like 12h or 3d',
+    means: `when it ends: ${timeForms.ahead}`,
   },
 } as const
 

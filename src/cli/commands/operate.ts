@@ -1,6 +1,7 @@
 /** Commands for operators of a gateway: its resources, its database, its problems. */
 
 import { command } from '../command.ts'
+import { timeForms } from '../time-flag.ts'
 import { connection, json, yes } from './shared.ts'
 
 export const checkFlags = {
@@ -167,7 +168,7 @@ export const simulateFlags = {
   since: { takes: '<duration>', means: 'how far back, such as 7d or 36h; 7d by default' },
   from: {
     takes: '<time>',
-    means: 'a day (2026-03-01) or a time (RFC 3339), in whole hours of UTC',
+    means: `${timeForms.ago}, in whole hours`,
   },
   to: { takes: '<time>', means: 'the end, in the same form' },
   ...connection,

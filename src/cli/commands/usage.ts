@@ -2,6 +2,7 @@
 
 import { usageDimensions, usageUnits } from '../../usage/store.ts'
 import { command } from '../command.ts'
+import { timeForms } from '../time-flag.ts'
 import { connection, json, ofModel, yes } from './shared.ts'
 
 const common = { ...connection, ...json }
@@ -9,7 +10,7 @@ const common = { ...connection, ...json }
 const span = {
   from: {
     takes: '<time>',
-    means: 'a day (2026-03-01) or a time (RFC 3339), in UTC',
+    means: timeForms.ago,
   },
   to: { takes: '<time>', means: 'the end, in the same form' },
 } as const
@@ -43,7 +44,7 @@ export const explainFlags = {
   },
   at: {
     takes: '<time>',
-    means: 'at this time in RFC 3339, within a year, assuming no more use until then',
+    means: `at this time, within a year, assuming no more use until then: ${timeForms.ahead}`,
   },
   request: {
     takes: '<x-request-id>',
