@@ -23,7 +23,7 @@ const names = [
 /** Time beyond DRAIN_SECONDS for the last response. */
 const marginMs = 10_000
 
-/** Runs the command; 1 if requests are still in progress, or nothing could be drained. */
+/** Runs the command; 1 if requests are still in progress, 3 if nothing could be drained because Envoy does not respond. */
 export async function drain(
   { flags }: Call<typeof json>,
   { env, out: print, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
@@ -42,7 +42,7 @@ export async function drain(
     else if (status === 'unreachable') out('Envoy does not answer: did not wait for requests.')
     else out(`${requests} requests are still running after ${seconds()}.`)
     if (flags.json) print(toJson({ status, requests }))
-    return status === 'drained' ? 0 : 1
+    return status === 'drained' ? 0 : status === 'unreachable' ? 3 : 1
   } catch (error) {
     const { envoyAdminAddress: admin } = config
     throw new Unreachable(`ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} does not answer`, {

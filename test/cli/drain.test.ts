@@ -147,6 +147,13 @@ test('stops waiting after DRAIN_SECONDS', { skip }, async (t) => {
   t.match(await asked, /^200/)
 })
 
+test('an Envoy that the service cannot reach is 3', async (t) => {
+  const service = createServer((_request, response) => response.end('{"status":"unreachable"}'))
+  const env = { INTERNAL_ADDRESS: `127.0.0.1:${await listenLocally(t, service)}` }
+  const { status, out } = await runAt({ env }, 'drain')
+  t.match({ status, out }, { status: 3, out: /^Envoy does not answer/ })
+})
+
 test('fails at once if Envoy is not running', async (t) => {
   const folder = temporaryFolder(t)
   const env = {

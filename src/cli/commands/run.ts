@@ -48,7 +48,7 @@ export const drainCommand = command({
     "drains Envoy directly, at ENVOY_ADMIN_ADDRESS. Use it as the preStop hook of Envoy's container. A drain cannot be " +
     'undone: stop Envoy and start it again.',
   flags: json,
-  exit: '0 no request is in progress, 1 some are, or nothing could be drained.',
+  exit: '0 no request is in progress, 1 some are, 3 Envoy does not respond, so that nothing was drained.',
 })
 
 export const envoyConfigFlags = {
