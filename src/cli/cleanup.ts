@@ -2,7 +2,9 @@
 
 import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
+import { localHost, parseAddress } from '../formats/address.ts'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
+import { loadConfig, showAddress } from '../settings/config.ts'
 import { type Call, Unreachable, WrongCall } from './command.ts'
 import type { cleanupFlags } from './commands/operate.ts'
 import { toJson } from './json.ts'
@@ -20,9 +22,9 @@ const maxBytes = 65_536
  */
 export async function cleanup(
   { operands: [raw], flags }: Call<typeof cleanupFlags>,
-  io: Pick<CommandIo, 'out'>,
+  io: Pick<CommandIo, 'env' | 'out'>,
 ): Promise<number> {
-  const call = readTarget(raw, flags)
+  const call = readTarget(raw ?? defaultOf(io.env), flags)
   const { status, body } = await postWithin(call)
   const answer = parse(body) as { deletedCount?: unknown; error?: { message?: unknown } } | null
   if (status === 200 && Number.isSafeInteger(answer?.deletedCount)) {
@@ -33,11 +35,27 @@ export async function cleanup(
   }
   const message = answer?.error?.message
   const reason = typeof message === 'string' ? `: ${printable(message)}` : ' and no count of keys.'
-  throw new Error(`${call.url.origin} answered ${status}${reason}`)
+  throw new Error(`${call.shown} answered ${status}${reason}`)
+}
+
+/** The listener of the service on this machine. */
+function defaultOf(env: NodeJS.ProcessEnv): string {
+  const { internalAddress, tlsCertFile } = loadConfig(
+    Object.fromEntries(
+      ['INTERNAL_ADDRESS', 'TLS_CERT_FILE', 'TLS_KEY_FILE'].map((name) => [name, env[name]]),
+    ),
+  )
+  if ('path' in internalAddress) return showAddress(internalAddress)
+  const { host, port } = internalAddress
+  const scheme = tlsCertFile === undefined ? 'http' : 'https'
+  return `${scheme}://${showAddress({ host: localHost(host), port })}`
 }
 
 interface Target {
   readonly url: URL
+  /** For a Unix socket, which has no TLS. */
+  readonly socketPath: string | undefined
+  readonly shown: string
   readonly waitMs: number
   readonly ca: string | undefined
   readonly cert: string | undefined
@@ -45,13 +63,15 @@ interface Target {
 }
 
 function readTarget(
-  raw = 'http://127.0.0.1:8081',
+  raw: string,
   { wait = '0', ca, cert, key }: Call<typeof cleanupFlags>['flags'],
 ): Target {
-  const url = URL.parse(raw)
+  const address = parseAddress(raw)
+  const socketPath = address && 'path' in address ? address.path : undefined
+  const url = URL.parse(socketPath === undefined ? raw : 'http://localhost')
   const isBare = url?.pathname === '/' && !url.search && !url.hash && !url.username
   if (url === null || !isBare || !/^https?:$/.test(url.protocol)) {
-    throw new WrongCall('<url> is an address like http://127.0.0.1:8081.')
+    throw new WrongCall('<url> is an address like http://127.0.0.1:8081 or unix:/path.')
   }
   if (url.protocol === 'http:' && (ca ?? cert) !== undefined) {
     throw new WrongCall('--ca and --cert need an address with https.')
@@ -60,7 +80,8 @@ function readTarget(
     throw new WrongCall('--cert and --key need each other.')
   }
   if (!/^\d{1,5}$/.test(wait)) throw new WrongCall('--wait is a whole number of seconds.')
-  return { url, waitMs: Number(wait) * 1_000, ca, cert, key }
+  const shown = socketPath === undefined ? url.origin : `unix:${socketPath}`
+  return { url, socketPath, shown, waitMs: Number(wait) * 1_000, ca, cert, key }
 }
 
 interface Answer {
@@ -87,13 +108,16 @@ async function post(call: Target, tls: object): Promise<Answer> {
   const signal = AbortSignal.timeout(timeoutMs)
   const headers = { accept: 'application/json' }
   try {
-    const response = await sendRequest(target, { method: 'POST', headers, signal, ...tls })
+    const response = await sendRequest(target, {
+      ...{ method: 'POST', headers, signal, ...tls },
+      ...(call.socketPath !== undefined && { socketPath: call.socketPath }),
+    })
     const body = await readBody(response, maxBytes)
     if (body === undefined) throw new Error('the answer is too long')
     return { status: response.statusCode ?? 0, body }
   } catch (error) {
     const reason = signal.aborted ? `no response within ${timeoutMs / 1_000} s` : reasonOf(error)
-    const message = `${call.url.origin} cannot be reached (${reason}).`
+    const message = `${call.shown} cannot be reached (${reason}).`
     const isAway = signal.aborted || (error as NodeJS.ErrnoException).code !== undefined
     throw isAway ? new Unreachable(message) : new Error(message)
   }

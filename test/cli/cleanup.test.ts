@@ -1,12 +1,14 @@
 import { createServer, type RequestListener } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { runAt } from '../support/command.ts'
 import { createKeyApi } from '../support/key-api.ts'
 import { listenLocally } from '../support/listening.ts'
 import { failing } from '../support/refusals.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { runTollgate } from '../support/tollgate.ts'
 
 const run = (...args: readonly string[]) => runAt({}, 'cleanup', ...args)
@@ -41,6 +43,23 @@ test('prints why the service refused, with status 1', async (t) => {
   const command = runTollgate(t, ['cleanup', url], {})
   t.equal(await command.ended, 1)
   t.match(command.output(), `${url} answered 503: `)
+})
+
+test('finds the listener of the settings, also at a Unix socket', async (t) => {
+  const { api, url } = await startApi(t)
+  const env = { INTERNAL_ADDRESS: url.replace('http://', '') }
+  t.match(await runAt({ env }, 'cleanup'), { status: 0, out: /^Deleted 1/ })
+  const socket = join(temporaryFolder(t), 'internal.sock')
+  const server = createServer((request, response) =>
+    api.internal.server.emit('request', request, response),
+  )
+  await new Promise<void>((settle) => server.listen(socket, settle))
+  t.teardown(() => server.close())
+  const listed = { INTERNAL_ADDRESS: `unix:${socket}` }
+  t.match(await runAt({ env: listed }, 'cleanup'), { status: 0, out: /^Deleted 0/ })
+  t.match(await run(`unix:${socket}`), { status: 0, out: /^Deleted 0/ })
+  const none = await run('unix:/nonexistent/x.sock')
+  t.match(none, { status: 3, err: 'unix:/nonexistent/x.sock cannot be reached (ENOENT).' })
 })
 
 test('names a service that cannot be reached', async (t) => {

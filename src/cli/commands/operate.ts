@@ -129,8 +129,8 @@ export const cleanupCommand = command({
   summary: 'Delete expired ephemeral keys now, through a running service',
   about:
     'Deletes those that expired more than 30 minutes ago. Each process of the service does so every 15 minutes anyway; this ' +
-    'command lets a cron job do it visibly. <url> is the internal listener, INTERNAL_ADDRESS of any process; by default ' +
-    'http://127.0.0.1:8081.',
+    'command lets a cron job do it visibly. <url> is the internal listener of any process, like http://127.0.0.1:8081 or unix:/path; by default that of ' +
+    'INTERNAL_ADDRESS.',
   operands: [{ name: 'url', optional: true }],
   flags: cleanupFlags,
 })
