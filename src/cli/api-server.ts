@@ -2,9 +2,11 @@
 
 import { readFileSync } from 'node:fs'
 import { isLoopback } from '../formats/trustworthy.ts'
-import type { Call } from './command.ts'
+import { errorMessage } from '../runtime/error-message.ts'
+import { type Call, WrongCall } from './command.ts'
 import type { connection } from './commands/shared.ts'
 import { readLogins } from './logins.ts'
+import { printable } from './text-table.ts'
 
 /** A base URL without a trailing slash, and the credential. */
 export interface ApiServer {
@@ -26,8 +28,8 @@ export function findApiServer(
   flags: Call<typeof connection>['flags'],
 ): ApiServer {
   // The file is read only if it is needed: a job with both variables may have a HOME that it cannot read.
-  const raw = flags.url ?? (env.TOLLGATE_URL?.trim() || readLogins(env).current || defaultUrl)
-  const url = checkUrl(raw, flags['insecure-http'])
+  const insecure = flags['insecure-http']
+  const url = checkUrl(flags.url ?? urlOf(env, () => readLogins(env).current), insecure)
   const { token, source } = findToken(env, () => readLogins(env).tokens.get(url))
   if (!token) {
     throw new Error(
@@ -35,6 +37,18 @@ export function findApiServer(
     )
   }
   return { url, token: checkToken(token), source }
+}
+
+/** TOLLGATE_URL, else this one, else the default; throws a readable error if the variable is no address. */
+export function urlOf(env: NodeJS.ProcessEnv, otherwise = (): string | undefined => undefined) {
+  const raw = env.TOLLGATE_URL?.trim()
+  if (!raw) return otherwise() ?? defaultUrl
+  try {
+    // Whether the credential may be sent there is for the caller to say.
+    return checkUrl(raw, true)
+  } catch (error) {
+    throw new Error(`TOLLGATE_URL: ${errorMessage(error)}`)
+  }
 }
 
 /** A saved credential is for one address only; one from a variable is for the address in use. */
@@ -68,15 +82,15 @@ function readToken(path: string): string {
 
 /**
  * The base URL as written, without a trailing slash and without the `/v1` that OpenAI's clients need. Throws a
- * readable error if it is invalid.
+ * WrongCall if it is invalid, and another readable error if it is refused.
  */
 export function checkUrl(raw: string, insecureHttp: boolean): string {
   const url = URL.parse(raw)
   if (url === null || !['http:', 'https:'].includes(url.protocol) || url.search || url.hash) {
-    throw new Error(`"${raw}" is no address; write it like https://gateway.example.`)
+    throw new WrongCall(`"${printable(raw)}" is no address; write it like https://gateway.example.`)
   }
   if (url.username || url.password)
-    throw new Error('The address must not contain a user or password.')
+    throw new WrongCall('The address must not contain a user or password.')
   if (url.protocol === 'http:' && !isLoopback(url.hostname) && !insecureHttp) {
     throw new Error(
       `${url.origin} would receive your credential in the clear; use https, or allow it with --insecure-http.`,

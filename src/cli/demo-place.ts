@@ -4,7 +4,7 @@ import { withRecordedAddresses } from '../../dev/own-addresses.ts'
 import { isLoopback } from '../formats/trustworthy.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
-import { checkUrl, defaultUrl } from './api-server.ts'
+import { defaultUrl, urlOf } from './api-server.ts'
 import { embeddedIn, requireRunning, withPool } from './database.ts'
 
 /** The sample gateway, and its database if `tollgate up` has created it. */
@@ -25,8 +25,7 @@ export async function withDemo<Result>(
   env: NodeJS.ProcessEnv,
   work: (place: DemoPlace) => Promise<Result>,
 ): Promise<Result> {
-  const raw = env.TOLLGATE_URL?.trim()
-  const named = raw ? checkUrl(raw, true) : undefined
+  const named = env.TOLLGATE_URL?.trim() ? urlOf(env) : undefined
   if (named !== undefined && !isLoopback(new URL(named).hostname)) {
     throw new Error(`${named} is not on this machine; a demo is for the gateway of tollgate up.`)
   }

@@ -20,6 +20,10 @@ export async function explain(
   if (model === undefined && path === undefined && requestId === undefined) {
     throw new WrongCall('Give the <model>, --path or --request.')
   }
+  if (user === undefined && group !== undefined) throw new WrongCall('--group needs --user.')
+  if (user !== undefined && keyId !== undefined) {
+    throw new WrongCall('Either --user or --key, not both.')
+  }
   const groups = group ?? (user === undefined ? undefined : [])
   const { subscription } = flags
   const question = {

@@ -1,7 +1,7 @@
 /** `tollgate login` and `tollgate logout`: a credential that is kept for one address. */
 
 import { createApiClient } from './api-client.ts'
-import { checkToken, checkUrl, defaultUrl } from './api-server.ts'
+import { checkToken, checkUrl, urlOf } from './api-server.ts'
 import type { Call } from './command.ts'
 import type { json } from './commands/shared.ts'
 import type { loginFlags } from './commands/shell.ts'
@@ -18,7 +18,7 @@ export async function login(
   io: Io,
 ): Promise<number> {
   const { env } = io
-  const url = checkUrl(raw ?? (env.TOLLGATE_URL?.trim() || defaultUrl), flags['insecure-http'])
+  const url = checkUrl(raw ?? urlOf(env), flags['insecure-http'])
   const token = checkToken((await io.read('Identity token or API key')).trim())
   const me = (await createApiClient({ url, token })('GET', '/v1/me')) as {
     readonly username: string

@@ -9,7 +9,7 @@ import type { usageFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
 import type { CommandIo } from './terminal.ts'
 import { printable, renderBar, renderTable } from './text-table.ts'
-import { toTime } from './time-flag.ts'
+import { toSpan } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
@@ -53,9 +53,7 @@ function checkGroups({ by }: Call<typeof usageFlags>['flags']): void {
 
 function parametersOf(flags: Call<typeof usageFlags>['flags']): readonly [string, string][] {
   const { by, user, key, model, subscription, organization, label } = flags
-  const from = toTime('--from', flags.from, 'ago')
-  const to = toTime('--to', flags.to, 'ago')
-  const raw = { from, to, user, key, model, subscription, organization, label }
+  const raw = { ...toSpan(flags), user, key, model, subscription, organization, label }
   const all = { ...raw, group_by: by, cost_center: flags['cost-center'] }
   return Object.entries(all).filter((each): each is [string, string] => each[1] !== undefined)
 }

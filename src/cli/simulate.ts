@@ -12,7 +12,7 @@ import { toJson } from './json.ts'
 import { showFigure } from './limit-cells.ts'
 import type { CommandIo } from './terminal.ts'
 import { counted, printable, renderBar, renderTable } from './text-table.ts'
-import { toTime } from './time-flag.ts'
+import { toSpan } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'input'>
 
@@ -31,9 +31,7 @@ export async function simulate(
 }
 
 function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
-  if (since === undefined) {
-    return { from: toTime('--from', from, 'ago'), to: toTime('--to', to, 'ago') }
-  }
+  if (since === undefined) return toSpan({ from, to })
   if ((from ?? to) !== undefined) throw new WrongCall('Give either --since, or --from and --to.')
   const sinceMs = parseDuration(since)
   if (sinceMs === undefined) throw new WrongCall('--since is a duration such as 7d or 36h.')

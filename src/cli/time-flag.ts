@@ -39,5 +39,16 @@ export function toTime(
   return raw === undefined ? undefined : new Date(readTimeFlag(flag, raw, direction)).toISOString()
 }
 
+/** `--from` and `--to` for the API; throws a WrongCall if the span ends before it begins. */
+export function toSpan(flags: {
+  readonly from?: string | undefined
+  readonly to?: string | undefined
+}) {
+  const from = toTime('--from', flags.from, 'ago')
+  const to = toTime('--to', flags.to, 'ago')
+  if (from === undefined || to === undefined || from <= to) return { from, to }
+  throw new WrongCall('--from must be before --to.')
+}
+
 /** 9999-12-31, in milliseconds since the epoch. */
 export const farthest = 253_402_214_400_000

@@ -413,7 +413,7 @@ test('does not send a token in the clear', async (t) => {
   const allowed = await run(env, 'list', '--url', 'http://0.0.0.0:1', '--insecure-http')
   t.match(allowed, { status: 3, err: /cannot be reached/ })
   for (const url of ['gateway', 'ftp://x', 'http://a:b@localhost', 'http://localhost?x']) {
-    t.match(await run(env, 'list', '--url', url), { status: 1, err: /address/ })
+    t.match(await run(env, 'list', '--url', url), { status: 2, err: /address/ })
   }
 })
 

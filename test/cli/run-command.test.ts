@@ -99,6 +99,43 @@ test('words that are no command are answered in one line', async (t) => {
   }
 })
 
+test('wrong usage is 2, before anything is asked', async (t) => {
+  const env = { TOLLGATE_URL: 'http://127.0.0.1:1', TOLLGATE_TOKEN: 'x', DATA_DIR: '/nonexistent' }
+  for (const [words, sentence] of [
+    ['limits --url nonsense', /^"nonsense" is no address/],
+    ['limits --url ftp://gateway', /^"ftp:\/\/gateway" is no address/],
+    ['usage --url http://127.0.0.1/?x', /is no address/],
+    ['key list --url http://me:secret@127.0.0.1', /^The address must not contain a user/],
+    ['login nonsense', /^"nonsense" is no address/],
+    ['logout nonsense', /^"nonsense" is no address/],
+    ['cleanup nonsense', /^<url> is an address/],
+    ['cleanup unix:relative', /^<url> is an address/],
+    ['cleanup --wait soon', /^--wait is/],
+    ['usage --from 2026-03-02 --to 2026-03-01', /^--from must be before --to/],
+    ['usage --from 1d --to 2d', /^--from must be before --to/],
+    ['usage verify --from 2026-03-02 --to 2026-03-01', /^--from must be before --to/],
+    ['simulate examples/resources --from 1d --to 2d', /^--from must be before --to/],
+    ['simulate examples/resources --since 1d --from 2d', /^Give either --since/],
+    ['explain llm/sim --group team-a', /^--group needs --user/],
+    ['explain llm/sim --user ann --key id', /^Either --user or --key/],
+    ['explain', /^Give the <model>, --path or --request/],
+    ['migrate --tenant x', /^--tenant needs --from/],
+    ['envoy-config --write --validate', /^Either --write or --validate/],
+    ['demo --requests many', /^--requests is/],
+    ['key new x --label x', /^Write a label as/],
+    ['key revoke', /^Name the ids/],
+    ['limits --user ann --key id', /--key/],
+    ['increases grant --limit x', /^Give --limit, --to/],
+  ] as const) {
+    const { status, out, err } = await runAt({ env }, ...words.split(' '))
+    t.match({ status, out, err }, { status: 2, out: '', err: sentence }, words)
+    t.match(err, / See tollgate .*--help\.$/, words)
+    t.notMatch(err, 'secret')
+  }
+  const { status, err } = await runAt({ env: { ...env, TOLLGATE_URL: 'nonsense' } }, 'limits')
+  t.match({ status, err }, { status: 1, err: /^TOLLGATE_URL: "nonsense" is no address/ })
+})
+
 test('what nothing answers is 3', async (t) => {
   const gone = 'http://127.0.0.1:1'
   const env = { TOLLGATE_URL: gone, TOLLGATE_TOKEN: 'x', DATABASE_URL: 'postgres://127.0.0.1:1/x' }
