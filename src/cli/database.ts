@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { isSet, withRecordedAddresses } from '../../dev/own-addresses.ts'
 import { findEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
 import { type Config, loadConfig } from '../settings/config.ts'
-import { openPool, type Pool, type PoolOptions } from '../store/postgres/postgres.ts'
+import { openPool, type Pool, type PoolOptions, tryConnect } from '../store/postgres/postgres.ts'
 import { Unreachable } from './command.ts'
 
 /**
@@ -26,6 +26,7 @@ export async function withDatabase<Result>(
   const options = { url, connections: 1, applicationName: `tollgate ${command}` }
   return await withPool(options, async (sql) => {
     if (databaseUrl === undefined) await requireRunning(sql, dataDir)
+    else await requireAnswer(sql, 'DATABASE_URL')
     return await work(sql, config)
   })
 }
@@ -49,6 +50,17 @@ export async function requireRunning(sql: Pool, dataDir: string): Promise<void> 
     throw new Unreachable(`The database in ${dataDir} does not run: run npm start.`)
   })
 }
+
+/** Rejects with what is wrong, and with the setting or flag that names the database, unless it answers. */
+export async function requireAnswer(sql: Pool, setting: string): Promise<void> {
+  const problem = await tryConnect(sql, answerWithinMs)
+  if (problem === undefined) return
+  const message = `${setting}: the database cannot be used (${problem.message}).`
+  throw problem.isFinal ? new Error(message) : new Unreachable(message)
+}
+
+/** Longer than the deadlines of the connection itself, in milliseconds. */
+const answerWithinMs = 10_000
 
 export async function withPool<Result>(
   options: PoolOptions,

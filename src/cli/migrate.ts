@@ -14,7 +14,7 @@ import type { Pool } from '../store/postgres/postgres.ts'
 import { auditTakeOver } from './audit-take-over.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { migrateFlags } from './commands/operate.ts'
-import { embeddedIn, isRunning, withPool } from './database.ts'
+import { embeddedIn, isRunning, requireAnswer, withPool } from './database.ts'
 import { toJson } from './json.ts'
 import type { CommandIo } from './terminal.ts'
 
@@ -73,7 +73,8 @@ async function run(flags: Given, env: NodeJS.ProcessEnv, report: Report): Promis
   if (inPlace) {
     const url = from ?? config.databaseUrl
     if (url === undefined) throw new Error('Set --from or DATABASE_URL.')
-    return await withUrl(url, (sql) => takeInPlace(sql, config, dryRun, report))
+    const setting = from === undefined ? 'DATABASE_URL' : '--from'
+    return await withUrl(setting, url, (sql) => takeInPlace(sql, config, dryRun, report))
   }
   return await withTarget(config, report, onlyLooks, async (target) => {
     if (plan || (dryRun && from === undefined)) {
@@ -82,7 +83,7 @@ async function run(flags: Given, env: NodeJS.ProcessEnv, report: Report): Promis
     if (!dryRun && target !== undefined) await bringToSchema(target, report)
     if (from === undefined) return 0
     const job = { target, tenant, dryRun, config, report }
-    return await withUrl(from, (source) => copy({ source, ...job }), true)
+    return await withUrl('--from', from, (source) => copy({ source, ...job }), true)
   })
 }
 
@@ -207,9 +208,17 @@ async function hasTable(sql: Pool): Promise<boolean> {
   return row?.found === true
 }
 
-function withUrl<T>(url: string, action: (sql: Pool) => Promise<T>, readOnly = false): Promise<T> {
-  const applicationName = 'tollgate migrate'
-  return withPool({ url, connections: 2, applicationName, statementTimeoutMs: 0, readOnly }, action)
+function withUrl<T>(
+  setting: string,
+  url: string,
+  action: (sql: Pool) => Promise<T>,
+  readOnly = false,
+): Promise<T> {
+  const options = { applicationName: 'tollgate migrate', statementTimeoutMs: 0, readOnly }
+  return withPool({ url, connections: 2, ...options }, async (sql) => {
+    await requireAnswer(sql, setting)
+    return await action(sql)
+  })
 }
 
 /**
@@ -222,16 +231,19 @@ async function withTarget<T>(
   onlyLooks: boolean,
   action: (sql: Pool | undefined) => Promise<T>,
 ): Promise<T> {
-  if (config.databaseUrl !== undefined) return await withUrl(config.databaseUrl, action)
+  if (config.databaseUrl !== undefined)
+    return await withUrl('DATABASE_URL', config.databaseUrl, action)
   const created = embeddedIn(config.dataDir)
   if (created === undefined && onlyLooks) return await action(undefined)
-  if (created !== undefined && (await isRunning(created))) return await withUrl(created, action)
+  if (created !== undefined && (await isRunning(created))) {
+    return await withUrl('DATA_DIR', created, action)
+  }
   const embedded = await startEmbeddedPostgres({
     directory: join(config.dataDir, 'postgres'),
     log: say,
   })
   try {
-    return await withUrl(embedded.url, action)
+    return await withUrl('DATA_DIR', embedded.url, action)
   } finally {
     await embedded.stop()
   }

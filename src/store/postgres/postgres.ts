@@ -210,9 +210,12 @@ interface ConnectProblem {
 const attemptDeadlineMs = 1_500
 
 /** undefined: the database responds. */
-export async function tryConnect(sql: Sql): Promise<ConnectProblem | undefined> {
+export async function tryConnect(
+  sql: Sql,
+  deadlineMs = attemptDeadlineMs,
+): Promise<ConnectProblem | undefined> {
   try {
-    await sql`select 1`.run(attemptDeadlineMs)
+    await sql`select 1`.run(deadlineMs)
     return undefined
   } catch (error) {
     return { message: errorMessage(error), isFinal: !isWorthWaiting(error) }
