@@ -1,9 +1,10 @@
 /** What `tollgate login` saves: the address of the gateway in use, and a credential for each address. */
 
-import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { readFileSync, rmSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { isObject } from '../formats/fields.ts'
+import { makeFolder } from '../runtime/make-folder.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 
 interface Logins {
@@ -66,14 +67,27 @@ export async function writeLogins(env: NodeJS.ProcessEnv, { current, tokens }: L
   const path = loginFile(env)
   const kept = { current, tokens: Object.fromEntries(tokens) }
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    makeFolder(dirname(path), 0o700)
     await replaceFile(path, `${JSON.stringify(kept, null, 2)}\n`, { mode: 0o600 })
   } catch (error) {
-    throw new Error(`${path} cannot be written (${(error as NodeJS.ErrnoException).code}).`)
+    throw unwritable(path, error)
   }
 }
 
 /** Removes all saved addresses and credentials. */
 export function removeLogins(env: NodeJS.ProcessEnv): void {
-  rmSync(loginFile(env), { force: true })
+  const path = loginFile(env)
+  try {
+    rmSync(path, { force: true })
+  } catch (error) {
+    // As in readOwn: there is no such file.
+    if ((error as NodeJS.ErrnoException).code !== 'ENOTDIR') throw unwritable(path, error)
+  }
+}
+
+function unwritable(path: string, error: unknown): Error {
+  const { code } = error as NodeJS.ErrnoException
+  return new Error(
+    `${path} cannot be written (${code}). Set XDG_CONFIG_HOME to a folder that you may write to.`,
+  )
 }

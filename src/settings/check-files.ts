@@ -6,17 +6,16 @@
 import {
   chmodSync,
   closeSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
   rmSync,
-  statSync,
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { showAddress } from '../formats/address.ts'
 import { fileModeOf, folderModeOf } from '../journal/prepare-folder.ts'
+import { isFolder, makeFolder } from '../runtime/make-folder.ts'
 import type { Config } from './config.ts'
 
 /** `NAME: what is wrong` for each setting of the service whose file or folder cannot be used. */
@@ -118,34 +117,11 @@ function tryJournal(path: string, { socketMode }: Config): void {
     chmodSync(folder, mode)
   }
   tryFolder(folder)
-  if (isFolder(path)) throw refusal('EISDIR')
+  if (isFolder(path)) throw Object.assign(new Error('EISDIR'), { code: 'EISDIR' })
 }
 
 /** The trail contains user names, so a folder that we create is private. */
 function tryAudit(path: string): void {
   makeFolder(dirname(path), 0o700)
   closeSync(openSync(path, 'a', 0o600))
-}
-
-/** Node's own `recursive` hangs if a folder cannot be created in an existing one: /proc. */
-function makeFolder(folder: string, mode: number): void {
-  const found = isFolder(folder)
-  if (found === false) throw refusal('ENOTDIR')
-  if (found) return
-  makeFolder(dirname(folder), mode)
-  try {
-    mkdirSync(folder, { mode })
-  } catch (error) {
-    // Another process may have created it just now.
-    if (!isFolder(folder)) throw error
-  }
-}
-
-/** undefined: it does not exist. */
-function isFolder(path: string): boolean | undefined {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory()
-}
-
-function refusal(code: string): Error {
-  return Object.assign(new Error(code), { code })
 }

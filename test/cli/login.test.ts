@@ -78,6 +78,12 @@ test('a place without logins is no error, unless it is to be written', async (t)
   t.match(await runAt({ env: nowhere, input: 'alice-token' }, 'login', url), {
     ...{ status: 1, err: '/dev/null/tollgate/login.json cannot be written (ENOTDIR).' },
   })
+  for (const home of ['/proc/nowhere', '/dev/null', '/proc/self']) {
+    const nobody = { HOME: home, XDG_CONFIG_HOME: '' }
+    const err = `${home}/.config/tollgate/login.json cannot be written (`
+    t.match(await runAt({ env: nobody, input: 'alice-token' }, 'login', url), { status: 1, err })
+    t.match(await runAt({ env: nobody }, 'logout'), { status: 0 }, `${home} has none`)
+  }
   const looped = join(temporaryFolder(t), 'tollgate')
   symlinkSync(looped, looped)
   const unreadable = { XDG_CONFIG_HOME: join(looped, '..') }
