@@ -1,4 +1,5 @@
 import { linkSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { nameFile } from '../src/runtime/name-file.ts'
 import { identify, isRunning, readIdentity } from './process-identity.ts'
 
 /** The result of a claim: ours until released, or the process that holds it. */
@@ -11,7 +12,7 @@ type Claim = { readonly release: () => void } | { readonly heldBy: number }
 export function claim(file: string): Claim {
   const mine = `${file}.${process.pid}`
   const us = identify(process.pid)
-  writeFileSync(mine, JSON.stringify(us), { mode: 0o600 })
+  nameFile(mine, () => writeFileSync(mine, JSON.stringify(us), { mode: 0o600 }))
   try {
     for (;;) {
       // A link is created atomically, so nobody reads a half-written claim.

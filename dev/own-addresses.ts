@@ -8,6 +8,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { join, resolve } from 'node:path'
 import { type Address, type SocketAddress, showAddress } from '../src/formats/address.ts'
+import { nameFile } from '../src/runtime/name-file.ts'
 import type { Config } from '../src/settings/config.ts'
 
 /** By setting; Envoy's admin page has its socket by default everywhere. */
@@ -111,7 +112,8 @@ export function recordAddresses(config: Config, modelServer: Address | undefined
     USAGE_JOURNAL: config.usageJournal ?? 'off',
   }
   mkdirSync(join(config.dataDir, 'run'), { recursive: true })
-  writeFileSync(record(config.dataDir), `${JSON.stringify(raw, null, 2)}\n`)
+  const file = record(config.dataDir)
+  nameFile(file, () => writeFileSync(file, `${JSON.stringify(raw, null, 2)}\n`))
 }
 
 /** The environment with what a running `up` has noted in DATA_DIR, for each address that it gives none. */

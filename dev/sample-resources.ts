@@ -1,5 +1,6 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { nameFile } from '../src/runtime/name-file.ts'
 import { sampleResourceFolder } from '../src/settings/sample.ts'
 import { sampleModelServer } from './up-settings.ts'
 
@@ -12,9 +13,7 @@ export function writeSampleResources(folder: string, modelServerUrl: string): vo
   mkdirSync(folder, { recursive: true })
   for (const file of readdirSync(sampleResourceFolder)) {
     const text = readFileSync(join(sampleResourceFolder, file), 'utf8')
-    writeFileSync(
-      join(folder, file),
-      text.replaceAll(`http://${sampleModelServer}`, modelServerUrl),
-    )
+    const written = text.replaceAll(`http://${sampleModelServer}`, modelServerUrl)
+    nameFile(join(folder, file), () => writeFileSync(join(folder, file), written))
   }
 }

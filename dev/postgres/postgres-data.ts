@@ -14,6 +14,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { nameFile } from '../../src/runtime/name-file.ts'
 import { type PostgresLocation, runAs } from './postgres-location.ts'
 
 /** The one user of the embedded database. */
@@ -42,7 +43,8 @@ function ensurePassword(home: string, data: string): string {
   const file = join(home, 'password')
   if (!existsSync(data)) {
     rmSync(file, { force: true })
-    writeFileSync(file, randomBytes(24).toString('hex'), { mode: 0o600, flag: 'wx' })
+    const password = randomBytes(24).toString('hex')
+    nameFile(file, () => writeFileSync(file, password, { mode: 0o600, flag: 'wx' }))
   }
   return readFileSync(file, 'utf8')
 }

@@ -58,9 +58,9 @@ async function validate(
     await promisify(execFile)(envoy, ['--mode', 'validate', '--log-level', 'error', '-c', path])
     return envoy
   } catch (error) {
-    throw new StartError(
-      `Envoy refuses it: ${(error as { stderr?: string }).stderr ?? error}`.trim(),
-    )
+    const { stderr } = error as { stderr?: string }
+    if (stderr === undefined) throw error
+    throw new StartError(`Envoy refuses it: ${stderr || error}`.trim())
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }

@@ -7,6 +7,7 @@ import { hash, randomBytes, randomInt } from 'node:crypto'
 import * as fs from 'node:fs'
 import { hostname } from 'node:os'
 import { dirname } from 'node:path'
+import { toNamed } from '../runtime/name-file.ts'
 import { readSmallText } from './small-file.ts'
 
 interface NameFile {
@@ -52,7 +53,7 @@ export function writeWhole(
     // A link never replaces a file: of concurrent callers exactly one creates it, complete.
     else fs.linkSync(draft, path)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw toNamed(path, error)
   } finally {
     fs.closeSync(file)
     fs.rmSync(draft, { force: true })

@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto'
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { toNamed } from './name-file.ts'
 
 interface ReplaceOptions {
   readonly mode?: number
@@ -16,7 +17,7 @@ interface ReplaceOptions {
 
 /**
  * Replaces or creates a file in an existing folder; resolves once its content is on the disk. Of concurrent calls the last
- * one wins, if each has its own draft.
+ * one wins, if each has its own draft. What the disk refuses is an error that names the file.
  */
 export async function replaceFile(
   path: string,
@@ -35,7 +36,8 @@ export async function replaceFile(
     // A link never replaces a file.
     await (onlyIfAbsent ? link(draft, path) : rename(draft, path))
   } catch (error) {
-    if (!onlyIfAbsent || (error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    if (!onlyIfAbsent || (error as NodeJS.ErrnoException).code !== 'EEXIST')
+      throw toNamed(path, error)
   } finally {
     await rm(draft, { force: true })
   }

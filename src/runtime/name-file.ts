@@ -1,0 +1,27 @@
+/** What a full or read-only disk refuses, with the path: the errors of writing name none. */
+
+/** By the code of the error. */
+const mends: Readonly<Record<string, string>> = {
+  ENOSPC: 'free space there',
+  EDQUOT: 'free space there, or raise the quota',
+  EROFS: 'its file system is read-only',
+  EACCES: 'this user may not write there',
+  EPERM: 'this user may not write there',
+}
+
+/** Runs `write`, which writes this file; its error names the file, and what to do, and keeps its code. */
+export function nameFile(path: string, write: () => void): void {
+  try {
+    write()
+  } catch (error) {
+    throw toNamed(path, error)
+  }
+}
+
+/** The error with the file's name, if it is one of the disk; otherwise as it is. */
+export function toNamed(path: string, error: unknown): unknown {
+  const { code = '' } = error as NodeJS.ErrnoException
+  const mend = mends[code]
+  if (mend === undefined) return error
+  return Object.assign(new Error(`${path} cannot be written (${code}): ${mend}`), { code })
+}
