@@ -43,11 +43,11 @@ export interface KeyCacheOptions {
    * 0: it was revoked, undefined: that is not known.
    */
   readonly endOf?: (hash: string) => number | undefined
-  /** Called if the table has a revoked key as active, so that the table must be older. */
+  /** Called if the table has a revoked key as active, which means that the table is older. */
   readonly onRevived?: () => void
   /**
-   * Called before cached records of these keys are dropped: others that decide by these records must drop
-   * them first. undefined: of all keys.
+   * Called before cached records of these keys are dropped: whatever else decides by these records must drop them
+   * first. undefined: of all keys.
    */
   readonly onForgotten?: (hashes: readonly string[] | undefined) => void
   /** A monotonic clock in milliseconds; `performance.now` by default. */
@@ -81,7 +81,7 @@ interface KeyCacheStats extends LookupStats {
 /** How long keys are trusted at least after the database's last response (ms; contract, 6). */
 export const minGraceMs = 60_000
 const defaultGraceMs = 900_000
-/** A key that another process creates is found this late at most, if it was looked up before. */
+/** A key that another process creates is found this late at most, if it was looked up here before. */
 const unknown = { entries: 50_000, keptMs: 5_000 }
 /**
  * A key in use is read again at least this often, and never trusted for more than twice as long
@@ -112,7 +112,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     read: (hashes) => table.findByHashes(hashes),
     take(hash, found) {
       const key = found && withStatus(found)
-      // A revocation that was not logged, as far as it is one.
+      // Possibly a revocation that was not logged.
       if (key?.status !== 'active' && known.has(hash)) onForgotten([hash])
       if (key !== undefined) return known.set(hash, key, trustedUntil())
       known.delete(hash)
@@ -153,7 +153,10 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     return { ...found, status: 'revoked' }
   }
 
-  /** A key that is read now is due for the next time `reviewMs` before; random, so that keys read together are not read together again. */
+  /**
+   * A key that is read now is due again `reviewMs` before this; random, so that keys read together are not read
+   * together again.
+   */
   function trustedUntil(): number {
     return monotonic() + (1.5 + Math.random() / 2) * reviewMs
   }
@@ -230,7 +233,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     try {
       return await revocation
     } catch (error) {
-      // Not only of those that are cached.
+      // Not only the cached ones.
       onForgotten(undefined)
       known.deleteWhere(isMeant)
       repeatAll()

@@ -1,7 +1,7 @@
 /**
- * Requests that create a secret once, even if they are repeated: one row for each idempotency
- * key. A process that ends in the middle of a request leaves a row that can be taken over; its own
- * statement then does nothing.
+ * Requests that create a secret once, even if they are repeated: one row for each idempotency key. A process that ends
+ * in the middle of a request leaves a row that another try can take over; the statement of the first one then does
+ * nothing.
  */
 
 import { within } from '../store/postgres/postgres.ts'
@@ -22,8 +22,8 @@ export interface MadeSecret {
 }
 
 /**
- * `mine`: do it, or if `made` is set, replace that secret. `busy`: another try is in progress. `other`:
- * the key stands for another request.
+ * `mine`: proceed, or if `made` is set, replace that secret. `busy`: another try is in progress. `other`: the key was
+ * used for another request.
  */
 type Claim =
   | { readonly state: 'mine'; readonly made: MadeSecret | undefined }
@@ -61,7 +61,7 @@ export function createIdempotency(sql: Sql) {
         select false, request <> ${request}, null, null from tollgate_idempotency
         where scope = ${scope} and not exists (select from mine)`)
       const [row] = rows
-      // None: another try has begun since this statement did.
+      // No row: another try has begun since this statement did.
       if (!row?.mine) return { state: row?.other ? 'other' : 'busy' }
       const { key_id: keyId, key_hash: hash } = row
       return { state: 'mine', made: keyId === null || hash === null ? undefined : { keyId, hash } }

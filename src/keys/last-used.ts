@@ -91,7 +91,7 @@ export function startLastUsed(options: LastUsedOptions) {
       if (before !== undefined && instant - before < noteEveryMs) return
       // Beyond the limit, only keys that are already recorded are updated.
       const known = noted.get(hash)
-      // Of a request that the gateway has decided by itself a line tells, later.
+      // The use of a hit is known later, from its line, so uses may arrive out of order.
       if (known !== undefined || noted.size < most) {
         noted.set(hash, Math.max(instant, known ?? Number.NEGATIVE_INFINITY))
       }

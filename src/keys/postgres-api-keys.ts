@@ -119,7 +119,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       const overlap = sql`${overlapMs}::float8 * interval '1 millisecond'`
       const endAfter = sql`${endAfterFirstUseMs ?? null}::float8 * interval '1 millisecond'`
       const hasOverlap = overlapMs > 0
-      // What a repeated rotation has replaced works as long as that said.
+      // A repeated rotation leaves the previous secret as the first try did.
       const previous = (value: Fragment, column: string) =>
         unused === undefined
           ? sql`case when ${hasOverlap} then ${value} end`
@@ -444,13 +444,13 @@ function toPrevious(hash: string, row: Row): PreviousSecret {
   }
 }
 
-/** The record, with its revocation and its replaced secret's. */
+/** The record, with its own revocation and that of its replaced secret. */
 function toRevoked(row: RevokedRecordRow): ApiKeyRecord & RevokedKey {
   const { transaction, previous_hash: previousHash } = row
   return { ...toRecord(row), ...(previousHash !== null && { previousHash }), transaction }
 }
 
-/** By hash: a use that is written after a rotation is one of the secret that it has replaced. */
+/** By hash, so that a use written after a rotation counts for the secret that was used. */
 type Uses = ReadonlyMap<string, number>
 
 /** The uses as rows; a clock that is ahead does not suppress the uses of others. */

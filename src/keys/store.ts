@@ -14,7 +14,7 @@ export type KnownKey = Pick<
   ApiKeyRecord,
   'id' | 'user' | 'groups' | 'subscription' | 'status' | 'createdAt' | 'expiresAt' | 'revokedAt'
 > & {
-  /** It was found by the secret that a rotation has replaced; `expiresAt` is the end of that. */
+  /** Found by a secret that a rotation has replaced; `expiresAt` is the end of that secret. */
   readonly isPrevious?: true
   /** Set only if something is capped. */
   readonly capped?: CompiledCaps
@@ -88,7 +88,7 @@ interface Rotation {
   readonly prefix: string | null
   /** How long the present secret works, in milliseconds; 0: it ends at once. */
   readonly overlapMs: number
-  /** How long it works after the first use of the new one at most; undefined: no matter. */
+  /** How long it works at most after the first use of the new one, in milliseconds; undefined: as long as otherwise. */
   readonly endAfterFirstUseMs: number | undefined
   /**
    * Replaces only the secret with this hash, and only if it was never used; one that it replaced
@@ -101,8 +101,8 @@ interface Rotation {
 /** Operations on records, of the API and of the cache in front of the table. */
 interface ApiKeyRecords {
   /**
-   * Throws `idempotency_busy` if another attempt has taken over, and `too_many_keys` if the user has `most`
-   * active keys (undefined: no limit), also of concurrent calls.
+   * Throws `idempotency_busy` if another attempt has taken over, and `too_many_keys` if the user has `most` active keys
+   * (undefined: no limit), even with concurrent calls.
    */
   insert(record: ApiKeyRecord, attempt?: Attempt, most?: number): Promise<void>
   findById(id: string): Promise<ApiKeyRecord | undefined>

@@ -13,7 +13,7 @@ import type { Fragment, Sql } from '../../store/postgres/sql.ts'
 export interface EndedKey {
   readonly id: string
   readonly hash: string
-  /** When it was ended; if only the table says that it was, when that was read. */
+  /** When it ended; if only the table knows that it has, when the table was read. */
   readonly at: number
   /** When a replaced secret ends; without it, at once. */
   readonly endsAt?: number | null
@@ -27,8 +27,8 @@ export const endedPageRows = 10_000
 const someKeys = 2_000
 
 /**
- * All that have ended and not expired, by the table and by the log, which has deleted keys too: a
- * page after the hash `after`. The last page has fewer than `endedPageRows`.
+ * All keys that have ended and not expired, by the table and by the log, which also has deleted keys: a page after the
+ * hash `after`. The last page has fewer than `endedPageRows`.
  */
 export async function readEnded(sql: Sql, after: string): Promise<readonly EndedKey[]> {
   const matters = sql`(expires_at is null or expires_at > now())`

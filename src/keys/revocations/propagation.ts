@@ -110,7 +110,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
   }
 
   function advance(waiter: Waiter, replicas: readonly Acknowledgement[]): void {
-    // This process too: another one may have ended an earlier secret of the key just before.
+    // Includes this process: another one may have ended an earlier secret of the key just before.
     const late = replicas.filter((replica) =>
       waiter.isLogged
         ? replica.knows < waiter.needs ||
@@ -132,7 +132,9 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
     waiter.answer(waiter.last ?? unknown(waiter))
   }
 
-  /** The database is unavailable: the processes last known have not acknowledged, nor has this one read increases. */
+  /**
+   * The database is unavailable: the last known processes have not acknowledged, and this one has not read increases.
+   */
   function unknown({ needs }: Pick<Waiter, 'needs'>): Propagation {
     const waitingFor = options.others()
     const acknowledged = needs === migrationOf.increases ? 0 : 1

@@ -36,7 +36,7 @@ export interface RevocationFollowerOptions {
   /** Where it runs: an earlier process in the same place must have ended. */
   readonly place: string
   readonly pod?: ReplicaPod | undefined
-  /** Its edition of the time zones' rules. */
+  /** Its version of the time zone rules. */
   readonly zones?: string | undefined
   /** Milliseconds between two polls; a lease is one second. */
   readonly everyMs: number
@@ -61,7 +61,7 @@ export interface RevocationFollowerOptions {
   readonly onSilent?: (names: readonly string[]) => void
   /** Called after each poll with the pods among these. */
   readonly onSilentPods?: (pods: readonly ReplicaPod[]) => void
-  /** The database does not respond, and why; undefined: it does again. */
+  /** Called with the cause when the database does not respond, and with undefined when it does again. */
   readonly onUnavailable?: (cause: unknown) => void
   /**
    * Called when the set of triggers that should log revocations and are off or missing changes,
@@ -80,7 +80,7 @@ interface FollowerStats {
   readonly others: readonly string[]
   /** Those of them that have been silent for five seconds. */
   readonly silent: readonly string[]
-  /** Editions of the time zones' rules that others have and this process has not. */
+  /** Versions of the time zone rules that others have and this process has not. */
   readonly otherZones: readonly string[]
 }
 
@@ -118,7 +118,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
   let off: readonly string[] = []
   let server = ''
   let forgetting: void | Promise<void>
-  /** Whether increases may hold that were not read. */
+  /** Whether increases may be in force that were not read. */
   let isBehind = true
 
   /** Reads the log to its end. Found keys are evicted before they are acknowledged. */
@@ -146,7 +146,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
     }
   }
 
-  /** Whether all that is in the log holds here. */
+  /** Whether everything in the log is applied here. */
   async function readIncreases(): Promise<boolean> {
     if (!isBehind) return true
     try {
@@ -215,7 +215,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
     id,
     state,
     ageMs,
-    /** For how long the cache is trusted if no poll succeeds any more, in milliseconds; 0: it is not. */
+    /** For how long the cache is trusted if no further poll succeeds, in milliseconds; 0: it is not. */
     leaseLeftMs: () => (state() === 'confirmed' ? leaseMs - ageMs() : 0),
     async confirm() {
       // The poll in flight may be enough, or from before a pause; the next one is sure to be.

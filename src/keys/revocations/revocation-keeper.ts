@@ -227,7 +227,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     async clean(): Promise<void> {
       for (const key of ended.values()) if (!isNeeded(key)) ended.delete(key.hash)
       for (const path of await listRevocationFiles(folder)) {
-        // Others' files that are not written any more, and of which none is needed.
+        // Files of others that are no longer written and have no needed key.
         if (path === file || Date.now() - (await stat(path)).mtimeMs < 2 * expiredKeptMs) continue
         let needed = 0
         await readFile(path, (key) => {

@@ -11,12 +11,12 @@ import { type EndedKey, msOf } from './ended-keys.ts'
 export const revocationChannel = 'tollgate_revocations'
 /** Stands for every key in the log. */
 export const everyKey = '*'
-/** Stands in the log for the increases of limits, which a trigger notes like a change of a key. */
+/** Stands for the increases of limits, whose changes a trigger logs like those of keys. */
 export const increasesChanged = '#increases'
 /** If there are more new rows than this, every key is evicted instead. */
 export const logRows = 10_000
 
-/** The last migrations with changes that a process may not know: what they are about is ignored by one that knows less. */
+/** The last migrations that added something to the log; a process that knows only earlier ones ignores it. */
 export const migrationOf = { caps: 19, increases: 33 } as const
 
 /** The triggers on `api_keys` that write the log. */
@@ -53,7 +53,7 @@ export interface ReplicaNote {
   /** Where it runs; unique among living processes. */
   readonly place: string
   readonly pod?: ReplicaPod | undefined
-  /** Its edition of the time zones' rules; undefined: it has no calendars. */
+  /** Its version of the time zone rules; undefined: it has no calendars. */
   readonly zones?: string | undefined
   /** How long it may serve after this, in milliseconds. */
   readonly servesMs: number
@@ -78,7 +78,7 @@ export interface LogAnswer {
   readonly silent: readonly string[]
   /** The pods of these. */
   readonly silentPods: readonly ReplicaPod[]
-  /** Editions of the time zones' rules that others have and this process has not. */
+  /** Versions of the time zone rules that others have and this process has not. */
   readonly otherZones: readonly string[]
   /** The server and its start time: a server after a failover may lack rows of the previous one. */
   readonly server: string
@@ -100,7 +100,7 @@ export function endedSecrets(revoked: readonly RevokedKey[]): readonly RevokedKe
   })
 }
 
-/** The hashes of these. */
+/** The hashes of all secrets that these revocations end. */
 export function hashesOf(revoked: readonly RevokedKey[]): readonly string[] {
   return endedSecrets(revoked).map(({ hash }) => hash)
 }

@@ -1,4 +1,4 @@
-/** What the caps of a caller's key leave open. */
+/** What the caps of a caller's key allow. */
 
 import { isWithinAny } from '../../formats/cidr.ts'
 import type { Caller, CompiledCaps } from '../../identity/rules/caller.ts'
@@ -8,22 +8,22 @@ export function capsOf(caller: Caller): CompiledCaps | undefined {
   return caller.by === 'key' ? caller.caps : undefined
 }
 
-/** What a key without caps sees and revokes: all keys of its owner, or itself. */
+/** What a key without caps can list and revoke: all keys of its owner, or itself. */
 export type KeyReach = 'owner' | 'self'
 
-/** The only key that the caller sees and revokes; undefined: all that its user has. */
+/** The only key that the caller can list and revoke; undefined: all keys of its user. */
 export function onlyKeyOf(caller: Caller, reach: KeyReach): string | undefined {
   if (caller.by === 'token') return undefined
   return caller.caps !== undefined || reach === 'self' ? caller.keyId : undefined
 }
 
-/** Whether the caller may come from this address; undefined: it has none. False only for a key with networks. */
+/** Whether the caller may use this address; undefined: unknown. False only for a key with networks. */
 export function isAddressAllowed(caller: Caller, address: string | undefined): boolean {
   const networks = capsOf(caller)?.networks
   return networks === undefined || (address !== undefined && isWithinAny(networks, address))
 }
 
-/** Whether the caller may call the model, as far as the models of its key say. */
+/** Whether the models of the caller's key, if it names any, include this one. */
 export function isModelAllowed(caller: Caller, modelKey: string): boolean {
   return capsOf(caller)?.models?.has(modelKey) !== false
 }

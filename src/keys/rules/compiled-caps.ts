@@ -27,7 +27,7 @@ export function compileCaps(key: CappedKey): CompiledCaps | undefined {
   }
 }
 
-/** Its limits, which are compiled for a model when they are first asked for, and again for another calendar. */
+/** Its limits, compiled for a model when first asked for, and again for another calendar. */
 function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['limitsOn'] {
   const { tokenRateLimits = [], limits: written = [] } = caps
   const raw = tokenRateLimits.map(({ limit, window }) => {
@@ -40,7 +40,7 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
   const named = readKeyLimits(written)
   const whose = { subscription, organization: '', user: userInLines(user), keyId: id }
   const place = { resource: 'key', origin: 'key', whose } as const
-  /** The models that some of them are about; the others have the same limits. */
+  /** The models that some of the limits name; all others have the same limits. */
   const told = new Set(named.flatMap(({ models = [] }) => models.map(modelKeyOf)))
 
   function compile(model: string | undefined, calendar: WrittenCalendar): KeyLimits {
@@ -70,7 +70,7 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
   }
 }
 
-/** The counters of the key with which a response was admitted; `counted`: the field of its caps. */
+/** The counters of the key with which a response was admitted; `counted`: from `KeyLimits`. */
 export function keyCountersOf(
   counted: string | undefined,
   subscription: string,

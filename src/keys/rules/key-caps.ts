@@ -1,4 +1,4 @@
-/** Caps of one API key: what it may do less than its owner. All of them are in the stored record. */
+/** Caps of one API key: restrictions beyond those of its owner. All of them are in the stored record. */
 
 import { isInside, type Network, parseNetwork } from '../../formats/cidr.ts'
 import { isObject } from '../../formats/fields.ts'
@@ -6,7 +6,7 @@ import { toQuoted } from '../../formats/redact.ts'
 import { parseWindow } from '../../formats/time.ts'
 import { type KeyLimit, problemOfLimits, wideningOfLimits } from './key-limits.ts'
 
-/** What is left out is not capped. */
+/** A missing cap restricts nothing. */
 export interface KeyCaps {
   /** The only models; at least one. */
   readonly models?: readonly ModelName[]
@@ -85,7 +85,7 @@ export function problemOfCaps(caps: KeyCaps): string | undefined {
   return undefined
 }
 
-/** In what `next` allows more than `before`, as a sentence that begins with the field. */
+/** How `next` allows more than `before`, as a sentence that begins with the field. */
 export function wideningOf(before: KeyCaps, next: KeyCaps): string | undefined {
   const dropped = capNames.find((name) => before[name] && !next[name])
   if (dropped !== undefined) return `${dropped} may be narrowed, not dropped.`

@@ -1,4 +1,4 @@
-/** Limits by name of one key: read by the rules of a resource's, with the key as whose use they count. */
+/** Limits by name of one key, read by the same rules as those of a resource; they count the use of the key. */
 
 import { type FieldProblem, readFields, showPath } from '../../formats/fields.ts'
 import { toQuoted } from '../../formats/redact.ts'
@@ -7,7 +7,7 @@ import { findUnknown } from '../../formats/unknown-fields.ts'
 import { limitedModels, namedLimits, toNamedLimit } from '../../kinds/limit-schemas.ts'
 import type { LimitKind, NamedLimit } from '../../kinds/limits.ts'
 
-/** As a request has it; what is left out has its default. */
+/** As in a request; missing fields have their defaults. */
 export interface KeyLimit {
   readonly name: string
   readonly of?: LimitKind
@@ -36,12 +36,12 @@ export function problemOfLimits(raw: unknown): string | undefined {
   return first && `${showPath(first.path)} ${first.message}.`
 }
 
-/** Those of which nothing is wrong. */
+/** The valid ones. */
 export function readKeyLimits(written: readonly KeyLimit[]): readonly NamedLimit[] {
   return readFields(written, schema, []).map(toNamedLimit)
 }
 
-/** In what `next` allows more than `before`, as a sentence that begins with the field. */
+/** How `next` allows more than `before`, as a sentence that begins with the field. */
 export function wideningOfLimits(
   before: readonly KeyLimit[],
   next: readonly KeyLimit[],

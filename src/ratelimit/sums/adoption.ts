@@ -24,7 +24,7 @@ export function createAdoption(options: AdoptionOptions) {
   const { catchUp, readToEnds, isWriter, noteBase, send, onFault } = options
   const adopting = new Set<Tally>()
 
-  /** Written down before anything is sent that includes it, so that a process finds it again after a kill. */
+  /** Recorded before a sum that includes it is sent, so that a process finds it again after a kill. */
   async function keepBase(tally: Tally, base: Exact): Promise<void> {
     await noteBase(tally, base)
     tally.base = greatest(tally.base, base)

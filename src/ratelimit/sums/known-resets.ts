@@ -1,11 +1,11 @@
-/** The resets of each counter that a process of a gateway has heard of. */
+/** The resets of each counter that a process of a gateway knows. */
 
 import type { CounterReset, Resets } from '../rules/windows.ts'
 
-/** Of one counter, the latest ones; windows that ended before them are no longer read. */
+/** Of one counter, the latest; windows that ended before them are no longer read. */
 const maxResets = 4
 
-/** `known`: at the start. */
+/** `known`: those known at the start. */
 export function createKnownResets(known: Resets = new Map()) {
   const all = new Map<string, readonly CounterReset[]>()
 

@@ -1,6 +1,4 @@
-/**
- * Sums that are rebuilt beside those in force: from a checkpoint, and the lines that were written since.
- */
+/** Sums that are rebuilt beside those in force: from a checkpoint, and the lines written since. */
 
 import type { KeptState } from '../../journal/checkpoint.ts'
 import type { Folder } from '../../journal/folder.ts'
