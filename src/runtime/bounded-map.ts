@@ -1,7 +1,7 @@
 /**
- * A map of at most `max` entries: those that were set or read last, half as many at least. It has two generations, of
- * which the older is dropped as a whole. A single map in the order of entries would step over all that were
- * deleted whenever the oldest is looked for.
+ * A map of at most `max` entries: those set or read last, at least half as many. It has two generations, of which the
+ * older is dropped as a whole. A single map in insertion order would step over all deleted entries whenever it searched
+ * for the oldest.
  */
 export class BoundedMap<Key, Value> {
   readonly #half: number

@@ -7,7 +7,7 @@ interface FairLimiterOptions extends FairQueueSizes {
   readonly atOnce: number
   /** Whether an owner has one task at a time. */
   readonly oneEach?: boolean
-  /** How long a call waits for its turn, in milliseconds; without it for ever. */
+  /** How long a call waits for its turn, in milliseconds; undefined: without limit. */
   readonly timeoutMs?: number
   /** The error of a call that finds no room, or whose turn does not come in time. */
   readonly refusal: () => Error
@@ -34,7 +34,7 @@ export function createFairLimiter(options: FairLimiterOptions) {
       if (oneEach) busy.add(next.owner)
       void next.run().finally(() => {
         running -= 1
-        // Others that wait come before what it asked for meanwhile.
+        // Other waiting owners come before the calls that it made meanwhile.
         if (busy.delete(next.owner)) queue.defer(next.owner)
         begin()
       })

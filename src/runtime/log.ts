@@ -7,7 +7,7 @@ import { destination, type Logger, pino } from 'pino'
 
 export type { Logger }
 
-/** What may wait to be written, in bytes. */
+/** Maximum bytes that wait to be written. */
 const maxWaiting = 4_194_304
 
 export function createLog(level: string): Logger {
@@ -16,7 +16,7 @@ export function createLog(level: string): Logger {
   let isFailing = false
   let dropped = 0
 
-  // It repeats the line it has failed at with the next one: until then there is nothing to do.
+  // The output repeats a failed line with the next one, so there is nothing to do until then.
   output.on('error', () => {
     isFailing = true
   })
@@ -33,7 +33,7 @@ export function createLog(level: string): Logger {
     log.warn({ code: 'log_lines_dropped', lines }, 'the log could not be written: dropped lines')
   })
 
-  // At the exit it would repeat a write that fails until it succeeds.
+  // At exit it would repeat a failing write until it succeeds.
   const flush = output.flushSync.bind(output)
   output.flushSync = () => {
     if (!isFailing) flush()

@@ -47,13 +47,13 @@ interface Backoff {
   readonly firstMs: number
   /** The longest. */
   readonly maxMs: number
-  /** How many times as long each is as the one before; twice by default. */
+  /** Factor from each rest to the next; 2 by default. */
   readonly growth?: number
-  /** The jitter: the share of a pause by which it is longer or shorter at random; 0 by default. */
+  /** Fraction by which a rest is longer or shorter at random; 0 by default. */
   readonly jitter?: number
 }
 
-/** The milliseconds to rest after so many failures in a row, from 1. */
+/** Milliseconds to rest after this many failures in a row, from 1. */
 export function restAfter(failures: number, backoff: Backoff): number {
   const { firstMs, maxMs, growth = 2, jitter = 0 } = backoff
   return (
@@ -63,7 +63,9 @@ export function restAfter(failures: number, backoff: Backoff): number {
 
 interface Repetition {
   readonly step: () => Promise<void>
-  /** Milliseconds between two steps; a function is called with how many of them have failed in a row. Undefined: until the alarm rings. */
+  /**
+   * Milliseconds between two steps, or a function of the number of failures in a row. Undefined: until the alarm rings.
+   */
   readonly restMs: number | ((failures: number) => number | undefined)
   /** Called with the error of a step; the next one follows after the rest. */
   readonly onFault: (error: unknown) => void

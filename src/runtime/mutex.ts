@@ -1,4 +1,4 @@
-/** Runs asynchronous work one piece after the other, in the order of the calls; a failure stops nothing. */
+/** Serializes asynchronous work in the order of the calls; a failure stops nothing. */
 export function createMutex(): <T>(work: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve()
   return (work) => {

@@ -1,6 +1,6 @@
 /**
- * Node's HTTP without the rest of `node:http`: an `import` of that reads each of its properties, and that of web sockets loads the
- * client of `fetch`, which takes a process 40 ms.
+ * Node's HTTP without the rest of `node:http`: an `import` reads each of its properties, and the one for web sockets
+ * loads the client of `fetch`, which costs a process 40 ms.
  */
 
 export const { Agent, createServer, request } = process.getBuiltinModule('node:http')

@@ -1,4 +1,4 @@
-/** Something that fails for a while. */
+/** An outage: something fails for a while. */
 
 /** `onChange` is called with the cause when it begins to fail, and with undefined when it works again. */
 export function createOutage<Cause>(onChange: (cause: Cause | undefined) => void) {
@@ -7,7 +7,7 @@ export function createOutage<Cause>(onChange: (cause: Cause | undefined) => void
     get isOpen(): boolean {
       return isOpen
     },
-    /** Notes the result of an attempt; undefined: it worked. */
+    /** Notes the result of an attempt; undefined: success. */
     note(cause: Cause | undefined): void {
       if (isOpen === (cause !== undefined)) return
       isOpen = !isOpen

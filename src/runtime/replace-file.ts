@@ -1,4 +1,4 @@
-/** Files that exist whole or not at all: for concurrent readers, and after a crash of the machine. */
+/** Writes files atomically: for concurrent readers, and across a crash of the machine. */
 
 import { randomUUID } from 'node:crypto'
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises'
@@ -7,11 +7,14 @@ import { toNamed } from './name-file.ts'
 
 interface ReplaceOptions {
   readonly mode?: number
-  /** The path of what is being written, in the same folder. By default no other call has the same. */
+  /** Path of the draft, in the same folder; by default unique for each call. */
   readonly draft?: string
-  /** Leaves a file that is there already as it is. */
+  /** Keeps an existing file. */
   readonly onlyIfAbsent?: boolean
-  /** Syncs the folder, too: else the file before may be back after a power failure. Rejects on a file system that syncs no folders. */
+  /**
+   * Syncs the folder, too: else the previous file may reappear after a power failure. Rejects on a file system that
+   * can't sync folders.
+   */
   readonly isDurable?: boolean
 }
 

@@ -1,6 +1,6 @@
 /**
- * Concurrent calls with the same first argument share one run of `work`, which has the arguments of the first of them:
- * so these must not end with one caller, as its signal would. What a run came to is not remembered.
+ * Concurrent calls with the same first argument share one run of `work`. It has the arguments of the first call, so
+ * these must not depend on one caller, as its signal would. Results are not cached.
  */
 export function createSingleFlight<Args extends readonly unknown[], Result>(
   work: (...args: Args) => Promise<Result>,

@@ -1,4 +1,4 @@
-/** For `catch`: undefined where a file or folder is not there; every other failure stays one. */
+/** For `catch`: undefined if a file or folder does not exist; rethrows every other failure. */
 export function unlessMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error
 }
