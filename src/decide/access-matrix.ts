@@ -14,9 +14,9 @@ export interface AccessRow {
   readonly model: Model
   readonly kind: 'user' | 'group'
   readonly name: string
-  /** Those that open the model to it, ordered by name. */
+  /** The policies that open the model to it, ordered by name. */
   readonly policies: readonly CompiledPolicy[]
-  /** Those of it that include the model, ordered by name, whether or not they can pay now. */
+  /** Its subscriptions that include the model, ordered by name, whether or not they can pay now. */
   readonly subscriptions: readonly PayingSubscription[]
 }
 
@@ -67,7 +67,7 @@ export function* accessRows(
   return page
 }
 
-/** The keys of the models that a name may mean: who declares it, otherwise those whose server lists it. */
+/** The keys of the models that a name may mean: those that declare it, otherwise those whose server lists it. */
 function modelsNamed({ models, modelsByName, servedNames }: Snapshot, name: string) {
   const model = models.get(name)
   if (model !== undefined) return [model.key]

@@ -23,7 +23,7 @@ export interface AccessRequest {
    * checked.
    */
   readonly address?: string | null | undefined
-  /** The gateway's id of the request, under which it holds room. */
+  /** The gateway's id of the request, and of its hold. */
   readonly requestId?: string | undefined
   /** As the gateway has read it; undefined: not at all. */
   readonly size?: RequestSize | undefined

@@ -1,4 +1,7 @@
-/** Whether a caller may use a model: the union of all policies that name it (contract, 8.1); and whose Subscriptions are whose. */
+/**
+ * Whether a caller may use a model: the union of all policies that name it (contract, 8.1); and who owns which
+ * Subscriptions.
+ */
 
 import type { Caller, Person } from '../identity/rules/caller.ts'
 import { isModelAllowed } from '../keys/rules/caps-of-caller.ts'
@@ -12,7 +15,7 @@ export function mayUse(caller: Person, model: Pick<Model, 'users' | 'groups'>): 
   return false
 }
 
-/** The same, and a key's own models include it. */
+/** As `mayUse`, and the key's own models include it. */
 export function mayCall(caller: Caller, model: Pick<Model, 'key' | 'users' | 'groups'>): boolean {
   return mayUse(caller, model) && isModelAllowed(caller, model.key)
 }

@@ -1,6 +1,6 @@
 /**
- * Decides one model request: an array of steps, each of which may refuse it. Their order determines which error a caller
- * sees (contract, 8.1). The last step, `limits`, needs counters: who enforces them takes the grant on from here.
+ * Decides one model request: an array of steps, each of which may refuse it. Their order determines which error a
+ * caller sees (contract, 8.1). The last step, `limits`, needs counters: whoever enforces them continues with the grant.
  */
 
 import type { Mutable } from '../formats/mutable.ts'
@@ -31,7 +31,7 @@ import { checkPath } from './steps/path.ts'
 import type { DecisionContext, Step } from './steps/step.ts'
 import { resolveSubscription } from './steps/subscription.ts'
 
-/** In the order in which they are asked. */
+/** In the order in which they run. */
 const steps = [
   { name: 'credential', step: checkCredential },
   { name: 'address', step: checkAddress },
@@ -45,24 +45,27 @@ const steps = [
   { name: 'backend', step: checkBackend },
 ] as const satisfies readonly { readonly name: string; readonly step: Step }[]
 
-/** What may refuse a request; `address` and `cap` only if the key has them, `budget` only by an operation that is not counted. */
+/**
+ * What may refuse a request; `address` and `cap` only if the key has such a cap. A trace has `budget` only if it
+ * refuses.
+ */
 export type StepName = (typeof steps)[number]['name'] | 'limits'
 
 /** How a decision came about, before its limits. */
 export interface Trace {
   readonly decision: Decision
-  /** Those that the decision reached. All but the last have passed; the last too, if it allows. */
+  /** The steps that were reached. All but the last have passed; the last too, if the decision is a grant. */
   readonly steps: readonly StepName[]
-  /** As far as the steps have found it. */
+  /** The model, if a step has found it. */
   readonly model: Model | undefined
 }
 
-/** Decides everything but the limits, which need counters. */
+/** Decides everything except the limits. */
 export function authorize(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Decision {
   return decideBySteps(begin(request, snapshot, rules))
 }
 
-/** Decides as `authorize`, and returns the steps that it took. */
+/** Decides as `authorize`, and records the steps. */
 export function trace(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Trace {
   const context = begin(request, snapshot, rules)
   const reached: StepName[] = []
@@ -84,7 +87,7 @@ function decideBySteps(
   return grantOf(context)
 }
 
-/** Whether the step is one for this caller. */
+/** Whether the step applies to this caller. */
 function mayRefuse(name: StepName, { caller }: AccessRequest): boolean {
   const caps = caller === null ? undefined : capsOf(caller)
   if (name === 'budget') return false
@@ -110,7 +113,7 @@ function begin(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Fi
   }
 }
 
-/** Its refusal; what it finds is in the context then. */
+/** Runs a step: returns its refusal, or stores what it found in the context. */
 function ask(step: Step, context: Findings): Denial | undefined {
   const found = step(context)
   if (found === undefined) return undefined
@@ -125,7 +128,7 @@ function ask(step: Step, context: Findings): Denial | undefined {
   return undefined
 }
 
-/** What no step has refused. */
+/** The grant of a request that no step has refused. */
 function grantOf(context: DecisionContext): Grant {
   const { request, snapshot, rules, caller, model, isOneAnswer, subscription, terms } = context
   const { target, method } = request
@@ -172,13 +175,13 @@ function grantOf(context: DecisionContext): Grant {
   }
 }
 
-/** Those that count requests follow the others. */
+/** Limits that count requests come last. */
 function hasRequestLimit(limits: readonly CountedLimit[] = []): boolean {
   const last = limits[limits.length - 1]
   return last !== undefined && isOfRequests(last)
 }
 
-/** On the path of a model its name in the body stays as it is. */
+/** On a model's own path the name in the body stays as it is. */
 function sentName(
   { target, bodyModel }: AccessRequest,
   model: Model,

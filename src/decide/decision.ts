@@ -19,11 +19,11 @@ export interface Grant {
   readonly subscription: string
   /** The limits to enforce, those of the key last; empty on paths without limits. */
   readonly limits: readonly CountedLimit[]
-  /** If the key has limits of its own, those on this model, which are among them. */
+  /** The key's own limits on this model, which are among them; undefined: it has none. */
   readonly keyLimits?: KeyLimits | undefined
-  /** Those on requests in progress that refuse nothing: the request is counted in these, too. */
+  /** Limits on concurrency that refuse nothing; the request is counted in these, too. */
   readonly watched?: readonly CountedLimit[]
-  /** Whether one of all these counts requests, and so this one before it is allowed. */
+  /** Whether any of all these counts requests, so that this one is counted before it is allowed. */
   readonly countsRequests?: boolean
   /** Their states; empty until they are read. */
   readonly states: readonly LimitState[]
@@ -34,7 +34,7 @@ export interface Grant {
   readonly isUnread?: boolean
   /** Whether the response will be counted. */
   readonly metered: boolean
-  /** Whether it will be if it reports usage, and else is nothing to be estimated. It holds no room. */
+  /** Whether it will be counted if it reports usage; nothing is estimated otherwise. It holds no room. */
   readonly meteredIfReported?: boolean
   /** Whether it uses tokens that are not counted. */
   readonly uncounted: boolean
@@ -45,17 +45,17 @@ export interface Grant {
    * needed.
    */
   readonly owningGroup: string | undefined
-  /** Whom the response is charged to (payer.ts), if the subscription says so. */
+  /** The payer of the response (payer.ts), if the subscription names one. */
   readonly payer: string | undefined
-  /** Prices, weights and limits by name, as lines say them. */
+  /** Prices, weights and limits by name, as in lines. */
   readonly tariff?: string | undefined
   /** Whether there are limits by name, or weights. */
   readonly isBudgeted?: boolean | undefined
-  /** What limits count of tokens that are expected; undefined: there are no prices and weights. */
+  /** How limits count expected tokens; undefined: there are no prices and weights. */
   readonly factors?: ModelFactors | undefined
   /**
-   * If a limit adds up the use of groups: the first group of those that own the Subscription which the caller has, as
-   * lines name it; empty if it is owned by name.
+   * If a limit counts by group: the caller's first group among those that own the Subscription, as in lines; empty if
+   * the caller owns it by name.
    */
   readonly pool?: string | undefined
   /**
@@ -63,7 +63,7 @@ export interface Grant {
    * known.
    */
   readonly bodyNames: string | undefined
-  /** If the body's name must be replaced for this request: the one that the server knows. */
+  /** The name that the server knows, if it must replace the one in the body. */
   readonly sentName: string | undefined
   /** Path and query for the model's server. */
   readonly upstreamPath: string
@@ -95,7 +95,7 @@ export type DenialDetail =
       readonly about: 'ambiguous'
       readonly paths: readonly string[]
       readonly areMore: boolean
-      /** Whether it is by the lists of their servers that the name is theirs. */
+      /** Whether the models have the name because their servers list it. */
       readonly isListed: boolean
     }
   /**
@@ -127,7 +127,7 @@ export interface Denial {
   readonly refusing?: LimitState
   /** Whether what is left is only held, not used. */
   readonly isBusy?: boolean
-  /** If what is left is not enough, the fewest output tokens that the request can be given. */
+  /** If too little is left: the least output tokens that the request can be given. */
   readonly needed?: number
   /** The grant without the limit. */
   readonly grant?: Grant

@@ -1,6 +1,6 @@
 /**
- * Why a request would be allowed or refused: the decision of `decide` itself, with the steps
- * that it took, and every policy and subscription that had a part in it.
+ * Explains why a request would be allowed or refused: the decision itself, the steps that it took, and every policy and
+ * subscription involved.
  */
 
 import type { Caller } from '../identity/rules/caller.ts'
@@ -60,7 +60,7 @@ export interface ConsideredSubscription {
 /** `not_named`: the key, or the request, names another subscription. */
 type PassedOver = Exclude<SelectionError, 'multiple_subscriptions'> | 'not_named'
 
-/** How a request is decided, once its limits are: `decision` is the trace's with them. Nothing is counted. */
+/** Explains a request after its limits: `decision` is that of the trace, with them. Nothing is counted. */
 export function explain(
   request: AccessRequest,
   { steps: before, model: found, decision: granted }: Trace,
@@ -91,7 +91,7 @@ export function explain(
 
 const after = { access: ['access'], limits: ['limits'] } as const
 
-/** Where only the path names the model, the body is taken to have the ModelRef's name. */
+/** If only the path names the model, the body is assumed to have the ModelRef's name. */
 function unlistedName(
   { target: { modelKey, operation }, method, bodyModel }: AccessRequest,
   model: Model,

@@ -1,6 +1,6 @@
 /**
- * The data of an allowed request for the gateway's routes and scripts that many requests have in common. Check's
- * response (extauthz/allow-template.ts) and the decision table (table/rules/plan.ts) each write it in their form.
+ * The part of a grant that the gateway's routes and scripts need and that many requests have in common. Check's
+ * response (extauthz/allow-template.ts) and the decision table (table/rules/plan.ts) each encode it.
  */
 
 import type { ModelRef } from '../kinds/resources.ts'
@@ -10,7 +10,7 @@ import type { Grant } from './decision.ts'
 /** The value in the routes of envoy/bootstrap.yaml. */
 const defaultRetries = 2
 
-/** Headers by name, of which those that are undefined are not there; the table has their values in this order. */
+/** Headers by name; undefined ones are left out. The table has their values in this order. */
 export function forwardingOf(grant: Grant) {
   const { model, subscription, metered, owningGroup, tariff } = grant
   const { server, output } = model.resource
@@ -24,7 +24,7 @@ export function forwardingOf(grant: Grant) {
       'x-tollgate-models': grant.bodyNames,
       'x-tollgate-open': openedFields(model.resource),
     }),
-    /** Where its settings differ from the defaults. */
+    /** Where the server's settings differ from the defaults. */
     server: Object.entries({
       'x-tollgate-upstream-model': server.upstreamModel ?? grant.sentName,
       'x-tollgate-idle': idleMs === undefined ? undefined : `${idleMs / 1_000}s`,
@@ -36,7 +36,7 @@ export function forwardingOf(grant: Grant) {
       'x-tollgate-maximum': output?.maxTokensField === 'max_tokens' ? 'max_tokens' : undefined,
     }),
     hasCredential: server.credential !== undefined,
-    /** Of the response's line. */
+    /** For the head of the line. */
     subject: {
       ...{ subscription, model: model.key, group: owningGroup, tariff },
       payer: metered || grant.meteredIfReported ? grant.payer : undefined,
@@ -44,7 +44,7 @@ export function forwardingOf(grant: Grant) {
   }
 }
 
-/** Which usage the model's streams have in each chunk, where that matters; undefined: it does not. */
+/** Whether the model's streams report usage unasked or in each chunk, if that matters. */
 function chunkUsageOf(
   output: ModelRef['output'],
   isMetered: boolean,

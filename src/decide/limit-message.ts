@@ -1,4 +1,6 @@
-/** What a refusal by a limit says: which limit it is, how much of it is used, when it resets, and whether others share it. */
+/**
+ * The message of a refusal by a limit: which limit it is, how much of it is used, when it resets, and who shares it.
+ */
 
 import { toMoney } from '../formats/money.ts'
 import { toQuoted } from '../formats/redact.ts'
@@ -14,12 +16,13 @@ export function limitMessageOf(denial: Denial, now: number): string | undefined 
   const { grant, refusing, retryAt } = denial
   if (refusing === undefined || retryAt === undefined) return undefined
   const what = describe(denial, refusing, whereOf(refusing, grant))
-  // A person waits until a budget resets, and the message says when; a program would take the sentence for a request to wait.
+  // A person waits until a budget resets, and the message says when; a program would take the sentence as a request to
+  // wait.
   if (refusing.limit.kind === 'cost' && secondsUntil(retryAt, now) > longestWaitS) return what
   return `${what} Please try again in ${toResetDuration(retryAt - now)}.`
 }
 
-/** Programs wait this long without a person. */
+/** Programs wait up to this long without a person. */
 const longestWaitS = 60
 
 function describe({ isBusy, needed }: Denial, state: LimitState, where: string): string {
@@ -82,7 +85,7 @@ function amountIn(kind: LimitKind, amount: LimitState['used']): string {
   return kind === 'cost' ? toMoney(amount) : String(amount)
 }
 
-/** Who shares a limit; callers do not see who of them has used it. */
+/** Who shares a limit; callers do not see which of them have used it. */
 const sharing: Partial<Record<Per, string>> = {
   group: 'your group',
   subscription: 'all users of your subscription',

@@ -12,7 +12,7 @@ import { mayCall, mayUse, ownedBy } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import { findSubscription, requestedBy, select } from './selection.ts'
 
-/** Who asks: only a token's own header counts. */
+/** Who asks; the requested Subscription counts only for a token. */
 interface Asking {
   readonly caller: Caller
   readonly requestedSubscription: string | undefined
@@ -47,7 +47,7 @@ export function findByName(
   return usable.length < 2 ? usable[0] : { models: usable, isListed: true }
 }
 
-/** Whether a body of this caller may use the name. */
+/** Whether the name means one model in a body of this caller. */
 export function meansOne(name: string, asking: Asking, snapshot: Snapshot): boolean {
   const found = findByName(name, asking, snapshot)
   return found !== undefined && 'key' in found
@@ -62,7 +62,7 @@ function pickDeclared(
   const usable = declared.filter((model) => mayCall(caller, model))
   if (usable.length < 2) return usable[0]
   const requested = requestedBy(caller, requestedSubscription)
-  // One that cannot pay now covers it, too.
+  // A Subscription that cannot pay now covers it, too.
   const covered = usable.find(({ key }) => {
     const selected = select(snapshot, caller, requested, key)
     if (!('error' in selected)) return true
@@ -79,7 +79,7 @@ function listedModels(name: string, asking: Asking, snapshot: Snapshot): readonl
   return found.length === 1 ? (found[0] ?? []) : [...new Set(found.flat())]
 }
 
-/** The one of the key, or of a token's header; without a header all that are the caller's. */
+/** The Subscription of the key, or of a token's header; without a header all of the caller's. */
 function ownSubscriptions(
   { caller, requestedSubscription }: Asking,
   snapshot: Snapshot,
@@ -98,17 +98,20 @@ export function namedModel(request: Naming, snapshot: Snapshot): string | undefi
   return named.length === 1 ? named[0]?.key : undefined
 }
 
-/** Those that no AccessPolicy opens to the caller. */
+/** Named models that no AccessPolicy opens to the caller. */
 export function closedModels(request: Naming, snapshot: Snapshot): readonly Model[] {
   const { caller } = request
   if (caller === null) return []
   return namedModels(request, snapshot).filter((model) => !mayUse(caller, model))
 }
 
-/** More are not looked for. */
+/** The search ends after this many. */
 const outsideAtMost = 10
 
-/** Those whose servers list the body's name, whether or not it is looked up there: not for who is outside of it. */
+/**
+ * Models whose servers list the body's name, in any Subscription. For operators, because the look-up is limited to the
+ * caller's own.
+ */
 export function listingModels(
   { target, bodyModel }: Pick<Naming, 'target' | 'bodyModel'>,
   { modelsByName, servedNames }: Snapshot,
@@ -118,7 +121,7 @@ export function listingModels(
   return servedNames.listingAnywhere(bodyModel, outsideAtMost)
 }
 
-/** By the path; otherwise those that declare the body's name, or whose server lists it, as it is looked up. */
+/** Named by the path; otherwise those that declare the body's name, or whose server lists it, as in the look-up. */
 function namedModels(
   { caller, target, bodyModel, requestedSubscription }: Naming,
   snapshot: Snapshot,

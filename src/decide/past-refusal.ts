@@ -13,7 +13,7 @@ export interface PastRefusal {
   readonly code: ErrorCode
   /** As the caller got it. */
   readonly message: string
-  /** With `token_limit_exceeded`: the limits as they were. */
+  /** If a limit refused: the limits as they were. */
   readonly states: readonly LimitState[]
   /** The group whose pool the request would have drawn on (Grant.pool). */
   readonly pool?: string | undefined
@@ -49,7 +49,7 @@ export interface PastRefusals {
   find(requestId: string, user: string | undefined, now: number): PastRefusal | undefined
   /** The last ones, newest first. `whose` undefined: everybody's. */
   recent(limit: number, now: number, whose?: RefusalOwner): readonly PastRefusal[]
-  /** When the process began to remember, if that is less than an hour ago. */
+  /** When this process began to remember, if that is less than an hour ago. */
   since(now: number): number | undefined
 }
 

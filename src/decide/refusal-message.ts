@@ -1,4 +1,4 @@
-/** What is said of a refusal at the gateway: one sentence for the caller, and the reason for operators. */
+/** What a refusal at the gateway says: one sentence for the caller, and the reason for operators. */
 
 import { describe } from '../formats/errors.ts'
 import { showFirst } from '../formats/lists.ts'
@@ -84,7 +84,7 @@ function describeDetail(detail: DenialDetail): string {
 /** Clients may match on how these messages begin. */
 const notAllowed = describe('subscription_not_allowed').message.slice(0, -1)
 
-/** A caller can use a path; who writes the resources can say whose the name is. */
+/** A caller can use a path; whoever writes the resources can decide which model has the name. */
 function describeAmbiguous({
   paths,
   areMore,

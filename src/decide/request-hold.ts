@@ -1,4 +1,4 @@
-/** What a granted request asks of its limits: the hold for what its model is expected to use. */
+/** What a granted request asks of its limits: a hold for its expected use. */
 
 import { mostExact } from '../formats/exact.ts'
 import { counterOf, countersOf } from '../ratelimit/rules/counter-cache.ts'
@@ -12,13 +12,16 @@ import type { Estimate } from '../ratelimit/rules/unreported.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Grant } from './decision.ts'
 
-/** The operations whose body the gateway's script reads for its size and can give a ceiling, and those without output. */
+/**
+ * Operations whose body the gateway's script reads for its size and in which it can set a ceiling, and those without
+ * output.
+ */
 const capped = /\/(chat\/completions|completions|responses|messages)$/
 const outputless = /\/embeddings$/
 const unpriced = modelFactors()
 const unknownSize: RequestSize = { bytes: undefined, maxOutput: undefined, choices: undefined }
 
-/** Whether the request holds tokens; what is not counted needs no room. */
+/** Whether the request holds tokens; an unmetered one needs no room. */
 export function reservesTokens({ admission, metered }: Grant): boolean {
   return admission !== undefined && metered
 }
@@ -28,12 +31,12 @@ export function hasReadSize({ target }: AccessRequest): boolean {
   return capped.test(target.operation)
 }
 
-/** What is learned of such requests. */
+/** The estimator for such requests. */
 export function estimatorOf(estimators: Estimators, { subscription, caller, model }: Grant) {
   return estimators.of(ownerOf(subscription, userInLines(caller.user)), model.key)
 }
 
-/** `id`: under which it is held; undefined: it only asks. */
+/** `id`: of the hold; undefined: it only asks. */
 export function holdOf(
   grant: Grant,
   request: AccessRequest,
@@ -108,7 +111,7 @@ function mayHaveOutput({ target }: AccessRequest): boolean {
   return !outputless.test(target.operation)
 }
 
-/** The grant with what it is charged if its model reports less, unless that is known, or there is nothing to charge. */
+/** The grant with what it is charged if its model reports less, unless it has that already, or nothing is charged. */
 export function withEstimate(grant: Grant, request: AccessRequest, estimators: Estimators): Grant {
   if (!grant.metered || grant.isUnread || grant.held?.estimate !== undefined) return grant
   const { bytes, maxOutput, choices } = request.size ?? unknownSize

@@ -1,4 +1,4 @@
-/** Offers what a Check has allowed to the gateway's table. */
+/** Offers the grants of Check to the gateway's table. */
 
 import type { Grant } from '../decide/decision.ts'
 import { takesOneAnswer } from '../decide/steps/operation.ts'
@@ -20,27 +20,27 @@ interface AdmitDeps {
   readonly snapshot: () => Snapshot
 }
 
-/** An allowed request of a key. */
+/** A granted request of a key. */
 interface Allowed extends CheckedRequest {
   readonly grant: Grant
   readonly key: KeyCaller
   readonly target: Target
 }
 
-/** What is known of a request once its credential is. */
+/** A request whose credential was checked. */
 export interface CheckedRequest {
   readonly request: CheckRequest
-  /** The only one of the request; undefined only if it may not be allowed. */
+  /** The request's only credential; undefined only if it may not be allowed. */
   readonly credential: string | undefined
   readonly now: number
   readonly traceparent: string | undefined
-  /** The table's, from before the credential was looked up: what changes after it is not published. */
+  /** The table's mark, read before the credential was looked up: after a later withdrawal nothing is published. */
   readonly mark: number
 }
 
 /**
- * To be called in the turn of the decision, with nothing awaited in between. Returns why the gateway will ask again.
- * Never throws.
+ * To be called in the turn of the decision, with nothing awaited in between. Returns why the next such request will be
+ * a miss. Never throws.
  */
 export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
   return ({
@@ -63,7 +63,7 @@ export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
         isOneAnswer: takesOneAnswer(grant.model, operation, paths, snapshot()),
       }) ?? (isSized(grant) ? undefined : 'unread')
     const { remembered } = key
-    // Without them it could not be withdrawn.
+    // Without it the record could not be withdrawn.
     if (remembered === undefined || credential === undefined) return 'key_news'
     return table.admit({
       grant,
@@ -81,12 +81,12 @@ export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
   }
 }
 
-/** Whether what is charged without a report is known for each byte of such a request, if anything is. */
+/** Whether the charge without a report, if there is one, is known for each byte of such a request. */
 function isSized({ held }: Grant): boolean {
   return held?.estimate === undefined || (held.bytes ?? 0) > 0
 }
 
-/** Estimates of the input are in proportion to the body (ratelimit/rules/estimates/estimator.ts). */
+/** Estimates of the input are proportional to the body (ratelimit/rules/estimates/estimator.ts). */
 function estimateOf({ held }: Grant): PublishedEstimate | undefined {
   const { estimate, bytes } = held ?? {}
   if (estimate === undefined || !bytes) return undefined

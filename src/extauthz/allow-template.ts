@@ -15,21 +15,20 @@ import { toPolicies } from '../ratelimit/rules/limit-headers.ts'
 import { writeSubject } from '../usage/rules/line-head.ts'
 
 /**
- * Fields of an OkHttpResponse before and after the header of the path, and after those of the
- * limits.
+ * The encoded fields of an OkHttpResponse: those before the header of the path, those after it, and the rest, by name.
  */
 export class AllowTemplate {
   readonly before: Buffer
   readonly after: Buffer
-  /** The header `ratelimit-policy`, without limits of the key; empty where its value is. */
+  /** The header `ratelimit-policy` without the key's limits; empty if its value is. */
   readonly policies: Buffer
-  /** Its value. */
+  /** The value of that header. */
   readonly policyText: string
-  /** The number of limits in it. */
+  /** Number of limits in that header. */
   readonly limitCount: number
-  /** Fields of the metadata besides the line and what depends on the request. */
+  /** Fields of the metadata other than the line and those of a single request. */
   readonly metadata: Buffer
-  /** Its part of the response's line, in UTF-8. */
+  /** Its part of the line's head, in UTF-8. */
   readonly subject: Buffer
   readonly #model: Model
   readonly #limits: readonly CountedLimit[]
@@ -78,7 +77,7 @@ export class AllowTemplate {
     })
     this.subject = bytesOf((writer) => writer.text(writeSubject(subject)))
     this.metadata = bytesOf((writer) => {
-      // usage.lua makes it true where it has found usage.
+      // usage.lua sets it to true if it finds usage.
       writeStructField(writer, 'metered', meteredIfReported ? 'if_reported' : metered)
       // For usage.lua, which reads and writes OpenAI's format by default.
       if (dialect === 'anthropic') writeStructField(writer, 'dialect', dialect)
@@ -113,7 +112,7 @@ export class AllowTemplate {
   }
 }
 
-/** Limits of the subscription, which are the same for many requests; those of a key come last. */
+/** Number of the subscription's limits, which many requests have in common; those of a key come last. */
 function sharedLimits({ states }: Grant): number {
   let count = states.length
   while (count > 0 && states[count - 1]?.limit.scope === 'key') count -= 1
@@ -140,7 +139,7 @@ export type TemplateOf = (grant: Grant, dialect: Dialect) => AllowTemplate
 /** Makes a new template. */
 export const makeTemplate: TemplateOf = (grant, dialect) => new AllowTemplate(grant, dialect)
 
-/** The most templates that are kept, of some 500 bytes each. Beyond it all are dropped. */
+/** Maximum number of cached templates, of some 500 bytes each. Beyond it the cache is cleared. */
 const maxTemplates = 16_384
 /** Per model and subscription: two dialects, metered or not, by path or by body, by group. */
 const maxVariants = 16

@@ -32,7 +32,7 @@ export interface CheckRequest {
   readonly model: string | undefined
   /** What is wrong with the body, according to the gateway's script. */
   readonly bodyProblem: string | undefined
-  /** Why the gateway does not decide it by itself, in its script's word (`x-tollgate-miss`). */
+  /** Why the request is a miss, in the word of the gateway's script (`x-tollgate-miss`). */
   readonly miss: string | undefined
   /** Whether only the caller is checked, before the gateway reads a large body. */
   readonly authenticateOnly: boolean
@@ -47,15 +47,15 @@ export interface CheckRequest {
   readonly listing: () => string | undefined
   /** The header `x-request-id`, which the gateway sets. */
   readonly requestId: string | undefined
-  /** As its script has read it, else as the client declares it. */
+  /** As the gateway's script has read it, else as the client declares it. */
   readonly size: RequestSize
 }
 
 type Draft = Mutable<CheckRequest>
 
 /**
- * Reads the message; throws a WireError for invalid bytes. `trustedHops`: as many proxies in front
- * of the gateway append the client to `x-forwarded-for`.
+ * Reads the message; throws a WireError for invalid bytes. `trustedHops`: how many proxies in front of the gateway
+ * append the client to `x-forwarded-for`.
  */
 export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
   const draft: Draft = {
@@ -152,10 +152,10 @@ const readHeaders = [
   'x-tollgate-size',
 ]
 
-/** Of most requests that are asked about. */
+/** The reasons of most misses. */
 const misses = ['unknown', 'stale']
 
-/** Names of headers, and their lengths as bits. */
+/** Names of headers, and a bit for each of their lengths. */
 interface Selection {
   readonly names: readonly string[]
   readonly lengths: number
@@ -233,14 +233,16 @@ function readPeer(bytes: Buffer): string | undefined {
   return undefined
 }
 
-/** The body's length, if the client declares it; `known`: what the script has read, which is more. */
+/** The body's length, if the client declares it, unless the script has read more (`known`). */
 function readLength(bytes: number | undefined, known: RequestSize): RequestSize {
   return known === unknownSize && bytes !== undefined ? { bytes, maxOutput: undefined } : known
 }
 
-/** What the gateway's script has read from the body, `<bytes>;<most tokens>;<answers>;<fewest tokens>;<problem>`. */
+/**
+ * Parses what the gateway's script has read from the body, `<bytes>;<most tokens>;<answers>;<fewest tokens>;<problem>`.
+ */
 function readSize(raw: string, known: RequestSize): RequestSize {
-  // The first counts.
+  // The first header counts.
   if (known.leastOutput !== undefined) return known
   const found = /^(\d{1,15});(\d{0,15});(\d{1,7})(?:;(\d{1,15});(.*))?$/.exec(raw)
   if (found === null) return known

@@ -28,12 +28,12 @@ import {
 } from './allow-template.ts'
 import type { RefusedCheck } from './refused-check.ts'
 
-/** The request, as its line names it; `lane`: where its response adds (table/rules/lane.ts). */
+/** The request, as its line names it; `lane`: the blocks to which its response adds (table/rules/lane.ts). */
 export type LinedRequest = Pick<LineRequest, 'id' | 'startedAt'> & {
   readonly lane?: string | undefined
 }
 
-/** Of a caller's key, what its response tells. */
+/** What a response reports about the caller's key. */
 type KeyNews = Pick<KeyCaller, 'keyAgeMs' | 'endsSoonAt'>
 
 /** google.rpc.Code of a denial. Never 0: Envoy takes a missing or zero code as an allow. */
@@ -54,9 +54,9 @@ const internalCode = 13
 const maxRetryAfterS = 60
 
 /**
- * Encodes the response in the caller's dialect. `now` is in milliseconds since the epoch.
- * `key`: what the caller should learn of the key, if one was sent. `templateOf` may cache
- * (`createTemplates`). `request`: for the line of its response; without it the response has none.
+ * Encodes the response in the caller's dialect. `now` is in milliseconds since the epoch. `key`: what to report about
+ * the key, if one was sent. `templateOf` may cache (`createTemplates`). `request`: for the line of its response;
+ * without it the response has none.
  */
 export function toCheckResponse(
   decision: Decision,
@@ -71,7 +71,7 @@ export function toCheckResponse(
     : deny(decision, now, dialect, key)
 }
 
-/** Every allow is written here and copied out. */
+/** Every grant is encoded here and copied out. */
 const writer = new WireWriter(2_048)
 const putAllowed: PutHeader = (name, value) => writeHeader(writer, name, value, responseHeaders)
 
@@ -128,13 +128,13 @@ function allow(
     if (request.lane !== undefined) writeStructField(writer, 'lane', request.lane)
   }
   writer.raw(template.metadata)
-  // For usage.lua, which measures a stream's text then.
+  // Makes usage.lua measure a stream's text.
   if (grant.held?.estimate !== undefined) writeStructField(writer, 'estimate', true)
   writer.close(metadata, lengthBytes)
   return writer.take()
 }
 
-/** For the gateway's script (request-body.lua), and for the client: the most output tokens. */
+/** The maximum number of output tokens, for the gateway's script (request-body.lua) and for the client. */
 function writeCeiling(writer: WireWriter, { ceiling, choices = 1 }: Held): void {
   if (ceiling === Number.POSITIVE_INFINITY) return
   writeHeader(writer, 'x-tollgate-ceiling', String(ceiling))
@@ -154,7 +154,7 @@ export const authenticated: Buffer = new WireWriter()
   .message(3, () => {})
   .finish()
 
-/** The same, and the gateway asks again with the size of the body. */
+/** The same, but the gateway asks again with the size of the body. */
 export const unread: Buffer = new WireWriter()
   .message(1, () => {})
   .message(3, (writer) => writeHeader(writer, 'x-tollgate-again', 'true'))
@@ -191,7 +191,7 @@ function headersOf(
   if (status === 429) {
     const waitS = String(secondsUntil(denial.retryAt ?? now, now))
     if (resetsAt === undefined) return [['retry-after', waitS], ...(denial.isBusy ? [shortly] : [])]
-    // Some clients sleep for days as retry-after says, and show nothing meanwhile.
+    // Some clients sleep for days if retry-after says so, and show nothing meanwhile.
     return denial.code === 'insufficient_quota' ? [noRetry] : [['retry-after', waitS], noRetry]
   }
   if (status === 503) return [['retry-after', retryAfterOutage]]

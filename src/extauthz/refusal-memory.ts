@@ -1,6 +1,6 @@
 /**
- * The last refusals of each user, for an hour. A flood of one user's, or of anonymous requests, does
- * not push out those of others.
+ * The last refusals of each user, for an hour. A flood from one user, or of anonymous requests, does not evict those of
+ * others.
  */
 
 import { isOf, type PastRefusal, type PastRefusals } from '../decide/past-refusal.ts'
@@ -21,7 +21,7 @@ const maxTextLength = 256
 const maxMessageLength = 1_024
 
 interface RefusalMemory extends PastRefusals {
-  /** Does nothing if the request has no id, or much text. */
+  /** Does nothing for a request without an id, or with long text. */
   note(refused: RefusedCheck): void
 }
 
@@ -30,10 +30,10 @@ export function createRefusalMemory(startedAt = Date.now()): RefusalMemory {
   const slots: PastRefusal[] = []
   /** The slots of each user, oldest first. */
   const byUser = new Map<string, number[]>()
-  /** When all slots are taken: the next one to give to another user. */
+  /** Once all slots are taken: the next one to reassign. */
   let next = 0
 
-  /** A free slot, the oldest of the user, or one that is taken from somebody. */
+  /** A free slot, the user's oldest, or one taken from another user. */
   function slotFor(own: number[]): number {
     if (own.length >= maxPerUser) return own.shift() as number
     if (slots.length < maxTotal) return slots.length

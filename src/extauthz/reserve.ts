@@ -1,6 +1,6 @@
 /**
- * Enforces the limits of what Check has granted: reads their counters or, where the request holds or counts something,
- * asks the store of holds. What follows from either is the step `limits` (decide/steps/limits.ts).
+ * Enforces the limits of a grant: reads their counters or, if the request holds or counts something, asks the store of
+ * holds. The step `limits` (decide/steps/limits.ts) decides by the result.
  */
 
 import { randomUUID } from 'node:crypto'
@@ -33,15 +33,18 @@ interface LimitsDeps {
   readonly counters: Pick<CounterStore, 'read'>
   /** None by default. */
   readonly increases?: Pick<ActiveIncreases, 'raiseOf'> | undefined
-  /** Holds room for requests, and counts them in each limit on requests; undefined: all are compared with their counters. */
+  /**
+   * Reserves room for requests, and counts them in each limit on requests; undefined: all limits are compared with
+   * their counters.
+   */
   readonly holding?: HoldingDeps | undefined
-  /** Estimates what is charged if a model reports less and nothing is held; undefined: that is not charged. */
+  /** Estimates what is charged if nothing is held and the model reports less; undefined: nothing is. */
   readonly charging?: ChargingDeps | undefined
 }
 
 interface ChargingDeps {
   readonly estimators: Estimators
-  /** Whether it always is; else only under a limit on money, where nothing is free. */
+  /** Whether it always does; else only under a limit on money, where nothing is free. */
   readonly isAlways: boolean
 }
 
@@ -49,8 +52,8 @@ interface HoldingDeps {
   readonly holds: HoldStore
   readonly estimators: Estimators
   /**
-   * When the store of holds does not respond: this process decides alone, or nobody is admitted. Nobody who
-   * reserves is for the first `briefMs` either.
+   * While the store of holds does not respond: `allow`: this process decides alone; `deny`: nothing is admitted. In the
+   * first `briefMs` requests that reserve are not admitted in either case.
    */
   readonly onLoss: 'allow' | 'deny'
   /** Only decides, and holds nothing. */
@@ -59,7 +62,7 @@ interface HoldingDeps {
   readonly pause?: (ms: number) => Promise<unknown>
 }
 
-/** Calls `undo` if the gateway leaves without having read the decision, because its client has gone. */
+/** Calls `undo` if the gateway resets the call without having read the decision, because its client has gone. */
 export interface CheckCall {
   whenReset(undo: () => void): void
 }
@@ -73,21 +76,21 @@ export type Limits = (
 ) => Decision | Promise<Decision>
 
 /**
- * The outages in which the bound of requests that reserve holds, whatever the setting: pauses, and usual
- * failovers. Milliseconds.
+ * Outages of up to this length, such as pauses and usual failovers, do not loosen the bound of requests that reserve,
+ * whatever the setting. Milliseconds.
  */
 export const briefMs = 10_000
 
-/** A lost connection is usually back within a second: Checks of that time ask again. Milliseconds. */
+/** A lost connection is usually back within a second: Checks in that time ask again. Milliseconds. */
 const blipMs = 1_000
 const blipPausesMs = [100, 300, 600]
 
-/** Milliseconds; reports usually take less than ten. */
+/** Waits for the line of a request that may have ended, in milliseconds; lines usually take less than ten. */
 const waitsMs = [10, 20, 30, 40]
-/** With more requests in progress the client is not one that waits for each response. */
+/** With more requests in progress the client does not wait for each response. */
 const fewOpen = 2
 
-/** Checks of this process, each with a name that no other Check has. */
+/** With the number of the Check, a unique name for each asker. */
 const ownName = randomUUID().slice(0, 13)
 let checks = 0
 
@@ -138,12 +141,12 @@ function createReserve(
   { holds, estimators, onLoss, isDry = false, pause = delay }: HoldingDeps,
   counters: LimitsDeps['counters'],
 ): Limits {
-  /** When the store of holds first did not respond; undefined: it has since. */
+  /** When the store of holds first did not respond; undefined: it does. */
   let awaySince: number | undefined
 
   async function askAgain(first: Asked, id: string | undefined, once: () => Asked) {
     let answer = await first
-    // Only a shared store answers late.
+    // Only a shared store answers with a promise.
     if (first instanceof Promise) awaySince = undefined
     for (const ms of waitsMs) {
       if (!mayBeOver(answer, id)) break
@@ -156,7 +159,7 @@ function createReserve(
   return function reserve(grant, request, now, call) {
     const isReserving = reservesTokens(grant)
     const estimator = estimatorOf(estimators, grant)
-    // A request without an id is counted too; its end cannot be recognized.
+    // A request without an id is counted, too, although its end cannot be recognized.
     const id = isDry
       ? undefined
       : (request.requestId ?? (grant.countsRequests ? randomUUID() : undefined))
@@ -171,7 +174,7 @@ function createReserve(
       return id === undefined || !call ? undefined : `${ownName}-${checks++}`
     }
 
-    /** Windows: of the tokens, then of requests. */
+    /** The answer's windows are those of tokens, then of requests. */
     function conclude(answer: HoldAnswer): Decision {
       const own = asker
       if (answer.outcome === 'held' && id !== undefined && own !== undefined) {
@@ -181,7 +184,7 @@ function createReserve(
     }
 
     function ask(from: Ask, asked: Hold, then: (answer: HoldAnswer) => Decision) {
-      // What a response that is lost, or refuses, holds in part is given back under the name that asked for it.
+      // A grant whose response is lost, and the granted part of a refusal, are released under the name of their asker.
       const once = () => {
         asker = nameAsker()
         return from({ ...asked, asker }, now)
@@ -191,7 +194,7 @@ function createReserve(
       return askAgain(answer, asked.id, once).then(then, decideAlone)
     }
 
-    /** Tokens are compared with their counters, the request is counted in the others. */
+    /** Compares tokens with their counters, and counts the request in the other limits. */
     function decideCounted(from: Ask, used: HoldAnswer['windows']): Decision | Promise<Decision> {
       if (requestCounters.length === 0) return enforceLimits(grant, used, now)
       const isSpent = tokens.some(({ limit }, i) => (used[i]?.used ?? 0) >= limit)
@@ -230,8 +233,8 @@ function hasCostLimit({ limits }: Grant): boolean {
 }
 
 /**
- * Whether what is in the way may have ended, and only its report is under way: a client that sends
- * one request after another would be refused by its own last one.
+ * Whether the request in the way may have ended, so that only its line is missing: a client that sends one request
+ * after another would be refused because of its own last one.
  */
 function mayBeOver({ outcome, open = 0 }: HoldAnswer, id: string | undefined): boolean {
   return outcome === 'busy' && id !== undefined && open > 0 && open <= fewOpen

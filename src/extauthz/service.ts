@@ -49,9 +49,9 @@ export interface CheckDeps {
   readonly onDecided?: (decision: Decision, model: string | undefined) => void
   /** Called once for each refusal. */
   readonly onRefused?: (refused: RefusedCheck) => void
-  /** Where the gateway finds what was allowed before; undefined: it asks for each request. */
+  /** The table to which grants are offered; undefined: the gateway asks for each request. */
   readonly table?: AdmittingTable | undefined
-  /** Called once for each request that the gateway has not decided by itself, with the reason (table/rules/rules.ts). */
+  /** Called once for each miss, with the reason (table/rules/rules.ts). */
   readonly onMissed?: (reason: string) => void
   /** Called for internal errors, whose details the caller does not see. */
   readonly onFault: (error: unknown) => void
@@ -234,7 +234,7 @@ export function createCheck(deps: CheckDeps): Check {
   }
 }
 
-/** What a request names its model by. */
+/** The parts of a request that name its model. */
 function namingOf(
   caller: Caller | null,
   { model, subscription }: CheckRequest,

@@ -1,4 +1,4 @@
-/** Says once for each path that its tokens could be counted and are not. */
+/** Reports once for each path that its tokens could be counted and are not. */
 
 import type { Decision } from '../decide/decision.ts'
 import { meterable, type PathRules } from '../operations/operations.ts'
@@ -7,8 +7,8 @@ import { meterable, type PathRules } from '../operations/operations.ts'
 type OnUncounted = (path: string, setting: string) => void
 
 /**
- * Looks at decisions. Coding agents use messages and responses, which are not counted by default:
- * without this, a limit would seem to have no effect.
+ * Watches decisions. Coding agents use messages and responses, which are not counted by default: without this, a limit
+ * would seem to have no effect.
  */
 export function createUncountedLog(
   { metered }: PathRules,

@@ -1,4 +1,7 @@
-/** Step `budget`: under a limit on money that refuses nothing is free, so what has no price or is not counted is closed. */
+/**
+ * Step `budget`: under an enforced limit on money nothing is free, so a model without a price and operations that are
+ * not counted are closed.
+ */
 
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import { isListing, refuseOperation } from '../../operations/operations.ts'

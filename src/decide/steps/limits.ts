@@ -1,6 +1,6 @@
 /**
- * Step `limits`: what the counters of a grant, or what a store of holds has answered, make of it. The only step that
- * needs more than the request and the resources; the caller reads counters or asks the store of holds (extauthz/reserve.ts).
+ * Step `limits`: decides by the states of the counters, or by the answer of a store of holds. The only step that needs
+ * more than the request and the resources; the caller reads counters or asks the store of holds (extauthz/reserve.ts).
  */
 
 import type { CounterState } from '../../ratelimit/rules/counter.ts'
@@ -35,8 +35,8 @@ function refusalBy(all: Pick<Denial, 'states' | 'grant'>, refusing: LimitState, 
 }
 
 /**
- * The decision before the body has been read: what is used up refuses, all else is decided when it has been.
- * `limits` are those on tokens, and `counters` theirs.
+ * The decision before the body has been read: spent limits refuse, everything else is decided afterwards. `limits` are
+ * those on tokens, and `counters` theirs.
  */
 export function enforceUnread(
   grant: Grant,
@@ -54,7 +54,7 @@ export function refuseOversized(hold: Hold): Denial | undefined {
   return problem === undefined ? undefined : deny('invalid_body', { about: 'body', problem })
 }
 
-/** The sentence names the fields that may be the reason. */
+/** Names the fields that may be the reason. */
 function describeOversized(hold: Hold): string | undefined {
   const { counters, expected, overshoot, canLimitOutput, choices = 1 } = hold
   const { least, isSeveral } = expected
@@ -78,8 +78,8 @@ const minWaitMs = 1_000
 const maxWaitMs = 30_000
 
 /**
- * The grant with the states of its limits and what it holds, or a refusal, which says which limit is used up, or only
- * held by requests that will end soon. `usualMs`: how long such a request usually runs.
+ * The grant with the states of its limits and what it holds, or a refusal by a limit that is spent, or only held by
+ * requests that will end soon. `usualMs`: how long such a request usually runs.
  */
 export function enforceHold(
   grant: Grant,
@@ -108,7 +108,7 @@ export function enforceHold(
     const nextMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / Number(full.used)))
     return { ...refuse(full, now + nextMs), isBusy: true }
   }
-  // Its last ones are of requests that another limit may refuse.
+  // The last units are held by requests that another limit may still refuse.
   const reachedRate = reached.find(({ limit }) => limit.kind === 'requests')
   if (reachedRate !== undefined) return { ...refuse(reachedRate, now + minWaitMs), isBusy: true }
   const room = states.filter(({ limit }) => !isOfRequests(limit))

@@ -39,7 +39,7 @@ function lookUp({ request, snapshot, caller }: DecisionContext): Model | Denial 
   const found = findByName(bodyModel, asking, snapshot)
   if (found !== undefined) return 'key' in found ? found : denyAmbiguous(found, operation)
   if (caller.by !== 'key' || !caller.caps) return denyModel(request)
-  // What only the caps leave out is refused because of them, and several models are not told of.
+  // A name that only the caps exclude is refused because of them; that it means several models is not disclosed.
   const { caps: _, ...uncapped } = caller
   const left = findByName(bodyModel, { ...asking, caller: uncapped }, snapshot)
   if (left === undefined) return denyModel(request)

@@ -72,12 +72,12 @@ function mayName(name: string, { bodyNames }: Model): boolean {
   return !name.includes('\t') && `\t${bodyNames}\t`.includes(`\t${name}\t`)
 }
 
-/** The operations on which such servers do so; of a list of responses they report all. */
+/** Operations on which such servers report the usage of one answer only. */
 const operations: ReadonlySet<string> = new Set([meterable.chat, meterable.completions])
 
 /**
- * Whether requests of this operation may ask for one answer only, because the others would not be counted: so
- * says the ModelRef, or else its server, where that is llama.cpp's.
+ * Whether requests of this operation may ask for one answer only, because the others would not be counted: according to
+ * the ModelRef, or else if its server is llama.cpp's.
  */
 export function takesOneAnswer(
   model: Model,

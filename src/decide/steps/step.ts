@@ -24,9 +24,9 @@ export interface DecisionContext {
   readonly isOneAnswer: boolean
   /** The one that pays; after `subscription`. */
   readonly subscription: CompiledSubscription
-  /** What it says of the model besides the limits that refuse, if anything; after `budget`. */
+  /** The subscription's terms for the model besides the limits that refuse, if any; after `budget`. */
   readonly terms: ModelTerms | undefined
-  /** Those of the caller's key on the model, if it has any; after `budget`. */
+  /** The limits of the caller's key on the model, if any; after `budget`. */
   readonly keyLimits: KeyLimits | undefined
 }
 
