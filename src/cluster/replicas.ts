@@ -8,7 +8,7 @@ export interface Replica {
   readonly name: string
   /** Where it runs or ran. */
   readonly place: string
-  /** Its edition of the time zones' rules; null: it is of an earlier version. */
+  /** Its version of the time zone rules; null: the process is of an earlier version. */
   readonly zones: string | null
   /** Milliseconds since its last poll for revocations. */
   readonly unseenMs: number

@@ -1,7 +1,7 @@
 /**
- * The refusals that other processes remember: each is asked through a notification of Postgres, and
- * answers by one. Nothing is written to a table, and a refusal itself costs nothing. Who does not answer
- * is named, so that a response is never taken for a whole one.
+ * The refusals that other processes remember: each is asked through a notification of Postgres, and answers by one.
+ * Nothing is written to a table, and a refusal itself costs nothing. Processes that do not answer are named, so that an
+ * incomplete result is never taken for a complete one.
  */
 
 import { randomUUID } from 'node:crypto'
@@ -56,7 +56,7 @@ const timeoutMs = 1_000
 /** Seconds after which a process that has not polled is not waited for. */
 const aliveSeconds = 5
 const partLength = 7_000
-/** Of a response, once it is unpacked: some thousand refusals. */
+/** Of an unpacked response: some thousand refusals. */
 const maxAnswerBytes = 8 * 1_024 * 1_024
 
 const channel = 'tollgate_refusals'
@@ -64,7 +64,7 @@ const channelOf = (id: string) => `${channel}_${id}`
 const pack = promisify(deflateRaw)
 const unpack = promisify(inflateRaw)
 
-/** `hear`: takes the notifications of `channels`, to which somebody has to listen. */
+/** `hear`: takes the notifications of `channels`, to which the caller listens. */
 export function createOthersRefusals(
   options: OthersRefusalsOptions,
 ): OthersRefusals & { channels: readonly string[]; hear(notification: Notification): void } {
@@ -97,7 +97,7 @@ export function createOthersRefusals(
       }
       return JSON.stringify(part)
     })
-    // Without a response this process is silent, which the other one says.
+    // Without a response the other process reports this one as silent.
     await within(
       sql`select pg_notify(${channelOf(by)}, part) from unnest(${parts}::text[]) as part`,
       timeoutMs,
@@ -110,7 +110,7 @@ export function createOthersRefusals(
     asked.set(id, answers.add)
     try {
       const text = JSON.stringify({ ...question, id, by: self } satisfies Question)
-      // The same notification twice is one.
+      // Postgres delivers equal notifications of a transaction once.
       const others = await within(
         sql<{ id: string; name: string; isAlive: boolean }[]>`
           select id, name, seen_at > now() - make_interval(secs => ${aliveSeconds}) as "isAlive",
@@ -134,7 +134,7 @@ export function createOthersRefusals(
     find: (requestId, user) => ask({ requestId, ...(user !== undefined && { user }) }),
     async recent(limit, whose) {
       const { refusals, silent } = await ask({ limit, ...whose })
-      // A process of an older version sends everybody's.
+      // A process of an older version sends the refusals of all users.
       return { refusals: refusals.filter((each) => !whose || isOf(each, whose)), silent }
     },
     channels: [channel, channelOf(self)],

@@ -24,9 +24,8 @@ export interface Remembering {
 }
 
 /**
- * The snapshot in force: the one published last, except for models that wait for their cluster,
- * which stay in their previous version. Removals never wait. When `onActive` tells that a snapshot is in force,
- * nobody decides by an earlier one.
+ * The snapshot in force: the one published last, except for models that wait for their cluster, which stay in their
+ * previous version. Removals never wait. When `onActive` is called, nothing decides by an earlier snapshot.
  */
 export function createActivation(
   clusterFile: ClusterFile,

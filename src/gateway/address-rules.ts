@@ -5,7 +5,7 @@ import { settings } from '../settings/all-settings.ts'
 import type { Config } from '../settings/config.ts'
 import { createAddressRules } from './model-address.ts'
 
-/** By the listeners of the settings; a port that is chosen at the start is not known. */
+/** From the listeners of the settings; a port that is chosen at start is unknown. */
 export function addressRulesOf(config: Config): CheckAddress {
   const { hostname, port, protocol } = new URL(config.gatewayUrl)
   const all = [

@@ -58,12 +58,12 @@ export type BootstrapSettings = {
 
 /** Files that the gateway shares with the service, which creates them before Envoy starts. */
 interface LinesFiles {
-  /** Of the lines that the gateway's script writes, and what tells it that the file was renamed. */
+  /** The lines of the gateway's script, and what tells it that the file was renamed. */
   readonly script: string
   readonly head: string
-  /** Of those that it does not: Envoy's own log. */
+  /** The lines that the script does not write: Envoy's own log. */
   readonly envoy: string
-  /** What the script decides by itself; unset: nothing. */
+  /** The decision table and its lanes; unset: there is none. */
   readonly table?: string | undefined
   readonly lanes?: string | undefined
 }
@@ -82,8 +82,8 @@ const receivedHop = 'received-hop'
 const heapMonitor = 'envoy.resource_monitors.fixed_heap'
 
 /**
- * The part of Envoy's memory that its allocator may hold. The monitor does not see Lua's memory, to which the rest is left:
- * 16 MiB for each thread if there are at most as many threads as the whole has times 128 MiB.
+ * The part of Envoy's memory that its allocator may hold. The monitor does not see Lua's memory, which gets the rest:
+ * 16 MiB for each thread, with at most one thread for each 128 MiB of the whole.
  */
 function allocatorBytes(heapBytes: number): number {
   return heapBytes - Math.ceil(heapBytes / 8)
@@ -153,7 +153,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
   return fillTemplate(parseTemplate(template), settings)
 }
 
-/** The same with what such a text was parsed to, which it changes. */
+/** As `renderBootstrap`, for a parsed template, which it changes. */
 export function fillTemplate(parsed: unknown, settings: BootstrapSettings): string {
   const bootstrap = parsed as Bootstrap
   const { clusters, listeners, secrets } = bootstrap.static_resources
@@ -267,7 +267,7 @@ function putElsewhere(connections: Connections, grpc: readonly Address[]): void 
   }
 }
 
-/** A script writes them, and Envoy's own log those that it does not; the table is beside them. */
+/** Where the script writes lines, and Envoy's own log the others; the table is beside them. */
 function putLines(connections: Connections, files: LinesFiles | undefined): void {
   const log = named(connections.access_log, 'lines')
   if (files === undefined) {

@@ -26,10 +26,10 @@ const script: ScalarTag = {
 }
 
 const removed = ['remove_on_match', 'key_matcher']
-/** How headers of ours and of Envoy's begin, and those of traces, which tracing.ts may keep: they are removed by themselves. */
+/** Prefixes of our headers and Envoy's, and trace headers, which tracing.ts may keep: each has a removal of its own. */
 const apart: readonly unknown[] = ['x-tollgate-', 'x-envoy-', ...clientHeaders]
 
-/** For each name Envoy would look by itself, and for each prefix go through all headers again. */
+/** Joins removals, because Envoy would search all headers again for each prefix, and look up each name. */
 const joined: CollectionTag = {
   tag: '!joined',
   collection: 'seq',
@@ -56,8 +56,8 @@ export function readTemplate(): string {
   return readFileSync(join(folder, 'bootstrap.yaml'), 'utf8')
 }
 
-/** The configuration in such a text, as Envoy gets it; its aliases share what they name. */
+/** The configuration in such a text, as Envoy gets it; aliases share one object. */
 export function parseTemplate(text: string): unknown {
-  // To count the aliases of a text that is ours takes as long as to parse it.
+  // Counting the aliases of our own text takes as long as parsing it.
   return parse(text, { customTags: [script, joined], maxAliasCount: -1 })
 }

@@ -12,7 +12,7 @@ interface Traced {
 }
 
 const cluster = 'otel'
-/** What a client says of its trace. */
+/** Headers in which a client describes its trace. */
 export const clientHeaders: readonly (string | undefined)[] = [
   'traceparent',
   'tracestate',

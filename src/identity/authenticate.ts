@@ -19,7 +19,7 @@ export type Verify = (
   source?: Source,
 ) => Caller | null | Promise<Caller | null>
 
-/** The same without any request to another system. */
+/** Verifies without a request to another system. */
 export type VerifyNow = (credential: string, now: number, source?: Source) => Caller | null
 
 /** The headers that may contain a credential, as sent. */
@@ -58,8 +58,8 @@ export function createAuthenticate(deps: { key: Verify; token: Verify }): Authen
 }
 
 /**
- * The only credential of a request; undefined if there is none, or more than one. A blank one is none, and the
- * same one twice is one.
+ * The only credential of a request; undefined if there is none, or more than one. A blank one does not count, and the
+ * same one twice counts once.
  */
 export function credentialOf(presented: Presented): string | undefined {
   const [authorization, apiKey] = [given(presented.authorization), given(presented.apiKey)]

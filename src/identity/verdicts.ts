@@ -1,9 +1,9 @@
-/** Recent verdicts about tokens and people, by the hash of what they are about: that itself is not kept. */
+/** Recent verdicts about tokens and people, by the hash of their subject, which is not kept itself. */
 
 import { hash } from 'node:crypto'
 import { BoundedMap } from '../runtime/bounded-map.ts'
 
-/** The most entries, of which half are there at least: those that were used last. */
+/** Maximum number of entries; at least half as many stay, those used last. */
 const entries = 20_000
 
 /** An empty cache. */

@@ -33,12 +33,12 @@ export function createModelHealth(deps: ModelHealthDeps) {
   }
 
   return {
-    /** For each request that has ended. */
+    /** To be called for each request that has ended. */
     note({ model, endedAt, failure, answered }: Outcome): void {
       if (failure !== undefined) remember(model, { failure }, endedAt)
       else if (answered) remember(model, reachable, endedAt)
     },
-    /** Logs a failure; of one gateway, one process is to do it. */
+    /** Logs a failure; to be called in one process of a gateway. */
     tell({ model, requestId, failure }: Outcome): void {
       if (failure === undefined) return
       const { reason } = failure

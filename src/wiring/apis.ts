@@ -119,7 +119,7 @@ export function createExternalApi(
 /** Milliseconds between two lines about a gateway that cannot be reached. */
 const quietMs = 30_000
 
-/** GATEWAY_URL may lead to another pod, or be out of reach of this one: it is not used here. */
+/** GATEWAY_URL is not used: it may lead to another pod, or be unreachable from this one. */
 function openProbes({ config, log, clock }: Context, seal: ListingSeal): ProbeModel {
   const { gatewayAddress, gatewayTlsCertFile: certFile } = config
   const at = { host: localHost(gatewayAddress.host), port: gatewayAddress.port }

@@ -35,7 +35,9 @@ import type { OpenLedger } from './ledger.ts'
 import type { Resources } from './resources.ts'
 import type { Table } from './table.ts'
 
-/** Between two flushes to Redis, milliseconds: in a second a gateway makes 200 calls at most, however many requests it has. */
+/**
+ * Milliseconds between two flushes to Redis: a gateway makes at most 200 calls a second, however many requests it has.
+ */
 const flushMs = 5
 
 export interface Counters {
@@ -43,22 +45,24 @@ export interface Counters {
   readonly histograms: () => readonly MetricData[]
   readonly counters: ResettableCounters
   readonly holds: HoldStore
-  /** Undefined: there is no journal, and nothing can be counted. */
+  /** Undefined without a journal: nothing can be counted. */
   readonly sums: OpenSums | undefined
   readonly resets: Pick<ResetFeed, 'ring'> | undefined
-  /** Whether this process can read its gateway's lines: if not, it knows less than others, and is to serve nothing. */
+  /**
+   * Whether this process can read its gateway's lines: if not, it knows less than others, and must not serve requests.
+   */
   readonly canRead: {
     now(): boolean
-    /** Of one listener. */
+    /** For one listener. */
     whenChanged(listener: (canRead: boolean) => void): void
   }
-  /** Whether this process writes for its gateway. */
+  /** Whether this process is its gateway's writer. */
   readonly isWriter: () => boolean
 }
 
 /** How long a start waits for Redis. */
 const connectWaitMs = 1_800
-/** What of the end is left for the checkpoint and the copies, whether Redis answers or not. */
+/** Milliseconds of a shutdown reserved for the checkpoint and the copies, whether Redis answers or not. */
 const savingMs = 1_000
 
 /**
@@ -83,7 +87,7 @@ export async function openCounters(
     log.debug({ cause: errorMessage(error) }, 'cannot read resets of counters'),
   )
   stops.push(resets.stop)
-  // A line that ended before a reset must not count after it.
+  // First, because a line that ended before a reset must not count after it.
   const early = await untilAnswered(resets.read, context)
   const opened = await openSums({
     path,

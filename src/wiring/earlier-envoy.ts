@@ -1,4 +1,4 @@
-/** Tells of an Envoy that has the configuration of an earlier version: what it calls is not served any more. */
+/** Reports an Envoy with the configuration of an earlier version, which calls services that no longer exist. */
 
 import type { Logger } from 'pino'
 

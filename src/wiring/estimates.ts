@@ -1,4 +1,4 @@
-/** What requests were learned to use, kept in the database and shared by all processes. */
+/** What estimators have learned, kept in the database and shared by all processes. */
 
 import { shareLearned } from '../ratelimit/estimates/sharing.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'

@@ -21,7 +21,10 @@ interface Cleaned extends Pick<Database, 'pool'> {
 /** From the end of a cleanup of keys to the next one (contract, 3.13). */
 const cleanupEveryMs = 900_000
 
-/** Cleans until the service stops. Returns how many keys were about to end when they were last counted; undefined: not yet. */
+/**
+ * Cleans until the service stops. Returns the number of keys about to expire, as last counted; undefined: not counted
+ * yet.
+ */
 export function startKeyCleanup(
   { log, audit, clock, onFault, stops }: Context,
   { pool, keys, keeper, idempotency }: Cleaned,

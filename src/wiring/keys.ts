@@ -30,12 +30,12 @@ export type Keys = Awaited<ReturnType<typeof openKeys>>
 
 /** Between two polls of revocations, milliseconds: the cache is trusted for one second. */
 const revalidateMs = 250
-/** How long increases may take to be read, milliseconds: after a slow poll the cache is trusted no longer. */
+/** How long a read of increases may take, in milliseconds: after a slow poll the cache is no longer trusted. */
 const increasesMs = 300
 /** The keys used last that are cached before readiness. */
 const keysWarmed = 10_000
 
-/** About 320 bytes each, so 32 MB for keys in use; one beyond them costs a look-up. */
+/** About 320 bytes each, hence 32 MB; a key in use beyond them costs a look-up. */
 const maxCachedKeys = 100_000
 
 /** How long keys are trusted that the database does not confirm. */

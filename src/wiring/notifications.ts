@@ -1,4 +1,4 @@
-/** What the processes of a database tell each other by notifications: one connection hears all of it. */
+/** Notifications between the processes of a database: one connection receives all of them. */
 
 import { createOthersRefusals } from '../cluster/shared-refusals.ts'
 import { resetsChannel } from '../ratelimit/sums/postgres-resets.ts'

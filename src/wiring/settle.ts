@@ -1,4 +1,6 @@
-/** What follows from the gateway's lines: releases, health of models, metrics, estimates, notices to NOTIFY_URL. */
+/**
+ * Connects what processes the gateway's lines: releases, health of models, metrics, estimates, notices to NOTIFY_URL.
+ */
 
 import type { createModelHealth } from '../models/model-health.ts'
 import { part } from '../runtime/stops.ts'
@@ -54,10 +56,10 @@ export function openSettle({ config, log, clock }: Context, followers: Followers
   })
 }
 
-/** Notes a counted response; undefined: there is no NOTIFY_URL. */
+/** Notes a counted response; undefined without NOTIFY_URL. */
 type NoteUse = ((usage: Usage) => void) | undefined
 
-/** Starts to find and send them until the service stops. */
+/** Finds and sends notices until the service stops. */
 export function startNotices(
   { config, log, clock, stops }: Context,
   { pool }: Database,

@@ -1,4 +1,4 @@
-/** The decision table of this process, which parts withdraw from before there is one, and without one. */
+/** The decision table of this process. Parts may withdraw from it before it exists, and if there is none. */
 
 import { rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
@@ -18,15 +18,15 @@ import type { Context } from './context.ts'
 export interface Table extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
   /** Within milliseconds no script decides by an earlier record; the caller does not wait. */
   beginAnew(): void
-  /** Hashes of keys whose requests were offered recently, by the key's id: lines have no hashes. */
+  /** The hash of a key whose requests were offered recently, by the key's id: lines have no hashes. */
   hashOf(keyId: string): string | undefined
-  /** undefined: this process does not write for its gateway, or not yet. */
+  /** undefined: this process is not its gateway's writer, or not yet. */
   stats(): TableStats | undefined
   /** Whether requests may be decided by a table at all. */
   readonly isOn: boolean
-  /** Publishes from now on, while `isServing`. To be called once, when requests are served. */
+  /** Publishes while `isServing`. To be called once, when requests are served. */
   start(parts: Omit<TableParts, 'sums'> & { readonly sums: OpenSums | undefined }): void
-  /** Publishes nothing any more. */
+  /** Publishes nothing from now on. */
   stop(): void
 }
 
@@ -38,11 +38,14 @@ export interface TableParts {
 }
 
 const beatMs = 200
-/** How often Envoy is asked for its workers, and after how many times without a response those of this machine are taken. */
+/**
+ * How often Envoy is asked for its number of workers, and after how many failures the CPUs of this machine count
+ * instead.
+ */
 const [askMs, asksAtMost] = [100, 100]
-/** As many keys as the table has records at most, and requests that come before they have one. */
+/** As many keys as the table has records, and requests, which must repeat before they have one. */
 const [keysRemembered, requestsRemembered] = [20_000, 40_000]
-/** What scripts can read (envoy/lua/lanes.lua). */
+/** The most that scripts can read (envoy/lua/lanes.lua). */
 const mostLanes = 256
 
 export function createTable(context: Context): Table {
@@ -55,7 +58,7 @@ export function createTable(context: Context): Table {
   const isOn = config.decisionTable === 'on' && config.usageJournal !== undefined
   const table = isOn ? openTable(config.usageJournal as string) : undefined
 
-  /** Nothing is made before it beats. */
+  /** Creates no files before the first beat. */
   function openTable(usageJournal: string): DecisionTable {
     const isShared = config.redisUrl !== undefined
     const mayDeny = config.onCounterLoss === 'deny'
@@ -92,7 +95,7 @@ export function createTable(context: Context): Table {
     return parts?.sums.isWriter === true
   }
 
-  /** Lanes for twice the workers: while Envoy is replaced there are two. */
+  /** Twice as many lanes as workers, because there are two Envoys while one is replaced. */
   async function begin(beaten: DecisionTable): Promise<void> {
     const workers = await findWorkers(context, () => isStopped)
     if (isStopped) return
@@ -137,7 +140,7 @@ export function createTable(context: Context): Table {
   }
 }
 
-/** A script that finds none asks for each request. */
+/** A script that finds no table asks for each request. */
 function removeFiles(usageJournal: string | undefined): void {
   if (usageJournal === undefined) return
   const { table, lanes } = filesOf(usageJournal)

@@ -119,7 +119,7 @@ export function sourcesOf(
   }
 }
 
-/** Of the process that writes for its gateway; others have no table. */
+/** Readings of the gateway's writer; other processes have no table. */
 function tableSources({ stats }: Pick<Table, 'stats'>): Sources {
   return {
     tollgate_table_open: () => stats()?.isOpen,

@@ -79,7 +79,7 @@ interface WatchedReportsOptions {
   readonly url: string | (() => string)
   /** The current reports, and the models for which they may have changed; undefined: all. */
   readonly onRead: (reports: Reports, changed: ReadonlySet<string> | undefined) => void
-  /** The database does not respond, and why; undefined: it does again. */
+  /** Called with the problem when the database does not respond, and with undefined when it does again. */
   readonly onProblem: (problem: string | undefined) => void
   readonly signal: AbortSignal
 }

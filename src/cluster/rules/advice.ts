@@ -60,7 +60,7 @@ export function adviceOn(snapshot: Snapshot, refused: readonly Refused[] = []): 
   ]
 }
 
-/** What limits by name leave to a default that is often not the one that was meant. */
+/** Defaults of limits by name that are often not what was meant. */
 function unsaid({ subscriptions, models, tenant }: Snapshot): string[] {
   const all = [...subscriptions.values()]
   const limited = [
@@ -89,7 +89,7 @@ function uncallable(snapshot: Snapshot, refused: readonly Refused[]): string[] {
   const meaning = { AccessPolicy: 'nobody may use it', Subscription: 'no key can be used for it' }
   return [...snapshot.models.values()].flatMap((model) =>
     missingFor(model, snapshot)
-      // What would name it is broken, and among the problems.
+      // A resource that would name it is broken, and among the problems.
       .filter(
         (kind) => !refused.some((each) => each.kind === kind && each.modelKeys.includes(model.key)),
       )

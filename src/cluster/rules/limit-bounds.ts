@@ -1,4 +1,7 @@
-/** By how much limits by name can be exceeded: a figure if all users of a limit reserve, else what requests in progress use. */
+/**
+ * By how much limits by name can be exceeded: a number if all users of a limit reserve, else what requests in progress
+ * use.
+ */
 
 import { type Exact, normalize, plus } from '../../formats/exact.ts'
 import type { LimitKind, Per } from '../../kinds/limits.ts'
@@ -17,9 +20,9 @@ export interface LimitBound {
   readonly limit: Exact
   /** The most beyond the limit; undefined: what requests in progress use, however much that is. */
   readonly beyond: Exact | undefined
-  /** Why there is no such figure: Subscriptions that do not reserve, and models whose servers ignore maxima. */
+  /** Why there is no such number: Subscriptions that do not reserve, and models whose servers ignore maxima. */
   readonly because: readonly string[]
-  /** The most requests that may be in progress, if limits on concurrency say it. */
+  /** Maximum number of requests in progress, if limits on concurrency bound it. */
   readonly inProgress: Exact | undefined
 }
 
@@ -28,7 +31,7 @@ interface Drawn {
   readonly limit: CountedLimit
   readonly because: Set<string>
   overshoot: number
-  /** Limits on requests in progress, each once; undefined: something draws on it without one. */
+  /** Limits on requests in progress, each once; undefined: some requests have none. */
   concurrency: Map<string, Exact> | undefined
 }
 
@@ -43,7 +46,7 @@ export function limitBounds({ subscriptions, models }: Snapshot): readonly Limit
         .sort((a, b) => (a.limit < b.limit ? -1 : 1))
       const fewest = { ofUser: slots[0], ofAll: slots.find(({ scope }) => !isOfSome(scope)) }
       for (const limit of applying) {
-        // One that is taken from before a request is sent is exact.
+        // A limit on requests is charged before a request is sent, so it is never exceeded.
         if (limit.limitName === undefined || isOfRequests(limit)) continue
         const id = idOf(limit, model)
         const fresh = { limit, because: new Set<string>(), overshoot: 0, concurrency: new Map() }

@@ -1,6 +1,6 @@
 /**
- * Names that a ModelRef declares and another one has, too. On a shared path a body that uses such a name means
- * the earlier ModelRef for those whose Subscription covers both.
+ * Names that two ModelRefs declare. On a shared path a body with such a name means the earlier ModelRef, for callers
+ * whose Subscription covers both.
  */
 
 import { showFirst } from '../../formats/lists.ts'

@@ -5,7 +5,7 @@ import { BoundedMap } from '../../runtime/bounded-map.ts'
 /** One failure, such as a 429, says little: the next call may succeed. */
 const several = 3
 const pauseMs = 1_000
-/** The most owners, of which half are remembered at least: those that called last. */
+/** Maximum number of owners; at least half as many are remembered, those that called last. */
 const maxOwners = 20_000
 
 /**

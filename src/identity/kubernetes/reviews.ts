@@ -16,7 +16,7 @@ interface Cluster {
   readonly mayAdminister: AccessReview
 }
 
-/** Shorter than a provider's: nothing but the API server says when a token of it was taken back. */
+/** Shorter than a provider's: only the API server knows that a token was revoked. */
 const maxGraceMs = 5 * 60_000
 
 /** undefined: the cluster is not used. Throws an error that names the setting to check. */

@@ -10,7 +10,7 @@ import { errorMessage } from '../../runtime/error-message.ts'
 import { issuerOf } from '../identity-token.ts'
 import type { ReadDocument } from './documents.ts'
 
-/** A provider at which one can sign in. */
+/** A provider at which users can sign in. */
 export type CodeFlow = ReturnType<typeof createCodeFlow>
 
 export interface CodeFlowOptions {

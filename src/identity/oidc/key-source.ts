@@ -98,7 +98,7 @@ export function createKeySource(options: KeySourceOptions) {
     }
   })
 
-  /** Fetches, unless an attempt has ended a moment ago. */
+  /** Fetches, unless an attempt has just ended. */
   async function refresh(): Promise<void> {
     if (monotonic() - triedAt >= cooldownMs && !end.signal.aborted) await read()
   }

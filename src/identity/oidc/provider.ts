@@ -18,7 +18,7 @@ interface ProviderOptions {
   /** How long a verified token is cached; never past its `exp`. 5 minutes by default. */
   readonly ttlMs?: number | undefined
   readonly keys: KeySource
-  /** How one signs in there. */
+  /** How users sign in there. */
   readonly codeFlow?: CodeFlow
   /** Called with the reason why a token is refused, without any of its text. */
   readonly onRefused: (reason: string) => void

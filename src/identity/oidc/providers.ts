@@ -31,7 +31,7 @@ export function createProviders<Configured extends { readonly issuer: string }>(
   return {
     /** The provider of this issuer, if any. */
     find: (issuer: string): Provider | undefined => inForce.get(issuer)?.provider,
-    /** How one signs in at each of them. */
+    /** How users sign in at each of them. */
     codeFlows: (): readonly CodeFlow[] =>
       [...inForce.values()].flatMap(({ provider }) => provider.codeFlow ?? []),
     /** Whether one is unavailable. */

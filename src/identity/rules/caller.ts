@@ -28,14 +28,14 @@ export interface TokenCaller extends Person {
   readonly proof: Proof
 }
 
-/** A key's caps, compiled; what is undefined is not capped. */
+/** A key's caps, compiled; undefined: no restriction. */
 export interface CompiledCaps {
   /** `<namespace>/<name>` of each model. */
   readonly models: ReadonlySet<string> | undefined
   readonly networks: readonly Network[] | undefined
   /**
-   * Limits of the key itself, on a model or on all models; undefined: there are none. `calendar` is the calendar of its
-   * Subscription. The same object for the same ones, mostly.
+   * Limits of the key itself, on a model or on all models; undefined: there are none. `calendar` is that of its
+   * Subscription. Mostly the same object for the same arguments.
    */
   readonly limitsOn:
     | ((model: string | undefined, calendar: WrittenCalendar) => KeyLimits)
@@ -48,9 +48,9 @@ export interface KeyLimits {
   readonly limits: readonly CountedLimit[]
   /** Those that are only counted and shown. */
   readonly observed: readonly CountedLimit[]
-  /** The part of the first in the field `RateLimit-Policy`. */
+  /** The items of `limits` in the field `RateLimit-Policy`. */
   readonly policies: string
-  /** What a line must have to be counted for its limits without a name (`keyCountersOf`). */
+  /** What a line must carry to be counted for its limits without a name (`keyCountersOf`). */
   readonly counted: string | undefined
   /** Its limits by name, as members of a line (usage/rules/line-head.ts); undefined: there are none. */
   readonly charged: string | undefined
@@ -72,7 +72,7 @@ export interface KeyCaller extends Person {
   readonly caps?: CompiledCaps
   /** When the key ends, if that is soon, in milliseconds since the epoch. */
   readonly endsSoonAt?: number
-  /** Set only if what is decided for the key may be remembered: under which hash, and until when (ms since the epoch) at most. */
+  /** Set only if decisions for the key may be remembered: its hash, and until when at most (ms since the epoch). */
   readonly remembered?: { readonly hash: string; readonly until: number }
 }
 

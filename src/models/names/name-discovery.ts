@@ -23,7 +23,7 @@ interface NameDiscoveryDeps {
   readonly ask: (ref: ModelRef) => Promise<readonly ServedModel[]>
   readonly log: Pick<Logger, 'debug'>
   readonly onFault: (error: unknown) => void
-  /** Called in the turn in which names begin or cease to lead to models. */
+  /** Called in the turn in which names begin or cease to mean models. */
   readonly onNames?: () => void
   /** Milliseconds between two checks for servers that are due. */
   readonly restMs?: number
@@ -63,7 +63,7 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
     return id
   }
 
-  /** The current servers. Others are forgotten. */
+  /** The current servers; others are forgotten. */
   function servers(): ReadonlyMap<string, Turn> {
     const { models } = latest()
     if (models === turnsFor) return turns
@@ -123,7 +123,10 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
       if (shown?.from !== from) shown = { from, snapshot: names.onto(from, idOf) }
       return shown.snapshot
     },
-    /** Resolves once every server has been asked, or after two seconds: a start does not refuse what is listed. */
+    /**
+     * Resolves once every server has been asked, or after two seconds, so that requests at start are not refused for
+     * listed names.
+     */
     untilAsked: () => withTimeout(firstAnswersMs, allAsked.promise),
     /** Records the list of a model's server. */
     note(model: Model, served: readonly ServedModel[]): void {

@@ -1,4 +1,4 @@
-/** Compiles a Subscription: which limits its models have, its own and those of the models and the Tenant, and who pays. */
+/** Compiles a Subscription: the limits of its models, its own and those of the models and the Tenant, and the payer. */
 
 import { isCostLimit, type WrittenCalendar } from '../../kinds/limits.ts'
 import type {
@@ -36,7 +36,7 @@ interface LimitContext {
   readonly admissionMode: AdmissionMode
 }
 
-/** `references`: of its models. An entry that a limit closes is missing, like one whose model does not exist. */
+/** `references`: to its models. An entry that a limit closes counts as missing, like one whose model does not exist. */
 export function compileSubscription(
   resource: Subscription,
   references: References,
@@ -128,7 +128,9 @@ interface Lack extends Pick<Partial<ResourceProblem>, 'path' | 'because'> {
   readonly closes: boolean
 }
 
-/** What an entry lacks for these limits, and whether that takes it out of force: limits that refuse nothing do not. */
+/**
+ * What an entry lacks under these limits, and whether that takes it out of force: limits that refuse nothing do not.
+ */
 function lackOf(
   applying: readonly ApplyingLimit[],
   { billingRate, rateProblem }: BilledModel,
@@ -163,7 +165,7 @@ function organizationOf({ attribution }: Pick<Subscription, 'attribution'>): str
   return groupInLines(attribution.organizationId ?? '')
 }
 
-/** A Subscription says some fields of its calendar, and the Tenant the rest. */
+/** The calendar of a Subscription, whose missing fields are the Tenant's. */
 export function calendarOf(
   { calendar = {} }: Pick<Subscription, 'calendar'>,
   tenant: Pick<Tenant, 'calendar'> | undefined,

@@ -127,7 +127,7 @@ function withOidc(
   return { ...(tenant ?? defaultTenant), externalOidc }
 }
 
-/** For an installation that has written none. */
+/** For an installation without one. */
 export const defaultTenant: Tenant = {
   kind: 'Tenant',
   metadata: {

@@ -15,7 +15,7 @@ export function displayOf({ annotations }: Metadata): Display {
   }
 }
 
-/** What models have besides. */
+/** What models have in addition. */
 export interface ModelDisplay extends Display {
   readonly genaiUseCase: string
   readonly contextWindow: string

@@ -91,7 +91,7 @@ const exportedAs: Partial<Readonly<Record<Resource['kind'], Kind>>> = {
   AITenant: 'Tenant',
 }
 
-/** Those last that are only exported if another kind has no resource of the name. */
+/** Last those that are exported only if another kind has no resource of the name. */
 function inOrder(read: readonly Read[]): readonly Read[] {
   const isLast = ({ resource: { kind } }: Read): number => Number(exportedAs[kind] !== kind)
   return [...read].sort((a, b) => isLast(a) - isLast(b))
@@ -107,7 +107,7 @@ function readOriginal(object: unknown, notes: Note[]): readonly Read[] {
   const shown = `${object.kind} ${metadata.namespace ?? ''}/${metadata.name}`
   const result = parseResource(object)
   if ('ignored' in result) return []
-  // Of a Tenant that is not in force its limits may be.
+  // A Tenant that is not in force may still have limits in force.
   if (!('resource' in result) || result.problems.some(({ isMild }) => !isMild)) {
     for (const { path, message } of result.problems) {
       notes.push({ severity: 'error', message: `${shown}: ${showPath(path)} ${message}` })

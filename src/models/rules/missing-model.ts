@@ -1,15 +1,15 @@
-/** What is said of a model that a resource names and that is not there. */
+/** Messages about models that a resource names and that do not exist. */
 
 import { nearestName } from '../../formats/nearest-name.ts'
 import type { ResourceProblem, Snapshot } from './snapshot.ts'
 
-/** The most missing models that another name is looked for: each is compared with all. */
+/** Maximum number of missing models for which another name is searched: each is compared with all. */
 const maxCompared = 5
 
 /** Places of documents that are not in force, by `<kind>/<namespace>/<name>`. */
 export type InvalidDocumentLocations = ReadonlyMap<string, string>
 
-/** Why the model is not there, as what a resource names. */
+/** The message that a resource names a model, and why there is none. */
 export function namesMissing(key: string, why = 'does not exist'): string {
   return `names the model ${key}, which ${why}`
 }
@@ -29,7 +29,7 @@ export function sayMissing(
   })
 }
 
-/** Of missing models, whether their ModelRef is written and not in force, else which one was probably meant. */
+/** For missing models: whether their ModelRef is written but not in force, else which one was probably meant. */
 export function aboutMissing(
   { models, problems }: Pick<Snapshot, 'models' | 'problems'>,
   unread: InvalidDocumentLocations,
@@ -46,7 +46,7 @@ export function aboutMissing(
   return said
 }
 
-/** One of the same namespace with a similar name, or of another one with the same. */
+/** A model of the same namespace with a similar name, or of another one with the same name. */
 function nearestModel(key: string, known: readonly string[]): string | undefined {
   const [namespace, name = ''] = key.split('/')
   const beside = `${namespace}/`

@@ -99,9 +99,9 @@ export function* readServedModels(text: string): Generator<void, readonly Served
   return [...served.values()]
 }
 
-/** What bodies may use. */
+/** Which names a body may use. */
 interface BodyNames {
-  /** Whether one of this caller may use the name. */
+  /** Whether a body of this caller may use the name. */
   readonly isUsable: (id: string) => boolean
   /** Where the body names the model. */
   readonly sharedUrl: string

@@ -1,4 +1,7 @@
-/** Which limits by name begin new counters with a change: counters are called by a limit's resource, name, kind and window. */
+/**
+ * Which limits by name begin new counters with a change: a counter is identified by its limit's resource, name, kind
+ * and window.
+ */
 
 import type { NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
 import { windowOf } from '../../ratelimit/rules/counted-limits.ts'
@@ -15,7 +18,7 @@ interface Counted {
 
 const idOf = ({ resource, name }: Counted): string => `${resource} ${name}`
 
-/** One sentence for each limit that is not continued. A limit that is only added has nothing to continue. */
+/** One sentence for each limit whose counters are not continued. A new limit has nothing to continue. */
 export function newCounters(before: Snapshot, after: Snapshot): readonly string[] {
   const [were, are] = [countedIn(before), countedIn(after)]
   const known = new Map(were.map((each) => [idOf(each), each.counted]))
@@ -34,7 +37,10 @@ export function newCounters(before: Snapshot, after: Snapshot): readonly string[
   ]
 }
 
-/** One sentence for each limit that a resource no longer has, under another name either: it may have been removed by mistake. */
+/**
+ * One sentence for each limit that a resource no longer has, not even under another name: it may have been removed by
+ * mistake.
+ */
 export function goneLimits(before: Snapshot, after: Snapshot): readonly string[] {
   const [were, are] = [countedIn(before), countedIn(after)]
   const [known, kept] = [new Set(were.map(idOf)), new Set(are.map(idOf))]

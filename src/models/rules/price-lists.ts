@@ -1,6 +1,6 @@
 /**
- * Price lists of others, in USD per token: LiteLLM's model_prices_and_context_window.json, and the list of models of
- * OpenRouter's API.
+ * Price lists of third parties, in USD per token: LiteLLM's model_prices_and_context_window.json, and the list of
+ * models of OpenRouter's API.
  */
 
 import { isObject } from '../../formats/fields.ts'
@@ -11,11 +11,11 @@ export interface PricedModel {
   readonly model: string
   /** undefined: input or output has no price that can be taken. */
   readonly prices: Prices | undefined
-  /** Prices that a billingRate cannot say, as they are listed. */
+  /** Prices that a billingRate cannot express, as they are listed. */
   readonly others: readonly string[]
 }
 
-/** Our names of what both lists name. */
+/** Our names for the fields of both lists. */
 const names: Readonly<Record<string, keyof Prices>> = {
   input_cost_per_token: 'perInputToken',
   output_cost_per_token: 'perOutputToken',
@@ -41,7 +41,7 @@ export function readPriceList(list: unknown): readonly PricedModel[] | undefined
     })
   }
   const models = Object.entries(list).flatMap(([model, each]) => {
-    // It says what the others mean.
+    // It documents the other entries.
     if (!isObject(each) || model === 'sample_spec') return []
     // The last two multiply prices: `regional_…_multiplier`, `provider_specific_entry`.
     const fields = Object.entries(each).filter(([name]) => /cost|pric|multipl|specific/.test(name))
@@ -66,13 +66,13 @@ function toListed(model: string, fields: readonly (readonly [string, unknown])[]
   return { model, prices: isWhole ? prices : undefined, others }
 }
 
-/** Whether it is reasoning at the price of output. */
+/** Whether it is the price of reasoning, and the same as that of output. */
 function isOutput(name: string, value: unknown, fields: ReadonlyMap<string, unknown>): boolean {
   const output = fields.get('output_cost_per_token') ?? fields.get('completion')
   return reasoning.includes(name) && Number(value) === Number(output)
 }
 
-/** Whether it says that something costs nothing, or not what. */
+/** Whether it means that something is free, or has no price. */
 function isNothing(value: unknown): boolean {
   if (typeof value === 'object' && value !== null) return Object.values(value).every(isNothing)
   return Number(value ?? 0) === 0

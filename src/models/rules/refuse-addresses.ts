@@ -1,4 +1,4 @@
-/** Takes the backend from models whose address is refused, so that no cluster is made for it. */
+/** Removes the backend of models whose address is refused, so that no cluster is made for it. */
 
 import type { ModelRef, Resource } from '../../kinds/resources.ts'
 

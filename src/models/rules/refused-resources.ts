@@ -1,4 +1,4 @@
-/** Policies and subscriptions that are not in force, if they name their models. */
+/** Policies and subscriptions that are not in force, as far as their models can be read. */
 
 import { isObject } from '../../formats/fields.ts'
 import { subscriptionNamespace } from '../../kinds/metadata.ts'
@@ -36,7 +36,7 @@ export function toRefused(document: unknown, message: string): Refused | undefin
   return { kind, name, modelKeys: [...modelKeys], message }
 }
 
-/** `<kind>/<namespace>/<name>` of a document that cannot be parsed; undefined: it does not say it legibly. */
+/** `<kind>/<namespace>/<name>` of a document that cannot be parsed; undefined: that cannot be read either. */
 export function keyOfUnread(document: unknown): string | undefined {
   if (!isObject(document) || !isObject(document.metadata)) return undefined
   const kind = (['ModelRef', ...kinds] as const).find((each) =>

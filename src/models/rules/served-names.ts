@@ -1,12 +1,12 @@
 /**
- * Names that model servers list, used as ids of ModelRefs without `modelIds`, by the lists that their servers
- * gave this process. Which model a name means for a caller: name-lookup.ts.
+ * Names that model servers list, used as ids of ModelRefs without `modelIds`. Which model a name means for a caller:
+ * name-lookup.ts.
  */
 
 import { addTo, areSame } from '../../formats/lists.ts'
 import type { CompiledSubscription, Model, Snapshot } from './snapshot.ts'
 
-/** What is accepted of one server, since its list is not trusted: names, and characters of all of them. */
+/** Bounds for the list of one server, which is not trusted: number of names, and characters of all of them. */
 const maxNames = 1_000
 const maxCharacters = 65_536
 
@@ -49,20 +49,20 @@ interface Entry {
   readonly isLlamaCpp?: boolean
 }
 
-/** The servers that list a name. `edition` changes with them. */
+/** The servers that list a name; `edition` counts their changes. */
 interface Listing {
   readonly servers: Set<string>
   edition: number
 }
 
-/** The models of one Subscription that have the name by this edition of its listing. */
+/** The models of one Subscription that have the name, as of this edition of its listing. */
 interface Found {
   readonly of: Listing
   readonly edition: number
   readonly models: readonly Model[]
 }
 
-/** Cached results; beyond that all are computed again. */
+/** Maximum number of cached results; beyond it the cache is cleared. */
 const maxFound = 10_000
 
 /** `onChange` is called whenever something that decisions depend on has changed, in the same turn. */
@@ -70,7 +70,7 @@ export function createServedNames(onChange: () => void = () => {}) {
   const lists = new Map<string, List>()
   const listings = new Map<string, Listing>()
 
-  /** Only names that come or go are touched: what is found of others stays. */
+  /** Only touches names that were added or removed, so that cached results for others stay. */
   function replace(server: string, list: List | undefined): void {
     const before = new Set(lists.get(server)?.names)
     const names = new Set(list?.names)
@@ -107,7 +107,7 @@ export function createServedNames(onChange: () => void = () => {}) {
     forget(server: string): void {
       if (lists.has(server)) replace(server, undefined)
     },
-    /** The snapshot with these names, now and after changes. `serverOf` identifies a server. */
+    /** The snapshot with these names, which it follows. `serverOf` identifies a server. */
     onto(snapshot: Snapshot, serverOf: (model: Model) => string): Snapshot {
       const models = new Map<string, Model[]>()
       for (const model of snapshot.models.values()) {

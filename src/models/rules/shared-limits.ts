@@ -1,4 +1,4 @@
-/** Limits on the use of several callers together, each with its counters: one for each pool that there can be. */
+/** Limits that several callers share, with their counters: one for each possible pool. */
 
 import { keyOfModel } from '../../kinds/resources.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
@@ -7,14 +7,14 @@ import { membersByName, poolOfGroup, readCounterKey } from '../../ratelimit/rule
 import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import type { CompiledSubscription, Snapshot } from './snapshot.ts'
 
-/** One counter. Of the Subscriptions and models that it may be about these are the first. */
+/** One counter, with the first Subscription and model that it may be for. */
 export interface SharedLimit extends LimitOn {
   readonly counter: Counter
   readonly subscription: CompiledSubscription
   readonly model: string
 }
 
-/** Each counter once, in no order. `only`: those that hold there. Yields for slices. */
+/** Each counter once, in no order. `only`: of this Subscription or model. Yields for slices. */
 export function* sharedLimits(
   { subscriptions }: Pick<Snapshot, 'subscriptions'>,
   only: { readonly subscription?: string | undefined; readonly model?: string | undefined } = {},
@@ -22,7 +22,7 @@ export function* sharedLimits(
   const found = new Map<string, SharedLimit>()
   for (const subscription of subscriptions.values()) {
     if (subscription.name !== (only.subscription ?? subscription.name)) continue
-    // Of several models a limit has the same counters, of which there may be thousands.
+    // A limit on several models has the same counters for each, and there may be thousands.
     const seen = new Set<string>()
     for (const model of only.model === undefined ? subscription.limits.keys() : [only.model]) {
       for (const on of limitsOn(subscription, model)) {
@@ -43,7 +43,7 @@ function isShared({ scope }: Pick<CountedLimit, 'scope'>): boolean {
   return scope !== 'user' && scope !== 'key'
 }
 
-/** Those of groups that there can be in a Subscription, as counters name them. */
+/** The pools of a Subscription, as counters name them. */
 export function poolsIn({ resource }: CompiledSubscription): readonly string[] {
   const { users, groups } = resource.owner
   return [...groups.map(poolOfGroup), ...(users.length > 0 ? [''] : [])]
@@ -58,7 +58,10 @@ export function whomOf(
   return readCounterKey(key).user || (limit.scope === 'group' ? membersByName : undefined)
 }
 
-/** What has it, as counters of limits by name begin: a Subscription, `ModelRef/<namespace>/<name>`, or `Tenant`. */
+/**
+ * The resource that has the limit, as keys of counters begin: a Subscription, `ModelRef/<namespace>/<name>`, or
+ * `Tenant`.
+ */
 export function resourceOf({ key }: Pick<Counter, 'key'>): string {
   return readCounterKey(key).subscription
 }
@@ -78,13 +81,13 @@ export function* limitsOn(
   for (const limit of terms.get(model)?.observed ?? []) yield { limit, isEnforced: false }
 }
 
-/** What a limit is about. */
+/** The Subscription and the models that a limit is about. */
 export interface About {
-  /** null: it is one of a ModelRef or of the Tenant. */
+  /** null: the limit is one of a ModelRef or of the Tenant. */
   readonly subscription: string | null
   /** null: several together. */
   readonly model: string | null
-  /** Which these are; undefined: all. */
+  /** The models, if there are several; undefined: all. */
   readonly models?: readonly string[] | undefined
 }
 

@@ -62,15 +62,15 @@ export interface CompiledSubscription extends References {
   readonly users: ReadonlySet<string>
   readonly groups: ReadonlySet<string>
   /**
-   * The limits that refuse, by model key, those of the model and of the Tenant too; those that are taken from last. A
-   * `missing` model is not covered.
+   * The limits that refuse, by model key, including those of the model and of the Tenant; those on requests last. A
+   * `missing` model has none.
    */
   readonly limits: ReadonlyMap<string, readonly CountedLimit[]>
-  /** What else it says of these models, by model key; one of which it says nothing is missing. */
+  /** Its other terms for these models, by model key; none for a model that is missing here. */
   readonly terms: ReadonlyMap<string, ModelTerms>
-  /** Of its own limits, and of those of its keys. */
+  /** For its own limits, and for those of its keys. */
   readonly calendar: WrittenCalendar
-  /** Whether one of its limits adds up the use of each of its groups. */
+  /** Whether one of its limits counts by group. */
   readonly hasPools: boolean
   /** Negative priorities count as 0 (contract, 3.12). */
   readonly priority: number
@@ -78,25 +78,25 @@ export interface CompiledSubscription extends References {
   readonly maxLimit: number
 }
 
-/** What a Subscription says of a model besides the limits that refuse. */
+/** The terms of a Subscription for a model, besides the limits that refuse. */
 export interface ModelTerms {
   /** Limits that are only counted and shown; undefined: none. */
   readonly observed: readonly CountedLimit[] | undefined
   /** How lines are charged; undefined: by tokens alone. */
   readonly tariff: CompiledTariff | undefined
-  /** Who pays at which rate (payer.ts); undefined: nothing is said of it. */
+  /** Payer and rate (payer.ts); undefined: none is set. */
   readonly payer: string | undefined
 }
 
 export interface CompiledTariff {
-  /** As lines say it (usage/rules/line-head.ts). */
+  /** As in lines (usage/rules/line-head.ts). */
   readonly text: string
   /** Whether a limit on money refuses. */
   readonly hasCostLimit: boolean
   readonly isPriced: boolean
   /** Whether there are limits by name, or weights. */
   readonly isBudgeted: boolean
-  /** What limits count of tokens that are expected. */
+  /** How limits count expected tokens. */
   readonly factors: ModelFactors
 }
 
@@ -110,11 +110,11 @@ export interface ResourceProblem {
   readonly resource: string
   readonly path: FieldPath
   readonly message: string
-  /** The message of the same field when it was read: this one says what follows from it, too. */
+  /** The message for the same field when it was read, to which this one adds the consequence. */
   readonly because?: string
   /** `<namespace>/<name>` of the model whose entry it takes out of force. */
   readonly entry?: string
-  /** `<namespace>/<name>` of the model that it names and that is not there. */
+  /** `<namespace>/<name>` of the model that it names and that does not exist. */
   readonly missing?: string
 }
 
@@ -122,11 +122,11 @@ export interface ResourceProblem {
 export interface ServedNames {
   /** The models of the Subscription whose server lists the name. */
   listing(name: string, subscription: CompiledSubscription): readonly Model[]
-  /** The same of all models, at most `max` of them: not for decisions. */
+  /** The same for all models, at most `max` of them: not for decisions. */
   listingAnywhere(name: string, max: number): readonly Model[]
   /** The names that the model's server lists; undefined if it has not answered yet. */
   listOf(model: Model): readonly string[] | undefined
-  /** Whether all that a model's server lists says that this is llama.cpp's server. */
+  /** Whether everything in the list of a model's server says that the server is llama.cpp's. */
   isLlamaCpp(model: Model): boolean
 }
 
@@ -157,9 +157,9 @@ export interface Snapshot {
   /** undefined: there is no valid mapping, which differs from a mapping without tiers. */
   readonly tiers: readonly Tier[] | undefined
   readonly problems: readonly ResourceProblem[]
-  /** What is known of models that they miss, by key (missing-model.ts). */
+  /** What is known of missing models, by key (missing-model.ts). */
   readonly saidOfMissing: ReadonlyMap<string, string>
-  /** By which the subscriptions were compiled that name none. */
+  /** With which Subscriptions that set no mode were compiled. */
   readonly admissionMode: AdmissionMode
 }
 

@@ -1,6 +1,6 @@
 /**
- * How responses to requests for one model of a Subscription are charged, as their lines say it: prices, weights, and the
- * limits by name. It is frozen when a request is admitted, so that what a line adds is known from the line alone.
+ * How responses to requests for one model of a Subscription are charged, as their lines carry it: prices, weights, and
+ * the limits by name. It is fixed when a request is admitted, so that what a line adds is known from the line alone.
  */
 
 import type { Prices, Weights } from '../../kinds/limits.ts'
@@ -12,7 +12,7 @@ interface Tariff {
   readonly weights: Weights | undefined
   /** As `writeChargedLimit` writes them. */
   readonly limits: readonly string[]
-  /** The Subscription's, as lines name it, if a limit adds up its use. */
+  /** The Subscription's, as in lines, if a limit counts by it. */
   readonly organization: string | undefined
   /** Whether the limits are charged in the windows in which the request was admitted. */
   readonly chargesAdmission: boolean
@@ -20,7 +20,7 @@ interface Tariff {
   readonly hasCostLimit: boolean
 }
 
-/** Members of a JSON object; undefined: there is nothing to say. */
+/** Members of a JSON object; undefined: there are none. */
 export function toTariff(tariff: Tariff): CompiledTariff | undefined {
   const { prices, weights, limits, organization, chargesAdmission, hasCostLimit } = tariff
   const members: string[] = []

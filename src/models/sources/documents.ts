@@ -146,7 +146,7 @@ export function readPart(text: string): readonly DocumentContent[] {
   })
 }
 
-/** Where the Tenant's limits may be in it, the Tenant is one whose limits cannot be read. */
+/** If the Tenant's limits may be in it, it counts as a Tenant whose limits cannot be read. */
 function broken(text: string, line: number, message: string): DocumentContent {
   const problems = [{ line, severity: 'error', message }] as const
   const found = limitedTenant.every((part) => part.test(text))
@@ -268,7 +268,7 @@ function nameOfLimit(document: unknown, [, list, index]: FieldPath): string {
   return typeof name === 'string' && name !== '' ? ` (limit ${name.slice(0, 63)})` : ''
 }
 
-/** One of the Tenant's name that has limits, whose kind or version is wrong. */
+/** Whether it has the Tenant's name and limits, but a wrong kind or version. */
 function isTenantByMistake(document: unknown): boolean {
   if (!isObject(document) || !isObject(document.metadata)) return false
   const { name, namespace = defaultTenant.metadata.namespace } = document.metadata
@@ -285,7 +285,7 @@ function hasLimits(document: unknown, kind: 'Subscription' | 'Tenant'): boolean 
   return isKind && Array.isArray(limits) && limits.length > 0
 }
 
-/** What to write where limits by name alone are to hold. */
+/** How to write that only limits by name apply. */
 function besideLimits(document: unknown, path: FieldPath): string {
   const isMeant = path.length === 4 && path[3] === 'tokenRateLimits'
   if (!isMeant || !hasLimits(document, 'Subscription')) return ''

@@ -6,7 +6,7 @@ import { type FileProblem, problemPrefix, type WrittenResource } from './documen
 import type { Gathered } from './source.ts'
 import { besideSecond, whichCounts } from './unreadable-tenant.ts'
 
-/** `sayEarlier`: that there is one already, as the rest of a sentence; `noLine`: of what is not there. */
+/** `sayEarlier`: that there is one already, as the rest of a sentence; `noLine`: the line of a missing resource. */
 export function createGathering(sayEarlier: (earlier: WrittenResource) => string, noLine: number) {
   const found = new Map<string, WrittenResource>()
   return {

@@ -21,7 +21,7 @@ export interface PipelineDeps {
   readonly routing?: RoutingOptions
   /** Which addresses models may have; all by default. */
   readonly checkAddress?: CheckAddress
-  /** How Subscriptions admit that do not say it. */
+  /** The mode of Subscriptions that set none. */
   readonly admissionMode?: AdmissionMode
   /**
    * Puts a snapshot in force, with its resources and the refused ones; the next snapshot waits

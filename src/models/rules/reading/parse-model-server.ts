@@ -17,7 +17,7 @@ export const defaultServer: ModelServer = {
   allPaths: false,
 }
 
-/** Only a name may have several addresses to retry at. */
+/** Retries by default only at a host name, which may have several addresses. */
 export function toModelServer(spec: Spec<'ModelRef'>): ModelServer {
   const { connect, idle, answer } = spec.timeouts ?? {}
   const isName = spec.backendUrl === undefined || namesHost(spec.backendUrl)

@@ -36,8 +36,8 @@ import { toExternalModel, toModelServer } from './parse-model-server.ts'
 import { isModelRoute, toGateway, toHttpRoute, toInferenceService } from './parse-routing.ts'
 
 /**
- * The result for a document: a resource, with the problems in spite of which it is in force; nothing,
- * with a reason if one would expect a resource; or its problems.
+ * The result for a document: a resource, with the problems despite which it is in force; nothing, with a reason if one
+ * would expect a resource; or only problems.
  */
 type ParseResult =
   | { readonly resource: Resource; readonly problems: readonly FieldProblem[] }
@@ -66,7 +66,9 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
 /** The groups in which an unknown kind is a mistake. */
 const ours = ['tollgate.dev/', `${originalGroup}/`] as const
 
-/** A Tenant of none of our groups that was meant to be of one: Kubernetes itself has none, and others' have names unlike ours. */
+/**
+ * Whether a Tenant of an unknown group was meant to be ours: Kubernetes has none, and those of others have other names.
+ */
 function isMisspeltTenant(apiVersion: string, kind: string): boolean {
   if (nearestName(kind, namesOfKind('Tenant')) === undefined) return false
   const [group = '', version] = apiVersion.split('/')
@@ -116,10 +118,10 @@ function isOtherTenant(document: unknown): boolean {
 type Reader = (document: unknown) => ParseResult
 
 /**
- * What reads a document of a kind. An unknown field is left out. One in an entry of the lists that
- * `entries` names takes the entry out of force, which its resource says; one in another closed
- * object, or that stands for `spec.limits` or `spec.calendar`, takes the document out of force, so that a misspelt limit is never no limit. `check` finds what no schema
- * can say; `salvage` is what is in force of a document that is not.
+ * Reads documents of a kind. An unknown field is ignored. If it is in an entry of the lists that `entries` names, the
+ * entry is out of force, which its resource records; if it is in another closed object, or is a misspelt `spec.limits`
+ * or `spec.calendar`, the document is out of force, so that a misspelt limit is never no limit. `check` finds what no
+ * schema can express; `salvage` returns what stays in force of a document that is not.
  */
 function reader<Raw>(
   schema: Schema<Raw>,
@@ -145,17 +147,17 @@ function reader<Raw>(
     if (problems.every(({ isMild }) => isMild)) {
       return { resource: toResource(raw, { document, unknown, problems }), problems }
     }
-    // Without a resource nobody else names them: one may be the misspelt name of a field that is missing.
+    // Without a resource nothing else reports these, and one may be the misspelt name of a missing field.
     const all = [...problems, ...inEntries]
     const resource = salvage?.(raw, all)
     return resource === undefined ? { problems: all } : { resource, problems: all }
   }
 }
 
-/** The fields of a spec that say which limits there are: another calendar begins other counters. */
+/** The fields of a spec that define limits; another calendar begins other counters. */
 const fieldsOfLimits = ['limits', 'calendar']
 
-/** Whether it is in one of these fields, or that, misspelt or in a wrong place. */
+/** Whether a problem is in one of these fields, even if the field is misspelt or misplaced. */
 function meansLimits(
   { path }: Pick<FieldProblem, 'path'>,
   names: readonly string[] = fieldsOfLimits,
@@ -176,7 +178,7 @@ interface More<Raw> {
   readonly salvage?: (raw: Raw, problems: readonly FieldProblem[]) => Resource | undefined
 }
 
-/** The same for a kind of which we read a part only: its own definition knows the other fields. */
+/** Reads documents of a kind of which only a part is ours: its own definition knows the other fields. */
 function partReader<Raw>(schema: Schema<Raw>, toResource: (raw: Raw) => Resource): Reader {
   return (document) => {
     const problems: FieldProblem[] = []
@@ -306,14 +308,14 @@ function toBilledModel(
 }
 
 /**
- * The limits of a Tenant in which something else is wrong: without them everybody would have more. If they are
- * wrong themselves, the Tenant says so, and no request is allowed.
+ * Keeps the limits of a Tenant with other errors: without them everybody would have more. If the limits themselves are
+ * faulty, the Tenant records that, and no request is allowed.
  */
 function salvageTenant(
   { metadata, spec }: Document<'Tenant'>,
   problems: readonly FieldProblem[],
 ): Tenant | undefined {
-  // What is faulty reads as undefined: this is another Tenant, or has nothing at all.
+  // Faulty fields read as undefined: this is another Tenant, or has nothing at all.
   if (!metadata?.name || !metadata.namespace || !spec) return undefined
   const unreadable = problems.filter((problem) => !problem.isMild && meansLimits(problem))
   const isWell = unreadable.length === 0
@@ -358,7 +360,7 @@ function ofEachIn(document: unknown): Pick<Subscription, 'ofEach'> {
   return ofEach.length > 0 ? { ofEach: ofEach.map(({ name }) => name) } : {}
 }
 
-/** What is read of a valid Subscription as it is written. */
+/** The parts of a valid Subscription that are read as written. */
 interface Written {
   readonly spec: {
     readonly limits?:
@@ -367,7 +369,7 @@ interface Written {
   }
 }
 
-/** A limit of no model that is paid for would be no limit of the one that was meant. */
+/** A limit on a model that the Subscription does not include would not limit the one that was meant. */
 function strangersIn({ modelRefs, limits }: Spec<'Subscription'>): readonly FieldProblem[] {
   const known = new Set(modelRefs.map(keyOfModel))
   return limits.flatMap(({ models = [] }, index) =>

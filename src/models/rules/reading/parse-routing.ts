@@ -74,7 +74,7 @@ function keyOf({ isGateway, gateway, section, port }: Parent): string {
   return `${isGateway} ${gateway} ${section ?? ''} ${port ?? ''}`
 }
 
-/** The objections of a parent's controllers, if none of them accepts. */
+/** Why a parent's controllers refuse, if none of them accepts. */
 function refusalOf(verdicts: readonly Verdict[], type: string): string | undefined {
   const found = verdicts
     .flatMap(({ conditions }) => conditions)
