@@ -188,6 +188,8 @@ function createListener({
     headersTimeout: times.header,
     connectionsCheckingInterval: times.check,
     maxHeaderSize: 1_048_576,
+    // Node's own refusal has no body.
+    requireHostHeader: false,
   }
   const app = Fastify({
     loggerInstance: log,
@@ -234,7 +236,10 @@ function createListener({
   auditRoutes(app, audit)
   reportRefusals(app, onRefused)
   // Before anything that acts on the request.
-  app.addHook('onRequest', async ({ headers }, reply) => {
+  app.addHook('onRequest', async ({ headers, raw }, reply) => {
+    if (headers.host === undefined && raw.httpVersion === '1.1') {
+      return sendError(reply, 'invalid_request', 'The request needs a Host header.')
+    }
     if (isOwnHop(headers[hopHeader], hopMark)) return sendError(reply, 'loop_detected')
   })
   if (tls) {

@@ -62,7 +62,8 @@ export function createAuthenticate(deps: { key: Verify; token: Verify }): Authen
  * same one twice counts once.
  */
 export function credentialOf(presented: Presented): string | undefined {
-  const [authorization, apiKey] = [given(presented.authorization), given(presented.apiKey)]
+  const authorization = given(presented.authorization, 'bearer')
+  const apiKey = given(presented.apiKey, '')
   const fromBearer = authorization && bearerOf(authorization)
   if (apiKey === undefined) return fromBearer
   if (apiKey.length > maxCredentialLength) return undefined
@@ -73,18 +74,22 @@ export function credentialOf(presented: Presented): string | undefined {
 
 /** Whether a request has no credential, not even an invalid one. */
 export function isBare({ authorization, apiKey }: Presented): boolean {
-  return given(authorization) === undefined && given(apiKey) === undefined
+  return given(authorization, 'bearer') === undefined && given(apiKey, '') === undefined
 }
 
 /** Blank, with or without the scheme. */
 const blank = /^ *(?:bearer *)?$/i
 
-/** The value of a header, which a client, or a proxy after it, may have sent twice; undefined if it is blank. */
-function given(header: string | undefined): string | undefined {
+/**
+ * The value of a header, which a client, or a proxy after it, may have sent twice, perhaps once without a credential (as
+ * `blankOne`, in any case); undefined if it is blank.
+ */
+function given(header: string | undefined, blankOne: string): string | undefined {
   if (header === undefined || blank.test(header)) return undefined
   if (header.length > maxTwice || !header.includes(',')) return header
-  const [first = '', ...others] = header.split(',').map((each) => each.trim())
-  return others.every((each) => each === first) ? first : header
+  const all = header.split(',').map((each) => each.trim())
+  const [first = '', ...others] = all.filter((each) => each.toLowerCase() !== blankOne)
+  return others.every((each) => each === first) ? first || undefined : header
 }
 
 function bearerOf(authorization: string): string | undefined {

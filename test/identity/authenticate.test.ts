@@ -141,9 +141,14 @@ test('a blank credential is none, and the same one twice is one', async (t) => {
     ['Bearer a,Bearer a', undefined, 'token a'],
     [`Bearer ${key}, Bearer ${key}`, `${key}, ${key}`, `key ${key}`],
     [undefined, `${key},${key}`, `key ${key}`],
+    [undefined, `, ${key}`, `key ${key}`],
+    [undefined, `${key}, `, `key ${key}`],
+    ['Bearer, Bearer a', undefined, 'token a'],
+    ['bearer a, bearer', undefined, 'token a'],
   ] as const) {
     t.match(authenticate({ authorization, apiKey }, 0), { user }, `${authorization} and ${apiKey}`)
   }
+  t.equal(isBare({ authorization: 'Bearer, Bearer', apiKey: ', ' }), true)
   t.equal(isBare({ authorization: 'Basic YTpi', apiKey: undefined }), false)
 })
 

@@ -122,9 +122,13 @@ function mayEndItself({ caller, headers, routeOptions }: FastifyRequest): boolea
 }
 
 /** The headers of a request that may contain a credential. */
-function presentedBy({ headers }: FastifyRequest): Presented {
-  // Node joins repeated headers with commas, which no key contains.
-  return { authorization: headers.authorization, apiKey: headers['x-api-key']?.toString() }
+function presentedBy({ headers, raw: { rawHeaders } }: FastifyRequest): Presented {
+  // Node joins repeated headers with commas, which no key contains; but of this one it has only the first.
+  const values = rawHeaders.filter(
+    (value, i) => i % 2 === 1 && /^authorization$/i.test(rawHeaders[i - 1] ?? '') && value !== '',
+  )
+  const authorization = values.length === 0 ? undefined : values.join(', ')
+  return { authorization, apiKey: headers['x-api-key']?.toString() }
 }
 
 /** The credential that a request of a caller is made with, for a request of ours in its name. */

@@ -99,6 +99,35 @@ test('headers above a mebibyte end in 431', async (t) => {
   t.match(envelopeOf(received), { type: 'invalid_request_error' })
 })
 
+test('a request without a host is refused with the envelope', async (t) => {
+  const api = await createKeyApi(t)
+  const { socket, closed } = await open(t, api)
+  socket.write('GET /health HTTP/1.1\r\nconnection: close\r\n\r\n')
+  const received = await closed
+  t.match(received, /^HTTP\/1\.1 400 /)
+  t.match(envelopeOf(received), { type: 'invalid_request_error' })
+  const old = await open(t, api)
+  old.socket.write('GET /health HTTP/1.0\r\n\r\n')
+  t.match(await old.closed, /^HTTP\/1\.1 200 /)
+})
+
+test('of two authorization headers none may differ from the other', async (t) => {
+  const api = await createKeyApi(t)
+  for (const [first, second, status] of [
+    ['Bearer alice-token', 'Bearer alice-token', 200],
+    ['', 'Bearer alice-token', 200],
+    ['Bearer alice-token', '', 200],
+    ['Bearer', 'Bearer alice-token', 200],
+    ['Bearer alice-token', 'Bearer bob-token', 401],
+    ['Bearer alice-token', 'Basic YTpi', 401],
+  ] as const) {
+    const { socket, closed } = await open(t, api)
+    const both = `authorization: ${first}\r\nauthorization: ${second}\r\n`
+    socket.write(`GET /v1/me HTTP/1.1\r\nhost: x\r\n${both}connection: close\r\n\r\n`)
+    t.match(await closed, new RegExp(`^HTTP/1\\.1 ${status} `), `"${first}" and "${second}"`)
+  }
+})
+
 test('during a flood of headers others are served', async (t) => {
   const api = await createKeyApi(t)
   const { socket, closed } = await open(t, api)
