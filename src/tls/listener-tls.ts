@@ -127,23 +127,39 @@ export function openListenerTls(
 
 /** The problems of the files, each beginning with the setting's name. */
 export function checkTls(settings: TlsSettings): readonly string[] {
+  const files = [readCert, readKey, readClientCa].flatMap((each) => problemOf(each, settings))
+  return files.length > 0 ? files : problemOf(readMaterial, settings)
+}
+
+function problemOf(act: (settings: TlsSettings) => unknown, settings: TlsSettings): string[] {
   try {
-    readMaterial(settings)
+    act(settings)
     return []
   } catch (error) {
     return [(error as Error).message]
   }
 }
 
-function readMaterial({ certFile, keyFile, clientCaFile, minVersion }: TlsSettings): Material {
-  const cert = readCertificates('TLS_CERT_FILE', certFile)
+function readCert({ certFile }: TlsSettings): string {
+  return readCertificates('TLS_CERT_FILE', certFile)
+}
+
+function readKey({ keyFile }: TlsSettings): string {
   const key = read('TLS_KEY_FILE', keyFile)
-  if (!key.includes('PRIVATE KEY-----')) {
-    throw new Error(`TLS_KEY_FILE: ${keyFile} holds no private key in PEM`)
-  }
-  // Node takes an empty list of authorities as the default ones, which would accept anybody.
-  const ca = clientCaFile && readCertificates('TLS_CLIENT_CA_FILE', clientCaFile)
-  const material = { cert, key, minVersion: `TLSv${minVersion}` as const, ...(ca && { ca }) }
+  if (key.includes('PRIVATE KEY-----')) return key
+  throw new Error(`TLS_KEY_FILE: ${keyFile} holds no private key in PEM`)
+}
+
+/** Node takes an empty list of authorities as the default ones, which would accept anybody. */
+function readClientCa({ clientCaFile }: TlsSettings): string | undefined {
+  return clientCaFile && readCertificates('TLS_CLIENT_CA_FILE', clientCaFile)
+}
+
+function readMaterial(settings: TlsSettings): Material {
+  const { certFile, keyFile, minVersion } = settings
+  const own = { cert: readCert(settings), key: readKey(settings) }
+  const ca = readClientCa(settings)
+  const material = { ...own, minVersion: `TLSv${minVersion}` as const, ...(ca && { ca }) }
   try {
     createSecureContext(material)
   } catch (error) {

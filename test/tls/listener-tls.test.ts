@@ -196,4 +196,9 @@ root.test('each bad file is reported with its setting', { skip }, async (t) => {
   for (const clientCaFile of [empty, broken]) {
     t.match(problemOf({ clientCaFile }), /^TLS_CLIENT_CA_FILE: .* holds no certificate/)
   }
+  t.match(checkTls({ ...good, certFile: '/no', keyFile: empty, clientCaFile: folder }), [
+    /^TLS_CERT_FILE/,
+    /^TLS_KEY_FILE/,
+    /^TLS_CLIENT_CA_FILE/,
+  ])
 })
