@@ -9,8 +9,21 @@ type Given = Partial<
   Call<typeof newKeyFlags>['flags'] & Omit<Call<typeof editKeyFlags>['flags'], 'name'>
 >
 
+const opposites = [
+  ['label', 'no-labels'],
+  ['model', 'no-models'],
+  ['token-limit', 'no-token-limits'],
+  ['limit', 'no-limits'],
+  ['address', 'no-addresses'],
+] as const
+
 /** The fields of a request; those without a flag are left out. */
 export function toKeyFields(given: Given): Readonly<Record<string, unknown>> {
+  for (const [flag, none] of opposites) {
+    if (given[flag] !== undefined && given[none]) {
+      throw new WrongCall(`Give either --${flag} or --${none}.`)
+    }
+  }
   const { description, label, model, limit, address, 'token-limit': tokenLimit } = given
   const fields = {
     description,

@@ -125,6 +125,11 @@ test('caps and labels are given, shown, narrowed and dropped', async (t) => {
     ['edit', id, '--limit', 'name=a,limit=1,window=day,model=small'],
     ['edit', id, '--model', 'small'],
     ['new', 'x', '--no-models'],
+    ['edit', id, '--model', 'llm/small', '--no-models'],
+    ['edit', id, '--label', 'team=a', '--no-labels'],
+    ['edit', id, '--token-limit', '400/1h', '--no-token-limits'],
+    ['edit', id, '--limit', 'name=a,limit=1,window=day', '--no-limits'],
+    ['edit', id, '--address', '192.0.2.1', '--no-addresses'],
   ]) {
     t.equal((await run(env, ...args)).status, 2, args.join(' '))
   }

@@ -2,6 +2,7 @@
 
 import type { PastRefusal } from '../../decide/past-refusal.ts'
 import { invalidRequest } from '../../formats/errors.ts'
+import { readClientAddress } from '../../formats/headers.ts'
 import { dayMs } from '../../formats/time.ts'
 import type { Caller, TokenCaller } from '../../identity/rules/caller.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
@@ -102,6 +103,8 @@ export function readQuestion(
   if (Boolean(user) !== Boolean(groups)) throw invalidRequest('user and groups belong together.')
   if (!model && !path) throw invalidRequest('Name the model or the path.')
   if (path && !path.startsWith('/')) throw invalidRequest('path must begin with a slash.')
+  const address = body.address ? readClientAddress(body.address) : undefined
+  if (body.address && address === undefined) throw invalidRequest('address must be an IP address.')
   const named = user ? personOf(user, groups ?? []) : undefined
   // Meant is the ModelRef: asked about is its own path, where a body would have to name it as its server does.
   const isRef = !path && model ? models.has(model) : false
@@ -113,7 +116,7 @@ export function readQuestion(
     path: path ?? (isRef ? `/${model}${meterable.chat}` : meterable.chat),
     bodyModel: isRef ? undefined : (model ?? undefined),
     requestedSubscription: subscription ?? undefined,
-    address: body.address ?? undefined,
+    address,
     at: readInstant(body.at ?? undefined, now),
   }
 }

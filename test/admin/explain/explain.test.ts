@@ -694,6 +694,8 @@ test('a bad question is refused with the name of the field', async (t) => {
     [{ model: 'small', at: year }, /at /],
     [{ model: 'small\0' }, /model/],
     [{ model: 5 }, /model/],
+    [{ model: 'small', address: 'laptop' }, /^address must be an IP address/],
+    [{ model: 'small', address: '192.0.2.0/24' }, /address/],
     [{ model: 'small', modl: 'x' }, /modl/],
   ] as const satisfies readonly (readonly [NonNullable<Asked['body']>, RegExp])[]) {
     const answer = await api.ask(route, { as: 'admin', body })
