@@ -1,0 +1,66 @@
+/** Decides a hypothetical request by the steps of Check, and by its limits as they are now or will be; counts nothing. */
+
+import type { AccessRequest } from '../../decide/access-request.ts'
+import { type StepName, trace } from '../../decide/decide.ts'
+import type { Decision, Denial, Grant } from '../../decide/decision.ts'
+import { type Explanation, explain } from '../../decide/explain.ts'
+import { enforceLimits } from '../../decide/steps/limits.ts'
+import { readTarget } from '../../operations/target.ts'
+import { type CounterState, stateLater } from '../../ratelimit/rules/counter.ts'
+import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
+import type { ExternalDeps } from '../deps.ts'
+import type { Hypothetical } from './explain-question.ts'
+import type { Who } from './who.ts'
+
+interface Decided {
+  readonly decision: Decision
+  readonly explained: () => Explanation
+}
+
+type DryRunDeps = Pick<
+  ExternalDeps,
+  | ('snapshot' | 'readCounters' | 'limits' | 'paths' | 'clock')
+  | ('tokensOpenInference' | 'increases')
+>
+
+export function createDryRun(deps: DryRunDeps) {
+  const { snapshot, readCounters, limits, paths, clock, tokensOpenInference, increases } = deps
+
+  /** `explained` takes as long as the caller has subscriptions, and the model policies. */
+  async function decide(who: Who, asked: Hypothetical, at: number): Promise<Decided> {
+    const { caller, ended, isStandIn } = who
+    const { path, address, ...request } = asked
+    if (caller === null || ended !== undefined) {
+      const detail = { about: 'credential', reason: ended } as const
+      return refuse({ allowed: false, code: 'credential_invalid', detail }, ['credential'])
+    }
+    const target = readTarget(path)
+    if (target === undefined) {
+      return refuse({ allowed: false, code: 'not_found' }, ['credential', 'path'])
+    }
+    const tokensOpen = isStandIn || tokensOpenInference
+    const access = { ...request, caller, target, tokensOpen, address }
+    const known = snapshot()
+    const traced = trace(access, known, paths)
+    const { decision } = traced
+    const decided = decision.allowed ? await enforce(decision, access, at) : decision
+    return { decision: decided, explained: () => explain(access, traced, decided, known) }
+  }
+
+  /** Stores know windows that have begun, so they are asked only as of now. Later, what runs now has ended. */
+  async function enforce(granted: Grant, request: AccessRequest, at: number): Promise<Decision> {
+    if (at <= clock()) return limits(granted, request, at)
+    const grant = increases?.raiseOf(granted, at) ?? granted
+    const counters = grant.limits.map((limit) => counterOf(limit, grant.caller.user, grant.pool))
+    const states = await readCounters(counters, clock())
+    const later = counters.map((each, i) => stateLater(each, states[i] as CounterState, at))
+    return enforceLimits(grant, later, at)
+  }
+
+  return decide
+}
+
+function refuse(decision: Denial, steps: readonly StepName[]): Decided {
+  const nothing = { closed: [], outside: [], policies: [], subscriptions: [] }
+  return { decision, explained: () => ({ decision, steps, model: undefined, ...nothing }) }
+}

@@ -1,0 +1,130 @@
+/** Who would ask, in a question to `POST /v1/explain`: a person, one of their keys, or the newest key in place of a person. */
+
+import type { FastifyRequest } from 'fastify'
+import { findSubscription } from '../../decide/selection.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import { describeEnd } from '../../identity/authenticate.ts'
+import type { Caller, TokenCaller } from '../../identity/rules/caller.ts'
+import { type ApiKeyRecord, endsSoon } from '../../keys/rules/api-key.ts'
+import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
+import { compileCaps } from '../../keys/rules/compiled-caps.ts'
+import { isListing } from '../../operations/operations.ts'
+import { readTarget } from '../../operations/target.ts'
+import type { ExternalDeps } from '../deps.ts'
+import { lookAtOthers } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { foundKey, isKeyId } from '../keys/key-access.ts'
+import type { Question } from './explain-question.ts'
+import type { AskedAs } from './explain-view.ts'
+import { newestKeys, subscriptionOfNewKey } from './newest-keys.ts'
+
+/** Who would ask. */
+export interface Who {
+  /** null: a credential that is not valid. */
+  readonly caller: Caller | null
+  /** Why the key is not valid. */
+  readonly ended?: string | undefined
+  /** When the key expires, in milliseconds since the epoch; null: never. */
+  readonly expiresAt?: number | null
+  readonly askedAs?: AskedAs
+  /** Others that the person may have meant. */
+  readonly otherKeys?: readonly ApiKeyRecord[]
+  /** Whether a person stands for a key of theirs. */
+  readonly isStandIn?: boolean
+}
+
+type Known = Who & { readonly caller: Caller }
+
+type WhoDeps = Pick<
+  ExternalDeps,
+  'keys' | 'keyReach' | 'snapshot' | 'clock' | 'tokensOpenInference'
+>
+
+export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference }: WhoDeps) {
+  async function findKey(id: string, at: number): Promise<Known | undefined> {
+    const record = isKeyId(id) ? await keys.findById(id) : undefined
+    return record && ofKey(record, at)
+  }
+
+  /** Somebody with a key: the newest, of the subscription if one is named, else a new one. */
+  async function standIn(
+    person: TokenCaller,
+    { at, requestedSubscription: requested }: Question,
+  ): Promise<Known> {
+    const of = requested && (findSubscription(snapshot(), requested)?.name ?? requested)
+    const [record, ...otherKeys] = await newestKeys(keys, person.user, of, clock())
+    if (record !== undefined) {
+      const { id: keyId, name, subscription } = record
+      const askedAs = { key: 'newest', keyId, name, subscription } as const
+      return { ...ofKey(record, at), askedAs, otherKeys }
+    }
+    const subscription =
+      requested === undefined ? subscriptionOfNewKey(person, snapshot()) : undefined
+    const asNew = subscription && { askedAs: { key: 'new', subscription } as const }
+    return { caller: person, isStandIn: true, ...asNew }
+  }
+
+  /** Whether identity tokens allow the request. */
+  function takesTokens({ path, method }: Question): boolean {
+    const operation = readTarget(path)?.operation
+    return tokensOpenInference || (operation !== undefined && isListing(operation, method))
+  }
+
+  /** The person, or the key's owner; refuses a user who asks about another one. */
+  async function readWho(
+    question: Question,
+    request: FastifyRequest,
+    whole: boolean,
+  ): Promise<Known> {
+    const { keyId, person, named, at } = question
+    const caller = callerOf(request)
+    const { user, groups } = caller
+    const only = onlyKeyOf(caller, keyReach)
+    if (keyId === undefined) {
+      lookAt(request, person)
+      if (only !== undefined && person !== caller) {
+        throw new ServiceError('admin_required', { message: onlyItself })
+      }
+      const isSelf = person.user === user && person.groups.every((each) => groups.includes(each))
+      if (!whole && !isSelf) throw new ServiceError('admin_required', { message: notYours })
+      if (named) return standIn(named, question)
+      return person.by === 'key' || takesTokens(question)
+        ? { caller: person }
+        : standIn(person, question)
+    }
+    const found = keyId === (only ?? keyId) ? await findKey(keyId, at) : undefined
+    if (found !== undefined) lookAt(request, found.caller)
+    return foundKey(whole || found?.caller.user === user ? found : undefined)
+  }
+
+  /** The caller of a request, with the key as it is now. */
+  async function whoNow(caller: Caller | null, now: number): Promise<Who> {
+    if (caller?.by !== 'key') return { caller }
+    return (await findKey(caller.keyId, now)) ?? { caller, ended: keyGone }
+  }
+
+  return { readWho, whoNow }
+}
+
+/** The owner of a key, with it. */
+export function ofKey(record: ApiKeyRecord, at: number): Known {
+  const { user, groups, subscription, expiresAt } = record
+  const caps = compileCaps(record)
+  const caller = {
+    ...({ by: 'key', user, groups, keyId: record.id, subscription } as const),
+    ...(caps && { caps }),
+    ...(endsSoon(record, at) && expiresAt !== null && { endsSoonAt: expiresAt }),
+  }
+  return { caller, ended: describeEnd(record, at), expiresAt }
+}
+
+/** Notes for the audit trail that somebody else is looked at. */
+export function lookAt(request: FastifyRequest, { user, ...other }: Caller): void {
+  if (user === callerOf(request).user) return
+  lookAtOthers(request, { ...(other.by === 'key' && { keyId: other.keyId }), user })
+}
+
+const keyGone = 'The API key does not exist any more.'
+const onlyItself = 'This API key may ask only about itself; use an identity token.'
+const notYours =
+  'Only an administrator may ask what another user may call. With your own name, give only your own groups.'
