@@ -25,7 +25,7 @@ import type { Locate } from './explain/resource-place.ts'
 import type { IsAdmin } from './http/administrators.ts'
 import type { ProbeModel } from './models/model-probe.ts'
 
-/** Of both listeners. */
+/** For both listeners. */
 export interface SharedDeps {
   readonly keys: ApiKeyStore
   readonly markers: KeyMarkers
@@ -40,7 +40,7 @@ export interface SharedDeps {
   readonly enforcement: () => Promise<Enforcement>
 }
 
-/** Of the external API. */
+/** For the external API. */
 export interface ExternalDeps extends SharedDeps {
   readonly isAdmin: IsAdmin
   readonly keyMarker: string
@@ -53,21 +53,24 @@ export interface ExternalDeps extends SharedDeps {
   readonly idempotency: Pick<Idempotency, 'claim' | 'release'>
   /** Waits, for a limited time, until every replica has applied a revocation; never rejects. */
   readonly propagation: PropagationWatch['wait']
-  /** Likewise every change of increases. */
+  /** Likewise for every change of increases. */
   readonly whenIncreased: PropagationWatch['waitForIncreases']
-  /** Searches and queries of all callers together; the store's other connections are for everything else. */
+  /**
+   * Maximum number of concurrent searches and queries of all callers; the store's other connections are for everything
+   * else.
+   */
   readonly searchesAtOnce: number
   /** undefined: there is no ledger. */
   readonly usage: UsageReader | undefined
-  /** Of rates per token, and so of costs; ISO 4217. */
+  /** The currency of rates per token, and so of costs; ISO 4217. */
   readonly billingCurrency: string
-  /** Who charges, and part of the names of service-account groups. */
+  /** The issuer of charges, and part of the names of service-account groups. */
   readonly instanceName: string
   readonly readCounters: ResettableCounters['readFresh']
   readonly resetCounters: ResettableCounters['reset']
   /** undefined: there are none. */
   readonly increases?: ActiveIncreases | undefined
-  /** undefined: nothing would remember one. */
+  /** undefined: there is nowhere to store one. */
   readonly limitRequests?: LimitRequests | undefined
   /** As for Check, but it holds nothing. */
   readonly limits: (
@@ -78,7 +81,7 @@ export interface ExternalDeps extends SharedDeps {
   readonly paths: PathRules
   /** INFERENCE_WITH_IDENTITY_TOKENS. */
   readonly tokensOpenInference?: boolean
-  /** Whether Envoy decides by itself what was allowed before, as far as this process knows; off by default. */
+  /** Whether Envoy repeats earlier grants by itself, as far as this process knows; off by default. */
   readonly tableCondition?: () => TableCondition
   readonly pastRefusals: PastRefusals
   readonly othersRefusals: OthersRefusals
@@ -93,7 +96,7 @@ export interface ExternalDeps extends SharedDeps {
   readonly accessCheckTimeoutMs: number
 }
 
-/** Of the internal listener. */
+/** For the internal listener. */
 export interface OperatorDeps extends SharedDeps {
   readonly log: FastifyBaseLogger
   readonly gatewayDrain: GatewayDrain

@@ -26,7 +26,7 @@ type DryRunDeps = Pick<
 export function createDryRun(deps: DryRunDeps) {
   const { snapshot, readCounters, limits, paths, clock, tokensOpenInference, increases } = deps
 
-  /** `explained` takes as long as the caller has subscriptions, and the model policies. */
+  /** `explained` takes time in proportion to the caller's subscriptions and the model's policies. */
   async function decide(who: Who, asked: Hypothetical, at: number): Promise<Decided> {
     const { caller, ended, isStandIn } = who
     const { path, address, ...request } = asked
@@ -47,7 +47,9 @@ export function createDryRun(deps: DryRunDeps) {
     return { decision: decided, explained: () => explain(access, traced, decided, known) }
   }
 
-  /** Stores know windows that have begun, so they are asked only as of now. Later, what runs now has ended. */
+  /**
+   * Stores know windows that have begun, so they are asked only about now. At a later time, what runs now has ended.
+   */
   async function enforce(granted: Grant, request: AccessRequest, at: number): Promise<Decision> {
     if (at <= clock()) return limits(granted, request, at)
     const grant = increases?.raiseOf(granted, at) ?? granted

@@ -48,7 +48,7 @@ const outcome = {
   },
 } as const
 
-/** What `toPastJson` shows. */
+/** What `toPastJson` returns. */
 export const pastRefusal = object('PastRefusal', {
   requestId: { type: 'string' },
   status,

@@ -73,15 +73,15 @@ export type Hypothetical = Pick<
 
 export interface Question extends Hypothetical {
   readonly keyId: string | undefined
-  /** Who asks, without a keyId. */
+  /** The person who asks, without a keyId. */
   readonly person: Caller
-  /** The same if `user` names somebody. */
+  /** The same, if `user` is given. */
   readonly named: TokenCaller | undefined
   /** Milliseconds since the epoch. */
   readonly at: number
 }
 
-/** How far ahead one may ask. */
+/** How far ahead `at` may be. */
 const maxAheadMs = 366 * dayMs
 
 /** Reads the body; throws `invalid_request`, naming the field. */
@@ -106,7 +106,7 @@ export function readQuestion(
   const address = body.address ? readClientAddress(body.address) : undefined
   if (body.address && address === undefined) throw invalidRequest('address must be an IP address.')
   const named = user ? personOf(user, groups ?? []) : undefined
-  // Meant is the ModelRef: asked about is its own path, where a body would have to name it as its server does.
+  // The ModelRef is meant: the question is about its own path, where a body would have to name it as its server does.
   const isRef = !path && model ? models.has(model) : false
   return {
     keyId: keyId ?? undefined,
@@ -129,7 +129,7 @@ function readInstant(raw: string | undefined, now: number): number {
   if (raw === undefined) return now
   const at = Date.parse(raw)
   if (Number.isNaN(at)) throw invalidRequest('at must be a time in RFC 3339.')
-  // Times are written in whole seconds, so that this one may be the present second.
+  // Times are written in whole seconds, so this may be the current one.
   if (at < now - 1_000)
     throw invalidRequest('at is over; a refusal of the last hour has a requestId.')
   if (at > now + maxAheadMs) throw invalidRequest('at must be within a year.')

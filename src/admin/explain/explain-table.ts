@@ -33,7 +33,7 @@ export function toTableJson(
   return { table: { decides: rule === undefined, ...(rule && { reason: rule }) } }
 }
 
-/** What `showTable` shows. */
+/** What `showTable` returns. */
 export const tableField = {
   table: optional({
     description:

@@ -33,11 +33,11 @@ interface View {
   /** When the key expires; null: never. */
   readonly expiresAt?: number | null
   readonly askedAs?: AskedAs | undefined
-  /** Of those that may have been meant instead. */
+  /** Other keys that may have been meant. */
   readonly otherwise?: readonly OtherKey[]
   /** Problems of resources that the request would need and that are not in force; for administrators. */
   readonly broken?: readonly string[]
-  /** Of limits on cost. */
+  /** For limits on cost. */
   readonly currency: string
   readonly tenant: Resource | undefined
   /** How the last request to a model's server ended. */
@@ -232,7 +232,7 @@ function reasonOf(
   return all.length === 0 ? undefined : redact(all.join('; '))
 }
 
-/** The refusal at that time. `whole`: for an administrator. */
+/** The refusal as of that time. `whole`: for an administrator. */
 export function toPastJson(past: PastRefusal, whole: boolean): Json {
   const { requestId, at, status, code, message, reason, caller, method, path, bodyModel } = past
   return {

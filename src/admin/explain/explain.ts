@@ -50,7 +50,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
   const { readWho, whoNow } = createWho(deps)
   const decide = createDryRun(deps)
 
-  /** Of an administrator's question: the problems of what was written for the request and is not in force. */
+  /** For an administrator's question: the problems of what was written for the request and is not in force. */
   async function findBroken(
     explained: Explanation,
     caller: Caller | null,
@@ -64,7 +64,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     return notInForce(explained, { model, subscription }, problems, policies.compared.refused)
   }
 
-  /** Those of the other keys with which the request would get another response. */
+  /** The other keys with which the request would get another response. */
   async function decidedOtherwise(
     { otherKeys = [] }: Who,
     { decision }: Explanation,
@@ -74,7 +74,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const codeOf = (each: Decision) => (each.allowed ? undefined : each.code)
     const found: OtherKey[] = []
     for (const record of otherKeys) {
-      // Each may take milliseconds where the person has thousands of subscriptions.
+      // Each takes milliseconds if the person has thousands of subscriptions.
       await setImmediate()
       const code = codeOf((await decide(ofKey(record, at), asked, at)).decision)
       const { id: keyId, name, subscription } = record
@@ -83,7 +83,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     return found
   }
 
-  /** The refusal, of this process or another one. `user` undefined: any. */
+  /** Finds the refusal in this process or another one. `user` undefined: any. */
   async function findPast(
     requestId: string,
     user: string | undefined,

@@ -1,4 +1,4 @@
-/** With what somebody would ask whose key is not named. */
+/** The keys that are assumed for somebody whose key is not named. */
 
 import { selectForKey } from '../../decide/selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
@@ -7,7 +7,7 @@ import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import type { ApiKeyStore } from '../../keys/store.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 
-/** The most keys of a person that are looked at. */
+/** Maximum number of a person's keys that are considered. */
 const maxKeys = 20
 
 /**

@@ -54,7 +54,7 @@ export function notInForce(
   }
 }
 
-/** Why a Subscription's entry of the model is closed, as one without a price under a limit on cost. */
+/** Why a Subscription's entry of the model is closed, for example for lack of a price under a limit on cost. */
 function entryProblems(
   { subscription, passedOver }: ConsideredSubscription,
   model: Model | undefined,

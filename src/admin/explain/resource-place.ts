@@ -7,7 +7,7 @@ import { optional, string } from '../http/schema.ts'
 /** Where a resource (`<kind>/<namespace>/<name>`) is written; line 0: in a cluster. */
 export type Locate = (resource: string) => { readonly file: string; readonly line: number }
 
-/** What `toResourceJson` shows. */
+/** What `toResourceJson` returns. */
 export const resourceFields = {
   kind: { type: 'string', examples: ['Subscription'] },
   namespace: optional(string('Absent if unknown.')),

@@ -1,4 +1,6 @@
-/** Who would ask, in a question to `POST /v1/explain`: a person, one of their keys, or the newest key in place of a person. */
+/**
+ * Who asks in a question to `POST /v1/explain`: a person, one of their keys, or the newest key in place of a person.
+ */
 
 import type { FastifyRequest } from 'fastify'
 import { findSubscription } from '../../decide/selection.ts'
@@ -18,7 +20,7 @@ import type { Question } from './explain-question.ts'
 import type { AskedAs } from './explain-view.ts'
 import { newestKeys, subscriptionOfNewKey } from './newest-keys.ts'
 
-/** Who would ask. */
+/** Who asks. */
 export interface Who {
   /** null: a credential that is not valid. */
   readonly caller: Caller | null
@@ -27,9 +29,9 @@ export interface Who {
   /** When the key expires, in milliseconds since the epoch; null: never. */
   readonly expiresAt?: number | null
   readonly askedAs?: AskedAs
-  /** Others that the person may have meant. */
+  /** Other keys that the person may have meant. */
   readonly otherKeys?: readonly ApiKeyRecord[]
-  /** Whether a person stands for a key of theirs. */
+  /** Whether a key is assumed for the person. */
   readonly isStandIn?: boolean
 }
 
@@ -46,7 +48,7 @@ export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference
     return record && ofKey(record, at)
   }
 
-  /** Somebody with a key: the newest, of the subscription if one is named, else a new one. */
+  /** A person as if with a key: the newest, of the subscription if one is named, else a new one. */
   async function standIn(
     person: TokenCaller,
     { at, requestedSubscription: requested }: Question,
@@ -118,7 +120,7 @@ export function ofKey(record: ApiKeyRecord, at: number): Known {
   return { caller, ended: describeEnd(record, at), expiresAt }
 }
 
-/** Notes for the audit trail that somebody else is looked at. */
+/** Notes in the audit trail that an administrator asks about somebody else. */
 export function lookAt(request: FastifyRequest, { user, ...other }: Caller): void {
   if (user === callerOf(request).user) return
   lookAtOthers(request, { ...(other.by === 'key' && { keyId: other.keyId }), user })

@@ -97,7 +97,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
     }
   })
 
-  /** Before anything is counted: what is done with a key from elsewhere takes nothing from its owner. */
+  /** Before anything is counted: requests with a key from elsewhere take nothing from its owner's share. */
   function requireAddress(request: FastifyRequest, caller: Caller): void {
     if (capsOf(caller)?.networks === undefined) return
     request.boundAddress = gatewayAddressOf(request, trusts, trustedHops)
@@ -114,7 +114,9 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
   }
 }
 
-/** Of a key, as far as it is known before the body is read; a large one is never read for that. */
+/**
+ * Whether a key may be ending itself, as far as is known before the body is read; a large body is not read for that.
+ */
 function mayEndItself({ caller, headers, routeOptions }: FastifyRequest): boolean {
   if (caller?.by !== 'key' || routeOptions.config.endsOwnKey === undefined) return false
   const { 'transfer-encoding': coding, 'content-length': length = 0 } = headers

@@ -74,7 +74,7 @@ function parseBody(bytes: Buffer): { readonly value: unknown } | undefined {
   }
 }
 
-/** Of what there is too much. Outside of strings, JSON has a colon for each name and nowhere else. */
+/** What the body has too much of. Outside of strings, JSON has a colon for each name and nowhere else. */
 function excessIn(bytes: Buffer): string | undefined {
   if (bytes.length <= Math.min(maxNames, maxNested)) return undefined
   let names = 0

@@ -20,7 +20,7 @@ import { addressOf } from './trusted-proxies.ts'
 /** Seconds after which some key may have ended. */
 const retryAfterFull = '60'
 
-/** What a request was meant for that one would expect to be served. */
+/** What to use instead of a request that one would expect to be served. */
 const insteadOf: Readonly<Record<string, string>> = {
   'GET /v1/api-keys': 'POST /v1/api-keys/search lists keys.',
 }

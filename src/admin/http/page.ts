@@ -50,7 +50,7 @@ function readNumber(name: keyof Page, raw: unknown): number {
   throw invalidRequest(`${name} must be a number, ${range}.`)
 }
 
-/** The page of entries that are all there. */
+/** Selects the page from a complete list. */
 export function pageOf<Entry>(entries: readonly Entry[], { limit, offset }: Page) {
   const end = offset + limit
   return { data: entries.slice(offset, end), has_more: entries.length > end }

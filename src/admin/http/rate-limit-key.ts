@@ -5,14 +5,14 @@ import type { Caller } from '../../identity/rules/caller.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 
 /**
- * All keys of a user have one share together, apart from that of the user's identity tokens: what is
- * done with a leaked key takes nothing from its owner.
+ * All keys of a user share one limit, apart from the user's identity tokens, so that a leaked key takes nothing from
+ * its owner.
  */
 export function rateLimitKey({ by, user }: Caller): string {
   return `${by} ${user}`
 }
 
-/** The same for revocations, of which each key has its own: another one of the user may have leaked. */
+/** For revocations each key has its own limit: another key of the user may have leaked. */
 export function revocationRateLimitKey(caller: Caller): string {
   return caller.by === 'key' ? `key ${caller.keyId}` : rateLimitKey(caller)
 }
@@ -20,7 +20,10 @@ export function revocationRateLimitKey(caller: Caller): string {
 /** How long a query waits for its turn, in milliseconds. */
 const turnMs = 5_000
 
-/** Runs those of a share one after the other, and at most `atOnce` of all; one that waits too long fails with `code`. */
+/**
+ * Runs the queries of one share one after the other, and at most `atOnce` of all shares; one that waits too long fails
+ * with `code`.
+ */
 export function createTurns(atOnce: number, code: 'search_timeout' | 'usage_timeout') {
   const refusal = () => new ServiceError(code)
   const inTurn = createFairLimiter({ atOnce, oneEach: true, timeoutMs: turnMs, refusal })

@@ -55,7 +55,7 @@ export function createRequestLimit({ limit, windowMs }: Rate, owners: number = d
   }
 }
 
-/** Refuses a request that may be made only in so many milliseconds. */
+/** Refuses a request that may only be made after this wait (ms). */
 export function enforceWait(reply: FastifyReply, waitMs = 0): void {
   if (waitMs === 0) return
   reply.header('retry-after', Math.ceil(waitMs / 1_000))

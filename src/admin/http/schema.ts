@@ -13,7 +13,7 @@ export function object<const Fields extends Readonly<Record<string, object>>>(
   return { title, ...unnamed(properties) } as const
 }
 
-/** The same without a name. */
+/** An object without a name. */
 export function unnamed<const Fields extends Readonly<Record<string, object>>>(properties: Fields) {
   return { type: 'object', required: requiredNames(properties), properties } as const
 }
@@ -95,7 +95,7 @@ export function answers<const Fields extends Readonly<Record<string, object>>>(
   return answersWith(description, refused, object(title, fields))
 }
 
-/** The same of any schema. */
+/** The same for any schema. */
 export function answersWith<Schema extends object>(
   description: string,
   refused: readonly Refusal[],

@@ -35,8 +35,8 @@ export function addressOf(request: FastifyRequest): string {
 }
 
 /**
- * The address from which Check would take the request to come: that of the peer, or if the peer is
- * trusted, and so the gateway, the one that it names: without trusted hops that of its connection. undefined: it names none.
+ * The address that Check would see for the request: the peer's, or if the peer is trusted, hence the gateway, the one
+ * that it names; without trusted hops that of its connection. undefined: it names none.
  */
 export function gatewayAddressOf(
   { raw, headers }: FastifyRequest,

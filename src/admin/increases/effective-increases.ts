@@ -1,4 +1,4 @@
-/** Which increases raise a limit now: what they were made for may have changed since. */
+/** Which increases raise a limit now: the limits may have changed since. */
 
 import type { Exact } from '../../formats/exact.ts'
 import { statusAt } from '../../keys/rules/api-key.ts'

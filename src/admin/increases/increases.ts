@@ -1,4 +1,7 @@
-/** `POST`, `GET` and `DELETE /v1/admin/increases` (contract, 3.22): more of a limit by name for a while, for administrators. */
+/**
+ * `POST`, `GET` and `DELETE /v1/admin/increases` (contract, 3.22): temporary increases of limits by name, for
+ * administrators.
+ */
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
@@ -128,7 +131,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     return deps.increases
   }
 
-  /** Of a key's own limits the one that is meant. */
+  /** Finds the key's own limit that is meant. */
   async function findOfKey({ keyId = '', name, subscription, ...others }: Body, now: number) {
     for (const field of ['model', 'user', 'whom'] as const)
       if (others[field] !== undefined)
@@ -236,7 +239,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
   })
 }
 
-/** The one that is meant, of some. */
+/** Chooses the counter that is meant. */
 function choose(found: readonly OwnLimit[], { user, whom }: Body): OwnLimit {
   const [first] = found as [OwnLimit]
   const { scope } = first.limit

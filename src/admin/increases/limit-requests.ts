@@ -1,4 +1,4 @@
-/** `POST` and `GET /v1/limit-requests` (contract, 3.23): users ask for more of a limit for a while. */
+/** `POST` and `GET /v1/limit-requests` (contract, 3.23): users request a temporary increase of a limit. */
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
@@ -50,7 +50,7 @@ const requestFields = {
   grantedUntil: optional(timestamp),
 } as const
 
-/** Where one is the whole response. */
+/** For responses with one request. */
 export const oneRequest = { ...requestFields, currency: currencySchema } as const
 
 const common = { tags: ['Usage'], security: [{ identityToken: [] }] } as const
@@ -135,7 +135,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
       requireEnforced(own)
       const { limit, counter } = own
       const higher = readFigure(limit.kind, asked.limit)
-      // What callers are not told of the others' limits is compared when an administrator approves it.
+      // Figures that callers may not see are compared when an administrator approves.
       if (hasFigures(limit)) requireHigher(higher, limit)
       await intend(request, target)
       const { reason } = asked
@@ -199,7 +199,7 @@ function choose(found: readonly OwnLimit[], whom: string | undefined): OwnLimit 
   throw invalidRequest('whom is needed: you use several counters of the limit.')
 }
 
-/** Alone, with the currency. */
+/** A single request, with the currency. */
 export function toOneRequestJson(
   request: LimitRequest,
   { billingCurrency }: Pick<ExternalDeps, 'billingCurrency'>,
@@ -208,7 +208,7 @@ export function toOneRequestJson(
   return { ...shown, ...currencyOf([shown], billingCurrency) }
 }
 
-/** What is shown of a request. */
+/** A request in responses. */
 export function toRequestJson(request: LimitRequest) {
   const { id, user, counter, per, limit, until, reason, createdAt, state, increaseId } = request
   const { decidedBy, decidedAt, decisionReason, grantedLimit, grantedUntil } = request

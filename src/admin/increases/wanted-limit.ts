@@ -1,4 +1,4 @@
-/** A limit by name of which more is asked for or given: how it is named, found and shown. */
+/** The limit by name for which an increase is requested or made: how it is named, found and shown. */
 
 import type { AuditTarget } from '../../audit/event.ts'
 import { invalidRequest, type ServiceError } from '../../formats/errors.ts'
@@ -19,7 +19,7 @@ import { readTime } from '../usage/usage-question.ts'
 const maxDays = 92
 const maxLimit = 1_000_000_000_000_000
 
-/** Which limit, and what of it, wherever more is asked for or given. */
+/** The fields of requests that name a limit and a counter of it. */
 export const wanted = {
   subscription: { ...name, description: 'Whose spec.limits has the limit.' },
   model: {
@@ -39,7 +39,7 @@ export const wanted = {
   reason: { type: 'string', minLength: 1, maxLength: 256 },
 } as const
 
-/** What tells a limit, and the counter of it that is meant. */
+/** The fields that identify the limit and the counter that are meant. */
 export const limitMeant = {
   subscription: {
     type: ['string', 'null'],
@@ -53,7 +53,7 @@ export const limitMeant = {
   limit: figure,
 } as const
 
-/** As the trail names it. */
+/** As the audit trail names it. */
 export function auditTargetOf({
   subscription,
   model,
@@ -125,7 +125,7 @@ export function requireHigher(asked: Exact, limit: CountedLimit): void {
   throw invalidRequest(`limit must be above that of the resource, ${toFigure(limit, limit.limit)}.`)
 }
 
-/** In the form of the limit. */
+/** Reads a figure in the unit of the limit. */
 export function readFigure(kind: LimitKind, raw: number | string): Exact {
   if (kind === 'cost') {
     const nano = parseMoney(`${raw}`)
@@ -138,7 +138,7 @@ export function readFigure(kind: LimitKind, raw: number | string): Exact {
   throw invalidRequest(`limit must be an integer of at most ${maxLimit}.`)
 }
 
-/** What is meant by the key of a counter. */
+/** What the key of a counter identifies. */
 export function toMeantJson({
   counter,
   per,

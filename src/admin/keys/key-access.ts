@@ -9,7 +9,7 @@ export function isKeyId(id: string): boolean {
   return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)
 }
 
-/** The same; throws 404 if there is none. */
+/** Throws 404 if there is none. */
 export function foundKey<Found>(found: Found | undefined): Found {
   if (found !== undefined) return found
   throw new ServiceError('not_found', { message: 'There is no such API key.' })

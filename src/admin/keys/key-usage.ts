@@ -20,7 +20,7 @@ export const keyUsage = {
   ...object('KeyUsage', { today: used, month: used }),
 } as const
 
-/** undefined: the ledger is not there, or cannot be read now; the record is shown without. */
+/** undefined: there is no ledger, or it cannot be read now; the record is shown without. */
 export async function readKeyUsage(usage: UsageReader | undefined, keyId: string, now: number) {
   if (usage === undefined) return undefined
   const date = new Date(now)

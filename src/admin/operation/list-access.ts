@@ -92,7 +92,7 @@ export type AccessList = FromSchema<(typeof schema.response)[200]>
 export function listAccess(app: Api, { snapshot, locate }: ExternalDeps): void {
   app.get('/v1/admin/access', { schema }, async (request) => {
     const { limit, offset } = readPage(request.query)
-    // Written empty, a filter is none.
+    // An empty filter is none.
     const model = request.query.model || undefined
     const subject = request.query.subject || undefined
     const rows = await inSlices(accessRows(snapshot(), { model, subject, offset, limit }))

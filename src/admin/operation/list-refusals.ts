@@ -82,8 +82,8 @@ export function listRefusals(app: Api, deps: ExternalDeps): void {
 }
 
 /**
- * The newest of all processes, and the names of those that have not answered, as far as it is known which there
- * are. `whose` undefined: everybody's, with what administrators see of them.
+ * The newest refusals of all processes, and the names of processes that have not answered, if it is known which there
+ * are. `whose` undefined: everybody's, with the fields for administrators.
  */
 async function readRecent(
   { clock, pastRefusals, othersRefusals }: ExternalDeps,

@@ -42,7 +42,7 @@ interface ProcessParts {
   /** Calls since the start that may have returned text without being counted. */
   readonly uncountedCalls: () => number
   readonly audit: Pick<AuditTrail, 'isFailing'>
-  /** The other parts that are unavailable, by name; one may be there twice. */
+  /** The other parts that are unavailable, by name; a name may occur twice. */
   readonly unavailable: () => readonly string[]
 }
 
@@ -62,7 +62,7 @@ export function createProcessState(parts: ProcessParts) {
 
   /** Names of the unavailable parts. */
   async function degraded(): Promise<string[]> {
-    // Users and modes that do not fit matter once lines do not come.
+    // Wrong owners and modes matter only once lines are missing.
     const problems = journal?.problems.filter((problem) => problem !== 'mismatch') ?? []
     return [
       // A database whose triggers are off answers, and is not used.

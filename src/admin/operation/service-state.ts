@@ -6,7 +6,7 @@ import type { Api } from '../http/api.ts'
 import { answers, object, optional } from '../http/schema.ts'
 
 export interface ServiceStateDeps {
-  /** Never rejects; what is unavailable is left out or said. */
+  /** Never rejects; what is unavailable is left out or reported. */
   readonly serviceState: () => Promise<Omit<ServiceState, 'open_limit_requests'>>
 }
 

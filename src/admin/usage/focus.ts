@@ -62,7 +62,7 @@ export function toFocusRows(total: UsageTotal, bill: FocusBill): readonly FocusR
   return all.map((charge, i) => ({ ...(i === 0 ? row : whose), ...charge }))
 }
 
-/** What has a price of its own, by its name in `SkuMeter`. */
+/** Meters with a price of their own, by name in `SkuMeter`. */
 const meters = {
   request: 'Requests',
   input: 'Input tokens',

@@ -46,7 +46,7 @@ export const windowSchema = {
   examples: ['1h', 'month'],
 } as const
 
-/** Of tokens and requests, or of money. */
+/** Tokens and requests, or money. */
 export const figure = { type: ['integer', 'string'] } as const
 /** The same; null for callers who may not see it. */
 const maybeFigure = { type: ['integer', 'string', 'null'] } as const
@@ -152,7 +152,7 @@ export interface OwnLimit extends About, LimitOn {
   readonly counter: Counter
 }
 
-/** The most limits that one request looks at: reading a counter costs a shared store a key each. */
+/** Maximum number of limits in one request: reading a counter costs a shared store a key each. */
 export const maxLimits = 1_000
 
 export interface Selected {
@@ -162,15 +162,15 @@ export interface Selected {
   readonly name?: string | undefined
 }
 
-/** The user of limits. */
+/** Whose limits. */
 interface Drawing {
   readonly user: string
-  /** The group whose pool that is; undefined: it is not known, and only limits of users are selected. */
+  /** The group whose pool the user draws on; undefined: unknown, and only limits of users are selected. */
   readonly poolIn: ((subscription: CompiledSubscription) => string) | undefined
   readonly mayUse: (model: string) => boolean
 }
 
-/** Those of subscriptions, their models and the Tenant, in order; more than `maxLimits` are not all there. */
+/** The limits of Subscriptions, their models and the Tenant, in order; incomplete beyond `maxLimits`. */
 export function limitsIn(
   subscriptions: Iterable<CompiledSubscription>,
   only: Selected,
@@ -184,7 +184,7 @@ export function limitsIn(
     const models = only.model === undefined ? [...limits.keys()].sort() : [only.model]
     for (const model of models.filter(mayUse)) {
       for (const { limit, isEnforced } of limitsOn(subscription, model)) {
-        // Of several models it is the same counter.
+        // A limit on several models has one counter.
         if (seen.has(limit.keyPrefix) || !isSelected(limit, only)) continue
         seen.add(limit.keyPrefix)
         if (pool === undefined && limit.scope !== 'user') continue
@@ -200,7 +200,7 @@ export function limitsIn(
   return inOrder([...found.values()])
 }
 
-/** Those of a key itself, on this model or on any. */
+/** The limits of a key itself, on this model or on any. */
 export function limitsOfKey(
   caps: CompiledCaps | undefined,
   subscription: Pick<CompiledSubscription, 'name' | 'calendar'>,
@@ -215,7 +215,7 @@ export function limitsOfKey(
   return [...limits.map((each) => own(each, true)), ...observed.map((each) => own(each, false))]
 }
 
-/** The same by the record. */
+/** The same, from the key's record. */
 export function limitsOfRecord(
   key: ApiKeyRecord,
   { subscriptions }: Pick<Snapshot, 'subscriptions'>,

@@ -80,7 +80,7 @@ export function listLimitsOfCaller(app: Api, deps: ExternalDeps): void {
   })
 }
 
-/** Those that the caller may see, in order. */
+/** The limits that the caller may see, in order. */
 export function limitsOf(
   caller: Caller,
   only: Parameters & Pick<Selected, 'name'>,

@@ -1,4 +1,4 @@
-/** `GET /v1/admin/limits`: what is left of the limits that several share, for administrators. */
+/** `GET /v1/admin/limits`: what is left of shared limits, for administrators. */
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { aboutOf, sharedLimits } from '../../models/rules/shared-limits.ts'
@@ -21,7 +21,7 @@ import {
   type Selected,
 } from './limit-state.ts'
 
-/** Written empty, a filter is none. */
+/** An empty filter is none. */
 const text = { type: 'string', maxLength: 1_024 } as const
 
 const schema = {
@@ -81,7 +81,7 @@ interface SelectedShared extends Omit<Selected, 'window'> {
   readonly subscription?: string | undefined
 }
 
-/** Each counter of them once, in no order. */
+/** Each of their counters once, in no order. */
 export async function selectShared(
   snapshot: Snapshot,
   selected: SelectedShared,
@@ -102,7 +102,7 @@ export interface Named {
   readonly user?: string | undefined
 }
 
-/** Those that hold there, whosever they are. */
+/** The limits that apply there, whoever uses them. */
 export async function limitsWhere(
   { subscription, model, name, user = '' }: Partial<Named>,
   snapshot: Snapshot,

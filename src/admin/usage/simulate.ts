@@ -27,7 +27,7 @@ import { noLedger } from './usage.ts'
 import { readTime, spanOf, time } from './usage-question.ts'
 import { toGapJson, usageGap } from './usage-view.ts'
 
-/** What came of it, or why the documents are not valid. Throws `usage_timeout` if it is too much. */
+/** The result, or why the documents are not valid. Throws `usage_timeout` if it is too much. */
 type Simulate = (text: string, span: Span) => Promise<Simulated | Refused>
 
 interface Refused {

@@ -1,4 +1,4 @@
-/** Why there is no such limit by name. */
+/** Explains that there is no such limit by name. */
 
 import { ServiceError } from '../../formats/errors.ts'
 import { showFirst } from '../../formats/lists.ts'
@@ -9,7 +9,10 @@ import { limitsWhere, type Named } from './shared-limits.ts'
 
 type Asked = Omit<Named, 'user'>
 
-/** Says which part of what was asked for is wrong, and who has a limit of this name. For administrators: it names resources. */
+/**
+ * Names the part of the question that is wrong, and the resources that have a limit of this name. For administrators
+ * only.
+ */
 export async function unknownLimit(asked: Asked, snapshot: Snapshot): Promise<ServiceError> {
   return new ServiceError('not_found', { message: await reasonOf(asked, snapshot) })
 }

@@ -98,7 +98,7 @@ export function readUsageQuestion(raw: Parameters, scope: Scope, now: number) {
       only,
       label,
       labels,
-      // What leaves as a file is taken for real.
+      // A file is taken for real usage.
       onlyReal: format === 'csv' || format === 'focus',
       after: page?.after,
       limit: isForeign ? 0 : pageSize + 1,

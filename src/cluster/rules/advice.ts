@@ -11,7 +11,7 @@ import { missingFor } from './governance.ts'
 /** With more individual users than this, a resource is slow to read and to compile. */
 const manyUsers = 500
 
-/** The end of a backend's path that requests have, too: `/v1`, or an operation, as providers' pages write it. */
+/** Ends of a backend's path that the gateway adds, too: `/v1`, or an operation, as providers' pages write it. */
 const addedByGateway = [
   '/v1',
   '/v1/chat/completions',
