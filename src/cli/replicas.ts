@@ -1,6 +1,7 @@
 /** `tollgate revocations`: lists the processes that a revocation waits for, and removes dead ones. */
 
 import { forgetReplicas, listReplicas, type Replica } from '../cluster/replicas.ts'
+import { toTimestamp } from '../formats/time.ts'
 import type { Call } from './command.ts'
 import type { forgetReplicaFlags } from './commands/operate.ts'
 import type { json } from './commands/shared.ts'
@@ -17,10 +18,20 @@ const runningMs = 15_000
 /** Lists the processes that a revocation waits for; returns the exit status. */
 export async function showReplicas({ flags }: Call<typeof json>, io: Io): Promise<number> {
   const found = await withDatabase(io.env, 'revocations', listReplicas)
-  if (flags.json) io.out(toJson({ object: 'list', data: found }))
+  if (flags.json) io.out(toJson({ object: 'list', data: found.map(withTimes) }))
   else if (found.length === 0) io.err('Revocations wait for no process.')
   else io.out(toTable(found))
   return 0
+}
+
+/** With the times that the durations stand for. */
+function withTimes(replica: Replica) {
+  const now = Date.now()
+  return {
+    ...replica,
+    lastSeenAt: toTimestamp(now - replica.unseenMs),
+    servesUntil: toTimestamp(now + replica.servesMs),
+  }
 }
 
 /** Removes one of them; returns the exit status, 1 if nothing was removed. */

@@ -47,8 +47,13 @@ export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, i
     const status = differences.length + limits.length + problems.length > 0 ? 1 : 0
     if (flags.json) {
       const { bytes: unreadBytes, lines: unreadLines } = unread
-      const { gaps } = state
-      const shown = { ...result, ...toShown(result), beyond: toShown(result.beyond) }
+      const gaps = state.gaps.map((gap) => ({
+        ...gap,
+        from: toTimestamp(gap.from),
+        to: gap.to && toTimestamp(gap.to),
+      }))
+      const completeFrom = toTimestamp(result.completeFrom)
+      const shown = { ...result, completeFrom, ...toShown(result), beyond: toShown(result.beyond) }
       io.out(toJson({ problems, gaps, unreadBytes, unreadLines, ...shown }))
     } else {
       for (const problem of problems) io.out(problem)
@@ -110,8 +115,16 @@ function show(
 
 function toShown({ differences, limits }: Verification['beyond']) {
   return {
-    differences: differences.map((one) => ({ ...one, ...inJson(one.figure, one) })),
-    limits: limits.map((one) => ({ ...one, ...inJson(one.limit.kind, one) })),
+    differences: differences.map(({ group, ...one }) => ({
+      group: { ...group, hour: toTimestamp(group.hour) },
+      ...one,
+      ...inJson(one.figure, one),
+    })),
+    limits: limits.map(({ limit, ...one }) => ({
+      limit: { ...limit, begin: toTimestamp(limit.begin) },
+      ...one,
+      ...inJson(limit.kind, one),
+    })),
   }
 }
 

@@ -26,8 +26,8 @@ export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
   // now() is the start of the statement: rows that it reads may have been written since.
   const rows = await withLongDeadline(sql<Replica[]>`
     select id, name, place, zones,
-      greatest(0, extract(epoch from clock_timestamp() - seen_at) * 1000)::float8 as "unseenMs",
-      greatest(0, extract(epoch from serves_until - clock_timestamp()) * 1000)::float8 as "servesMs",
+      greatest(0, round(extract(epoch from clock_timestamp() - seen_at) * 1000))::float8 as "unseenMs",
+      greatest(0, round(extract(epoch from serves_until - clock_timestamp()) * 1000))::float8 as "servesMs",
       case when snapshot is null then null else (
         select count(*)::int from (
           select from tollgate_revocations

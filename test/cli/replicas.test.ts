@@ -32,6 +32,12 @@ test('lists the processes that revocations wait for', async (t) => {
   t.strictSame(rest, [])
   const { data } = JSON.parse((await run(url, ['--json'])).out ?? '')
   t.match(data, [{ name: 'gone' }, { name: 'running' }])
+  for (const { unseenMs, servesMs, lastSeenAt, servesUntil } of data) {
+    t.ok(Number.isInteger(unseenMs) && Number.isInteger(servesMs), 'whole milliseconds')
+    t.ok(Math.abs(Date.now() - unseenMs - Date.parse(lastSeenAt)) < 60_000, lastSeenAt)
+    t.ok(Math.abs(Date.now() + servesMs - Date.parse(servesUntil)) < 60_000, servesUntil)
+    t.match([lastSeenAt, servesUntil], [/^[\d-]{10}T[\d:]{8}Z$/, /^[\d-]{10}T[\d:]{8}Z$/])
+  }
 })
 
 test('forgets an ended process after confirmation', async (t) => {

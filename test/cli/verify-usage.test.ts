@@ -120,6 +120,9 @@ test('names the hour, user, key and model of a difference', async (t) => {
       ['2026-03-01T13:00:00Z', 'bob', '-', 'llm/sim', 'total', '0', '1'],
     ],
   )
+  const { differences, completeFrom } = JSON.parse((await run('--json')).out)
+  t.match(differences[0], { group: { hour: '2026-03-01T12:00:00Z', user: 'ann' }, ledger: 0 })
+  t.equal(completeFrom, '2026-03-01T13:00:00Z')
   t.match(await run('--from', '2026-03-01T14:00:00Z'), { status: 0, out: '0 sums agree.' })
   t.equal((await run('--to', '2026-03-01T12:59:00Z')).out.split('\n').length, 2)
 })
@@ -186,6 +189,7 @@ test('what limits were charged agrees, by limit, whom and window', async (t) => 
   )
   const { limits } = JSON.parse((await run('--json')).out)
   t.match(limits, [{}, { limit: { per: 'user' }, ledger: '0.000000011', journals: '0.00000001' }])
+  t.match(limits[1], { limit: { begin: /^2026-0\d-\d\dT\d\d:00:00Z$/ } })
 })
 
 test('windows whose ends a new edition of the zones has moved agree', async (t) => {
@@ -296,6 +300,10 @@ test('says what it cannot compare', async (t) => {
   t.match(err, 'Nothing of the journal 0123456789abcdef is here.')
   t.match(err, 'between 2026-03-01T12:30:00Z and 2026-03-01T12:31:00Z was lost unread.')
   t.match(err, 'No hour is kept whole')
+  t.match(JSON.parse((await run('--json')).out), {
+    gaps: [{ from: '2026-03-01T12:30:00Z', to: '2026-03-01T12:31:00Z' }],
+    completeFrom: '9999-12-31T00:00:00Z',
+  })
 })
 
 test('a journal that is not there is named, and stays away', async (t) => {
