@@ -9,6 +9,7 @@ import {
 } from '../keys/take-over.ts'
 import { checkAuditLog, checkDataDir } from '../settings/check-files.ts'
 import { type Config, loadConfig } from '../settings/config.ts'
+import { invalid, postgresUrl } from '../settings/readers.ts'
 import { migrate as applyMigrations, planMigrations } from '../store/postgres/migrate.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
 import { auditTakeOver } from './audit-take-over.ts'
@@ -54,8 +55,8 @@ function refuseTogether(flags: Given): void {
   if (tenant !== undefined && (from === undefined || inPlace)) {
     throw new WrongCall('--tenant needs --from, and cannot be combined with --in-place.')
   }
-  if (from !== undefined && !/^postgres(ql)?:\/\//.test(from)) {
-    throw new WrongCall('--from is an address like postgres://user@host/database.')
+  if (from !== undefined && postgresUrl.read(from) === invalid) {
+    throw new WrongCall(`--from is ${postgresUrl.form.replaceAll('`', '')}.`)
   }
 }
 

@@ -55,10 +55,10 @@ export const settings = {
     'where Envoy reaches the processes of the service: the `GRPC_ADDRESS` of each (`tollgate envoy-config`)'),
   gatewayApiEndpoints: optional('GATEWAY_API_ENDPOINTS', '`API_ADDRESS`', form.addresses,
     'where Envoy reaches their external API: the `API_ADDRESS` of each'),
-  gatewayUrl: optional('GATEWAY_URL', '`http://`, or `https://` with a certificate, + `GATEWAY_ADDRESS`', form.url('http:', 'https:'),
+  gatewayUrl: optional('GATEWAY_URL', '`http://`, or `https://` with a certificate, + `GATEWAY_ADDRESS`', form.baseUrl,
     'the public base URL, as shown to clients; the service sends no request there'),
   /** undefined: embedded Postgres under `dataDir`. */
-  databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.url('postgres:', 'postgresql:'),
+  databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.postgresUrl,
     'the database with the keys, Postgres 15 or newer; `sslmode` as in libpq, but `prefer` does not fall back'),
   databaseConnections: setting('DB_MAX_OPEN_CONNS', '25', form.integer(1, 1_000),
     'maximum number of connections to it, in addition to two for revocations and one for requests of other processes; searches use at most a fifth'),

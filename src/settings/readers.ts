@@ -108,7 +108,7 @@ export const meters: Reader<readonly MeterName[]> = {
   form: `a comma-separated list of ${Object.keys(meterable).join(', ')}`,
   read(raw) {
     const found = itemsOf(raw)
-    return found.every(isMeterName) ? found : invalid
+    return found.length > 0 && found.every(isMeterName) ? found : invalid
   },
 }
 
@@ -309,8 +309,39 @@ export function url(...schemes: readonly string[]): Reader<string> {
   return {
     form: `a URL that begins with ${schemes.map((scheme) => `\`${scheme}//\``).join(' or ')}`,
     secret: true,
-    read: (raw) => (schemes.includes(URL.parse(raw)?.protocol ?? '') ? raw : invalid),
+    read(raw) {
+      // Without the slashes a parser adds them, or takes the rest for a path.
+      const scheme = /^[a-z]+:(?=\/\/)/i.exec(raw)?.[0].toLowerCase() ?? ''
+      return schemes.includes(scheme) && URL.canParse(raw) ? raw : invalid
+    },
   }
+}
+
+/** The public base of URLs, to which paths are appended. */
+export const baseUrl: Reader<string> = {
+  ...url('http:', 'https:'),
+  form: 'a URL that begins with `http://` or `https://`, without a user, a query and a fragment',
+  read(raw) {
+    const read = url('http:', 'https:').read(raw)
+    return read !== invalid && !/[?#]/.test(raw) && !URL.parse(raw)?.username ? read : invalid
+  },
+}
+
+const sslModes = ['disable', 'prefer', 'require', 'verify-ca', 'verify-full']
+
+/** The driver takes a mode that it does not know for another one. */
+export const postgresUrl: Reader<string> = {
+  ...url('postgres:', 'postgresql:'),
+  form:
+    'a URL that begins with `postgres://` or `postgresql://`, whose `sslmode`, if it has one, is one of ' +
+    `${sslModes.map((mode) => `\`${mode}\``).join(', ')}, and \`verify-ca\` only with \`sslrootcert\``,
+  read(raw) {
+    const read = url('postgres:', 'postgresql:').read(raw)
+    const query = URL.parse(raw)?.searchParams
+    const modes = query?.getAll('sslmode') ?? []
+    const isKnown = modes.every((mode) => sslModes.includes(mode))
+    return isKnown && (!modes.includes('verify-ca') || query?.get('sslrootcert')) ? read : invalid
+  },
 }
 
 /** An OIDC issuer: exactly the text in its documents and tokens. */

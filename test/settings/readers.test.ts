@@ -69,6 +69,33 @@ test('white space and empty items of lists are removed', async (t) => {
   ])
 })
 
+test('a URL has its slashes, and a database a known sslmode', async (t) => {
+  const accepted = [
+    'postgres://h/d',
+    'POSTGRESQL://h/d',
+    'postgres:///d?host=/run/postgresql',
+    'postgres://h/d?sslmode=verify-full&application_name=x',
+    'postgres://h/d?sslrootcert=/ca&sslmode=verify-ca',
+  ]
+  const refused = [
+    'postgres:h',
+    'postgres://h:99999/d',
+    'http://h',
+    'postgres://h/d?sslmode=bogus',
+    'postgres://h/d?sslmode=',
+    'postgres://h/d?sslmode=allow',
+    'postgres://h/d?sslmode=disable&sslmode=no-verify',
+    'postgres://h/d?sslmode=verify-ca',
+  ]
+  t.strictSame(reads(form.postgresUrl, accepted), accepted)
+  t.strictSame(new Set(reads(form.postgresUrl, refused)), new Set(['refused']))
+  t.ok(form.postgresUrl.secret && form.baseUrl.secret)
+  const bases = ['https://h/a', 'http:h', 'https://h?a', 'https://h/#a', 'https://u:p@h']
+  t.strictSame(new Set(reads(form.baseUrl, bases.slice(1))), new Set(['refused']))
+  t.equal(form.baseUrl.read('https://h/a'), 'https://h/a')
+  t.strictSame(reads(form.meters, ['chat,', ',']), [['chat'], 'refused'])
+})
+
 test('a value that may contain a password is never shown', async (t) => {
   t.ok(form.redisUrl.secret)
   t.ok(form.url('postgres:').secret)
