@@ -1,10 +1,10 @@
--- Runs once Check has answered: reads the body where that has waited for it, and puts the path of the model's server in place
--- of the client's, by which the request gets the route to the model. No request gets there without.
+-- Runs once Check has answered: reads the body if reading was left until then, and replaces the client's path with the
+-- one of the model's server, which selects the route to the model. No request gets that route otherwise.
 local find, match = string.find, string.match
 
 local NOTHING_KNOWN = { is_first = true }
 
--- What Check has said of the body.
+-- Check's instructions for the body, from its headers.
 local function asked_by(handle, headers)
   local check = handle:streamInfo():dynamicMetadata():get("envoy.filters.http.ext_authz")
   return {
@@ -18,7 +18,7 @@ local function asked_by(handle, headers)
   }
 end
 
--- Whether a body that was read before Check is of interest after it.
+-- Whether a body that was read before Check must be read again after it.
 local function is_of_interest(path, asked)
   return asked.upstream_model or asked.ceiling or asked.maximum or asked.models or find(path, "/v1/completions$")
     or asked.chunk_usage and find(path, "/v1/chat/completions$")
@@ -35,7 +35,7 @@ function envoy_on_request(handle)
   local context, headers = handle:filterContext(), handle:headers()
   local how, path = context and context:get("body"), match(headers:get(":path"), "^[^?]*")
   if how == "as-is" then return pass(handle, how) end
-  -- Check wants to know the size of the body first.
+  -- Check needs the size of the body first.
   if not headers:get("x-tollgate-path") then return read_request(handle, path, NOTHING_KNOWN) end
   local asked = asked_by(handle, headers)
   asked.is_again = how == "was-read" or headers:get("x-tollgate-again") ~= nil

@@ -1,13 +1,14 @@
--- Lets a request pass if the table knows it (table.lua), has Check asked about any other one, and reads what the model answers.
--- Whether Check is asked depends on the header x-tollgate-cluster: the filters that ask it are not created where it is. Any error
--- here leads to Check.
+-- Lets a request pass if the table knows it (table.lua), sends any other to Check, and reads the model's response.
+-- Whether Check is asked depends on the header x-tollgate-cluster: if it is set, the filters that ask Check are not
+-- created. Any error here leads to Check.
 local find, match = string.find, string.match
 
--- What is longer is not looked for in the table: a key, a path with its query, a model's name, a body that may be held before it
--- is known whose it is.
+-- Longer keys, paths with their queries and model names are not looked up in the table; nor are requests with longer
+-- bodies, which would be held before the caller is known.
 local LONGEST_KEY, LONGEST_PATH, LONGEST_MODEL, LONGEST_BODY = 256, 512, 400, 1048576
 
--- The key of a request, if it has only this credential and in a usual form; whatever is odd Check reads (identity/authenticate.ts).
+-- The key of a request if that is its only credential, in a usual form; anything unusual is left to Check
+-- (identity/authenticate.ts).
 local function key_of(headers)
   local bearer, key = headers:get("authorization"), headers:get("x-api-key")
   if bearer and key then return nil end
@@ -19,7 +20,7 @@ local function key_of(headers)
   return key and #key <= LONGEST_KEY and key
 end
 
--- The same as `decide_by_table` for a request with these headers and this path, if it may be in the table at all.
+-- Calls `decide_by_table` for a request with these headers and this path, if the table can have it at all.
 local function look_up(headers, path, model, started_at)
   if not decide_by_table then return nil, "off" end
   local key, length = key_of(headers), tonumber(headers:get("content-length") or "")
@@ -29,8 +30,8 @@ local function look_up(headers, path, model, started_at)
   return decide_by_table(key, path, model, headers:get("x-request-id") or "", started_at, length)
 end
 
--- Says in metadata that the request was let pass, and by what: for the line, for the response, and for the route to the model,
--- which begins with `read`.
+-- Notes in metadata that the request was let pass, and by what, for its line, its response and the route to the model
+-- (`passed` begins with `read`).
 local function note(handle, line, passed)
   local metadata = handle:streamInfo():dynamicMetadata()
   metadata:set("envoy.filters.http.ext_authz", "line", line)
@@ -50,12 +51,12 @@ local function leave_noted(handle, asked)
   leave(handle, asked.plan)
 end
 
--- Has Check asked, and told why.
+-- Leaves the request to Check, with the reason.
 local function ask_check(handle, why)
   handle:headers():replace("x-tollgate-miss", why)
 end
 
--- Takes back what an error has left half done.
+-- Undoes what an error left unfinished.
 local function recover(handle, problem)
   handle:logErr(tostring(problem))
   handle:headers():remove("x-tollgate-cluster")
@@ -63,7 +64,7 @@ local function recover(handle, problem)
   ask_check(handle, "closed")
 end
 
--- The path names the model: it is decided before the body is read.
+-- The path names the model: decides before the body is read.
 local function decide_by_path(handle, headers)
   local whole = headers:get(":path")
   local fine, plan, line, passed = pcall(look_up, headers, whole, "", now_ms())
@@ -77,7 +78,7 @@ local function decide_by_path(handle, headers)
   if not fine then recover(handle, problem) end
 end
 
--- The plan for a request whose body names this model. If the body must name another one too, Check compares them.
+-- The plan for a request whose body names this model. If the body must also name a certain model, Check compares them.
 local function choose(asked, headers, model)
   if #model > LONGEST_MODEL or find(model, "%z") then
     asked.why = "shape"
@@ -92,7 +93,7 @@ local function choose(asked, headers, model)
   return plan
 end
 
--- The body names the model: it is read first. What is wrong with it, Check tells the caller.
+-- The body names the model: it is read first. Check reports its faults to the caller.
 local function decide_by_body(handle, headers)
   local whole = headers:get(":path")
   local asked = { is_first = true, choose = choose, path = whole, started_at = now_ms(), why = "shape" }
@@ -122,12 +123,13 @@ function envoy_on_request(handle)
   end
 end
 
--- How the dialects call the limit that binds, what is left of it, and when it is reset.
+-- Each dialect's names for the limit that binds, what is left of it, and its reset.
 local OPENAI = { "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens" }
 local ANTHROPIC =
   { "anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset" }
 
--- Sets the headers that Check would have had set for a request that the table let pass, and completes what is known of it.
+-- Sets the headers that Check would have set for a request that the table let pass, and completes what is known of the
+-- request.
 local function as_from_check(handle, check, passed)
   local flags, policy, limit, left, reset, items, lane =
     match(passed, "^read\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)$")
@@ -145,8 +147,8 @@ local function as_from_check(handle, check, passed)
   headers:replace("ratelimit", items)
 end
 
--- No process answered Check. Another gateway may have one, and only a new connection gets there.
--- Envoy's own 503 says "1" (local_reply_config); refusals of Check say more.
+-- No process answered Check. Another gateway may reach one, but only a new connection gets there. Envoy's own 503 has
+-- `retry-after: 1` (local_reply_config), refusals of Check a longer one.
 local function leave_if_unserved(handle)
   local headers = handle:headers()
   if headers:get(":status") == "503" and headers:get("retry-after") == "1" then

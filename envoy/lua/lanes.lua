@@ -1,12 +1,13 @@
--- What responses have used since the service counted last: each worker adds it to a lane of its own in a file, before the last
--- bytes of a response go on, so that the next decision knows it. Only aligned numbers of eight bytes are read, which are
--- never torn. The service makes the file and never writes its lanes (src/table/rules/format.ts).
+-- Adds what responses have used since the service last counted: each worker adds to its own lane in a file before the
+-- last bytes of a response go on, so that the next decision includes them. Only aligned numbers of eight bytes are
+-- read, which are never torn. The service creates the file and never writes its lanes (src/table/rules/format.ts).
 --
--- A lane belongs to the worker that holds a lock on one byte of the file. The kernel gives it back when a worker ends. The last
--- lane is for all that have found no other: each locks it while it adds. What they left out the decisions of others would not know.
+-- A lane belongs to the worker that holds the lock on one byte of the file, which the kernel releases when a worker
+-- ends. The last lane is for all workers without one of their own: each locks it while adding. Without it, their usage
+-- would be missing from the decisions of others.
 local ffi = require("ffi")
 
--- Where the file is. The service fills it in.
+-- The path of the file. The service fills it in.
 local LANES = ""
 
 ffi.cdef([[
@@ -24,9 +25,10 @@ local C = ffi.C
 -- O_RDWR, O_NONBLOCK, O_CLOEXEC.
 local OPTIONS = 2 + 2048 + 524288
 local SET_LOCK, WRITE_LOCK, NO_LOCK, LOCKS_AT = 37, 1, 2, 2048
--- How often it is tried to get the last lane, which is locked for a microsecond: one that ends or hangs meanwhile must not stop others.
+-- Attempts to lock the last lane, which is held for a microsecond: a worker that ends or hangs with it must not stop
+-- the others.
 local MOST_TRIES = 200
--- "TGLANES1", with the low byte first.
+-- "TGLANES1", little-endian.
 local MAGIC, FORM = 0x3153454e414c4754ULL, 2
 local HEAD_BYTES, LANES_AT, CELLS, CELL_BYTES = 28, 4096, 6, 16
 local LANE_BYTES = CELLS * CELL_BYTES
@@ -37,7 +39,7 @@ local cells, own = ffi.new("lanes_cell[?]", MOST_LANES * CELLS), ffi.new("lanes_
 -- Opened for the first request: each thread has this script, also the main one, which gets none.
 local descriptor, lanes, mine, is_shared = -1, 0, -1, false
 
--- The sum of the words of a part before its last one, which has it: a part of which half is new has another.
+-- The checksum: the sum of the words of a part before its last word, which stores it. A half-written part has another.
 local WORDS = ffi.typeof("const int32_t*")
 function check_sum(part, bytes)
   local words, sum = ffi.cast(WORDS, part), 0
@@ -50,14 +52,15 @@ function close_lanes()
   descriptor, mine = -1, -1
 end
 
--- Whether the lock of a lane is set.
+-- Sets or releases the lock of a lane without waiting. Returns whether that succeeded.
 local function set_lock(lane, kind)
   local own_byte = lock[0]
   own_byte.type, own_byte.whence, own_byte.start, own_byte.length, own_byte.pid = kind, 0, LOCKS_AT + lane, 1, 0
   return C.fcntl(descriptor, SET_LOCK, lock) == 0
 end
 
--- Opens the lanes of the table with this number, and takes a free one, or the last. Returns whether they are that table's.
+-- Opens the lanes of the table with this number, and takes a free one, else the last. Returns whether the file belongs
+-- to that table.
 function open_lanes(file, count)
   close_lanes()
   descriptor = C.open(LANES, OPTIONS)
@@ -72,14 +75,14 @@ function open_lanes(file, count)
   return true
 end
 
--- Reads what all lanes have for a block. Returns whether that is known.
+-- Reads the lanes of a block. Returns whether that succeeded.
 function read_lanes(block)
   local bytes = lanes * LANE_BYTES
   return C.pread(descriptor, cells, bytes, LANES_AT + block * bytes) == bytes
 end
 
--- The sum of what was read, of one cell in the window that begins at `start`; nil: a lane has a later one already, because a
--- clock was set back, and nobody knows any more what it had in this one.
+-- The sum of one cell over all lanes that were read, in the window that begins at `start`; nil: a clock was set back,
+-- so a lane already has a later window and its sum for this one is lost.
 function added_in(cell, start)
   local sum = 0
   for at = cell, lanes * CELLS - 1, CELLS do
@@ -89,7 +92,7 @@ function added_in(cell, start)
   return sum
 end
 
--- Adds tokens to the cells of the lane that was read, from `cell` on, and returns whether all take them.
+-- Adds tokens to the cells of the lane that was read, from `cell` on. Returns whether all of them accept it.
 local function add_to_cells(cell, starts, count, tokens)
   if cell >= count then return true end
   local each, start = own[cell], starts[cell]
@@ -106,7 +109,8 @@ local function add(block, starts, count, tokens)
     and C.pwrite(descriptor, own, LANE_BYTES, at) == LANE_BYTES
 end
 
--- Adds tokens to a block in the own lane: `starts` has the windows of its cells. Returns whether all of them have it.
+-- Adds tokens to a block in the worker's lane; `starts` are the windows of its cells. Returns whether all cells have
+-- them.
 function add_in_lane(block, starts, count, tokens)
   if mine < 0 then return false end
   if not is_shared then return add(block, starts, count, tokens) end

@@ -1,21 +1,22 @@
--- Writes the line of a response to the folder that the gateway shares with the service, before the last bytes of the
--- response go on: whoever asks again has been counted. Each line is one write, which begins and ends with a line end, so
--- that a torn one never takes another with it. Whatever fails, the response goes on; Envoy's own log then has its line.
+-- Writes the line of a response to the folder shared with the service before the last bytes of the response go on, so
+-- that a client's next request finds it counted. Each line is one write that begins and ends with a newline, so that a
+-- torn line never damages the next. If anything fails, the response goes on, and Envoy's own log gets the line.
 --
--- The service creates the folder and its files, and renames them. It says so in the head file (src/journal/head-file.ts),
--- which is read by pread before each write: a file that is mapped and truncated would end Envoy.
+-- The service creates the folder and its files, and renames them, which it notes in the head file
+-- (src/journal/head-file.ts). That is read with pread before each write: a mapped file that is truncated would crash
+-- Envoy.
 
--- Where the files are. The service fills it in; if that is nowhere, no line is written.
+-- Where the files are. The service fills it in; if it is empty, no line is written.
 local LINES, HEAD = "", ""
--- The longest line, with its ends.
+-- The longest line, with its newlines.
 local LONGEST_LINE = 16384
--- The files are opened again after so many milliseconds, too, in case others are in their place.
+-- The files are also reopened after this time (ms), in case others have replaced them.
 local OPEN_FOR = 1000
--- O_APPEND, O_NONBLOCK (nothing waits for the reader of a pipe), O_CLOEXEC. Never O_CREAT: a file of Envoy's user might
--- not be readable to the service.
+-- O_APPEND, O_NONBLOCK (never wait for the reader of a pipe), O_CLOEXEC. Never O_CREAT: the service might not be able
+-- to read a file that Envoy's user creates.
 local APPEND, OPTIONS = 1024, 2048 + 524288
 local WRITE_ONLY, READ_AND_WRITE, REALTIME = 1, 2, 0
--- "TTOL1", of which the second word has one byte; then the form, the number of renamings, and that of failures.
+-- "TTOL1" in two words, the second of one byte; then the format, the number of renames, and that of failures.
 local MAGIC, MAGIC_END, FORM = 0x4c4f5454, 0x31, 1
 local HEAD_BYTES, FAILED_AT = 20, 16
 
@@ -39,7 +40,7 @@ function now_ms()
   return tonumber(time[0]) * 1000 + math.floor(tonumber(time[1]) / 1000000)
 end
 
--- How often the file was renamed, or -1 if nothing says so.
+-- The number of renames, or -1 if it cannot be read.
 local function renamings()
   if heads < 0 or C.pread(heads, head, HEAD_BYTES, 0) ~= HEAD_BYTES then return -1 end
   if head[0] ~= MAGIC or head[1] ~= MAGIC_END or head[2] ~= FORM then return -1 end
@@ -54,13 +55,13 @@ end
 
 local function open(now)
   close()
-  -- The number before the file: of a renaming in between the next line hears.
+  -- The number before the file: the next line notices a rename in between.
   heads = C.open(HEAD, READ_AND_WRITE + OPTIONS)
   renamed, opened_at = renamings(), now
   lines = C.open(LINES, WRITE_ONLY + APPEND + OPTIONS)
 end
 
--- Says in the head file that a line was not written.
+-- Counts in the head file a line that was not written.
 local function note_failure()
   if renamings() >= 0 then
     failed[0] = head[4] + 1
@@ -72,14 +73,14 @@ end
 local function write(text, now)
   if #text > LONGEST_LINE then return false end
   if lines < 0 or now < opened_at or now - opened_at >= OPEN_FOR or renamings() ~= renamed then open(now) end
-  -- What lacks only its last byte is whole: the next line begins with one.
+  -- A line that lacks only its last byte is complete: the next one begins with a newline.
   if lines >= 0 and C.write(lines, text, #text) >= #text - 1 then return true end
   note_failure()
   return false
 end
 
--- Whether the line, which begins and ends with a line end, is in the file. Never fails. `now`: from `now_ms`. There is no such
--- function if no line is written.
+-- Appends the line, which begins and ends with a newline, and returns whether it is in the file. Never fails. `now`:
+-- from `now_ms`. nil if no lines are written.
 append_line = LINES ~= "" and function(line, now)
   local fine, is_written = pcall(write, line, now)
   return fine and is_written

@@ -1,17 +1,18 @@
 -- Checks the body of a model request in one pass, before a model server receives it.
 --
--- The bytes that were checked are the bytes that are sent, as application/json, so that no server reads
--- them as something else. A body that JSON parsers could read differently is refused with 400: it must be
--- an object, RFC 8259 in UTF-8, without a name that occurs twice in one object, a lone surrogate, a
--- number beyond a double, or more than 100 levels.
+-- The bytes that were checked are the bytes that are sent, as application/json, so that no server reads them as
+-- something else. A body that JSON parsers could read differently is refused with 400: it must be an object, RFC 8259
+-- in UTF-8, without a name that occurs twice in one object, a lone surrogate, a number beyond a double, or more than
+-- 100 levels.
 --
 -- A streamed chat call is changed to ask for its usage, in each event if the model's server can report it there.
 -- usage.lua removes what the client has not asked for.
 --
--- Where the path names the model, the body is read once it is known that the caller may call it. On shared routes it is read
--- before, because it has the model's name, and on a model's path before a second Check if the first needs the size of the
--- request; Check then refuses an unacceptable body, once it has authenticated the caller. There it is read again after Check
--- if the path is /v1/completions, where usage is asked for only if it is counted, or if the body must be compared or changed.
+-- If the path names the model, the body is read once it is known that the caller may call it. On shared routes it is
+-- read before, because it names the model, and on a model's path before a second Check if the first needs the request's
+-- size; Check then refuses an unacceptable body, once it has authenticated the caller. There the body is read again
+-- after Check for /v1/completions, where usage is asked for only if it is counted, and if the body must be compared or
+-- changed.
 
 local ffi = require("ffi")
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
@@ -20,8 +21,8 @@ local cast, band, bor, bnot, bxor, rshift = ffi.cast, bit.band, bit.bor, bit.bno
 
 local OPEN_BRACE, QUOTE, BACKSLASH = 123, 34, 92
 local MOST_LEVELS = 100
--- The bytes of a body that are read at a time. The whole body is not copied: Lua's allocator maps and
--- unmaps each block above 128 KiB, which takes longer than reading it.
+-- The bytes of a body that are read at a time. The whole body is not copied: Lua's allocator maps and unmaps each block
+-- above 128 KiB, which takes longer than reading it.
 local WINDOW = 65536
 -- A body that is changed is copied nevertheless, and the copies stay until Lua collects its garbage. A heap
 -- above this size (KiB) is collected at the end of the request, and again once it is half as large again as what was left.
@@ -51,8 +52,8 @@ local function state()
   return (states - 1) * 256
 end
 
--- The bytes that match a Lua pattern, or those of a range. Many states have the same: to look for them took most of the time
--- that the automaton takes each thread at its start.
+-- The bytes that match a Lua pattern, or those of a range. Cached: many states have the same, and searching took most
+-- of the time that each thread needs to build the automaton.
 local MATCHING = {}
 local function bytes(from, to)
   local list = MATCHING[from] or {}
@@ -214,7 +215,7 @@ local function bytes_before(high_bits)
   return tonumber(rshift(band(band(high_bits, -high_bits) - 1, ONES) * ONES, 56)) - 1
 end
 
--- What the byte after a backslash stands for, except u; and the value of a hexadecimal digit.
+-- The byte that an escape denotes, except u; and the value of a hexadecimal digit.
 local MEANT, HEX_VALUE = ffi.new("uint8_t[256]"), ffi.new("uint8_t[256]")
 for code = 0, 255 do MEANT[code], HEX_VALUE[code] = code, tonumber(string.char(code), 16) or 0 end
 for letter, meant in pairs({ b = "\b", f = "\f", n = "\n", r = "\r", t = "\t" }) do MEANT[byte(letter)] = byte(meant) end
@@ -223,7 +224,7 @@ local function hexadecimal(p, at)
   return HEX_VALUE[p[at]] * 0x1000 + HEX_VALUE[p[at + 1]] * 0x100 + HEX_VALUE[p[at + 2]] * 0x10 + HEX_VALUE[p[at + 3]]
 end
 
--- Writes a character in UTF-8 to `to` from `at` on. Returns the place after it.
+-- Writes a character to `to` in UTF-8, from `at` on. Returns the index after it.
 local function write_utf8(to, at, code)
   if code < 0x80 then
     to[at] = code
@@ -246,8 +247,8 @@ end
 
 new_decoded(FEW_DECODED)
 
--- Decodes a string of `length` bytes at `p` that the automaton has accepted. Returns a pointer to its bytes, with
--- eight more that are readable, and their number. They stay until the next call.
+-- Decodes a string of `length` bytes at `p` that the automaton has accepted. Returns a pointer to the result, with
+-- eight more readable bytes, and its length. It is valid until the next call.
 local function decode(p, length)
   if length > decoded_room then new_decoded(math.max(length, 2 * decoded_room)) end
   local to, at, count = decoded, 0, 0
@@ -270,15 +271,14 @@ local function decode(p, length)
   return cast("const uint8_t*", to), count
 end
 
--- The same for a text without its quotes.
+-- Decodes a text without its quotes.
 local function unescape(text)
   return ffi.string(decode(cast("const uint8_t*", text), #text))
 end
 
--- Two names count as equal if both hashes of 32 bits are equal. A hash is the upper half of a sum: the
--- length and each 32-bit word of the name, each multiplied by a secret factor of its own
--- (https://arxiv.org/abs/1202.4961). So nobody can choose names that collide or that crowd into a few
--- slots, and no name has to be stored.
+-- Two names count as equal if both of their 32-bit hashes are equal. A hash is the upper half of a sum: the length and
+-- each 32-bit word of the name, each multiplied by a secret factor of its own (https://arxiv.org/abs/1202.4961). So
+-- nobody can choose names that collide or crowd into a few slots, and no name has to be stored.
 math.randomseed(tonumber(tostring({}):match("0x(%x+)"), 16) % 2147483647 + os.time())
 local LAST_FACTOR = 64
 
@@ -306,8 +306,8 @@ local function add(sum, factors, at, eight)
   return sum + factors[at] * band(eight, LOWER_HALF) + factors[at + 1] * rshift(eight, 32)
 end
 
--- The sums with the bytes of a name after its sixteenth. When the factors are used up, the hashes so far
--- are the first words of a new sum.
+-- Adds the bytes of a name after its sixteenth to both sums. When the factors are used up, the hashes so far are the
+-- first words of a new sum.
 local function add_rest(sum_1, sum_2, p, length)
   local factor = 5
   for at = 16, length - 1, 8 do
@@ -320,15 +320,15 @@ local function add_rest(sum_1, sum_2, p, length)
   return sum_1, sum_2
 end
 
--- The names of the object that is open at each level: a hash table with open addressing. A slot is in use
--- if it has the number of that object.
+-- The names of the object that is open at each level: a hash table with open addressing. A slot is in use if it has the
+-- number of that object.
 local FIRST_SLOTS, MOST_KEPT_SLOTS = 64, 1024
--- The most slots of all tables that are too large to be kept: 8 MiB, since Envoy does not see this memory. One object
--- can have 262,144 names, more than any vocabulary has tokens.
+-- Maximum number of slots of all tables that are too large to be kept: 8 MiB, since Envoy does not see this memory. One
+-- object can have 262,144 names, more than any vocabulary has tokens.
 local MOST_SLOTS = 524288
 local SLOTS = ffi.typeof("struct { double object; int32_t hash_1, hash_2; }[?]")
 local tables, objects = {}, 0
--- The slots of the tables that have more than are kept.
+-- The slots of the tables above MOST_KEPT_SLOTS.
 local large_slots = 0
 
 local function new_table(slots)
@@ -399,9 +399,9 @@ end
 
 local SPELLED = "a field must be spelled exactly "
 
--- No legitimate body has this many names with escapes or beyond ASCII.
+-- No legitimate body has this many names with escapes or non-ASCII characters.
 local MOST_ESCAPED_NAMES = 10000
--- Only a number with an exponent, or one of more bytes than this, can be beyond a double.
+-- Only a number with an exponent, or one of more bytes than this, can exceed a double.
 local LONG_NUMBER = 300
 
 local POINT_SIGN = 0x2e
@@ -415,7 +415,7 @@ local function is_digit(code)
   return code >= 0x30 and code <= 0x39
 end
 
--- The least number that is nearer to 2^1024 than to the largest double, so that parsers read it as infinite.
+-- The smallest number that is nearer to 2^1024 than to the largest double, so that parsers read it as infinite.
 local INFINITE = "1797693134862315807937289714053034150799341327100378269361737789804449682927647509466490179775872070963"
   .. "3028641669288791094655554785194040263065748867150582068190890200070838367627385484581771153176447573027"
   .. "0069855571366959622842914819860834936475292719074168444365510704342711559699508093042880177904174497792"
@@ -436,8 +436,8 @@ local function is_infinite(p, at, past)
   return compared == #INFINITE
 end
 
--- Refuses the number that ends at `last` if it is beyond a double; between `mark` and it are only spaces, a colon
--- and a minus. Its text decides, because tonumber takes 50 microseconds for 1e300.
+-- Refuses the number that ends at `last` if it exceeds a double; between `mark` and the number are only spaces, a colon
+-- and a minus. Compares digits, because tonumber takes 50 microseconds for 1e300.
 local function check_number(p, mark, last)
   local at, point = mark + 1, -1
   while not is_digit(p[at]) do at = at + 1 end
@@ -460,7 +460,7 @@ local function check_number(p, mark, last)
     local below = p[past + 1] == 0x2d
     at = past + ((below or p[past + 1] == 0x2b) and 2 or 1)
     local exponent = 0
-    -- More is beyond whatever the digits before it can make good.
+    -- Beyond this, no digits before it can compensate.
     while at <= last and exponent < 1e12 do
       exponent, at = exponent * 10 + p[at] - 0x30, at + 1
     end
@@ -499,7 +499,7 @@ local function move_window(source, base, keep, last)
   return cast("const uint8_t*", buffer + MARGIN), count
 end
 
--- A source with the bytes of a text.
+-- A source that reads from a string.
 local function source_of(text)
   return {
     length = function() return #text end,
@@ -507,16 +507,16 @@ local function source_of(text)
   }
 end
 
--- The value in a text that begins after a name. The text begins at `first` of the source.
+-- The value that follows a name in a text. The text begins at `first` of the source.
 local function value_in(text, first)
   local p = cast("const uint8_t*", text)
   local from, to = past_space(p, past_space(p, 0) + 1), before_space(p, #text - 1)
   return { first = first + from, last = first + to, text = sub(text, from + 1, to + 1) }
 end
 
--- Finds the first byte from `at` of the window on that is no space, and moves the window if needed. Returns the
--- byte's place in the window, the window's place in the source, the pointer to its bytes and their number. The
--- byte's place is the end of the window if the source has no such byte.
+-- Finds the first byte other than white space from `at` of the window on, and moves the window if needed. Returns the
+-- byte's index in the window, the window's position in the source, the pointer to its bytes and their number. The index
+-- is the end of the window if the source has no such byte.
 local function skip_space(source, base, at, last)
   local p = cast("const uint8_t*", buffer + MARGIN)
   while true do
@@ -527,8 +527,8 @@ local function skip_space(source, base, at, last)
   end
 end
 
--- Gives back the memory that only an unusual body needs. Otherwise each level could keep the table of its largest
--- object, on each thread.
+-- Frees the memory that only an unusual body needs. Otherwise each level could keep the table of its largest object, on
+-- each thread.
 local function release()
   if room > WINDOW then new_buffer(WINDOW) end
   if decoded_room > FEW_DECODED then new_decoded(FEW_DECODED) end
@@ -542,7 +542,7 @@ end
 -- Whether the container at a level is an object.
 local is_object = ffi.new("bool[?]", MOST_LEVELS + 1)
 
--- Reports that a field is there, once.
+-- Reports a field once.
 local function report(found, field)
   local fields = found.fields
   if not fields then
@@ -555,20 +555,20 @@ local function report(found, field)
   end
 end
 
--- What names mean in their places: the rule of a name, how the value of a rule is looked at, and so on.
+-- Names by their context: the rule of a name, how the value of a rule is examined, and so on.
 local field_at_top, rule_below, enter_place, mask_at, follow, after_item
 -- The fields that are closed for another reason than that they name something stored, with the reason.
 local LOOK, CLOSED_AS = ffi.new("uint8_t[256]"), { ["tools[].model"] = "choosing", extra_body = "choosing" }
 
 do
   -- What a body may name besides what is read for counting: something stored in the account at the model's server, or
-  -- another model. What the names in a container mean depends on the container, so each has a place. RULES has, for
-  -- each place and name, the place of its value, and as which field the value is reported if there is one.
-  -- In OPAQUE are texts and values of users, such as the parameters of their tools: nothing there means anything.
+  -- another model. What a name means depends on its container, so each container has a context ("place"). RULES has,
+  -- for each place and name, the place of its value, and the field that is reported if there is a value. OPAQUE holds
+  -- texts and values of users, such as the parameters of their tools: no name there has a meaning.
   local TOP, ANY, OPAQUE, ITEM, LAST_PLACE = 1, 2, 3, 4, 8
-  -- How the value of a name is looked at: a field is reported if it has one, or one that is no object. Of an item, its id
-  -- and its kind: one that is only an id, or says that it is a reference, stands for a stored one. So does an image or a
-  -- reasoning of the model's unless its data is there.
+  -- How the value of a name is examined. A field is reported if it has any value (FIELD), or one other than an object
+  -- (NO_OBJECT). Of an item, the id and the kind are examined: an item that is only an id, or whose type is a
+  -- reference, refers to a stored one. So does an image or a reasoning of the model's without its data.
   local FIELD, NO_OBJECT, ITEM_TYPE, ITEM_ID, ITEM_ROLE, ITEM_RESULT, ITEM_TEXT = 1, 2, 3, 4, 5, 6, 7
   local RULES = {}
 
@@ -602,7 +602,7 @@ do
       "prompt_id", "provider", "provider_specific_header", "providerOptions", "route", "router_settings_override", "safety_model",
       "specific_deployment", "user_config"
     )
-    -- What servers of one model tell each other: whose memory to read, at which address.
+    -- What servers of one model exchange: whose memory to read, at which address.
     local internal = reported(
       "bootstrap_host", "bootstrap_port", "bootstrap_room", "disaggregated_params", "ec_transfer_params", "kv_transfer_params"
     )
@@ -617,7 +617,7 @@ do
       opaque(
         "metadata", "parameters", "schema", "input_schema", "output_schema", "json_schema", "arguments", "annotations", "citations"
       ),
-      -- A text is the id of a container, an object describes one, and may have its id.
+      -- A string is the id of a container; an object describes one, and may have its id.
       { container = { look = NO_OBJECT, field = "container", place = CONTAINER }, tools = { place = TOOL } }
     )
     RULES[TOP] = all(
@@ -643,9 +643,9 @@ do
     RULES[AUDIO] = all(RULES[ANY], { id = { look = FIELD, field = "audio.id", place = ANY } })
   end
 
-  -- The fields, and the others that have rules, by what is left of a name that some server reads as one of them: Go's
-  -- encoding/json folds case, readers of protobuf's JSON accept camelCase, and version 2 of Go's passes over dashes and
-  -- underscores. Each has a number from 1 on.
+  -- The fields and all other names with rules, without what some servers ignore in names: Go's encoding/json folds
+  -- case, readers of protobuf's JSON accept camelCase, and version 2 of Go's passes over dashes and underscores. Each
+  -- has a number from 1 on.
   local FIELDS = {
     "model", "stream", "stream_options", "include_usage", "continuous_usage_stats", "background", "deferred", "max_tokens",
     "max_completion_tokens", "max_output_tokens", "n_predict", "n", "n_cmpl", "best_of", "prompt", "prompt_embeds",
@@ -662,11 +662,12 @@ do
     end
   end
 
-  -- They are found by their first and last eight bytes, with the bit that makes a letter small. These are nearly the whole
-  -- name, so there is no Lua string of most names; and no two have the same place, so there is no loop.
+  -- Names are found by their first and last eight bytes in lower case. These are nearly the whole name, so most names
+  -- need no Lua string; and the hash is perfect, so there is no loop.
   local SMALL_LETTERS, BITS = ONES * 0x20, 11
   local PLACED = ffi.new("struct { uint64_t first, last; int length, field; }[?]", 2 ^ BITS)
-  -- One with which that is so. Another is searched where names have changed: each thread of Envoy then starts 50 ms later.
+  -- A factor that makes it perfect. If names have changed, another is searched, which delays each thread's start by 50
+  -- ms.
   local factor = 0xbdd5a5da41d878adULL
 
   local function folded(p, length)
@@ -695,11 +696,11 @@ do
     while not put_all(names) do factor = factor * 5 + 2 end
   end
 
-  -- The name that was looked at last, without dashes and underscores.
+  -- The name that was examined last, without dashes and underscores.
   local MOST_LETTERS, MOST_FIELDS, DASH, UNDERSCORE = 31, 128, 0x2d, 0x5f
   local letters = ffi.new("uint8_t[?]", MOST_LETTERS + 8)
 
-  -- The number of the field of this name, or -1. Letters may be large.
+  -- The number of the field with this name in any case, or -1.
   local function field_of(p, length)
     local first, last = folded(p, length)
     local at = place_for(first, last, length)
@@ -709,8 +710,8 @@ do
     return field
   end
 
-  -- The number of the field of which this name may be a spelling, or 0. What folds to an ASCII letter is one (check_fold),
-  -- and a NUL ends the name.
+  -- The number of the field of which this name may be a spelling, or 0. Characters that fold to an ASCII letter count
+  -- as that letter (check_fold), and a NUL ends the name.
   local function resembled_field(p, length)
     local field = field_of(p, length)
     if field >= 0 then return field end
@@ -736,8 +737,8 @@ do
     return math.max(field_of(letters, count), 0)
   end
 
-  -- Refuses characters that no field of a model request has. For servers in C, a NUL ends a name. The others fold
-  -- to ASCII letters: U+017F to s, U+212A to k, U+0130 and U+0131 to i.
+  -- Refuses characters that no field of a model request has. For servers in C, a NUL ends a name. The others fold to
+  -- ASCII letters: U+017F to s, U+212A to k, U+0130 and U+0131 to i.
   local function check_fold(p, length)
     for at = 0, length - 1 do
       local code, next = p[at], p[at + 1]
@@ -752,13 +753,13 @@ do
   local places = ffi.new("uint8_t[?]", MOST_LEVELS + 1)
   places[1] = TOP
 
-  -- The rules by number, and the places of their values. LOOK has how each value is looked at.
+  -- The rules by number, and the places of their values. LOOK has how each value is examined.
   local NUMBERED, PLACE_OF = {}, ffi.new("uint8_t[256]", ANY)
   -- The number of the rule of a field at a place, or 0.
   local RULE = ffi.new("uint8_t[?]", (LAST_PLACE + 1) * MOST_FIELDS)
-  -- Most names within a body have no rule. Those that have one are bits, the same for names that begin with the same letter
-  -- and have rules in the same places: BEGIN and END have the bits of the names that begin and end with a byte, MASK those
-  -- of a place.
+  -- Most names within a body have no rule. Each name with one has a bit, shared by names that begin with the same
+  -- letter and have rules in the same places: BEGIN and END have the bits of the names that begin and end with a byte,
+  -- MASK the bits of a place.
   local BEGIN, END, MASK = ffi.new("int32_t[256]"), ffi.new("int32_t[256]"), ffi.new("int32_t[?]", LAST_PLACE + 1)
 
   do
@@ -787,8 +788,8 @@ do
     end
   end
 
-  -- The name at the top if it is one of `names`, else nil; and its rule. A name that only some servers read as one of `names`
-  -- is refused; if that one is only measured, the third result is the one that it resembles.
+  -- The name at the top if it is one of `names`, else nil; and its rule. A name that only some servers read as one of
+  -- `names` is refused; if that one only measures the size, the third result is the one that it resembles.
   function field_at_top(p, length, names, literal)
     if not literal then check_fold(p, length) end
     local meant = resembled_field(p, length)
@@ -800,14 +801,14 @@ do
     return nil, rule, name
   end
 
-  -- The rule of a name below the top, where names of this mask have one.
+  -- The rule of a name below the top, at a place with this mask.
   function rule_below(level, p, length, literal, mask)
     if mask == 0 or literal and band(BEGIN[p[0]], END[p[length - 1]], mask) == 0 then return 0 end
     return RULE[places[level] * MOST_FIELDS + resembled_field(p, length)]
   end
 
-  -- Notes the place of the container that opens at a level, the value of a name with this rule if it is in an object.
-  -- Returns the names that have rules in it.
+  -- Notes the place of the container that opens at a level; in an object, `rule` is that of its name. Returns the mask
+  -- of the names that have rules in it.
   function enter_place(level, is_member, rule)
     local place = places[level - 1]
     if is_member and place ~= OPAQUE then place = PLACE_OF[rule] end
@@ -819,13 +820,14 @@ do
     return MASK[places[level]]
   end
 
-  -- What is known of an item: it has an id, a role or a type that needs nothing; it is an image, or a reasoning, and has the
-  -- data of one. Reasoning has a text, or one that only the server can read; a summary is not what the server has stored.
+  -- What is known of an item: it has an id, or a role or type that needs no data; it is an image or a reasoning, and
+  -- has its data. The data of a reasoning is a text, or one that only the server can read; a summary is not what the
+  -- server has stored.
   local HAS_ID, HAS_KIND, IS_IMAGE, HAS_RESULT, IS_REASONING, HAS_TEXT = 1, 2, 4, 8, 16, 32
   local HAS = ffi.new("uint8_t[8]")
   HAS[ITEM_ID], HAS[ITEM_ROLE], HAS[ITEM_RESULT], HAS[ITEM_TEXT] = HAS_ID, HAS_KIND, HAS_RESULT, HAS_TEXT
 
-  -- Reports an item that is only an id when it ends. Returns what is known then.
+  -- At the end of an item, reports it if it is only an id. Returns what is known of the item around it.
   function after_item(level, item, found)
     if not is_object[level] or places[level] ~= ITEM then return item end
     local needed = HAS_KIND
@@ -834,11 +836,11 @@ do
     return 0
   end
 
-  -- Reports the field of a rule if the name that ends at `at` of the window has a value; null and an empty list are
-  -- none. Returns what is known of the item, which was `item`.
+  -- Reports the field of a rule if the name that ends at `at` of the window has a value; null and an empty list count
+  -- as none. Returns what is known of the item, which was `item`.
   do
     local SMALL_N, OPEN_BRACKET, CLOSE_BRACKET = 0x6e, 0x5b, 0x5d
-    -- More of a value is not looked at.
+    -- Bytes of a value that are examined.
     local GLANCE = 64
     local glance = ffi.new("uint8_t[?]", 2 * GLANCE)
     local COLON, SPACE = 0x3a, 0x20
@@ -848,7 +850,7 @@ do
     ffi.copy(image, '"image_generation_call"', 16)
     ffi.copy(reasoning, '"reasoning"', 11)
 
-    -- The place in the source of the first byte from `place` on that is no space.
+    -- The position in the source of the first byte from `place` on other than white space.
     local function past_space_of(source, place)
       local room = GLANCE
       while true do
@@ -875,7 +877,8 @@ do
       return cast("const uint8_t*", glance)
     end
 
-    -- Whether a text begins with an escape, or with plain letters before one. Nobody writes a type so but to hide it.
+    -- Whether a text begins with an escape, or with plain letters before one. Nobody writes a type that way except to
+    -- hide it.
     local function has_escape(value)
       local at = 1
       while value[at] ~= QUOTE and value[at] ~= BACKSLASH and at < GLANCE do at = at + 1 end
@@ -893,7 +896,7 @@ do
       return (holds_backslash(first) or holds_backslash(second)) and has_escape(value)
     end
 
-    -- What a type says of its item.
+    -- What a type tells about its item.
     local function kind_of(value, found)
       if is_reference(value) then report(found, "item_reference") end
       local first, second = cast(EIGHT, value)[0], cast(EIGHT, value)[1]
@@ -918,24 +921,24 @@ do
   end
 end
 
--- Reads `source`, which must be one object. Returns the values of its members in `names`, as { first, last,
--- text } with positions from 0, and the position of its closing brace. Of prompts only the texts, lists and objects
--- in their lists are counted, since they may be most of the body; a prompt that is no such list counts as one.
+-- Reads `source`, which must be one object. Returns the values of its members in `names`, as { first, last, text } with
+-- positions from 0, and the position of its closing brace. Prompts are only counted, by the strings, lists and objects
+-- in their lists, since they may be most of the body; a prompt that is no such list counts as one.
 local function read_object(source, names)
   local size = source:length()
   buffer[MARGIN] = 0
-  -- Positions are those in the window, which begins at `base` of the source and has `last` bytes.
+  -- Positions are relative to the window, which begins at `base` of the source and has `last` bytes.
   local at, base, p, last = skip_space(source, 0, 0, 0)
   if p[at] ~= OPEN_BRACE then refuse("it is not a JSON object") end
-  -- The values found, the field of `names` whose value is being read, where its name ended, and what a prompt has.
+  -- The values found, the field of `names` whose value is being read, where its name ended, and the number of prompts.
   local found, field, field_at, prompts = {}, nil, 0, 0
   local in_prompts = false
   local level = 1
   local escaped_names = 0
   -- The rule of the name that was read last, the names that have rules here, and what is known of the item.
   local rule, mask, item = 0, 0, 0
-  -- The place of the last brace, bracket, comma or end of a name; the number of bytes after it from which a value
-  -- may be a number beyond a double.
+  -- The position of the last brace, bracket, comma or end of a name; the number of bytes after it from which a value
+  -- may exceed a double.
   local mark, longest = at, LONG_NUMBER
   local current = FIRST_NAME
   is_object[1] = true
@@ -1002,7 +1005,7 @@ local function read_object(source, names)
       if opens_object then open_object(level) end
       current = opens_object and FIRST_NAME or FIRST_ITEM
       mark = at
-      -- Close an empty one at once, because a body of only these takes longest.
+      -- Close an empty container at once, because a body of only these takes longest.
       if p[at + 1] == (opens_object and 0x7d or 0x5d) then
         at, level, current = at + 1, level - 1, AFTER_VALUE
         mark, mask = at, mask_at(level)
@@ -1033,7 +1036,7 @@ local function read_object(source, names)
     elseif at < last or base + last == size then
       not_json()
     else
-      -- The window ends. Names and numbers are kept until they end; of other strings nothing is needed.
+      -- The window ends. Names and numbers are kept until they end; other strings are not needed.
       local keep = current >= STRING and current < NAME and last or math.max(mark, 0)
       p, last = move_window(source, base, keep, last)
       base, at, mark, field_at = base + keep, at - keep - 1, mark - keep, field_at - keep
@@ -1052,10 +1055,10 @@ local IN_EACH = {
 -- For a server that refuses these options and reports usage unasked (`spec.output.streamUsage`).
 local NOT = { list = {}, names = {} }
 
--- What is added to a body without stream_options. Its own are kept up to a length, to be restored.
+-- What is added to a body without stream_options. The body's own options are kept up to this length, to be restored.
 local ASKED, LONGEST_OPTIONS = ',"stream_options":{"include_usage":true}', 4096
 
--- Adds the change with which a body that was asked for usage before Check has its own options again.
+-- Adds the change that gives a body that was asked for usage before Check its own options again.
 local function unask(changes, found, close, own)
   local options = found.stream_options
   if own == "" then
@@ -1103,15 +1106,15 @@ end
 local STREAMED = { model = true, stream = true, stream_options = true, deferred = true, extra_body = true }
 local NAMING, ANSWERING = { model = true, extra_body = true }, { model = true, background = true, extra_body = true }
 
--- The fields with the most output tokens of an answer, by operation. The first is added if none of them is there.
+-- The fields for the maximum of an answer's output tokens, by operation. The first is added if there is none of them.
 local MAXIMA = {
   { "/chat/completions$", { "max_completion_tokens", "max_tokens" } },
   { "/completions$", { "max_tokens" } },
   { "/responses$", { "max_output_tokens" } },
   { "/messages$", { "max_tokens" } },
 }
--- llama.cpp reads the first two of these before any other, whatever the operation is. So where one is, it is lowered,
--- but only a field of the operation is relied upon.
+-- llama.cpp reads the first two of these before any other, whatever the operation. So any of them is lowered, but only
+-- a field of the operation is relied on.
 local ALL_MAXIMA = { "n_predict", "max_completion_tokens", "max_tokens", "max_output_tokens" }
 -- For models whose server reads no other (`spec.output.maxTokensField`).
 local ONLY = { max_tokens = { "max_tokens" } }
@@ -1124,12 +1127,12 @@ end
 
 -- The fields with the number of answers: to the same prompt, or to each of several. llama.cpp reads n_cmpl before n.
 local COUNTS = { "n", "best_of", "n_cmpl", "candidate_count", "num_return_sequences" }
--- Those with the fewest output tokens of an answer; and objects with a number that its maximum must be above.
+-- The fields for the minimum of an answer's output tokens; and objects with a number that the maximum must exceed.
 local MINIMA = { "min_tokens", "min_new_tokens" }
 local BUDGETS = { thinking = { budget_tokens = "size" }, reasoning = { max_tokens = "size" } }
 
--- These fields, and those that determine how much output there is. Names that only some servers take for the latter
--- are told to Check, which refuses them where a subscription reserves, or where only one answer is counted.
+-- These fields, and those that determine how much output there is. Names that only some servers take for the latter are
+-- reported to Check, which refuses them where a subscription reserves, or where only one answer is counted.
 local measured = {}
 local function with_maxima(names)
   local all = measured[names]
@@ -1145,7 +1148,7 @@ local function with_maxima(names)
   return all
 end
 
--- The number of a field that some servers read from a string, too; nil for anything else.
+-- The number in a field, which some servers also read from a string; nil for anything else.
 local function number_in(field)
   return field and tonumber(match(field.text, '^"?([%d%.eE+-]+)"?$'))
 end
@@ -1156,8 +1159,8 @@ end
 
 local MOST_CHOICES, MOST_TOKENS = 1e6, 1e12
 
--- The number of answers: to each of several prompts, as many as one of the fields says. Also returns why it is not
--- known, as of a field that servers could read differently.
+-- The number of answers: to each prompt, as many as the fields ask for. Also returns why it is unknown, such as a field
+-- that servers could read differently.
 local function choices_in(found)
   local most, unclear = 1, nil
   for _, name in ipairs(COUNTS) do
@@ -1169,8 +1172,8 @@ local function choices_in(found)
   return math.ceil(choices), unclear
 end
 
--- The fewest output tokens with which an answer is valid, if its own maximum is `most`. Interleaved thinking may have a
--- budget above the maximum, which then says nothing about it.
+-- The minimum of output tokens with which an answer is valid, if its own maximum is `most`. Interleaved thinking may
+-- have a budget above the maximum, which then has no bearing on it.
 local function least_in(found, most)
   local least = 1
   for _, name in ipairs(MINIMA) do least = math.max(least, number_in(found[name]) or 1) end
@@ -1184,8 +1187,8 @@ local function least_in(found, most)
   return math.ceil(math.min(MOST_TOKENS, least))
 end
 
--- The bytes of the body, the most output tokens of an answer (empty if not known), the number of answers, the fewest
--- output tokens of each, and why these are not known, if that is so.
+-- For Check: the bytes of the body, the maximum of an answer's output tokens (empty if unknown), the number of answers,
+-- the minimum of output tokens of each, and if these are unknown, why.
 local function size_of(length, found, maxima)
   local choices, unclear = choices_in(found)
   local most, is_known = 0, false
@@ -1202,10 +1205,10 @@ local function size_of(length, found, maxima)
   return ("%d;%s;%d;%d;%s"):format(length, is_known and ("%d"):format(math.ceil(most)) or "", choices, least, problem)
 end
 
--- Adds the changes with which the answers together have at most `ceiling` tokens of output, if there is one, and with
--- which the maximum is in the first of `maxima`, or in another of these.
+-- Adds the changes that limit the output of all answers together to `ceiling` tokens, if there is one, and that put the
+-- maximum into the first of `maxima`, or into another of these.
 local function cap_output(changes, found, close, maxima, ceiling, is_empty)
-  -- Check has known their number: each has one token at least.
+  -- Check knew the number of answers: each has at least one token.
   local most = ceiling and math.max(1, math.floor(ceiling / choices_in(found))) or math.huge
   local value = most
   for _, name in ipairs(ALL_MAXIMA) do
@@ -1234,13 +1237,14 @@ local function cap_output(changes, found, close, maxima, ceiling, is_empty)
   end
 end
 
--- Stands for a model that is not a string. No model has this name.
+-- In place of a model that is not a string. No model has this name.
 local NO_NAME = "\0"
 
 local NOT_EXTRA = "extra_body must not have "
 
--- Reads what `extra_body` has as if it were at the top, because LiteLLM sends it there, in place of what the body has: what is
--- stored or chooses a model is reported, and the rest of what is read for counting must not be there.
+-- Reads the members of `extra_body` as if they were at the top, where LiteLLM sends them in place of the body's own:
+-- those that name something stored or choose a model are reported, and the others that are read for counting must not
+-- be there.
 local function read_extra(found, names)
   local extra = found.extra_body
   if not is_given(extra) then return end
@@ -1262,7 +1266,7 @@ local function read_extra(found, names)
   if own.prompts then found.extra = NOT_EXTRA .. "prompt" end
 end
 
--- The fields of a body by these names, and the place of its closing brace.
+-- The fields of a body with these names, and the position of its closing brace.
 local function read_body(body, names)
   local found, close = read_object(body, names)
   if found.extra_body then read_extra(found, names) end
@@ -1278,7 +1282,7 @@ end
 
 local NOTHING = {}
 
--- Adds to `changes` those with which a stream reports its usage, by these members of its options. Returns the members that
+-- Adds the changes that make a stream report its usage, with these members of its options. Returns the members that
 -- were added.
 local function ask_if_stream(changes, found, close, members)
   local stream = found.stream and found.stream.text
@@ -1289,7 +1293,7 @@ end
 
 local function earlier(one, other) return one[1] < other[1] end
 
--- The text of a body with all changes made. Each part is copied once, because a body may be long and Envoy does not see
+-- The text of a body with all changes. Each part is copied once, because a body may be long and Envoy does not see
 -- Lua's memory.
 local function changed(body, length, changes)
   table.sort(changes, earlier)
@@ -1302,15 +1306,14 @@ local function changed(body, length, changes)
   return table.concat(parts)
 end
 
--- The change to the model's name on its server, which Check sends.
+-- The change that sets the model's name on its server, which Check sends.
 local function naming_of(model, name)
   if not model then refuse("it must name the model") end
   return { model.first, model.last, '"' .. name .. '"' }
 end
 
--- The compiler keeps its code in the form that the first bodies gave it, and with an unfortunate form a body can
--- take ten times as long. So it first sees the loop over bytes alone, then the loop over plain text with the
--- escapes in it, then chats.
+-- The compiler specializes its code on the first bodies, and after an unfortunate choice a body can take ten times as
+-- long. So it first sees the loop over bytes alone, then the loop over plain text with escapes, then chats.
 local function show(text)
   local found, close = read_body(source_of(text), STREAMED)
   ask_if_stream({}, found, close, AT_END)
@@ -1324,7 +1327,8 @@ local function id_in(path)
   return id
 end
 
--- Envoy loads its scripts in its main thread, too, twice, where no request comes. Where /proc does not tell, any thread may get one.
+-- Envoy also loads its scripts in its main thread, twice, which gets no request. If /proc does not tell, any thread may
+-- get one.
 local own = id_in("/proc/thread-self/stat")
 IS_MAIN_THREAD = own ~= nil and own == id_in("/proc/self/stat")
 if not IS_MAIN_THREAD then
@@ -1363,7 +1367,7 @@ local BODILESS = { GET = true, HEAD = true, OPTIONS = true }
 local UNKNOWN = '"message":"The model %sdoes not exist or you have no access to it; GET /v1/models lists yours.","type":"%s"'
 local LONGEST_QUOTED = 100
 
--- The name for a message, in quotes; empty if it needs escapes or is long, which no model's name does.
+-- The name in quotes, for a message; empty if it needs escapes or is long, as no model's name does.
 local function quoted(model)
   if #model > LONGEST_QUOTED or not find(model, "^[%w%-%._/:@ ]+$") then return "" end
   return '\\"' .. model .. '\\" '
@@ -1385,21 +1389,20 @@ local function as_header(model)
   return (model:gsub("[%c]", "\\"))
 end
 
--- The fields that matter for this operation. A streamed response of chat and of completions reports its usage
--- only if it is asked to. Some servers do not know the option for completions, so it is only used there if the
--- tokens are counted.
+-- The fields that matter for this operation. Chat and completions report the usage of a stream only on request. Some
+-- servers do not know the option for completions, so it is used there only if the tokens are counted.
 local function names_for(path, asked)
   if find(path, "/chat/completions$") then return STREAMED end
   if find(path, "/responses$") then return ANSWERING end
   return find(path, "/completions$") and asked.is_metered and STREAMED or NAMING
 end
 
--- By these a response is fetched with another request, whose answer is not counted. A server may take any value but
--- the latter for true.
+-- With these a response is fetched by another request, whose usage is not counted. A server may take any value but the
+-- latter for true.
 local LATER, NOT_LATER = { "background", "deferred" }, { ["false"] = true, null = true }
--- What is wrong with those that are refused where tokens are counted.
+-- Why these are refused where tokens are counted.
 local UNCOUNTED = {
-  -- By it LiteLLM sends the request without a maximum, or without what asks for its usage.
+  -- With it LiteLLM leaves out a maximum, or the request for usage, when it calls the model.
   additional_drop_params = "additional_drop_params may leave out a maximum, or the request for the usage that is counted",
 }
 for _, name in ipairs(LATER) do
@@ -1411,8 +1414,8 @@ local CLOSED = {
   stored = " names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it",
 }
 
--- Refuses the first field that the model does not open. Where the body's name is compared with the model's, or replaced,
--- nothing else may choose.
+-- Refuses the first field that the model does not open. If the body's name is compared with the model's, or replaced,
+-- nothing else may choose a model.
 local function judge_fields(asked, fields)
   local opened = " " .. (asked.open or "") .. " "
   local is_named = asked.models or asked.upstream_model
@@ -1428,7 +1431,7 @@ local function judge_fields(asked, fields)
   end
 end
 
--- Reads the body, and changes it as is asked. Raises what is wrong with it.
+-- Reads the body and changes it as asked. Raises its fault.
 local function judge(handle, path, asked)
   local body = handle:body()
   -- Not earlier: a headers object is not valid after waiting for the body.
@@ -1450,14 +1453,14 @@ local function judge(handle, path, asked)
   for _, name in ipairs(LATER) do
     if found[name] and not NOT_LATER[found[name].text] then report(found, name) end
   end
-  -- Whoever knows what is allowed may decide now. Fields that matter only to some models are for Check.
+  -- With `choose`, the request may be decided now. Fields that matter only to some models are left to Check.
   local plan = asked.choose and model and not found.fields and asked:choose(headers, model)
   if plan then asked = plan end
   if plan and plan.maximum then maxima = maxima_of(path, plan.maximum) end
   local changes = {}
   local members = asked.chunk_usage == "unasked" and NOT or asked.chunk_usage and IN_EACH or AT_END
   local added = ask_if_stream(changes, found, close, members)
-  -- Before Check it is not known what the model opens. Check decides by this header, so not again after it.
+  -- Before Check, it is not known which fields the model opens. Check decides by this header, so not again after it.
   if found.fields and asked.is_first then
     headers:replace("x-tollgate-refusal", "fields " .. table.concat(found.fields, ","))
   elseif found.fields and not asked.is_again then
@@ -1479,7 +1482,7 @@ local function judge(handle, path, asked)
   if #changes > 0 then body:setBytes(changed(body, length, changes)) end
   if added.include_usage then
     metadata:set("tollgate.body", "usage_added", true)
-    -- Before Check it is not known what the server takes.
+    -- Before Check, it is not known what the server accepts.
     local own = found.stream_options and found.stream_options.text or ""
     if asked.is_first and #own <= LONGEST_OPTIONS then metadata:set("tollgate.body", "options", own) end
   end
@@ -1495,7 +1498,7 @@ local function respond(handle, path, status, text, code)
   local messages = is_messages(path)
   local headers = { [":status"] = status, ["content-type"] = "application/json" }
   if status == "401" then headers["www-authenticate"] = "Bearer" end
-  -- As in responses of Check: the same request would be refused again.
+  -- As in Check's responses: the same request would be refused again.
   if status ~= "400" then headers["x-should-retry"] = "false" end
   if code == "model_not_allowed" then headers["x-ext-auth-reason"] = "unauthorized" end
   handle:streamInfo():dynamicMetadata():set("tollgate.body", "refused", true)
@@ -1507,7 +1510,7 @@ end
 
 local NO_CREDENTIAL = '"message":"A credential is needed: Authorization: Bearer <API key>.","type":"authentication_error"'
 
--- Refuses a request without a credential, before any of its body is held. Whether the credential is valid, Check decides.
+-- Refuses a request without a credential before any of its body is held. Check decides whether the credential is valid.
 -- Returns whether the request goes on.
 function require_credential(handle, path)
   local headers = handle:headers()
@@ -1517,14 +1520,14 @@ function require_credential(handle, path)
   return false
 end
 
--- Waits for the body, checks it, and makes the changes that are asked. Returns whether nothing is wrong with it; else that is told
--- to the client, whose request ends, or to Check if that comes after. What is asked, and what is known:
---   is_first           nothing is known yet: the body names the model, or Check needs its size
---   choose             of such a request: a method that says by its headers and model what is asked, or nil
+-- Waits for the body, checks it, and makes the changes that are asked. Returns whether the body is acceptable; otherwise
+-- the fault is reported to the client, whose request ends, or with `is_first` to Check. `asked` has:
+--   is_first           Check has not answered yet: the body names the model, or Check needs its size
+--   choose             with `is_first`: a method that returns the plan by headers and model, or nil
 --   is_again           the body was read before
 --   is_metered         the tokens of the response are counted
 --   is_post            the method is known to be POST
---   models, open, upstream_model, ceiling, maximum, chunk_usage   as in Check's headers of these names
+--   models, open, upstream_model, ceiling, maximum, chunk_usage   Check's headers of these names
 function read_request(handle, path, asked)
   -- An error outside pcall would let the request pass unchecked.
   local fine, problem = pcall(judge, handle, path, asked)
@@ -1540,7 +1543,7 @@ function read_request(handle, path, asked)
     return false
   end
   if problem.model then
-    -- As Check: Anthropic's clients look for another model after a 404.
+    -- As Check does: Anthropic's clients try another model after a 404.
     local status, kind = "403", "permission_error"
     if is_messages(path) then status, kind = "404", "not_found_error" end
     respond(handle, path, status, UNKNOWN:format(problem.model, kind), "model_not_allowed")

@@ -1,4 +1,4 @@
--- SHA-256 (FIPS 180-4) of short texts: by it the table finds what it knows of a request. The texts are put together in one
+-- SHA-256 (FIPS 180-4) of short texts: the digests by which the table finds requests. The texts are joined in one
 -- buffer, since a key must not become a string that Lua keeps.
 local ffi = require("ffi")
 local band, bswap, bxor, rol, ror, rshift, tobit = bit.band, bit.bswap, bit.bxor, bit.rol, bit.ror, bit.rshift, bit.tobit
@@ -46,8 +46,8 @@ local function add_block(first)
   sum[4], sum[5], sum[6], sum[7] = tobit(sum[4] + e), tobit(sum[5] + f), tobit(sum[6] + g), tobit(sum[7] + h)
 end
 
--- Of three texts with a NUL between them: the eight words in the order of their bytes, which stay until the next call. nil if
--- they are too long.
+-- The digest of three texts joined with NULs: eight words in the order of their bytes, valid until the next call. nil
+-- if the texts are too long.
 function sha256_of(one, two, three)
   local first, second = #one, #two
   local length = first + second + #three + 2
@@ -64,11 +64,11 @@ function sha256_of(one, two, three)
   ffi.copy(sum, BEGIN, 32)
   for block = 0, blocks - 1 do add_block(block * 16) end
   for i = 0, 7 do sum[i] = bswap(sum[i]) end
-  -- Nothing of a key stays here.
+  -- No key stays in memory here.
   ffi.fill(buffer, blocks * 64)
   ffi.fill(W, 256)
   return sum
 end
 
--- The compiler first sees what most requests are: three or four blocks.
+-- Show the compiler typical requests first: three or four blocks.
 for length = 100, 200 do sha256_of(("x"):rep(length), "", "") end

@@ -1,13 +1,13 @@
--- What the service knows of requests that Check has allowed, in a file that it writes and this script reads: whoever is in it,
--- and below the limits, is let pass without asking. Anything else, and whatever is odd, is for Check (docs/table.md; the form of
--- the file is in src/table/rules/format.ts).
+-- Decides requests by the table, a file with requests that Check has allowed, which the service writes: a request that
+-- is in it and below its limits passes without Check. Anything else, and anything unusual, is left to Check
+-- (docs/table.md; the format is in src/table/rules/format.ts).
 --
--- Each part is read by one pread and has a check sum: a mapped file that is truncated would end Envoy. Nothing is remembered but
--- the head, for a few milliseconds, and templates, which never change in a file.
+-- Each part is read with one pread and has a checksum: a mapped file that is truncated would crash Envoy. Nothing is
+-- cached but the head, for a few milliseconds, and templates, which never change in a file.
 local ffi = require("ffi")
 local byte, find, floor, format, match = string.byte, string.find, math.floor, string.format, string.match
 
--- Where the file is. The service fills it in; nowhere: Check decides everything.
+-- The path of the file. The service fills it in; if it is empty, Check decides everything.
 local TABLE = ""
 
 ffi.cdef([[
@@ -30,19 +30,19 @@ ffi.cdef([[
 ]])
 local C = ffi.C
 
--- O_NONBLOCK, O_CLOEXEC; to be read only.
+-- O_NONBLOCK, O_CLOEXEC; read-only.
 local OPTIONS = 2048 + 524288
 local BOOTTIME = 7
--- "TGTABLE1", with the low byte first.
+-- "TGTABLE1", little-endian.
 local MAGIC, FORM = 0x31454c4241544754ULL, 2
 local HEAD_BYTES, RECORD_BYTES, BLOCK_BYTES, TEMPLATE_BYTES, NAME_BYTES, BUCKETS_AT = 96, 256, 320, 2048, 16, 4096
 local SLOTS, CELLS, LONGEST_TEMPLATE, NO_BLOCK, IN_FORCE = 8, 6, 2036, 0xffffffff, 1
--- For how many milliseconds a head is believed, and a lease may last; how far the clocks may be from where the service sees them.
+-- How long a head is cached, and the longest lease (ms); how far the clocks may differ from what the service sees (ms).
 local HEAD_FOR, LONGEST_LEASE, MOST_DRIFT = 5, 5000, 500
--- After how many milliseconds the files are looked for again, and again while there are none in force: a block is older before a
+-- After how many milliseconds the files are looked up again, also while none is in force: a block is older before a
 -- decision needs it (`settledMs` of src/table/table.ts).
 local OPEN_FOR, CLOSED_FOR = 1000, 1
--- The most templates that are kept.
+-- Maximum number of templates in the cache.
 local MOST_PLANS = 512
 
 local time = ffi.new("long[2]")
@@ -51,11 +51,11 @@ local bucket, block, template = ffi.new("table_record[?]", SLOTS), ffi.new("tabl
 local named = ffi.new("table_name[?]", SLOTS)
 local starts = ffi.new("double[?]", CELLS)
 local descriptor, looked_at, read_at = -1, -1e9, -1e9
--- Why there is none in force.
+-- Why no table is in force.
 local why_closed = "off"
 local plans, plan_count = {}, 0
 
--- Milliseconds since the machine was started; those since the epoch are `now_ms` of line.lua.
+-- Milliseconds since the machine booted; `now_ms` of line.lua has those since the epoch.
 local function boot_ms()
   C.clock_gettime(BOOTTIME, time)
   return tonumber(time[0]) * 1000 + floor(tonumber(time[1]) / 1000000)
@@ -75,7 +75,7 @@ local function close_table(why)
   close_lanes()
 end
 
--- Looks for the files. Those that are open stay if they are the ones in their place.
+-- Looks up the files. Open ones stay open unless they were replaced.
 local function look(now)
   looked_at = now
   local found = C.open(TABLE, OPTIONS)
@@ -94,10 +94,10 @@ local function look(now)
   descriptor, read_at, plans, plan_count = found, now, {}, 0
 end
 
--- Why nothing is decided by the table now, or nil: it is in force. `believed`: for how many milliseconds what was read of the head is.
+-- Why the table is not in force, or nil if it is. `believed`: how long a head is cached (ms).
 local function why_not(boot, real, believed)
   if descriptor >= 0 and (boot - read_at > believed or boot < read_at) then
-    -- The head is read into another place: what is half read must not be believed.
+    -- The head is read into another buffer: a torn one must not be used.
     if read_head(descriptor, fresh_head) and fresh_head.file == head.file and fresh_head.lease > 0 then
       ffi.copy(head, fresh_head, HEAD_BYTES)
       read_at = boot
@@ -113,12 +113,12 @@ local function why_not(boot, real, believed)
   if math.abs(real - boot - head.clock) >= MOST_DRIFT then return "clock" end
 end
 
--- Where the parts of the file behind its records are.
+-- The offsets of the parts after the records.
 local function blocks_at() return BUCKETS_AT + head.buckets * SLOTS * RECORD_BYTES end
 local function templates_at() return blocks_at() + head.blocks * BLOCK_BYTES end
 local function names_at() return templates_at() + head.templates * TEMPLATE_BYTES end
 
--- What many requests have in common (src/table/rules/plan.ts), by the names that the other parts of the script have for it.
+-- What many requests have in common (src/table/rules/plan.ts), by the names in the other scripts.
 local function read_plan(number)
   local at = templates_at() + number * TEMPLATE_BYTES
   if number >= head.templates or not read_part(descriptor, template, TEMPLATE_BYTES, at) then return nil end
@@ -128,7 +128,7 @@ local function read_plan(number)
   if #lines < 9 then return nil end
   local function given(line) return lines[line] ~= "" and lines[line] or nil end
   local plan = {
-    -- gate.lua lets no other request be decided.
+    -- gate.lua asks the table about nothing else.
     is_post = true,
     is_metered = true,
     flags = lines[1],
@@ -141,12 +141,13 @@ local function read_plan(number)
     chunk_usage = given(6),
     maximum = given(7),
     policy = lines[8],
-    -- Of each limit: as the header begins, how much it is, as a number and as text, and whether it is the key's.
+    -- For each limit: the beginning of its header item, its value, as a number and as text, and whether it is the
+    -- key's.
     items = {},
     limits = {},
     limit_texts = {},
     of_key = {},
-    -- Names and values in turn.
+    -- Names and values alternate.
     headers = {},
   }
   for name, limit, scope in lines[9]:gmatch("([^:,]+):(%d+):([uk])") do
@@ -176,18 +177,18 @@ local function read_block(number)
   return number < head.blocks and read_part(descriptor, block, BLOCK_BYTES, at) and block.cells > 0 and block.cells <= CELLS
 end
 
--- Where the cell's window begins that `real` is in, when it ends, and what was used in it but for lanes; nil: not known.
+-- The start of the window of the cell at `real`, its end, and its sum without the lanes; nil: unknown.
 local function window_at(cell, real)
   if real < cell.start then return nil end
   if real < cell.end_ then return cell.start, cell.end_, cell.offset end
   if real < cell.next_end then return cell.end_, cell.next_end, cell.next_offset end
 end
 
--- What is left of each limit, and when it is reset. They stay until the next decision.
+-- What is left of each limit, and its reset. Valid until the next decision.
 local left, resets_at = ffi.new("double[?]", 2 * CELLS), ffi.new("double[?]", 2 * CELLS)
 
--- Why the limits of the block that was read, from `cell` on, do not let the request pass; nil: they do. It calls itself because the
--- compiler gives up a loop that is usually left after a turn or two, and all that calls it.
+-- Why the limits of the block that was read, from `cell` on, refuse the request; nil: they allow it. Recursive, because
+-- the compiler gives up on a loop that usually exits after a turn or two, and on all its callers.
 local function why_limited(cell, plan, before, share, real)
   if cell >= block.cells then return nil end
   local limit = plan.limits[before + cell + 1]
@@ -200,13 +201,13 @@ local function why_limited(cell, plan, before, share, real)
   return why_limited(cell + 1, plan, before, share, real)
 end
 
--- Reads the limits of a block, which come after those of `before` others. Returns how many there are now, and the block's name; nil
--- and why, if they do not let the request pass.
+-- Reads the limits of a block, which follow those of `before`. Returns the total number of limits and the block's name;
+-- nil and the reason if they refuse the request.
 local function read_limits(number, plan, before, boot, real)
   if not read_block(number) then return nil, "stale" end
   if boot >= block.fresh_until then return nil, "fresh" end
   if not read_lanes(number) then return nil, "closed" end
-  -- Others have used some of it meanwhile.
+  -- The flag: other gateways draw on these limits, too, so only half may be used.
   local why = why_limited(0, plan, before, bit.band(block.flags, 1) == 1 and 2 or 1, real)
   if why then return nil, why end
   return before + block.cells, format("%08x%08x", block.name[0], block.name[1])
@@ -230,8 +231,8 @@ local function reset_text(at, now, is_anthropic)
   return format("%dh%dm%ds", floor(seconds / 3600), floor(seconds / 60) % 60, seconds % 60)
 end
 
--- What the response tells of the limits: the policy, the limit that binds, what is left of it and when it is reset, and all of
--- them; empty texts without limits.
+-- The limits for the response: the policy, the limit that binds, what is left of it, its reset, and all limits; empty
+-- without limits.
 local function limits_text(plan, count, now)
   if count == 0 then return "\t\t\t\t" end
   local items, binding = "", 0
@@ -246,7 +247,7 @@ local function limits_text(plan, count, now)
   )
 end
 
--- What the line says of the request (src/usage/rules/line-head.ts). `bytes`: of its body.
+-- The request's part of the line (src/usage/rules/line-head.ts). `bytes`: of its body.
 local function line_head(plan, record, id, started_at, bytes)
   local held = ""
   if plan.is_estimated then
@@ -257,7 +258,8 @@ local function line_head(plan, record, id, started_at, bytes)
   return format('{"start":%.0f,"id":"%s","by":"table",%s,%s%s}', started_at, id, plan.subject, text, held)
 end
 
--- The slot of the bucket that was read whose record has this digest; -1: none. Nor does the compiler take a loop with a way out.
+-- The slot of the record with this digest in the bucket that was read; -1: none. No early exit: the compiler does not
+-- take such a loop, either.
 local function slot_of(digest)
   local found = -1
   for slot = SLOTS - 1, 0, -1 do
@@ -270,14 +272,14 @@ local function slot_of(digest)
   return found
 end
 
--- Decides a request: `credential` and the whole `path`, and the model of its body if the path names none; its `id`, when it began,
--- and the length of its body. Returns the plan for it, what its line says of it, and what its response has to know: flags,
--- limits and where it adds what it has used, between tabs; nil and why, if Check has to decide.
+-- Decides a request by its `credential`, the whole `path`, and the model of its body if the path names none; with its
+-- `id`, its start and the length of its body. Returns the plan, the request's part of the line, and what its response
+-- needs, separated by tabs: flags, limits and the names of its blocks; nil and the reason if Check has to decide.
 local function decide(credential, path, model, id, started_at, bytes)
   local boot, real = boot_ms(), now_ms()
   local why = why_not(boot, real, HEAD_FOR)
   if why then return nil, why end
-  -- Of a span's decision the service tells more.
+  -- Traced requests are left to Check, whose spans have the service's details.
   if byte(id, 15) ~= 52 then return nil, "traced" end
   local digest = sha256_of(credential, path, model)
   if not digest then return nil, "shape" end
@@ -306,7 +308,7 @@ local function decide(credential, path, model, id, started_at, bytes)
   return plan, line_head(plan, record, id, started_at, bytes), plan.flags .. "\t" .. limits_text(plan, count, real) .. "\t" .. lane
 end
 
--- Notes where the windows begin of the block that was read, from `cell` on. Returns whether all are known.
+-- Notes the starts of the windows of the block that was read, from `cell` on. Returns whether all are known.
 local function note_starts(cell, ended_at)
   if cell >= block.cells then return true end
   local start = window_at(block.cell[cell], ended_at)
@@ -315,12 +317,13 @@ local function note_starts(cell, ended_at)
   return note_starts(cell + 1, ended_at)
 end
 
--- Adds the tokens of a response that ended at `ended_at` to the own lane of one block. Returns whether that has them.
+-- Adds the tokens of a response that ended at `ended_at` to one block in the worker's lane. Returns whether that
+-- succeeded.
 local function add(number, tokens, ended_at)
   return read_block(number) and note_starts(0, ended_at) and add_in_lane(number, starts, block.cells, tokens)
 end
 
--- The number of the block with this name, two numbers, if the table has it.
+-- The number of the block with this name, given as two numbers, if the table has it.
 local function find_block(first, second)
   local bytes = SLOTS * NAME_BYTES
   if C.pread(descriptor, named, bytes, names_at() + bit.band(first, 0x7fffffff) % head.buckets * bytes) ~= bytes then return nil end
@@ -332,8 +335,8 @@ local function find_block(first, second)
   return found
 end
 
--- The same for a response, to each of its blocks, which have these names (src/table/rules/lane.ts): another request, or another
--- process, may have put them there since it began. Returns what was added where, for its line; nil: nothing.
+-- Adds the tokens of a response to each of its blocks by name (src/table/rules/lane.ts): another request or process may
+-- have added the block since the request began. Returns what was added, and where, for the line; nil: nothing.
 local function add_to_lane(names, tokens, ended_at)
   why_not(boot_ms(), now_ms(), 0)
   if descriptor < 0 then return nil end
@@ -345,7 +348,7 @@ local function add_to_lane(names, tokens, ended_at)
   return blocks ~= "" and format("%.0f %.0f%s", head.file, tokens, blocks) or nil
 end
 
--- There is no such function if Check decides everything.
+-- nil if Check decides everything.
 decide_by_table = TABLE ~= "" and decide
 -- Never fails.
 function add_by_table(names, tokens, ended_at)

@@ -1,30 +1,29 @@
--- Reads the usage that a response reports, while the response passes. It holds only the lines of an event that it
--- may have to remove and that are not complete, and a short JSON response with a content-length, so that one that breaks
--- off is an error instead of half a response.
+-- Reads the usage that a response reports while the response passes. Holds only incomplete lines of an event that it
+-- may have to remove, and a short JSON response with a content-length, so that one that breaks off is an error instead
+-- of half a response.
 --
--- The figures are in the line that line.lua writes: `total_tokens` of `usage` and its parts by type. With the dialect
--- "anthropic" in Check's metadata they are the four figures of a message; those at the start of a stream have the prefix
--- `start_`. Of a stream whose tokens may have to be estimated there is also `text_bytes`: how much text was generated. No
--- script runs for a client that leaves, so of a stream the figures so far are in the metadata `tollgate.line`, too, from
--- where Envoy's own log takes them.
+-- The figures go into the line that line.lua writes: `total_tokens` of `usage` and its parts by type. With the dialect
+-- "anthropic" in Check's metadata they are the four figures of a message; those at the start of a stream have the
+-- prefix `start_`. If the tokens of a stream may have to be estimated, `text_bytes` has the length of the generated
+-- text. No script runs when a client leaves, so the figures of a stream so far are in the metadata `tollgate.line`,
+-- too, for Envoy's own log.
 --
--- The first byte of a response decides what it is, whatever its content-type: with a brace or bracket it is
--- JSON, or lines of JSON, of which the last usage counts; in a list of answers all of them count, because llama.cpp
--- answers each of `n` on its own. Otherwise it is a stream of events
--- (https://html.spec.whatwg.org/multipage/server-sent-events.html). Only the structure of JSON is followed, so
--- a NaN beside the usage does no harm.
+-- The first byte of a response decides its format, whatever its content-type: with a brace or bracket it is JSON, or
+-- lines of JSON, of which the last usage counts; in a list of answers all count, because llama.cpp answers each of `n`
+-- on its own. Otherwise it is a stream of events (https://html.spec.whatwg.org/multipage/server-sent-events.html). Only
+-- the structure of JSON is followed, so a NaN beside the usage does no harm.
 --
--- If request-body.lua asked for usage and the client did not, the lines with a text that has nothing else
--- are removed, and with them their event if no other data is in it. A text with empty choices and something else, such as
--- an error, loses only its usage. If usage was asked for in each event, that of a text with choices becomes null, as where
--- a server reports it only at the end. Many servers and clients take each line of data for an event, whatever is
--- between two of them, so a line leaves when it is complete, not when its event is.
+-- If request-body.lua asked for usage and the client did not, the lines of a text that has nothing else are removed,
+-- and their event, too, if it has no other data. A text with empty choices and something else, such as an error, loses
+-- only its usage. If usage was asked for in each event, that of a text with choices becomes null, as from a server that
+-- reports it only at the end. Many servers and clients take each line of data for an event, whatever separates two of
+-- them, so a line is sent on when it is complete, not when its event is.
 --
--- Envoy's overload manager does not see Lua's memory, so nothing is kept of a response between two of its pieces but
--- where in its structure it is, and lines that may have to be removed, up to 64 KiB of them.
+-- Envoy's overload manager does not see Lua's memory, so between two chunks only the position in the structure is kept,
+-- and lines that may have to be removed, up to 64 KiB.
 
--- The loop over bytes has more than a hundred ways through it, which is the most that the compiler has by default; others
--- would be interpreted from then on, whatever responses come.
+-- The loop over bytes has more than a hundred side traces, the compiler's default maximum; the rest would be
+-- interpreted from then on, whatever responses come.
 jit.opt.start("maxside=1000", "maxmcode=2048")
 
 local ffi, new_table = require("ffi"), require("table.new")
@@ -35,7 +34,7 @@ local QUOTE, BACKSLASH, COMMA, COLON, SPACE = 34, 92, 44, 58, 32
 local OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
 local LF, CR, TAB = 10, 13, 9
 
--- Whether spans have figures as tags, from the metadata `tollgate.usage`; the service says so.
+-- Whether spans get figures as tags, from the metadata `tollgate.usage`; the service fills it in.
 local IS_TRACED = false
 
 -- The members of a usage that are reported, and their names in a line.
@@ -64,10 +63,9 @@ local MESSAGE = {
   prompt_tokens = "prompt_tokens",
   completion_tokens = "completion_tokens",
 }
--- The members of one of the `iterations` of a usage, which add up.
+-- The members of an entry of a usage's `iterations`, which add up.
 local ITERATION = { "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "type" }
--- Members that hold further figures. Those get a prefix, so that a total among them is not taken for the
--- total.
+-- Members that contain further figures. Those get a prefix, so that a total among them is not taken for the total.
 local DETAILS = {
   prompt_tokens_details = "details_",
   completion_tokens_details = "details_",
@@ -78,16 +76,16 @@ local DETAILS = {
 -- The longest figure that is read, in bytes.
 local LONGEST_FIGURE = 1024
 local LONGEST_NAME = 32
--- The most that is held of an event, in bytes. What is longer is more than usage.
+-- Maximum size held of an event, in bytes. Anything longer is more than usage.
 local LONGEST_HELD = 65536
--- The most that is held of all events on this thread, in bytes. ENVOY_HEAP_BYTES leaves room for it and for garbage.
+-- Maximum size held of all events on this thread, in bytes. ENVOY_HEAP_BYTES leaves room for it and for garbage.
 local MOST_HELD = 4194304
--- The parts of an event that are held before they are joined.
+-- Maximum number of parts of an event before they are joined.
 local MOST_PARTS = 64
 
--- The members that are looked for, as a tree. A node says what its value is: a `figure`, by its place among the labels
--- of the dialect; the `choices`; a `usage` or another object, and which of its members are looked for. In an event there
--- are also those that say nothing to the client beside usage, and `MORE`, which stands for all others.
+-- The members that are looked for, as a tree. A node describes its value: a `figure`, by its index in the labels of the
+-- dialect; the `choices`; a `usage` or another object, with the members that are looked for in it. In an event there
+-- are also those that mean nothing to the client beside usage (SILENT), and MORE for all others.
 local function figures(labels, fields, prefix)
   local members = {}
   for name, label in pairs(fields) do
@@ -101,14 +99,14 @@ local function figures(labels, fields, prefix)
   return members
 end
 
--- A node for an object. `known` tells from the length and the first byte of a name that it is not looked for.
+-- A node for an object. `known` excludes most names by their length and first byte.
 local function object_node(members)
   local known = ffi.new("bool[?]", (LONGEST_NAME + 1) * 256)
   for name in pairs(members) do known[#name * 256 + byte(name)] = true end
   return { members = members, known = known }
 end
 
--- An object in a list. Its figures are behind those of all labels, `places` from `behind` on.
+-- A node for an object in a list. Its figures have indexes after those of all labels, from `behind` + 1 on.
 local function item_node(behind, names)
   local members = {}
   for place, name in ipairs(names) do members[name] = { figure = behind + place } end
@@ -117,12 +115,12 @@ local function item_node(behind, names)
   return node
 end
 
--- The most labels of a dialect.
+-- Maximum number of labels of a dialect.
 local MOST_LABELS = 24
 local ITEM = item_node(MOST_LABELS, ITERATION)
 local ITERATIONS = { item = ITEM }
 
--- `rank`: of several usages of a response the one with the least is told.
+-- `rank`: of several usages of a response, the lowest counts.
 local function usage_node(labels, fields, details, prefix, rank)
   local members = figures(labels, fields, prefix)
   for name, more in pairs(details) do members[name] = object_node(figures(labels, fields, prefix .. more)) end
@@ -130,7 +128,7 @@ local function usage_node(labels, fields, details, prefix, rank)
   local node = object_node(members)
   node.usage, node.rank = true, rank
   node.total, node.prompt, node.completion = labels[prefix .. "total_tokens"], labels[prefix .. "prompt_tokens"], labels[prefix .. "completion_tokens"]
-  -- The places of the sums of its iterations.
+  -- The labels of the sums of its iterations.
   node.sums = {}
   for place = 1, 4 do node.sums[place] = labels[prefix .. fields[ITERATION[place]]] end
   return node
@@ -152,7 +150,7 @@ end
 local function dialect(fields, details, parents)
   local labels = {}
   local usage = usage_node(labels, fields, details, "", 1)
-  -- Kimi's, and Groq's.
+  -- For Kimi, and for Groq.
   local choice = object_node({ usage = usage_node(labels, fields, details, "", 2) })
   choice.is_item = true
   local choices = { choices = true, item = choice }
@@ -174,11 +172,11 @@ end
 local OPENAI = dialect(TOTAL, DETAILS, { response = "", message = "" })
 local ANTHROPIC = dialect(MESSAGE, {}, { message = "start_" })
 ANTHROPIC.answer.is_message, ANTHROPIC.event.is_message = true, true
--- Stands for the value of a usage that was an object and has ended.
+-- The value of a usage that was an object and has ended.
 local COMPLETE = { complete = true }
 
--- Eight bytes at once. In the results, the lowest high bit that is set marks the first byte that is meant; higher
--- bits may be wrong.
+-- Eight bytes at once. In the results, the lowest high bit that is set marks the first byte that matches; higher bits
+-- may be wrong.
 local BYTES, FOUR, EIGHT = ffi.typeof("const uint8_t*"), ffi.typeof("const uint32_t*"), ffi.typeof("const uint64_t*")
 local ONES, HIGH_BITS = 0x0101010101010101ULL, 0x8080808080808080ULL
 local COLON_IN_EACH, SPACE_IN_EACH = ONES * COLON, ONES * SPACE
@@ -189,7 +187,7 @@ local function zeros(eight)
   return band(eight - ONES, bnot(eight), HIGH_BITS)
 end
 
--- The same, with no other bits.
+-- The same, with no wrong bits.
 local function all_zeros(eight)
   return bnot(bor(band(eight, LOW_BITS) + LOW_BITS, eight, LOW_BITS))
 end
@@ -198,7 +196,7 @@ local function bytes_before(high_bits)
   return tonumber(rshift(band(band(high_bits, -high_bits) - 1, ONES) * ONES, 56)) - 1
 end
 
--- Which of eight bytes of a string end it, or are not only text.
+-- Which of eight bytes of a string end it, or are more than text.
 local function odd_bytes(p, at)
   local eight = cast(EIGHT, p + at)[0]
   return bor(
@@ -222,13 +220,13 @@ local function before_space(p, first, at)
   return at
 end
 
--- Where a line of an event is: at its beginning, after one to four bytes of "data:", after all of them, in its data,
--- in a line of another kind, after a byte-order mark, which may precede the first line, after some bytes of "event:" or
--- "id:", or after all of them.
+-- The state within a line of an event: at its beginning, after one to four bytes of "data:", after all of them, in its
+-- data, in a line of another kind, after a byte-order mark, which may precede the first line, after some bytes of
+-- "event:" or "id:", or after all of them.
 local LINE, AFTER_COLON, DATA, OTHER, MARK, EVENT, ID, NAMED = 0, 5, 6, 7, 8, 9, 14, 16
 local FIELD = ffi.new("uint8_t[5]", { byte("data:", 1, 5) })
 local DATA_FIELD = cast(FOUR, FIELD)[0]
--- Where it is after one more byte, which ends no line. After the colon of data the first byte may be a space.
+-- The state after one more byte other than a line end. After the colon of data the first byte may be a space.
 local AFTER = ffi.new("uint8_t[?]", (NAMED + 1) * 256)
 for line = 0, NAMED do
   for code = 0, 255 do AFTER[line * 256 + code] = line == NAMED and NAMED or OTHER end
@@ -242,20 +240,20 @@ for first, name in pairs({ [EVENT] = "event:", [ID] = "id:" }) do
 end
 local NULL = cast(FOUR, ffi.new("uint8_t[4]", { byte("null", 1, 4) }))[0]
 
--- A reader of JSON texts that arrive in pieces, or of those in the data of events: an object, which may go on in the next
--- line of data, or whatever a line has. It collects the figures of each usage in `told`, and notes what else is in the
--- text that it has read last.
+-- A reader of JSON texts that arrive in chunks, or of those in the data of events: an object, which may continue in the
+-- next line of data, or whatever a line has. It collects the figures of each usage in `told`, and notes what else the
+-- last text has.
 local function new_reader(root, told, is_event)
   return {
     root = root,
     told = told,
     is_event = is_event,
-    -- The place in the line, and whether the last byte was the CR of a line end, which an LF may follow.
+    -- The state within the line, and whether the last byte was the CR of a line end, which an LF may follow.
     line = is_event and LINE or DATA,
     after_cr = false,
-    -- Whether it stops after each line, and not only after an event or a line that ends a text with usage; whether a part
-    -- of the event is held; whether the client has a line of it that needs its end; whether lines with its name, its id or
-    -- empty data wait for its data; the place before which nothing has to be held.
+    -- Whether it stops after each line, and not only after an event or a line that ends a text with usage; whether a
+    -- part of the event is held; whether the client has received a part of it that needs its end; whether lines with
+    -- its name, its id or empty data wait for its data; the position before which nothing has to be held.
     stops = false,
     holds = false,
     has_begun = false,
@@ -267,36 +265,36 @@ local function new_reader(root, told, is_event)
     has_choices = false,
     has_more = false,
     is_other = false,
-    -- Where the piece begins, and where the object and its usage are, all from the beginning of what is held, or of the
-    -- piece if nothing is.
+    -- The position of the chunk, and those of the object and its usage, all from the beginning of what is held, or of
+    -- the chunk if nothing is.
     base = 0,
     first = nil,
     last = nil,
     usage_first = nil,
     usage_last = nil,
-    -- The node of the object that is open, those of the objects around it, and the number of other containers that
-    -- are open in it.
+    -- The node of the object that is open, the nodes around it and their number, and the number of other containers
+    -- that are open in it.
     node = nil,
     outer = {},
     depth = 0,
     below = 0,
     in_string = false,
     escaped = false,
-    -- The beginning of the last string in earlier pieces, as far as it may be a name.
+    -- The beginning of the last string in earlier chunks, as far as it may be a name.
     begun = "",
-    -- The node of the member whose value is being read, and the beginning of the value in earlier pieces.
+    -- The node of the member whose value is being read, and the beginning of the value in earlier chunks.
     member = nil,
     value = nil,
-    -- The figures of the usage that is open, by the places of their labels; false for those that it has not. The places of
-    -- those that it has, and their number.
+    -- The figures of the usage that is open, by label; false for those that it lacks. The labels of those that it has,
+    -- and their number.
     figures = new_table(MOST_LABELS + #ITERATION, 0),
     given = new_table(MOST_LABELS, 0),
     count = 0,
-    -- The rank of the usage that is told, if it is usable; whether the answer has data, as embeddings have.
+    -- The rank of the usage in `told`, if it is usable; whether the answer has data, as embeddings have.
     rank = nil,
     has_data = false,
-    -- The sums of the iterations of the usage that is open; the members whose lists are open, by depth; whether the first
-    -- of the choices was read.
+    -- The sums of the iterations of the usage that is open; the members whose lists are open, by depth; whether the
+    -- first choice was read.
     iterations = nil,
     lists = {},
     has_choice = false,
@@ -328,11 +326,11 @@ local function renew(reader, told)
   reader.count, reader.rank, reader.has_data = 0, nil, false
 end
 
--- The first digits of the least number that is read as infinite; it has 309.
+-- The first digits of the smallest number that is read as infinite; it has 309.
 local INFINITE = "179769313486231580793728971405"
 
--- The value as a number, nil if it is none or beyond a double. The text decides, because tonumber takes 50
--- microseconds for 1e300. No counter holds 1e21 or a fraction, so -1 stands for all such numbers.
+-- The value as a number, nil if it is none or exceeds a double. Computed from its digits, because tonumber takes 50
+-- microseconds for 1e300. No counter holds 1e21 or a fraction, so all such numbers become -1.
 local function to_number(text)
   local minus, whole, fraction, past = match(text, "^(%-?)(%d+)%.?(%d*)()")
   if not whole then return nil end
@@ -350,7 +348,7 @@ local function to_number(text)
   if magnitude > 308 or magnitude == 308 and sub(digits, first) >= INFINITE then return nil end
   if magnitude < -324 then return 0 end
   if minus ~= "" or magnitude > 20 or magnitude < -1 then return -1 end
-  -- What is left of the digits only says whether there is more.
+  -- The remaining digits only matter as to whether there is any.
   local kept = sub(digits, first, first + 69)
   if find(digits, "[1-9]", first + 70) then kept = kept .. "1" end
   return tonumber(kept .. "e" .. magnitude - #kept + 1)
@@ -361,7 +359,8 @@ local function to_figure(text)
   return to_number(text) or match(text, '^"([%w_.+-]*)"$')
 end
 
--- The same for a whole number of at most 15 digits, with or without an exponent, between two places; nil for most others.
+-- The number between two positions if it is whole and has at most 15 digits, with or without an exponent; nil for most
+-- others.
 local function short_number(p, at, last)
   local number, first = 0, at
   while at < last and p[at] >= 48 and p[at] <= 57 do
@@ -392,13 +391,13 @@ local function keep_value(reader, text, first, last, joint)
   end
 end
 
--- Whether a value is null, or the NaN that some servers write for it.
+-- Whether a value is null, or the NaN that some servers write instead.
 local function is_nothing(p, first, last)
   if last - first == 4 then return cast(FOUR, p + first)[0] == NULL end
   return last - first == 3 and p[first] == 78 and p[first + 1] == 97 and p[first + 2] == 78
 end
 
--- Notes whether the value between two places, of the choices or of a member that is not looked for, says anything.
+-- Notes whether the value between two positions, of the choices or of a member that is not looked for, is not empty.
 local function judge_value(reader, member, p, first, last)
   first = past_space(p, first, last)
   last = before_space(p, first, last)
@@ -412,7 +411,7 @@ local function judge_value(reader, member, p, first, last)
   end
 end
 
--- Keeps a figure of the usage that is open, or of one of its iterations.
+-- Sets a figure of the usage that is open, or of one of its iterations.
 local function give(reader, label, figure)
   if not reader.figures[label] and label <= MOST_LABELS then
     reader.count = reader.count + 1
@@ -426,7 +425,7 @@ local function is_usable(figure)
   return type(figure) == "number" and figure >= 0 and figure % 1 == 0 and figure <= 9007199254740991
 end
 
--- Adds the figures of an iteration to the sums of its usage. `silent` are those of attempts that wrote nothing.
+-- Adds the figures of an iteration to the sums of its usage. `silent` has those of attempts without output.
 local function add_iteration(reader)
   local figures, sums = reader.figures, reader.iterations
   if not sums then
@@ -447,8 +446,8 @@ local function add_iteration(reader)
   end
 end
 
--- The iterations of a usage are what was used, if they are usable: of a declined attempt and the one in its place, what wrote
--- nothing adds nothing.
+-- The iterations of a usage replace its own figures if they are usable. If a fallback replaced a declined attempt,
+-- attempts without output add nothing.
 local function use_iterations(reader, node)
   local sums, figures = reader.iterations, reader.figures
   if not sums or not sums.is_usable then return false end
@@ -460,8 +459,8 @@ local function use_iterations(reader, node)
   return true
 end
 
--- Tells the figures of a usage that has ended. Of several the one of the least rank counts, and of one place the last, but what
--- is no usable figure, or 0, replaces none. A total belongs to its own parts.
+-- Stores the figures of a usage that has ended in `told`. Of several, the one of the lowest rank counts, and at equal
+-- rank the last, but an unusable figure or 0 replaces none. A total is only valid with its own parts.
 local function tell(reader, node)
   local figures, told, given = reader.figures, reader.told, reader.given
   local is_sum = use_iterations(reader, node)
@@ -496,7 +495,7 @@ local function tell(reader, node)
   end
 end
 
--- Handles the end of the value that is read, of which the text from `first` to `last` was not kept.
+-- Handles the end of the value that is read, whose text from `first` to `last` was not kept.
 local function end_value(reader, p, text, first, last)
   local member = reader.member
   reader.member = nil
@@ -534,7 +533,7 @@ for _, code in ipairs({ QUOTE, COMMA, COLON, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACK
   STRUCTURE[code] = true
 end
 
--- Handles a brace at `at` that opens an object which is looked for: `node`, or the text itself.
+-- Handles a brace at `at` that opens an object that is looked for: `node`, or the text itself.
 local function descend(reader, node, at)
   reader.depth = reader.depth + 1
   reader.outer[reader.depth] = reader.node
@@ -552,27 +551,27 @@ local function descend(reader, node, at)
   end
 end
 
--- Whether an object at `at`, in none, is read. What stands behind other text on its line of data is no object, and if it
--- were left open, it would hide what follows. In what is no event there are lines of JSON and lists.
+-- Whether an object at `at`, outside of any other, is read. In an event, what follows other text on its line of data is
+-- no object; left open, it would hide what follows. Outside of events there are lines of JSON and lists.
 local function opens_text(reader, p, from, at)
   return not reader.is_event or reader.first or not reader.is_other and past_space(p, from, at) == at
 end
 
--- A figure of the next object in a list with that of those before it. One that is no count makes the sum none.
+-- Adds a figure of the next object in a list to that of those before it. One that is no count invalidates the sum.
 local function sum_of(before, figure)
   if not (before and figure) then return before or figure end
   if type(before) ~= "number" or type(figure) ~= "number" or before < 0 or figure < 0 then return -1 end
   return before + figure
 end
 
--- Adds what an object of a list has told to the sums of those before it.
+-- Adds the figures of an object of a list to the sums of those before it.
 local function add_up(told, sums)
   for label = 1, #told do
     sums[label], told[label] = sum_of(sums[label], told[label]), false
   end
 end
 
--- Handles the end of the object that is the text.
+-- Handles the end of the text's object.
 local function end_object(reader, at)
   reader.last = reader.base + at
   if reader.has_data then
@@ -587,7 +586,7 @@ local function end_object(reader, at)
   end
 end
 
--- Handles the end of such an object at `at`.
+-- Handles the closing brace at `at` of such an object.
 local function ascend(reader, at)
   local node = reader.node
   reader.member = nil
@@ -602,12 +601,12 @@ local function ascend(reader, at)
   if reader.depth == 0 then end_object(reader, at) end
 end
 
--- Keeps what is needed of a piece, or of a line of data, that ends at `last`: of a value, and of the last string, because
--- its colon may follow. What follows is joined to it by `joint`.
+-- Keeps what the next chunk or line of data needs: the value so far, and the last string, because its colon may follow.
+-- `last` is the end of this one; `joint` joins it with the next.
 local function pause(reader, p, text, first, stop, from, last, joint)
   local member = reader.member
   if member and member.members then
-    -- Only an object is looked into.
+    -- Only objects are read.
     if reader.below == 0 and past_space(p, from, last) < last then reader.member = nil end
   elseif member and member ~= COMPLETE then
     keep_value(reader, text, from, last, joint)
@@ -621,7 +620,7 @@ local function pause(reader, p, text, first, stop, from, last, joint)
   end
 end
 
--- Handles the colon after a name, of which a part was in earlier pieces. Returns whether the value is read.
+-- Handles the colon after a name, a part of which was in earlier chunks. Returns whether the value is read.
 local function end_name(reader, p, text, begun, first, stop)
   if reader.member then return false end
   local length, node = stop - first + #begun, reader.node
@@ -634,16 +633,16 @@ local function end_name(reader, p, text, begun, first, stop)
   return true
 end
 
--- Reads the piece of a text from `at` to `last`, of an event until it stops after a line. Returns the place after what was
--- read, and where in the line the end was: LINE if it is the empty line after an event, DATA if it ends a text, AFTER_COLON
--- if it only has data that is empty; nil at the end of the piece.
+-- Reads a chunk of a text from `at` to `last`; of events, until it stops after a line. Returns the position after what
+-- was read, and the state in the line at its end: LINE for the empty line after an event, DATA if the line ends a text,
+-- AFTER_COLON if its data is empty; nil at the end of the chunk.
 local function read(reader, text, at, last)
   local p, is_event = cast(BYTES, text), reader.is_event
   local line, in_string, below, looked, begun = reader.line, reader.in_string, reader.below, reader.node ~= nil, reader.begun
   local stops, begun_event = reader.stops, reader.has_begun
   local pending = reader.holds or reader.has_names
   local ended = nil
-  -- The beginning and the end of the last string in this piece, and the beginning of the value that is read.
+  -- The beginning and the end of the last string in this chunk, and the beginning of the value that is read.
   local first, stop, from = at, at, at
   if reader.escaped and at < last then
     reader.escaped = false
@@ -662,7 +661,7 @@ local function read(reader, text, at, last)
             ended, line, at = line, LINE, at + 1
             break
           end
-          -- It waits for the data of its event.
+          -- The line waits for the data of its event.
           if is_name and stops then pending, reader.has_names = true, true end
           line = LINE
         end
@@ -680,7 +679,7 @@ local function read(reader, text, at, last)
       else
         line = AFTER[line * 256 + code]
         if line == OTHER or line == NAMED then
-          -- Nothing in the rest of the line matters.
+          -- The rest of the line does not matter.
           while at + 1 < last and p[at + 1] ~= LF and p[at + 1] ~= CR do at = at + 1 end
         end
       end
@@ -700,7 +699,7 @@ local function read(reader, text, at, last)
           pause(reader, p, text, first, stop, from, at, "\n")
           begun = reader.begun
         else
-          -- What is no object ends with its line.
+          -- Anything but an object ends with its line.
           in_string, below = false, 0
           if reader.stops or reader.has_usage then
             ended, at = DATA, at + 1
@@ -795,7 +794,7 @@ local function read(reader, text, at, last)
     at = at + 1
   end
   reader.line, reader.in_string, reader.below, reader.begun = line, in_string, below, begun
-  -- At the end of a line, or between two, nothing is left to be kept.
+  -- At the end of a line, and between lines, there is nothing to keep.
   if line == DATA then
     if looked then
       pause(reader, p, text, first, stop, from, last, "")
@@ -806,13 +805,13 @@ local function read(reader, text, at, last)
   return at, ended
 end
 
--- The figures of a response for its line, as JSON. What no counter holds is -1, as everywhere; no text of a server is in it.
+-- The figures of a response for its line, as JSON. A number that no counter holds is -1; no text of a server is in it.
 local function figures_text(stream)
   local told, labels, parts = stream.told, stream.dialect.labels, {}
   for label = 1, #told do
     local figure = told[label]
     if figure then
-      -- The first form takes less time, and has not room for all.
+      -- The first format is faster, but lacks room for all.
       local number = type(figure) == "number" and figure % 1 == 0 and format(is_usable(figure) and "%d" or "%.0f", figure) or "-1"
       parts[#parts + 1] = '"' .. labels[label] .. '":' .. number
     end
@@ -832,10 +831,10 @@ local function report(stream)
   if stream.meters and stream.is_metered then metadata:set("envoy.filters.http.ext_authz", "metered", true) end
 end
 
--- Notes figures that have changed. Of what may be left before its end Envoy's log hears them, too.
+-- Notes figures that have changed; if the response may be left before its end, in Envoy's log, too.
 local function note_figures(stream)
   local told, noted = stream.told, stream.noted
-  -- Each piece of text would be too often.
+  -- Not for each piece of text: that would be too often.
   local has_more = stream.text_bytes > stream.text_noted * 1.0625 + 16
   for label = 1, #told do
     local figure = told[label]
@@ -850,14 +849,14 @@ local function note_figures(stream)
   if stream.reports then report(stream) end
 end
 
--- The last four bytes of the names of members whose values are generated text: content and reasoning_content, text, delta,
--- thinking, reasoning, arguments, partial_json, refusal, transcript.
+-- The last four bytes of the names of members whose values are generated text: content and reasoning_content, text,
+-- delta, thinking, reasoning, arguments, partial_json, refusal, transcript.
 local TEXTS = {}
 for _, name in ipairs({ "tent", "text", "elta", "king", "ning", "ents", "json", "usal", "ript" }) do
   TEXTS[tonumber(cast(FOUR, cast(BYTES, name))[0])] = true
 end
 
--- The end of the string that goes on at `at`, or `size`, and whether it ends.
+-- The end of the string that continues at `at`, or `size`, and whether it ends.
 local function end_of_string(p, at, size)
   while at < size do
     if at + 8 <= size then
@@ -884,8 +883,8 @@ local function begun_strings(p, at)
   return band(zeros(bxor(eight, COLON_IN_EACH)), rshift(after, 8))
 end
 
--- Counts the bytes of generated text in a piece of a stream, for estimates: those of the strings with such a name, wherever
--- they are. A name that is cut by the end of the piece is missed.
+-- Counts the bytes of generated text in a chunk of a stream, for estimates: those of strings with such a name,
+-- anywhere. Misses a name that is split between two chunks.
 local function count_text(stream, text)
   local p, size, at = cast(BYTES, text), #text, stream.skipped
   local bytes, in_text = stream.text_bytes, stream.in_text
@@ -908,13 +907,13 @@ local function count_text(stream, text)
       end
     end
   end
-  -- The second half of an escape is in the next piece.
+  -- The second half of an escape is in the next chunk.
   if in_text then stream.skipped = at - size end
   stream.text_bytes, stream.in_text = bytes, in_text
 end
 
--- The streams that hold lines of an event, and how much they hold in total. The streams that were reset since the
--- last count have gone unnoticed, so it is done again once a second if the total seems too large.
+-- The streams that hold lines of an event, and the size of all. Streams that were reset since the last count are still
+-- in it, so it is computed anew at most once a second if it is too large.
 local holders = setmetatable({}, { __mode = "k" })
 local held, counted_at = 0, 0
 
@@ -929,7 +928,7 @@ local function may_hold(bytes)
   return held + bytes <= MOST_HELD
 end
 
--- The lines that are held, as one text, to be sent or removed.
+-- Takes the lines that are held, as one text, to be sent or removed.
 local function take(stream)
   if stream.size == 0 then return "" end
   local lines = concat(stream.parts)
@@ -937,7 +936,7 @@ local function take(stream)
   return lines
 end
 
--- Holds more of the current event, or no more of its text if that is too much. Returns what can be sent.
+-- Holds more of the current event; if that is too much, stops holding its text. Returns what can be sent.
 local function hold(stream, part)
   if #part == 0 then return "" end
   if stream.size + #part > LONGEST_HELD or not may_hold(#part) then
@@ -954,8 +953,8 @@ local function hold(stream, part)
   return ""
 end
 
--- The place, from 0, of the next usage that is not null, or nil. Once they are asked for usage, many servers put a
--- null into all other events.
+-- The position, from 0, of the next usage that is not null, or nil. Once asked for usage, many servers put a null into
+-- all other events.
 local function find_usage(p, text, from)
   while true do
     local first, past = find(text, '"usage"', from + 1, true)
@@ -979,8 +978,8 @@ local function has_no_end(p, at)
   return band(ends, lshift(ends, 8), bnot(band(lf, after_cr))) == 0
 end
 
--- The place after the last event that ends between `low`, where an event begins, and `at`. Two line ends in a row
--- always end one, whatever is before them.
+-- The position after the last event that ends between `low`, where an event begins, and `at`. Two line ends in a row
+-- always end one, whatever precedes them.
 local function last_end(p, low, at)
   while at > low + 1 do
     local code, before = p[at - 1], p[at - 2]
@@ -1003,7 +1002,7 @@ local function line_of(p, low, at)
   return at
 end
 
--- The place after spaces and tabs, which do not end a line, and the place before them.
+-- The position after spaces and tabs, which do not end a line, and the position before them.
 local function past_blanks(p, at, last)
   while at < last and (p[at] == SPACE or p[at] == TAB) do at = at + 1 end
   return at
@@ -1014,8 +1013,8 @@ local function before_blanks(p, first, at)
   return at
 end
 
--- The places between which the member `usage` is, whose value is between two places, with the comma that goes with it. The
--- value alone if its name is in another line.
+-- The range of the member `usage`, whose value is from `from` to `past`, with its comma. If its name is in another
+-- line, only the value.
 local function member_of(p, text, first, from, past)
   local colon = before_blanks(p, first, from) - 1
   local name = before_blanks(p, first, colon) - #'"usage"'
@@ -1026,15 +1025,14 @@ local function member_of(p, text, first, from, past)
   return p[comma] == COMMA and comma or name, past
 end
 
--- Whether between two places there is only the beginning of a line of data.
+-- Whether between two positions there is only the beginning of a line of data.
 local function begins_data(p, first, last)
   while p[first] >= 0xbb do first = first + 1 end
   return last - first >= 5 and cast(FOUR, p + first)[0] == DATA_FIELD and past_blanks(p, first + 5, last) == last
 end
 
--- Judges the text with usage that has been read, on lines that end at `past`; what may be held begins at `first`. Returns
--- the places between which something is removed, nil if nothing is; what is sent in its place; and whether it is the whole
--- text.
+-- Judges the text with usage that has been read, on lines that end at `past`; what may be held begins at `first`.
+-- Returns the range to remove, or nil; what is sent in its place; and whether the range is the whole text.
 local function judge(stream, p, text, first, past)
   local reader = stream.reader
   if not stream.edits or stream.passes or not reader.usage_last then return nil end
@@ -1044,7 +1042,7 @@ local function judge(stream, p, text, first, past)
   if reader.has_choices then
     if stream.blanks then return from, to, "null" end
   elseif stream.removes and not reader.has_more then
-    -- Something else may be on its lines.
+    -- Its lines may have something else.
     local is_alone = begins_data(p, begin, reader.first) and past_space(p, reader.last + 1, past) == past
     if is_alone then return begin, past, nil, true end
   elseif stream.removes and reader.is_empty then
@@ -1053,8 +1051,8 @@ local function judge(stream, p, text, first, past)
   return nil
 end
 
--- Handles the end of the lines of a text with usage. Adds to `out` what is to be sent of them and of what is before, from
--- `from` on. Returns the place from which on the rest is sent.
+-- Handles the end of the lines of a text with usage. Adds to `out` what is to be sent of them and of what precedes
+-- them, from `from` on. Returns the position from which the rest is sent.
 local function end_text(stream, out, p, text, from, first, past)
   local reader = stream.reader
   local cut, rest, instead, is_gone = judge(stream, p, text, first, past)
@@ -1064,7 +1062,7 @@ local function end_text(stream, out, p, text, from, first, past)
     return from
   end
   if is_gone then
-    -- The name of the event waits for other data, but not for a second such text.
+    -- The event's name is held for other data, but not for a second such text.
     if stream.has_lost and cut > first then reader.has_begun = true end
     stream.has_lost = true
     if not reader.has_begun then
@@ -1079,7 +1077,7 @@ local function end_text(stream, out, p, text, from, first, past)
   return rest
 end
 
--- The same for lines of which a part is held.
+-- The same for lines that are held in part.
 local function end_held_text(stream, out, text, first, past)
   local lines = take(stream) .. sub(text, first + 1, past)
   local from = end_text(stream, out, cast(BYTES, lines), lines, 0, 0, #lines)
@@ -1087,11 +1085,11 @@ local function end_held_text(stream, out, text, first, past)
   return past
 end
 
--- Handles the end of a line; `kind` says where in it that was. Adds to `out` what is to be sent of what is held, and returns
--- the places from which on the rest is sent, and may have to be held.
+-- Handles the end of a line; `kind` is the state at its end. Adds to `out` what is to be sent of what is held. Returns
+-- the position from which the rest is sent, and the one from which it may have to be held.
 local function end_line(stream, kind, out, p, text, from, first, past)
   local reader = stream.reader
-  -- The next line of data belongs to the same text.
+  -- The next line of data continues the text.
   if reader.node then return from, first end
   if kind == DATA and reader.has_usage then
     if stream.size > 0 then
@@ -1122,26 +1120,26 @@ local function end_event(stream, out, text, from, first, past)
   return from, past
 end
 
--- The place after a line end, of which the first byte is before `past`.
+-- The position after a line end whose first byte is before `past`.
 local function past_line_end(reader, p, past, size)
   if not reader.after_cr or past == size or p[past] ~= LF then return past end
   reader.after_cr = false
   return past + 1
 end
 
--- Moves the places of a text, because what is held begins elsewhere.
+-- Shifts the positions of a text, because what is held begins elsewhere.
 local function move(reader, by)
   for _, place in ipairs(PLACES) do
     if reader[place] then reader[place] = reader[place] + by end
   end
 end
 
--- Handles the end of a piece within an event. Returns the place from which on it may have to be held; nil if nothing of it
--- may.
+-- Handles the end of a chunk within an event. Returns the position from which it may have to be held; nil for none of
+-- it.
 local function end_piece(stream, p, first, size)
   local reader = stream.reader
   if stream.passes or reader.line == OTHER and not reader.node then
-    -- What no client reads as a part of an event is not held.
+    -- Lines that no client reads as a part of an event are not held.
     reader.has_begun = reader.has_begun or reader.has_names
     return nil
   end
@@ -1151,11 +1149,11 @@ local function end_piece(stream, p, first, size)
   return begin
 end
 
--- Reads a piece of a stream of events. Returns what is to be sent of it. Of the events that begin and end in it, only
+-- Reads a chunk of a stream of events. Returns what is to be sent of it. Of the events that begin and end in it, only
 -- those with a usage are read.
 local function read_events(stream, text)
   local p, size, reader = cast(BYTES, text), #text, stream.reader
-  -- What is before `from` is in `out`, removed or held. What may have to be held, besides what is, begins at `first`.
+  -- What precedes `from` is in `out`, removed or held. What may have to be held in addition begins at `first`.
   local out, at, from, first = {}, 0, 0, 0
   local usage = find_usage(p, text, 0)
   if reader.after_cr and p[0] == LF then
@@ -1211,7 +1209,7 @@ local function read_events(stream, text)
   return concat(out)
 end
 
--- Handles the end of a response, and of its last line. Returns what is to be sent of that.
+-- Handles the end of a response, and of its last line. Returns what is to be sent of the line.
 local function end_events(stream)
   local reader, lines = stream.reader, take(stream)
   if lines == "" or reader.node then return lines end
@@ -1220,11 +1218,11 @@ local function end_events(stream)
     local from = end_text(stream, out, cast(BYTES, lines), lines, 0, 0, #lines)
     return reader.has_begun and concat(out) .. sub(lines, from + 1) or ""
   end
-  -- A name says nothing without data.
+  -- An event's name without data is nothing.
   return reader.line ~= DATA and stream.has_lost and not reader.has_begun and "" or lines
 end
 
--- The first byte of a response that belongs neither to a byte-order mark nor to white space.
+-- The first byte of a response after a byte-order mark and white space.
 local function first_byte(text)
   return byte(text, match(text, "^[\239\187\191 \t\r\n]*()"))
 end
@@ -1243,14 +1241,14 @@ local function no_figures(spoken)
   return list
 end
 
--- Reads a piece of a response. Returns what is to be sent of it.
+-- Reads a chunk of a response. Returns what is to be sent of it.
 local function read_piece(stream, text)
   local sent = text
   if stream.is_json == nil then
     local first = first_byte(text)
     if first then stream.is_json = first == OPEN_BRACE or first == OPEN_BRACKET end
     if stream.is_json then
-      -- White space before it was taken for the beginning of an event.
+      -- Preceding white space was taken for the beginning of an event.
       sent = take(stream) .. text
       stream.opens, stream.reader = first == OPEN_BRACKET, stream.answer
       renew(stream.reader, stream.opens and no_figures(stream.dialect) or stream.told)
@@ -1261,7 +1259,7 @@ local function read_piece(stream, text)
   if stream.is_json then
     local at = 0
     if stream.opens then
-      -- Skipped here: the compiler keeps the loop over bytes fast only as long as it is short.
+      -- Skipped here: the compiler keeps the loop over bytes fast only if it is short.
       at = match(text, "^[\239\187\191 \t\r\n%[]*()") - 1
       stream.opens = at == #text
     end
@@ -1274,7 +1272,8 @@ local function read_piece(stream, text)
   return sent
 end
 
--- The streams that have ended, by dialect: to make one takes longer than to read most responses. At most so many are kept.
+-- Streams that have ended, by dialect, for reuse: to create one takes longer than to read most responses. At most this
+-- many are kept.
 local MOST_IDLE = 64
 local idle = { [OPENAI] = {}, [ANTHROPIC] = {} }
 
@@ -1283,22 +1282,23 @@ local function empty_stream(spoken)
   return {
     handle = nil,
     dialect = spoken,
-    -- The figures read so far, and those noted; whether Envoy's log hears of them before the end.
+    -- The figures read so far, and those noted; whether Envoy's log gets them before the end.
     told = told,
     noted = no_figures(spoken),
     reports = false,
-    -- What reads it: one of these.
+    -- The current reader: one of these.
     reader = nil,
     event = new_reader(spoken.event, told, true),
     answer = new_reader(spoken.answer, told, false),
     removes = false,
     blanks = false,
     edits = false,
-    -- Whether the response is metered once it has reported a figure, and whether it is; the bytes that were sent of it.
+    -- Whether the response becomes metered once it reports a figure, and whether it is metered; the bytes sent.
     meters = false,
     is_metered = false,
     bytes = 0,
-    -- Whether the response is JSON, and a list of which nothing but the beginning has come. Unknown before its first byte.
+    -- Whether the response is JSON, and whether it is a list of which only the beginning has arrived. Unknown before
+    -- its first byte.
     is_json = nil,
     opens = false,
     -- Whether an event has begun and not ended; whether a text of it was removed; whether the text that is read is too long
@@ -1306,8 +1306,8 @@ local function empty_stream(spoken)
     is_open = false,
     has_lost = false,
     passes = false,
-    -- Whether the bytes of generated text are counted; how many there are, and were noted; whether a piece ended in a text, and
-    -- how many bytes of the next belong to an escape in it.
+    -- Whether the bytes of generated text are counted; their number, and the number noted; whether a chunk ended in a
+    -- text, and how many bytes of the next belong to an escape in it.
     counts_text = false,
     text_bytes = 0,
     text_noted = 0,
@@ -1330,7 +1330,7 @@ local function new_stream(handle, anthropic, removes, blanks)
   return stream
 end
 
--- Keeps a stream that has ended for the next response, as a new one.
+-- Resets a stream that has ended and keeps it for another response.
 local function end_stream(stream)
   local others, told, noted = idle[stream.dialect], stream.told, stream.noted
   if #others == MOST_IDLE then return end
@@ -1343,8 +1343,8 @@ local function end_stream(stream)
   others[#others + 1] = stream
 end
 
--- Reads a response as it passes. Not compiled: each response has a function of its own that gives its chunks, so the compiler would
--- make the code that follows it anew for a third of all responses, a tenth of what a stream takes of Envoy's CPU.
+-- Reads a response as it passes. Not compiled: each response has its own function that returns its chunks, so the
+-- compiler would compile what follows it again for a third of all responses, a tenth of Envoy's CPU time for a stream.
 local function read_chunks(stream, handle)
   for chunk in handle:bodyChunks() do
     local length = chunk:length()
@@ -1364,7 +1364,7 @@ end
 jit.off(read_chunks)
 
 local function meter(handle, check, removes, blanks, short, counts_text)
-  -- Those that wait for their bodies need none yet.
+  -- Responses whose bodies are held need none yet.
   local body = short and handle:body()
   local stream = new_stream(handle, check.dialect == "anthropic", removes, blanks)
   stream.meters, stream.is_metered = check.metered == "if_reported", check.metered == true
@@ -1381,7 +1381,7 @@ local function meter(handle, check, removes, blanks, short, counts_text)
   return stream
 end
 
--- A figure with others that belong to it, where they were reported.
+-- A figure plus others that belong to it, where they were reported.
 local function with_more(figure, ...)
   for place = 1, select("#", ...) do
     local more = select(place, ...)
@@ -1398,7 +1398,7 @@ local function figure(stream, name)
   return usable(stream.told[stream.dialect.labels[name]])
 end
 
--- Input with what was read from a cache or written to it, where that was reported, at the start of a message or later.
+-- Input plus what was read from a cache or written to it, where that was reported, at the start of a message or later.
 local function with_cached(stream, input, start)
   return with_more(input, figure(stream, start .. "cache_creation_input_tokens"), figure(stream, start .. "cache_read_input_tokens"))
 end
@@ -1407,8 +1407,8 @@ local function higher(one, other)
   return one and other and math.max(one, other) or one or other
 end
 
--- The tokens that a response counts, as far as its model has reported them; nil: it is unknown. The rule is that of `countedTokens` in
--- src/usage/rules/usage.ts.
+-- The tokens that a response counts, as far as its model has reported them; nil: unknown. The same rule as
+-- `countedTokens` in src/usage/rules/usage.ts.
 local function reported_tokens(stream)
   local total = figure(stream, "total_tokens")
   if total and total > 0 then return total end
@@ -1428,8 +1428,8 @@ end
 -- Whether a response without usable usage is charged by its length (UNUSABLE_USAGE). The service fills it in.
 local CHARGES_UNUSABLE = false
 
--- No less than what is charged where a model has not reported all: two bytes have a token at most. What is too much of it the
--- service takes back once it has read the line; until then Check decides in doubt.
+-- An upper bound of the charge if the model's report is incomplete: at most one token per two bytes. The service takes
+-- back the excess once it has read the line; until then requests in doubt go to Check.
 local function most_tokens(stream, line)
   local tokens = math.ceil(stream.bytes / 2) + (tonumber(match(line, '"estimate":"(%d+);')) or 0)
   for _, figure in ipairs(stream.told) do
@@ -1438,7 +1438,7 @@ local function most_tokens(stream, line)
   return tokens
 end
 
--- What the response adds to its lane; nil: nothing. Of a message of which only the start was reported an estimate is charged, too.
+-- What the response adds to its lane; nil: nothing. A message of which only the start was reported is estimated, too.
 local function used_tokens(stream, check)
   local told, labels, tokens = stream.told, stream.dialect.labels, reported_tokens(stream)
   local is_cut_short = told[labels.start_input_tokens] and not told[labels.output_tokens]
@@ -1446,17 +1446,17 @@ local function used_tokens(stream, check)
   return tokens
 end
 
--- Adds what the response has used to the lane of this worker, if it is counted and known. Returns what its line says of that.
+-- Adds the response's tokens to this worker's lane, if they are counted and known. Returns the line's note of that.
 local function count_in_lane(stream, check, ended_at)
   local tokens, place = check.lane and stream.is_metered and used_tokens(stream, check), check.lane
   return tokens and tokens > 0 and add_by_table(place, tokens, ended_at)
 end
 
--- Writes the line of a response that was read to its end (src/journal/read-line.ts), and notes that it has one: Envoy's log
--- leaves it out, or is given the figures. What Check says of the request begins with its time.
+-- Writes the line of a response that was read to its end (src/journal/read-line.ts), and notes the outcome: Envoy's log
+-- leaves the line out, or gets the figures. Check's part of the line begins with the start of the request.
 local function tell_line(stream, check, status, first_byte_at)
   local now, started_at = now_ms(), tonumber(match(check.line, '^{"start":(%d+)'))
-  -- Before the line: whoever reads that finds what it has added.
+  -- Before the line: whoever reads the line finds what it has added.
   local lane = count_in_lane(stream, check, math.max(now, started_at))
   local line = format(
     '\n{"v":1,"metered":%s,"fb":%d,"ms":%d,"bytes":%d,"status":%s,"sent":true,"reported":%s%s,"check":%s}\n',
@@ -1472,9 +1472,9 @@ local function tell_line(stream, check, status, first_byte_at)
   end
 end
 
--- The compiler keeps its code in the form that the first responses gave it, and with an unfortunate form a response
--- can take ten times as long. So it first sees the loop over bytes alone, then the one over text, then texts of nothing but
--- escapes, lists, or members whose names may be known and those whose may not, and then usual responses.
+-- The compiler specializes its code on the first responses, and after an unfortunate choice a response can take ten
+-- times as long. So it first sees the loop over bytes alone, then the one over text, then texts of nothing but escapes,
+-- lists, or members whose names may be known and those whose may not, and then usual responses.
 local function show_usual()
   local SPACES = "{" .. (" "):rep(4000) .. "}"
   local TEXT = '{"a":"' .. ("Hello, how are you? "):rep(200) .. '"}'
@@ -1487,7 +1487,7 @@ local function show_usual()
   local ANSWER = '{"choices":[' .. ('{"index":0,"message":{"role":"assistant","content":"Hello"}},'):rep(200) .. '{}]}'
   local EVENTS = ('data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'):rep(10)
     .. 'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}\n\ndata: [DONE]\n\n'
-  -- Lines that wait, or do not, before what is removed, and a member that is.
+  -- Lines that are held, or are not, before what is removed, and a member that is removed.
   local LINES = (":\n"):rep(500) .. ("id:\n"):rep(300) .. 'data: {"choices":[],"usage":{"total_tokens":3}}\n\n'
   local MORE_THAN_USAGE = ('data: {"choices":[],"usage":{"total_tokens":3},"x":1}\n\n'):rep(100)
   for _ = 1, 20 do
@@ -1500,8 +1500,8 @@ local function show_usual()
 end
 if not IS_MAIN_THREAD then show_usual() end
 
--- If the gateway has its own credential at the model server, a refusal of it is not the caller's fault, but the
--- client would report it as one. The server's message may contain part of the credential.
+-- If the gateway has its own credential at the model server, a refusal of that credential is not the caller's fault,
+-- but clients would report it as such. The server's message may contain part of the credential.
 local REFUSED = '"message":"The model server does not accept the credential of this gateway.","type":'
 
 local function hide_refusal(handle, anthropic)
@@ -1519,8 +1519,9 @@ local function hide_refusal(handle, anthropic)
   headers:replace("x-should-retry", "false")
 end
 
--- Reads the response to a request that was let pass. `check` is what is known of it, in Check's words: `line`, `metered`, `dialect`,
--- `credential`, `estimate` and `lane`. `body` is what was found and changed in its body.
+-- Reads the response to a request that was let pass. `check` has what is known of the request, in the fields of Check's
+-- metadata: `line`, `metered`, `dialect`, `credential`, `estimate` and `lane`. `body` has what was found and changed in
+-- its body.
 function read_response(handle, check, body)
   if check.credential and not (body and body.refused) then
     local refusal = handle:headers():get(":status")
@@ -1532,7 +1533,7 @@ function read_response(handle, check, body)
   local headers = handle:headers()
   local status = headers:get(":status")
   if sub(status, 1, 1) ~= "2" then return end
-  -- What is not reported is estimated, from the text of a stream, or the bytes of a response.
+  -- What is not reported is estimated, from the text of a stream or the bytes of another response.
   local is_estimated = check.estimate and find((headers:get("content-type") or ""):lower(), "event-stream", 1, true) ~= nil
   -- It would be wrong once an event is removed.
   local short = is_short_json(headers)
