@@ -14,6 +14,7 @@ import {
 } from '../../decide/selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import { lastValue } from '../../formats/headers.ts'
+import { toQuoted } from '../../formats/redact.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { isModelAllowed } from '../../keys/rules/caps-of-caller.ts'
@@ -70,8 +71,6 @@ Requests with the header anthropic-version are answered in Anthropic's format.`,
   },
 } as const
 
-const noSuchModel = 'There is no such model, or you may not use it.'
-
 const oneSchema = {
   operationId: 'getModel',
   summary: 'Read one of the models that the caller may use',
@@ -108,7 +107,10 @@ export function listModels(app: Api, deps: ExternalDeps): void {
   })
   async function one(id: string, request: FastifyRequest, reply: FastifyReply) {
     const found = (await list(request, reply)).find((model) => model.id === id)
-    if (found === undefined) throw new ServiceError('not_found', { message: noSuchModel })
+    if (found === undefined) {
+      const message = `There is no model ${toQuoted(id)}, or you may not use it.`
+      throw new ServiceError('not_found', { message })
+    }
     return isAnthropic(request) ? sendAnthropicModel(reply, found) : toModelJson(found)
   }
   app.get('/v1/models/:id', { schema: oneSchema }, (request, reply) =>
