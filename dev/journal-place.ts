@@ -7,15 +7,15 @@ import { hash } from 'node:crypto'
 import { chmodSync, existsSync, lstatSync, mkdirSync, rmSync, statfsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 
-/** For the files of both writers, those that grow and those that are kept. */
+/** For the files of both writers, current and kept. */
 const roomBytes = 2 ** 28
 
-/** Whose files they are; undefined where there are no users. */
+/** The owner of the files; undefined where there are no users. */
 const uid = process.getuid?.()
 
 /**
- * The folder of the journal: one in memory that only this user, or a group of it, can enter, else
- * `DATA_DIR`/journal. One in memory is created. It is the same for each start with this DATA_DIR, and no other has it.
+ * The folder of the journal: one in memory that only this user, or a group of it, can enter, else `DATA_DIR`/journal. A
+ * folder in memory is created. Each DATA_DIR has its own, the same at each start.
  */
 export function journalPlace(
   dataDir: string,
@@ -35,8 +35,8 @@ export function inMemory(
 }
 
 /**
- * Leaves nothing of an earlier DATA_DIR of this path that was removed, whose lines outlived it, and gives the
- * place this mode, if it was chosen here. To be called by who has claimed DATA_DIR, before the service starts.
+ * Removes what an earlier DATA_DIR of this path left behind when it was removed, and gives the folder this mode, if it
+ * was chosen here. Call after DATA_DIR is claimed and before the service starts.
  */
 export function takePlace(
   dataDir: string,
@@ -54,7 +54,7 @@ export function takePlace(
   chmodSync(place, mode)
 }
 
-/** Others may create files in these parents: never follows a link, and takes no folder of somebody else. */
+/** Others may create files in these parents: never follows a link, and never uses another user's folder. */
 function isOurs(folder: string): boolean {
   try {
     const parent = statfsSync(join(folder, '..'))

@@ -1,6 +1,6 @@
 /**
- * Where the parts of `tollgate up` listen that are not used from outside: on sockets in DATA_DIR/run and
- * on free ports, so that only the gateway's own address has to be free.
+ * The addresses of those parts of `tollgate up` that are not used from outside: sockets in DATA_DIR/run and free ports,
+ * so that only the gateway's own address has to be free.
  */
 
 import { once } from 'node:events'
@@ -11,12 +11,12 @@ import { type Address, type SocketAddress, showAddress } from '../src/formats/ad
 import { nameFile } from '../src/runtime/name-file.ts'
 import type { Config } from '../src/settings/config.ts'
 
-/** By setting; Envoy's admin page has its socket by default everywhere. */
+/** The addresses by setting. Envoy's admin page has its socket by default anyway. */
 const own = (run: string): Readonly<Record<string, string>> => ({
   API_ADDRESS: `unix:${join(run, 'api.sock')}`,
   INTERNAL_ADDRESS: `unix:${join(run, 'internal.sock')}`,
   GRPC_ADDRESS: `unix:${join(run, 'grpc.sock')}`,
-  // Other users of this machine are not asked for a credential there.
+  // Requests on these sockets need no credential, so other users of this machine must not reach them.
   UNIX_SOCKET_MODE: '600',
   METRICS_ADDRESS: '127.0.0.1:0',
 })
@@ -26,12 +26,12 @@ export function isSet(env: NodeJS.ProcessEnv, name: string): boolean {
   return Boolean(env[name]?.trim() || env[`${name}_FILE`])
 }
 
-/** The environment with an address for each part that it gives none. */
+/** The environment, with an address for each part that has none. */
 export function withOwnAddresses(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return withMissing(env, own(join(resolve(env.DATA_DIR || '.data'), 'run')))
 }
 
-/** The environment with these settings where it has none. */
+/** The environment, with these settings where they are missing. */
 export function withMissing(
   env: NodeJS.ProcessEnv,
   defaults: Readonly<Record<string, string>>,
@@ -52,7 +52,7 @@ export function listenersOf(config: Config): readonly (readonly [setting: string
   ]
 }
 
-/** The environment with a free port for each that is 0. Rejects if there is none. */
+/** The environment with a free port in place of each port 0. Rejects if there is none. */
 export async function nameFreePorts(
   env: NodeJS.ProcessEnv,
   config: Config,
@@ -81,7 +81,7 @@ export async function freePort(host: string): Promise<number> {
   return port
 }
 
-/** As in settings: those of one name with commas between them. */
+/** As in settings: several addresses of one name, separated by commas. */
 function write(listeners: readonly (readonly [string, Address])[]): Record<string, string> {
   const raw: Record<string, string> = {}
   for (const [setting, address] of listeners) {
@@ -101,7 +101,7 @@ async function hold({ host }: SocketAddress, held: Server[]): Promise<number> {
 
 const record = (dataDir: string) => join(dataDir, 'run', 'addresses.json')
 
-/** Notes for other commands where the parts meet; the next start removes it with the other records. */
+/** Records for other commands where the parts listen; the next start removes it with the other records. */
 export function recordAddresses(config: Config, modelServer: Address | undefined): void {
   const raw = {
     ...write([
@@ -116,7 +116,7 @@ export function recordAddresses(config: Config, modelServer: Address | undefined
   nameFile(file, () => writeFileSync(file, `${JSON.stringify(raw, null, 2)}\n`))
 }
 
-/** The environment with what a running `up` has noted in DATA_DIR, for each address that it gives none. */
+/** The environment, with the addresses that a running `up` has recorded in DATA_DIR where they are missing. */
 export function withRecordedAddresses(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   try {
     const noted = JSON.parse(readFileSync(record(resolve(env.DATA_DIR || '.data')), 'utf8'))

@@ -23,7 +23,7 @@ interface PartsOptions {
   /** Path of the Envoy program. */
   readonly envoy: string
   readonly log: (line: string) => void
-  /** Settings of the service that no other process is given. */
+  /** Settings for the service only. */
   readonly serviceEnv?: NodeJS.ProcessEnv
   /** Where the sample model server listens; undefined: it is not started. */
   readonly modelServerAddress: SocketAddress | undefined

@@ -29,7 +29,7 @@ export function createServiceLog(file: string, show: (line: string) => void) {
 
 /** What pino writes into every entry. */
 const common = new Set(['level', 'time', 'pid', 'hostname', 'msg', 'network'])
-/** Of one value; a stack or a list would fill the terminal. */
+/** Maximum length of one value: a stack or a list would fill the terminal. */
 const maxLength = 300
 
 /** What the terminal shows of a line of the log: one line of text. */

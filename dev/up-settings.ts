@@ -49,7 +49,7 @@ export function readUpSettings(
       USAGE_JOURNAL: join(journalPlace(dataDir), 'usage.jsonl'),
     }),
     AUDIT_LOG: join(dataDir, 'audit', 'audit.jsonl'),
-    // Agents use the other operations of its models, too, and no bill depends on what was counted before.
+    // Agents also use the other operations of its models, and no bill depends on what was counted before.
     ...(sampleResources && { METER_PATHS: everyMeter }),
   })
   const config = loadConfig(withDefaults, (config) => [
@@ -60,7 +60,7 @@ export function readUpSettings(
   return { env: withDefaults, config, sampleResources, sampleTokens }
 }
 
-/** The same with a free port for each that is 0. */
+/** The same settings with a free port in place of each port 0. */
 export async function withFreePorts(read: UpSettings): Promise<UpSettings> {
   const env = await nameFreePorts(read.env, read.config)
   return { ...read, env, config: loadConfig(env) }

@@ -72,7 +72,7 @@ async function start(read: UpSettings, supervisor: Supervisor, isVerbose: boolea
   const { resourceFolder, modelServerAddress } = await chooseModels(settings, log)
   recordAddresses(config, modelServerAddress)
   const envoy = await findEnvoy({ path: config.envoyPath, env: settings.env, log, signal })
-  // Only the sample's own identities and resources give the three responses, and a sign-in by a link.
+  // Only the sample's identities and resources return the three responses, and allow a sign-in by a link.
   const sample = settings.sampleResources && settings.sampleTokens
   const code = sample ? randomBytes(16).toString('base64url') : undefined
   const parts = createParts({

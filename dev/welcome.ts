@@ -22,7 +22,7 @@ interface WelcomeOptions {
   readonly modelServerAddress: SocketAddress | undefined
   /** The `curl` commands, or none if resources or identities are not the sample's. */
   readonly tries: readonly string[]
-  /** By which one signs in to the sample on the console; undefined: this is not the sample. */
+  /** The code of the link that signs in to the sample on the console; undefined: this is not the sample. */
   readonly code: string | undefined
   /** Whether every address is shown. */
   readonly isVerbose: boolean
@@ -82,7 +82,7 @@ function usualRows({ settings, resourceFolder, code }: WelcomeOptions, gateway: 
   ]
 }
 
-/** How other commands find what belongs to this one. */
+/** Tells other commands which DATA_DIR is meant. */
 function folderOf({ dataDir }: UpSettings['config']): string {
   return dataDir === defaults.dataDir.fallback ? '' : `DATA_DIR=${dataDir} `
 }

@@ -4,21 +4,21 @@ import { hash } from 'node:crypto'
 import { dayMs, hourMs } from '../../src/formats/time.ts'
 import type { DemoUsage } from '../../src/usage/store.ts'
 
-/** As many as the console shows, today included. */
+/** The console shows as many, today included. */
 const days = 14
 
 /** How busy an hour is, from 0 to 1. `hour` is the hour of the day, `isWorkday` false from Saturday to Sunday. */
 type Rhythm = (hour: number, isWorkday: boolean) => number
 
-/** From nine to six, with a break, and hardly on weekends. */
+/** From nine to six, with a break; little on weekends. */
 const office: Rhythm = (hour, isWorkday) => {
   const busy = [0.3, 0.7, 1, 0.9, 0.5, 0.8, 1, 0.9, 0.6, 0.2][hour - 8] ?? 0
   return isWorkday ? busy : busy * 0.06
 }
-/** Visitors of a site: always some, most in the evening. */
+/** Visitors of a site: always some, most of them in the evening. */
 const site: Rhythm = (hour, isWorkday) =>
   (0.15 + 0.85 * Math.sin((Math.PI * hour) / 24) ** 2) * (isWorkday ? 1 : 0.75)
-/** Before anybody is at work. */
+/** Before working hours. */
 const nightly: Rhythm = (hour, isWorkday) => (isWorkday && hour >= 1 && hour < 5 ? 1 : 0)
 
 interface Profile {
@@ -28,11 +28,11 @@ interface Profile {
   readonly rhythm: Rhythm
   /** Requests in the busiest hour. */
   readonly most: number
-  /** Tokens of a request; parts of the input that are cached, and of the output that is reasoning. */
+  /** Tokens of a request, and the shares of the input that are cached and of the output that is reasoning. */
   readonly tokens: readonly [input: number, output: number]
   readonly cached?: number
   readonly reasoning?: number
-  /** Refusals by limits for each request of an hour that is more than half as busy as any. */
+  /** Refusals by limits per request, in hours above half of the maximum. */
   readonly refused?: number
 }
 
@@ -103,7 +103,7 @@ const profiles: readonly Profile[] = [
 /** In US dollars per token. */
 const rates: Readonly<Record<string, string>> = { [small]: '0.0000004', [large]: '0.0000025' }
 
-/** What the demo's users have used, by the beginnings of the days of UTC; today until `now`. */
+/** The usage of the demo's users, by the beginnings of the days in UTC; today until `now`. */
 export function demoHistory(now: number): ReadonlyMap<number, readonly DemoUsage[]> {
   const today = Math.floor(now / dayMs) * dayMs
   return new Map(
@@ -116,7 +116,7 @@ export function demoHistory(now: number): ReadonlyMap<number, readonly DemoUsage
   )
 }
 
-/** None in an hour without requests. Hours and weekdays are those of this machine, as its user sees them. */
+/** Empty for an hour without requests. Hours and weekdays are local, as the user of this machine sees them. */
 function usageOf(profile: Profile, hour: number): readonly DemoUsage[] {
   const { user, subscription, model, rhythm, most, tokens, cached = 0, reasoning = 0 } = profile
   const at = new Date(hour)

@@ -1,4 +1,4 @@
-/** Made-up usage, to look at: its rows are marked, so that bills and comparisons leave them out. */
+/** Made-up usage for display: its rows are marked, so that bills and comparisons leave them out. */
 
 import { dayMs } from '../../src/formats/time.ts'
 import { inSlices } from '../../src/runtime/slices.ts'
@@ -8,8 +8,8 @@ import { rowsInSteps } from '../../src/usage/ledger/postgres/ledger.ts'
 import type { DemoUsage } from '../../src/usage/store.ts'
 
 /**
- * Writes the rows of these days, a transaction each, in place of what was written before; `onDay` is called after each. Other
- * days then have none. Rows of the same time are the same at every call, so that two at once do no harm.
+ * Replaces the rows of these days, each in a transaction, and removes those of days before; `onDay` is called after
+ * each day. Rows of the same time are the same at every call, so concurrent calls do no harm.
  */
 export async function writeDemoUsage(
   sql: Pool,
@@ -36,13 +36,13 @@ export async function writeDemoUsage(
   await sql`delete from tollgate_usage_hours where demo and hour < ${new Date(first)}`
 }
 
-/** Removes all of it, and returns how many rows that were. */
+/** Removes all rows of the demo, and returns their number. */
 export async function removeDemoUsage(sql: Pool): Promise<number> {
   const { count } = await sql`delete from tollgate_usage_hours where demo`
   return count
 }
 
-/** With an id of its own: usage that the same user really has is never added to it. */
+/** With an id of its own: the user's real usage is never added to it. */
 function mark(row: Record<string, unknown>): Record<string, unknown> {
   return { ...row, id: digestOf(`demo ${row.id}`), demo: true }
 }
