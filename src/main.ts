@@ -70,7 +70,7 @@ export async function serve(
   for (const { name, meant } of misspeltSettings(env)) {
     log.warn(
       { code: 'setting_unknown', variable: name, meant },
-      'ignoring an environment variable: no setting has this name, but a similar one',
+      'ignored an unknown environment variable whose name resembles a setting',
     )
   }
   const onFault = (error: unknown): void =>

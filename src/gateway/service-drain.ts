@@ -45,7 +45,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
       else
         log.warn(
           { code: 'envoy_drain_timeout', ...about },
-          'cannot finish draining in time: Envoy still has requests',
+          'drain timed out: Envoy still has requests in progress',
         )
     } catch (error) {
       state = { status: 'unreachable' }

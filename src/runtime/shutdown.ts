@@ -63,14 +63,14 @@ export async function stopInOrder(
         complete = false
         log.error(
           { code: 'shutdown_part_abandoned', part: name, graceMs, lost },
-          'cannot stop a component in time: it is abandoned at shutdown',
+          'a component did not stop in time and was abandoned at shutdown',
         )
       }
     } catch (error) {
       complete = false
       log.error(
         { code: 'shutdown_part_failed', part: name, lost, err: error },
-        'cannot stop a component: its stop failed',
+        'stopping a component failed',
       )
     }
     waiting.abort()

@@ -20,7 +20,7 @@ export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>)
     replica: config.replicaName,
     clock,
     onChange(isWritten) {
-      if (isWritten) log.info({ code: 'audit_restored' }, 'can write the audit trail again')
+      if (isWritten) log.info({ code: 'audit_restored' }, 'resumed writing the audit trail')
       else
         log.error(
           { code: 'audit_failing', auditLog: config.auditLog },

@@ -84,7 +84,7 @@ export async function openCounters(
   const kept = createResetStore(pool)
   let noteCanRead = (_canRead: boolean): void => {}
   const resets = createResetFeed(kept, (error) =>
-    log.debug({ cause: errorMessage(error) }, 'cannot read resets of counters'),
+    log.debug({ cause: errorMessage(error) }, 'cannot read counter resets'),
   )
   stops.push(resets.stop)
   // First, because a line that ended before a reset must not count after it.
@@ -132,7 +132,7 @@ export async function openCounters(
     onRenamed: (from, to) =>
       log.warn(
         { code: 'gateway_renamed', from, to },
-        "the volume of this gateway is a copy of another gateway's: the gateway continues under a new name",
+        "this gateway's volume is a copy of another gateway's: continuing under a new gateway name",
       ),
     onFault,
   }).catch((cause: unknown) => {
@@ -208,7 +208,7 @@ const problems: Record<JournalProblem, string> = {
   envoy:
     'Envoy cannot write its access log in the usage journal; check that the file system has room',
   script:
-    'the gateway’s script cannot write to the usage journal: Envoy’s access log has its lines',
+    'the gateway’s script cannot write to the usage journal: Envoy’s access log writes the lines instead',
   flush: 'Envoy flushes its access log too rarely: start it with --file-flush-interval-msec 20',
   kept: 'cannot save the checkpoint and the copy of the usage journal in DATA_DIR',
   mismatch: 'the files of the usage journal have wrong owners or modes',
@@ -226,11 +226,7 @@ function logProblem(
       { code: 'journal_failing', journal, problem, cause: errorMessage(cause) },
       problems[problem],
     )
-  } else
-    log.info(
-      { code: 'journal_restored', journal, problem },
-      'a problem of the usage journal has ended',
-    )
+  } else log.info({ code: 'journal_restored', journal, problem }, 'usage journal problem resolved')
 }
 
 /** Undefined: there is no REDIS_URL. */

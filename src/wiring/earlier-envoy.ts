@@ -15,7 +15,7 @@ export function createEarlierEnvoyLog(log: Pick<Logger, 'error'>): (method: stri
     told.add(method)
     log.error(
       { code: 'envoy_config_outdated', method },
-      'cannot count reports of Envoy: it has the configuration of an earlier version; write its configuration again (tollgate envoy-config) and restart it',
+      'reports from Envoy are not counted, because its configuration is from an earlier version: regenerate it (tollgate envoy-config) and restart Envoy',
     )
   }
 }

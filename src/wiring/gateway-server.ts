@@ -26,7 +26,7 @@ export function createGatewayServer(
     parts.ledger?.onRefused(refused.denial, refused.now)
   }
   const noteUncounted = createUncountedLog(config.paths, (path, setting) => {
-    const message = `tokens of ${path} are not counted; METER_PATHS=${setting} counts them`
+    const message = `tokens of ${path} are not counted; to count them, set METER_PATHS=${setting}`
     log.warn({ code: 'calls_uncounted', path }, message)
   })
   const onDecided = (decision: Decision, model: string | undefined): void => {

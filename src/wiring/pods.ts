@@ -44,11 +44,11 @@ export function openPods({ config, log, onFault, stops }: Context, pool: Sql) {
     namespace,
     onEnded: (pods) => void remove(pods).catch(onFault),
     onProblem(problem) {
-      if (problem === undefined) log.info({ code: 'pods_readable' }, 'can read pods again')
+      if (problem === undefined) log.info({ code: 'pods_readable' }, 'resumed listing pods')
       else
         log.warn(
           { code: 'pods_unreadable', problem },
-          'cannot read pods: revocations also wait for pods that have ended',
+          'cannot list pods: revocations still wait for processes whose pods have ended',
         )
     },
   })

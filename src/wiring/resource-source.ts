@@ -27,11 +27,11 @@ export function openResourceSource({ config, log }: Context) {
     groups: watchGroups,
     onProblem(collection, problem) {
       if (problem === undefined)
-        log.info({ code: 'cluster_readable', collection }, 'can read the cluster again')
+        log.info({ code: 'cluster_readable', collection }, 'resumed reading the cluster')
       else
         log.warn(
           { code: 'cluster_unreadable', collection, problem },
-          'cannot read the cluster: the last state stays in force',
+          'cannot read the cluster: the last known state stays in force',
         )
     },
   })

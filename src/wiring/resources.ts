@@ -44,7 +44,7 @@ export async function openResources(
       else
         log.info(
           { code: 'clusters_unconfirmed', ...about },
-          "cannot read Envoy's admin interface: new models may get 503 for a moment",
+          "cannot read Envoy's admin interface: requests to new models may briefly get 503",
         )
     },
     onFault,

@@ -50,7 +50,10 @@ function openFile({ config, log, stops }: Context): VerifyNow {
   if (config.tokenAuthFile === undefined) return noTokenFile
   try {
     const file = openTokenFile(config.tokenAuthFile, (problem) =>
-      log.warn({ code: 'token_file_invalid', problem }, 'cannot use all of TOKEN_AUTH_FILE'),
+      log.warn(
+        { code: 'token_file_invalid', problem },
+        'TOKEN_AUTH_FILE is unreadable or has invalid lines',
+      ),
     )
     stops.push(() => file.close())
     return file.verify

@@ -78,12 +78,12 @@ export async function startClusterController(options: ClusterControllerOptions) 
     signal,
     onChange(isHeld) {
       const writer = isHeld ? 'this' : 'another'
-      log.info({ code: 'lease_changed' }, `${writer} process writes statuses`)
+      log.info({ code: 'lease_changed' }, `${writer} process is the leader and writes statuses`)
       if (isHeld) enqueueAll()
     },
     onProblem: (problem) =>
       problem === undefined
-        ? log.info({ code: 'lease_readable' }, 'can read the Lease again')
+        ? log.info({ code: 'lease_readable' }, 'resumed reading the Lease')
         : log.warn({ code: 'lease_unreadable', problem }, 'cannot read or renew the Lease'),
     ...(leaseMs && { durationMs: leaseMs[0], renewMs: leaseMs[1] }),
   })
@@ -91,12 +91,15 @@ export async function startClusterController(options: ClusterControllerOptions) 
     client,
     mayWrite: () => lease.isHeld,
     onProblem: (path, problem) =>
-      log.warn({ code: 'object_unwritable', path, problem }, 'cannot write an object'),
+      log.warn(
+        { code: 'object_unwritable', path, problem },
+        'cannot write an object to the cluster',
+      ),
     signal,
   })
   const onProblem = (collection: string, problem: string | undefined): void => {
     if (problem === undefined) {
-      log.info({ code: 'cluster_readable', collection }, 'can read the cluster again')
+      log.info({ code: 'cluster_readable', collection }, 'resumed reading the cluster')
     } else {
       log.warn({ code: 'cluster_unreadable', collection, problem }, 'cannot read the cluster')
     }
@@ -126,7 +129,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
         },
         onProblem: (problem) =>
           problem === undefined
-            ? log.info({ code: 'leases_readable' }, 'can read Leases again')
+            ? log.info({ code: 'leases_readable' }, 'resumed reading Leases')
             : log.warn({ code: 'leases_unreadable', problem }, `cannot read Leases: ${notWritten}`),
       })
     : undefined
@@ -144,7 +147,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
   const mayWriteOriginal = (): boolean => original?.isStale === true
   const statusObjects = createStatusObjects({ clock, mayWriteOriginal })
   let policies: Policies = noPolicies
-  let reports: Reports = { problem: 'DATABASE_URL is not set, by which processes report' }
+  let reports: Reports = { problem: 'DATABASE_URL is not set, so processes cannot report' }
   let published: Pick<StatusInputs, 'snapshot' | 'objects'> | undefined
   /** The last verdict about each model from the reports. */
   const verdicts = new Map<string, string>()
@@ -186,7 +189,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
 
   const { database } = options
   if (database !== undefined) {
-    reports = { problem: 'Postgres has not been asked yet' }
+    reports = { problem: 'Postgres has not been queried yet' }
     const listener: ReportsListener = {
       onRead(found, changed) {
         if (changed?.size === 0) return
@@ -197,11 +200,11 @@ export async function startClusterController(options: ClusterControllerOptions) 
         problem === undefined
           ? log.info(
               { code: 'enforcement_readable' },
-              'can read from Postgres again which resources are in force',
+              'resumed reading from Postgres which resources are in force',
             )
           : log.warn(
               { code: 'enforcement_unreadable', problem },
-              'cannot read from Postgres which resources are in force',
+              'cannot read from Postgres which resources are in force: statuses may be outdated',
             ),
     }
     database.watchReports(listener, signal)

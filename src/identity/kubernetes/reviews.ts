@@ -53,7 +53,7 @@ export function openCluster(
         if (result !== 'failed') return
         log.error(
           { code: 'access_reviews_failing', problem },
-          'cannot review access: until it can, the roles of the cluster make no caller an administrator',
+          'cannot review access: cluster roles make no caller an administrator until reviews succeed',
         )
       },
     }),

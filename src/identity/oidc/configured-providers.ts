@@ -101,7 +101,7 @@ function openProvider(
     graceMs,
     onUnavailable: (problem) =>
       problem === undefined
-        ? log.info({ code: 'oidc_available', issuer }, 'can reach the OIDC provider again')
+        ? log.info({ code: 'oidc_available', issuer }, 'OIDC provider is reachable again')
         : log.error(
             { code: 'oidc_unavailable', issuer, problem },
             'cannot reach the OIDC provider',
@@ -154,7 +154,7 @@ function followProviders(
       for (const problem of leftOut)
         log.warn(
           { code: 'oidc_provider_invalid', path, problem },
-          'cannot use an OIDC provider of the file',
+          'ignored an invalid provider in the file of OIDC providers',
         )
       if (broken.length === 0) return take(providers)
       log.error(

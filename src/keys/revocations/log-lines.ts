@@ -23,14 +23,14 @@ export function logFollower(log: Logger) {
           )
         : log.error(
             { code: 'triggers_off', triggers: names },
-            'cannot log revocations: triggers on api_keys are off or missing; until they are enabled, the database counts as unavailable: cached keys stay valid, others get 503',
+            'triggers on api_keys are disabled or missing, so revocations are not logged: until they are enabled, cached keys stay valid and other keys get 503, as when the database is unavailable',
           ),
     onSilent: (names: readonly string[]) =>
       names.length === 0
         ? log.info({ code: 'replicas_reporting' }, 'no process is silent any more')
         : log.warn(
             { code: 'replicas_silent', silent: names },
-            'cannot confirm revocations: processes have not reported for 5 s; they hang, cannot reach the database, or were killed',
+            'cannot confirm revocations: processes have not reported for 5 s; they may hang, be cut off from the database, or have been killed',
           ),
   }
 }
@@ -41,16 +41,16 @@ export function logKeeper(log: Logger) {
     onReplayed: (ids: readonly string[]) =>
       log.warn(
         { code: 'revocations_replayed', keys: ids.length, first: ids.slice(0, idsShown) },
-        'the database is older than its revocations, as after a restore: the keys that it lists as active again are revoked again; keys created after the backup are lost',
+        'the database is older than its revocations, because it was restored: keys that were revoked after the backup are revoked again; keys created after it are lost',
       ),
     onBroken: (file: string, lines: number) =>
       log.warn(
         { code: 'revocation_log_damaged', file, lines },
-        'cannot read lines of a revocation log: they are skipped',
+        'skipped unreadable lines of a revocation log',
       ),
     onWriting: (error: unknown) =>
       error === undefined
-        ? log.info({ code: 'revocation_log_restored' }, 'can write the revocation log again')
+        ? log.info({ code: 'revocation_log_restored' }, 'resumed writing the revocation log')
         : log.error(
             { code: 'revocation_log_failing', cause: String(error) },
             'cannot write to REVOCATION_LOG_DIR: revocations take effect but stay pending',

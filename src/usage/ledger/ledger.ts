@@ -81,7 +81,7 @@ export function createLedger(options: LedgerOptions) {
   /** A lasting error is logged once. */
   function outageOf([failing, restored]: readonly [string, string], what: string) {
     return createOutage<unknown>((cause) => {
-      if (cause === undefined) log.info({ code: restored }, `can ${what} again`)
+      if (cause === undefined) log.info({ code: restored }, `${what}: working again`)
       else log.error({ code: failing, cause: errorMessage(cause) }, `cannot ${what}`)
     })
   }
@@ -103,7 +103,7 @@ export function createLedger(options: LedgerOptions) {
     if (made.length + dropped.length > 0)
       log.info(
         { code: 'ledger_partitions_changed', made, dropped },
-        'partitions of the usage ledger changed',
+        'usage ledger partitions were created or dropped',
       )
   }
 
