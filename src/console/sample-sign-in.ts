@@ -35,7 +35,7 @@ export function refuseForeignHosts(app: FastifyInstance): void {
     if (url === '/health') return
     if (isLoopback(URL.parse(`http://${host}`)?.hostname ?? '')) return
     throw invalidRequest(
-      'Host must be this machine, such as 127.0.0.1 or localhost: the sample is for nobody else.',
+      'Host must be this machine, such as 127.0.0.1 or localhost: the sample sign-in works only locally.',
     )
   })
 }
@@ -52,7 +52,9 @@ export function signInToSample(
     async (request, reply) => {
       const { host, origin, 'sec-fetch-site': site } = request.headers
       if (site !== 'same-origin' || origin !== `http://${host}`) {
-        throw invalidRequest('Origin and Sec-Fetch-Site must be those of the console itself.')
+        throw invalidRequest(
+          'Origin and Sec-Fetch-Site must show that the request comes from the console itself.',
+        )
       }
       countAttempt(request, reply)
       if (!isSame(request.body.code, code)) throw new ServiceError('credential_invalid')

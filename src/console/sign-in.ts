@@ -88,7 +88,7 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
       const { issuer, code, verifier } = request.body
       const flow = codeFlows().find((each) => each.issuer === issuer)
       if (flow === undefined) {
-        throw invalidRequest('issuer is not one of the providers.')
+        throw invalidRequest('issuer must be one of the configured providers.')
       }
       countAttempt(request, reply)
       reply.header('cache-control', 'no-store')

@@ -31,14 +31,13 @@ const catalogue = {
   ...all(403, 'permission_error', {
     identity_token_required: 'An API key cannot create API keys; use an identity token.',
     invalid_subscription:
-      'No subscription that fits is open to you: name one of yours, or ask an administrator to add you or one of your groups to one.',
+      'No subscription that you have access to matches: name one of yours, or ask an administrator to add you or one of your groups to one.',
     subscription_not_ready: 'The subscription is not ready to be used.',
     model_not_allowed: 'The model does not exist or you have no access to it.',
     subscription_not_allowed: 'You have no access to the subscription for this model.',
     admin_required: "Only an administrator may access another user's API keys.",
     /** Of the internal listener. */
-    client_certificate_required:
-      'Use a client certificate that a CA in TLS_CLIENT_CA_FILE has signed.',
+    client_certificate_required: 'Use a client certificate signed by a CA in TLS_CLIENT_CA_FILE.',
     /** Of the internal listener. */
     local_only: 'Only callers on this machine may do this.',
     /** The public code of `allowedAddresses`, a cap of a key. */

@@ -70,7 +70,7 @@ function addLine(line: string, callers: Map<string, TokenCaller>): string | unde
   if (token.startsWith('sk-')) return 'a token that begins with sk- would be taken for an API key'
   if (!sendable.test(token)) return 'a token has to be visible ASCII without blanks and commas'
   const key = hashOfToken(token)
-  if (callers.has(key)) return 'this token stands in an earlier line'
+  if (callers.has(key)) return 'this token is already in an earlier line'
   callers.set(key, { by: 'token', proof: { by: 'file' }, user, groups })
   return undefined
 }

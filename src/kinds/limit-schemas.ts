@@ -197,7 +197,8 @@ const limitRules = [
   },
   {
     cel: "!(has(self.of) && self.of == 'concurrency') || !has(self.window)",
-    message: 'is of concurrency, which has no window: it counts what is in progress',
+    message:
+      'must not have window: a limit of concurrency has no window, it counts requests in progress',
     holds: ({ of, window }: Object) => of !== 'concurrency' || !isWritten(window),
   },
 ]
@@ -321,7 +322,7 @@ export const billingRate = object(
       {
         cel: 'has(self.perToken) || (has(self.perInputToken) && has(self.perOutputToken))',
         message:
-          'leaves tokens without a price: it needs perToken, or perInputToken and perOutputToken',
+          'must have perToken, or both perInputToken and perOutputToken; otherwise some tokens have no price',
         holds: ({ perToken, perInputToken, perOutputToken }: Object) =>
           isWritten(perToken) || (isWritten(perInputToken) && isWritten(perOutputToken)),
       },

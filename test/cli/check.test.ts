@@ -177,7 +177,7 @@ test('reports each problem with file and line', async (t) => {
     'e.yaml': [subscription('three', team, { 'llm/small': [[5, '1m']], 'llm/gone': [[5, '1m']] })],
   })
   t.equal(status, 1)
-  t.match(output, /^b\/again\.yaml:1: error: ModelRef\/llm\/small stands in a\.yaml:1 already/m)
+  t.match(output, /^b\/again\.yaml:1: error: ModelRef\/llm\/small is defined at a\.yaml:1 already/m)
   t.match(output, /^c\.yaml:\d: error: not valid YAML/m)
   t.match(output, /^d\.yaml:1: error: Subscription two: .*window must be/m)
   t.match(output, /^e\.yaml:1: warning: .*llm\/gone, which does not exist/m)

@@ -80,7 +80,7 @@ test('invalid lines are reported, the others are in force', async (t) => {
     'line 8: quotes have to enclose a whole column',
     'line 9: quotes have to enclose a whole column',
     'line 10: a token that begins with sk- would be taken for an API key',
-    'line 11: this token stands in an earlier line',
+    'line 11: this token is already in an earlier line',
     ...[13, 14, 15, 16].map(
       (line) => `line ${line}: a token has to be visible ASCII without blanks and commas`,
     ),

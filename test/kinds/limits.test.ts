@@ -132,7 +132,7 @@ test('a faulty limit is a problem, and what it is in is not in force', async (t)
     [{ window: null }, ' needs a window, like 1h, day or month'],
     [
       { of: 'concurrency', limit: 5 },
-      ' is of concurrency, which has no window: it counts what is in progress',
+      ' must not have window: a limit of concurrency has no window, it counts requests in progress',
     ],
     ...['year', '1d', 'Day', '8785h', '0s'].map(
       (window) =>
@@ -241,7 +241,7 @@ test('a modelRef under limits by name alone says what to write', async (t) => {
   const { problems } = readObject(ofTeam({ modelRefs, limits: [daily] }))
   const needed = 'spec.modelRefs[0].tokenRateLimits needs at least 1 limit'
   t.match(problems[0], {
-    message: `Subscription team: ${needed}, beside spec.limits too: [{ limit: 1000000000, window: 1h }] is one that nobody reaches`,
+    message: `Subscription team: ${needed} even if spec.limits has limits; for practically no limit write [{ limit: 1000000000, window: 1h }]`,
   })
   t.match(readObject(ofTeam({ modelRefs })).problems[0], {
     message: `Subscription team: ${needed}`,

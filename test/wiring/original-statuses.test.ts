@@ -177,7 +177,7 @@ test('statuses say whether an object is shadowed or invalid', async (t) => {
   }
   t.match(
     await poll(() => messageOf('small'), 'the shadowed one'),
-    /is there as modelrefs.tollgate.dev llm\/small too, and that one counts/,
+    /is defined as modelrefs.tollgate.dev llm\/small too, and that one counts/,
   )
   t.match(await poll(() => messageOf('broken'), 'the invalid one'), /backendUrl must be/)
   await world.remove(modelRef('small'))

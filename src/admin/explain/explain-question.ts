@@ -96,7 +96,7 @@ export function readQuestion(
   const { requestId, keyId, user, groups, subscription, model, path } = body
   if (requestId) {
     if (given.length > 1)
-      throw invalidRequest('requestId cannot be combined with other fields; leave them out.')
+      throw invalidRequest('requestId cannot be combined with other fields; leave the others out.')
     return { requestId }
   }
   if (keyId && (user || groups)) throw invalidRequest('Give either keyId, or user and groups.')
@@ -128,10 +128,13 @@ function personOf(user: string, groups: readonly string[]): TokenCaller {
 function readInstant(raw: string | undefined, now: number): number {
   if (raw === undefined) return now
   const at = Date.parse(raw)
-  if (Number.isNaN(at)) throw invalidRequest('at must be a time in RFC 3339.')
+  if (Number.isNaN(at))
+    throw invalidRequest('at must be an RFC 3339 time like 2026-03-01T12:00:00Z.')
   // Times are written in whole seconds, so this may be the current one.
   if (at < now - 1_000)
-    throw invalidRequest('at is over; a refusal of the last hour has a requestId.')
-  if (at > now + maxAheadMs) throw invalidRequest('at must be within a year.')
+    throw invalidRequest(
+      'at must not be in the past; to explain a refusal of the last hour, give its requestId.',
+    )
+  if (at > now + maxAheadMs) throw invalidRequest('at must be at most a year from now.')
   return Math.max(at, now)
 }

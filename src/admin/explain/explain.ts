@@ -38,7 +38,7 @@ const schema = {
 } as const
 
 const pastNotFound =
-  'No refusal with this request id is known. Those of the last hour are remembered, 100 of each user.'
+  'No refusal with this request id is known. Refusals are kept for an hour, at most 100 per user.'
 /** Not the names: the caller may not be an administrator. */
 const notAllAnswered = 'Not every process of the service has answered; ask again.'
 

@@ -129,4 +129,4 @@ export function lookAt(request: FastifyRequest, { user, ...other }: Caller): voi
 const keyGone = 'The API key does not exist any more.'
 const onlyItself = 'This API key may ask only about itself; use an identity token.'
 const notYours =
-  'Only an administrator may ask what another user may call. With your own name, give only your own groups.'
+  'Only an administrator may ask what another user may call. If user is your own name, groups must be among your own.'

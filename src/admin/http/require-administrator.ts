@@ -12,7 +12,7 @@ export function requireAdministrator(app: FastifyInstance, { isAdmin }: External
     if (await isAdmin(caller)) return
     const message =
       caller.by === 'key'
-        ? 'Only an administrator may do this, with an identity token; a key is never one.'
+        ? 'Only an administrator with an identity token may do this; an API key never has administrator rights.'
         : 'Only an administrator may do this.'
     throw new ServiceError('admin_required', { message })
   })

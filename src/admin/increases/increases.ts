@@ -120,7 +120,7 @@ type Body = FromSchema<typeof body>
 const named = ['subscription', 'model', 'name', 'user', 'keyId', 'whom'] as const
 
 const unsure =
-  'The key store did not respond: it may or may not have been done. GET /v1/admin/increases lists what is in force.'
+  'The key store did not respond: the change may or may not have been made. GET /v1/admin/increases lists the increases in force.'
 
 /** Adds the routes, in a scope of administrators. */
 export function increaseRoutes(app: Api, deps: ExternalDeps): void {
@@ -140,7 +140,8 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     if ((subscription ?? key.subscription) !== key.subscription)
       throw invalidRequest(`subscription: the key's is ${key.subscription}; leave this field out.`)
     const status = statusAt(key, now)
-    if (status !== 'active') throw invalidRequest(`keyId: the key is ${status}.`)
+    if (status !== 'active')
+      throw invalidRequest(`keyId: the key is ${status}; only an active key can get an increase.`)
     const found = limitsOfRecord(key, snapshot()).find(({ limit }) => limit.limitName === name)
     if (found !== undefined) return { chosen: found, user: key.user }
     const message =
@@ -244,16 +245,19 @@ function choose(found: readonly OwnLimit[], { user, whom }: Body): OwnLimit {
   const [first] = found as [OwnLimit]
   const { scope } = first.limit
   if (scope === 'user') {
-    if (whom !== undefined) throw invalidRequest('whom: the limit is per user; name the user.')
+    if (whom !== undefined) throw invalidRequest('whom: the limit is per user; give user instead.')
     if (user === undefined) throw invalidRequest('user is needed: the limit is per user.')
     return first
   }
-  if (user !== undefined) throw invalidRequest(`user: the limit is per ${scope}, not per user.`)
+  if (user !== undefined)
+    throw invalidRequest(`user: the limit is per ${scope}, not per user; leave it out.`)
   const chosen = found.find(({ limit, counter }) => whomOf(limit, counter) === whom)
   if (chosen !== undefined) return chosen
   if (whom === undefined) throw invalidRequest(`whom is needed: the limit is per ${scope}.`)
   if (whomOf(first.limit, first.counter) === undefined)
-    throw invalidRequest(`whom: the limit is per ${scope}, and all share it; leave it out.`)
+    throw invalidRequest(
+      `whom: the limit is per ${scope} and has one counter, which all share; leave it out.`,
+    )
   throw invalidRequest(`whom: no ${scope} of this name shares the limit.`)
 }
 

@@ -89,7 +89,7 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     addToOutcome(request, target)
     // A long name is shortened in lines, and the counter has the shortened one.
     if (userInLines(asked.user) === userInLines(by)) {
-      const message = 'Nobody decides their own request; ask another administrator.'
+      const message = 'You cannot decide your own request; ask another administrator.'
       throw new ServiceError('admin_required', { message })
     }
     if (asked.state !== 'open') return settled(asked, state, deps)
@@ -151,7 +151,7 @@ function readGrant(
 
 function foundRequest(found: LimitRequest | undefined): LimitRequest {
   if (found !== undefined) return found
-  const message = 'There is no such request, or it has expired.'
+  const message = 'The request does not exist or has expired.'
   throw new ServiceError('not_found', { message })
 }
 
@@ -167,5 +167,5 @@ function settled(
   deps: Pick<ExternalDeps, 'billingCurrency'>,
 ) {
   if (request.state === state) return toOneRequestJson(request, deps)
-  throw invalidRequest(`The request was ${request.state} before; a decision cannot be changed.`)
+  throw invalidRequest(`The request was ${request.state} before, and a decision is final.`)
 }

@@ -196,7 +196,7 @@ function choose(found: readonly OwnLimit[], whom: string | undefined): OwnLimit 
       : found.filter(({ limit, counter }) => whomOf(limit, counter) === whom)
   if (first === undefined) throw foreignLimit()
   if (another === undefined) return first
-  throw invalidRequest('whom is needed: you use several counters of the limit.')
+  throw invalidRequest('whom is needed: several counters of the limit apply to you.')
 }
 
 /** A single request, with the currency. */

@@ -90,7 +90,7 @@ export function readUntil(raw: string, now: number): number {
 export function originOf({ subscription, model }: Omit<Named, 'name' | 'user'>) {
   if (subscription !== undefined && model !== undefined)
     throw invalidRequest(
-      'Name either subscription or model: the one whose spec.limits has the limit.',
+      'Give either subscription or model, not both: the one whose spec.limits has the limit.',
     )
   return model !== undefined ? 'model' : subscription !== undefined ? 'subscription' : 'tenant'
 }
@@ -103,12 +103,15 @@ export async function limitsOfName(named: Named, snapshot: Snapshot): Promise<re
 
 export function tooMany(): ServiceError {
   return invalidRequest(
-    `${maxIncreases.toLocaleString('en')} increases are in force; end one first.`,
+    `${maxIncreases.toLocaleString('en')} increases are in force, which is the maximum; end one first.`,
   )
 }
 
 export function requireEnforced({ isEnforced }: OwnLimit): void {
-  if (!isEnforced) throw invalidRequest('name: the limit is only counted, and refuses no requests.')
+  if (!isEnforced)
+    throw invalidRequest(
+      'name: the limit is only counted (enforce: false) and refuses no requests, so it needs no increase.',
+    )
 }
 
 /** A request may be older than the limit. */

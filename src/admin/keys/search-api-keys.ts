@@ -220,7 +220,7 @@ function readPrefix(raw: string | null | undefined): string | undefined {
   if (!raw?.trim()) return undefined
   const prefix = prefixOf(raw.trim())
   if (prefix !== undefined) return prefix
-  const message = 'filters.keyPrefix must be the beginning of a key, like sk-tg-4fTr0b.'
+  const message = 'filters.keyPrefix must be the first characters of a key, like sk-tg-4fTr0b.'
   throw invalidRequest(message)
 }
 

@@ -47,7 +47,7 @@ export function lookUpTier(app: Api, { snapshot, instanceName }: ExternalDeps): 
       const { tiers } = snapshot()
       if (tiers === undefined) {
         throw new ServiceError('internal_error', {
-          message: 'The mapping of groups to tiers is missing or not valid.',
+          message: 'The tier mapping (ConfigMap tier-to-group-mapping) is missing or not valid.',
         })
       }
       const tier = lookupTier(tiers, request.body.groups, instanceName)

@@ -118,7 +118,7 @@ function describeRefusal(
     case 'model_not_in_subscription':
       return `The subscription ${name} does not include the model ${model}.`
     case 'multiple_subscriptions':
-      return 'Several subscriptions fit; name one of them in X-MaaS-Subscription.'
+      return 'Several subscriptions match; name one of them in X-MaaS-Subscription.'
     case 'model_unhealthy': {
       const state = found?.resource.metadata.deleting ? 'being deleted' : found?.phase
       return `The subscription ${found?.name} is ${state} and cannot serve this.`

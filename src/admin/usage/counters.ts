@@ -139,12 +139,14 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     const { user, key_id: keyId, name, whom, model } = selected
     if (user === undefined && keyId === undefined) {
       if (name !== undefined) return {}
-      throw invalidRequest('Name a user, a key_id, or the name of a shared limit.')
+      throw invalidRequest('Give user, key_id, or the name of a shared limit.')
     }
     if (user !== undefined && keyId !== undefined)
       throw invalidRequest('Name either user or key_id.')
     if (whom !== undefined)
-      throw invalidRequest('whom: the counters of a user or key are not shared.')
+      throw invalidRequest(
+        'whom: cannot be combined with user or key_id, whose counters are not shared.',
+      )
     if (keyId === undefined) return { user: user as string }
     if (model !== undefined)
       throw invalidRequest(

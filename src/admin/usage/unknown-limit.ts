@@ -28,7 +28,7 @@ async function reasonOf({ subscription, model, name }: Asked, snapshot: Snapshot
     .map(({ limit }) => limit)
     .filter(({ origin, limitName }) => origin === field && limitName !== undefined)
   const same = there.find(({ limitName }) => limitName === name)
-  if (same?.scope === 'user') return `user is needed: the limit of ${where} is per user.`
+  if (same?.scope === 'user') return `user is required: the limit of ${where} is per user.`
   if (same !== undefined) return `window: the limit of ${where} has the window ${same.window}.`
   const owners = few((await limitsWhere({ name }, snapshot)).map(showOwner))
   if (owners === '' && field === 'tenant') return 'name: no limit of this name is in force.'

@@ -216,7 +216,9 @@ function readCursor(
     after.length === length &&
     after.slice(unit === undefined ? 0 : 1).every((value) => typeof value === 'string')
   if (!isOurs)
-    throw invalidRequest('cursor is not one of this query: use it with the same parameters.')
+    throw invalidRequest(
+      'cursor is not one of this query: send it with the same parameters as the request that returned it.',
+    )
   return { from: Number(from), to: Number(to), after: after as (string | number)[] }
 }
 

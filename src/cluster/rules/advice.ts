@@ -79,7 +79,7 @@ function unsaid({ subscriptions, models, tenant }: Snapshot): string[] {
       const named = resource.limits.filter(({ window }) => isCalendar(window))
       if (named.length === 0 || calendar?.timeZone !== undefined) return []
       const where = resource.kind === 'Subscription' ? '' : ' of the Tenant'
-      return `${resourceKey(resource)} counts by the calendar of UTC (${named.map(({ name }) => name).join(', ')}); spec.calendar.timeZone${where} names another`
+      return `${resourceKey(resource)} counts by the calendar of UTC (${named.map(({ name }) => name).join(', ')}); spec.calendar.timeZone${where} sets another time zone`
     }),
   ]
 }

@@ -131,6 +131,6 @@ function conditionOf(
 }
 
 function silenceOf(process: ProcessReport): string | undefined {
-  if (process.unreportedMs === undefined) return 'no reports, as of an earlier version, by'
+  if (process.unreportedMs === undefined) return 'no reports (earlier version) by'
   return isSilent(process) ? `no report for ${silentMs / 1_000} s by` : undefined
 }

@@ -80,7 +80,7 @@ export function problemOfCaps(caps: KeyCaps): string | undefined {
   if (problem !== undefined) return problem
   for (const [i, raw] of (caps.allowedAddresses ?? []).entries()) {
     if (parseNetwork(raw) !== undefined) continue
-    return `allowedAddresses[${i}] must be an address or a network like 192.0.2.0/24 or 2001:db8::/32, with no bits after its length.`
+    return `allowedAddresses[${i}] must be an address or a network like 192.0.2.0/24 or 2001:db8::/32, with no bits set beyond the prefix length.`
   }
   return undefined
 }

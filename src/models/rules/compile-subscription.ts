@@ -138,7 +138,7 @@ function lackOf(
   { tenant }: LimitContext,
 ): Lack | undefined {
   if (tenant?.unreadable !== undefined) {
-    return { why: 'may be limited by the Tenant, whose limits cannot be read', closes: true }
+    return { why: 'may have a limit in the Tenant, whose limits cannot be read', closes: true }
   }
   const costly = applying.find(({ limit }) => isCostLimit(limit))
   if (costly !== undefined && billingRate === undefined) {

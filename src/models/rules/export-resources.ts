@@ -174,7 +174,7 @@ function toDocument(
   const left: string[] = []
   const kept = prune(spec, specs[kind].spec, (path) => left.push(showPath(path)), ['spec'])
   if (left.length > 0) {
-    const message = `${shown}: has no counterpart of ours for ${left.join(', ')}`
+    const message = `${shown}: has fields without a Tollgate equivalent: ${left.join(', ')}`
     notes.push({ severity: 'warning', message })
   }
   return {

@@ -94,7 +94,9 @@ function follow(
   if (rule === undefined) return none('has no rules')
   const isAlone = others.length === 0
   if (isAlone && first?.unresolved !== undefined) {
-    return none(`leads nowhere, says the Gateway ${first.gateway}: ${first.unresolved}`)
+    return none(
+      `has a backend that is not resolved, according to the Gateway ${first.gateway}: ${first.unresolved}`,
+    )
   }
   if (isAlone && rule.backends.length === 0 && !rule.isFiltered) return none('names no backend')
   const prefix = prefixOf(route.rules)
@@ -111,7 +113,7 @@ function follow(
       gateway: first?.gateway,
     }
   }
-  if (open.length === 0) return none('hangs on no Gateway, and needs one')
+  if (open.length === 0) return none('is attached to no Gateway, and needs one')
   const problems: string[] = []
   for (const parent of open) {
     const address = throughGateway(

@@ -213,7 +213,7 @@ function keepRead(object: KubeObject, schema: Schema): KubeObject {
 
 /** Reads what has changed. */
 function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator<void, Gathered> {
-  const gathering = createGathering(({ file }) => `is there as ${file} too`, 0)
+  const gathering = createGathering(({ file }) => `is defined as ${file} too`, 0)
   const problems: FileProblem[] = []
   const refused: Refused[] = []
   for (const each of watched) {

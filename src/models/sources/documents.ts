@@ -254,7 +254,8 @@ function* splitDocuments(text: string): Generator<{ text: string; linesBefore: n
 function openTiers(mapping: { readonly data?: unknown }): unknown {
   const { data } = mapping
   if (typeof data !== 'object' || data === null || !('tiers' in data)) return mapping
-  if (typeof data.tiers !== 'string') return new Error('must be a text, written as a block after |')
+  if (typeof data.tiers !== 'string')
+    return new Error('must be a string, written as a block after |')
   const [document, second] = parseYaml(data.tiers)
   const isValid = document?.problem === undefined && second === undefined
   if (!isValid) return new Error('is not valid YAML')
@@ -289,7 +290,7 @@ function hasLimits(document: unknown, kind: 'Subscription' | 'Tenant'): boolean 
 function besideLimits(document: unknown, path: FieldPath): string {
   const isMeant = path.length === 4 && path[3] === 'tokenRateLimits'
   if (!isMeant || !hasLimits(document, 'Subscription')) return ''
-  return ', beside spec.limits too: [{ limit: 1000000000, window: 1h }] is one that nobody reaches, so in effect no limit'
+  return ' even if spec.limits has limits; for practically no limit write [{ limit: 1000000000, window: 1h }]'
 }
 
 /** `Subscription team-a: ` of the resource's key, as of a document that is not read. */

@@ -177,7 +177,7 @@ function inOrder(files: ReadonlyMap<string, KnownFile>): readonly FileContent[] 
 /** Of two resources with one key the first (by file, then line) counts. */
 export function* gather(contents: Iterable<FileContent>): Generator<void, Gathered> {
   const gathering = createGathering(({ file, lineOf }) => {
-    return `stands in ${file}:${lineOf(['metadata', 'name'])} already`
+    return `is defined at ${file}:${lineOf(['metadata', 'name'])} already`
   }, 1)
   const problems: FileProblem[] = []
   const refused: Refused[] = []

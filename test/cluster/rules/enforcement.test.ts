@@ -76,7 +76,7 @@ test('Enforced is Unknown, not True, without current reports', async (t) => {
     'Unknown Unknown not in force yet in a; no report for 30 s by b',
   )
   const older = { ...process('a'), unreportedMs: undefined }
-  t.equal(show([older]), 'Unknown Unknown no reports, as of an earlier version, by a')
+  t.equal(show([older]), 'Unknown Unknown no reports (earlier version) by a')
 })
 
 test('at most ten processes are named', async (t) => {

@@ -150,7 +150,7 @@ test('exported documents mean the same as the originals', async (t) => {
     {
       severity: 'warning',
       message:
-        'Tenant models-as-a-service/default-tenant: has no counterpart of ours for spec.gatewayRef',
+        'Tenant models-as-a-service/default-tenant: has fields without a Tollgate equivalent: spec.gatewayRef',
     },
   ])
 })
@@ -209,7 +209,9 @@ test('the server of a newer ExternalModel moves into the ModelRef with its name'
     upstreamModel: 'large',
     credential: { secretRef: { name: 'provider', key: 'api-key' } },
   })
-  t.match(notes, [{ severity: 'warning', message: /shares no requests: all go to p/ }])
+  t.match(notes, [
+    { severity: 'warning', message: /gets no share of the requests: all traffic is routed to p/ },
+  ])
   t.match(exportResources([hosted, chat]).notes, [
     { message: /cannot be served: .*does not exist/ },
   ])

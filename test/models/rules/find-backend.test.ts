@@ -212,7 +212,7 @@ test('a problem of the route keeps its model Pending', async (t) => {
       inferenceService({ url: 'http://small.example.com' }),
     ],
     'a reference that is not granted': [
-      /leads nowhere, says the Gateway gateways\/models: not permitted/,
+      /has a backend that is not resolved, according to the Gateway gateways\/models: not permitted/,
       httpRoute({
         spec: rules(toService('small', 80, { namespace: 'other' })),
         status: verdict('True', 'not permitted', 'False'),
@@ -230,11 +230,11 @@ test('a problem of the route keeps its model Pending', async (t) => {
       of({ rules: [{ ...toService('small'), matches: [path('/v[1]', 'RegularExpression')] }] }),
     ],
     'no Gateway': [
-      /hangs on no Gateway, and needs one/,
+      /is attached to no Gateway, and needs one/,
       httpRoute({ spec: { rules: [toPool('small')] } }),
     ],
     'a parent that is a Service': [
-      /hangs on no Gateway/,
+      /is attached to no Gateway/,
       httpRoute({
         spec: { parentRefs: [{ group: '', kind: 'Service', name: 's' }], rules: [toPool('small')] },
       }),

@@ -96,7 +96,7 @@ test('uses the first of two resources with the same name', async (t) => {
   })
   const { resources, problems } = await readFolder(folder)
   t.strictSame(resources.map(resourceKey), ['ModelRef/llm/same', 'ModelRef/elsewhere/same'])
-  const counts = 'ModelRef/llm/same stands in a/x.yaml:2 already, and that one counts'
+  const counts = 'ModelRef/llm/same is defined at a/x.yaml:2 already, and that one counts'
   t.strictSame(problems.map(showProblem), [
     `a/x.yaml:4: error: ${counts}`,
     `b.yaml:3: error: ${counts}`,

@@ -41,7 +41,7 @@ test('problems of all kinds are sorted by file and line', async (t) => {
   const { snapshot, problems } = await loadSnapshot(folder)
   t.match(problems.map(showProblem), [
     /^a\.yaml:\d+: error: Subscription team-b: spec\.modelRefs\[0\]\.tokenRateLimits\[0\]\.window must be/,
-    /^b\.yaml:\d+: error: ModelRef\/llm\/small stands in a\.yaml:\d+ already/,
+    /^b\.yaml:\d+: error: ModelRef\/llm\/small is defined at a\.yaml:\d+ already/,
     /^b\.yaml:\d+: warning: AccessPolicy open: spec\.modelRefs\[0\] names the model llm\/gone/,
     /^c\.yaml:\d+: warning: Subscription team-a: spec\.modelRefs\[1\] names the model llm\/gone/,
     /^d\.yaml:1: error: not valid YAML/,

@@ -68,7 +68,7 @@ function choose(
       ({ reference, found }) =>
         `${reference.ref.name} ${typeof found === 'string' ? found : 'has the weight 0'}`,
     )
-    const missing = `the ExternalModel ${metadata.name} has no provider that can be served: ${reasons.slice(0, 5).join('; ')}`
+    const missing = `the ExternalModel ${metadata.name} has no usable provider: ${reasons.slice(0, 5).join('; ')}`
     const external: ExternalModel = {
       kind: 'ExternalModel',
       metadata,
@@ -122,6 +122,6 @@ function problemsOf(option: Option, index: number, chosen: Option): Provided['pr
   }
   if (reference.weight === 0) return []
   const reason =
-    typeof found === 'string' ? `${found}, which cannot be served` : 'shares no requests'
-  return [{ path, message: `${reason}: all go to ${chosen.reference.ref.name}` }]
+    typeof found === 'string' ? `${found}, which cannot be served` : 'gets no share of the requests'
+  return [{ path, message: `${reason}: all traffic is routed to ${chosen.reference.ref.name}` }]
 }

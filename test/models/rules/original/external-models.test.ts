@@ -194,8 +194,8 @@ test('of several providers the heaviest that can be served gets all requests', a
   t.equal(resource?.backendUrl, 'https://c.example.com')
   const at = 'ExternalModel.inference.opendatahub.io/llm/gpt spec.externalProviderRefs'
   t.strictSame(problems, [
-    `${at}[0] shares no requests: all go to c`,
-    `${at}[1] has the apiFormat gemini, which cannot be served: all go to c`,
+    `${at}[0] gets no share of the requests: all traffic is routed to c`,
+    `${at}[1] has the apiFormat gemini, which cannot be served: all traffic is routed to c`,
   ])
   const even = served(provided([{ ref: 'b' }, { ref: 'a' }]), ...all)
   t.equal(even.resource?.backendUrl, 'https://b.example.com', 'the first of equal ones')
