@@ -1,3 +1,5 @@
+import { ServiceError } from '../formats/errors.ts'
+
 /**
  * The message of whatever was thrown. An AggregateError (a connection to a host name with several
  * addresses) has no message of its own, but one error per address.
@@ -7,4 +9,15 @@ export function errorMessage(error: unknown): string {
     return error.errors.map(errorMessage).join(', ')
   }
   return error instanceof Error ? error.message : String(error)
+}
+
+/**
+ * For the log: of a refusal, the cause that its message hides from callers. The words of Redis' client for a command without
+ * a connection are about its own options.
+ */
+export function causeMessage(error: unknown): string {
+  const text = errorMessage(error instanceof ServiceError ? (error.cause ?? error) : error)
+  return /^(Stream isn't writeable|Connection is closed)/.test(text)
+    ? 'the connection was closed'
+    : text
 }

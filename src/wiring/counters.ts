@@ -16,7 +16,7 @@ import { createResetStore } from '../ratelimit/sums/postgres-resets.ts'
 import { createPostgresSums } from '../ratelimit/sums/postgres-sums.ts'
 import { createResetFeed, type ResetFeed } from '../ratelimit/sums/reset-feed.ts'
 import type { SumStore } from '../ratelimit/sums/sum-store.ts'
-import { errorMessage } from '../runtime/error-message.ts'
+import { causeMessage, errorMessage } from '../runtime/error-message.ts'
 import { part } from '../runtime/stops.ts'
 import { withAbort } from '../runtime/with-abort.ts'
 import { untilAnswered } from '../store/postgres/until-answered.ts'
@@ -117,7 +117,7 @@ export async function openCounters(
         log.error(
           {
             code: 'redis_unavailable',
-            cause: redis?.connection.problem?.message ?? String(cause),
+            cause: redis?.connection.problem?.message ?? causeMessage(cause),
           },
           'cannot reach Redis: each process counts only the requests of its own gateway',
         )

@@ -1,5 +1,6 @@
 import { test } from 'tap'
-import { errorMessage } from '../../src/runtime/error-message.ts'
+import { ServiceError } from '../../src/formats/errors.ts'
+import { causeMessage, errorMessage } from '../../src/runtime/error-message.ts'
 
 test('the message of whatever was thrown', async (t) => {
   const perAddress = new AggregateError([new Error('refused at ::1'), new Error('at 127.0.0.1')])
@@ -12,4 +13,14 @@ test('the message of whatever was thrown', async (t) => {
   ] as const) {
     t.equal(errorMessage(thrown), message)
   }
+})
+
+test('the log has the cause of a refusal, not its words for callers', async (t) => {
+  const cause = new Error('connect ECONNREFUSED 127.0.0.1:5432')
+  t.equal(causeMessage(new ServiceError('store_unavailable', { cause })), cause.message)
+  t.match(causeMessage(new ServiceError('store_unavailable')), 'The key store is unavailable')
+  t.equal(causeMessage(cause), cause.message)
+  const options = "Stream isn't writeable and enableOfflineQueue options is false"
+  for (const text of [options, 'Connection is closed.'])
+    t.equal(causeMessage(new Error(text)), 'the connection was closed')
 })

@@ -4,7 +4,7 @@ import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import type { Denial } from '../../decide/decision.ts'
 import { type Listed, openFolder } from '../../journal/folder.ts'
-import { errorMessage } from '../../runtime/error-message.ts'
+import { causeMessage } from '../../runtime/error-message.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
 import type { ArchiveHeads, UsageLedger } from '../store.ts'
@@ -82,7 +82,7 @@ export function createLedger(options: LedgerOptions) {
   function outageOf([failing, restored]: readonly [string, string], what: string) {
     return createOutage<unknown>((cause) => {
       if (cause === undefined) log.info({ code: restored }, `${what}: working again`)
-      else log.error({ code: failing, cause: errorMessage(cause) }, `cannot ${what}`)
+      else log.error({ code: failing, cause: causeMessage(cause) }, `cannot ${what}`)
     })
   }
 
