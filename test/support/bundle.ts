@@ -6,7 +6,7 @@ interface BundleConfig extends InlineConfig {
   readonly build: BuildEnvironmentOptions
 }
 
-/** Bundles for Node into `target`, whole or not at all: a folder, or of what is made only the file `made`. */
+/** Bundles for Node into `target`, atomically: the folder, or only the output file `made`. */
 export async function writeBundle(target: string, config: BundleConfig, made = ''): Promise<void> {
   const { build } = await import('vite')
   mkdirSync(dirname(target), { recursive: true })
@@ -16,7 +16,7 @@ export async function writeBundle(target: string, config: BundleConfig, made = '
       ...{ configFile: false, logLevel: 'error', ...config },
       build: { ...config.build, outDir: draft, target: 'node24' },
     })
-    // Two runs may write it at a time.
+    // Two runs may write it concurrently.
     if (!existsSync(target)) renameSync(join(draft, made), target)
   } finally {
     rmSync(draft, { recursive: true, force: true })

@@ -1,4 +1,4 @@
-/** Many calls at once, against room for a few, over several processes that share a Redis. */
+/** Many concurrent calls, against room for a few, over several processes that share a Redis. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
@@ -14,7 +14,7 @@ const answerTokens = 300
 const limit = 12_000
 const overshootPercent = 25
 
-/** The most that the calls of one window may use. */
+/** Maximum usage of the calls of one window. */
 export const promised = limit * (1 + overshootPercent / 100)
 
 export interface BurstWorld extends Replicas {
@@ -22,31 +22,31 @@ export interface BurstWorld extends Replicas {
   /** A new user's key. */
   mint(subscription: 'reserves' | 'counts'): Promise<string>
   burst(wishes: BurstOptions): Promise<Burst>
-  /** When each hold ends if nothing more is heard of its request, in milliseconds since the epoch. */
+  /** When each hold's lease ends, in milliseconds since the epoch. */
   leaseEnds(): Promise<readonly number[]>
 }
 
 export interface BurstOptions {
   readonly key: string
   readonly calls: number
-  /** How long the model takes for each. */
+  /** How long the model takes for each answer. */
   readonly takesMs: number
-  /** How long refused ones are sent again. */
+  /** How long refused calls are repeated. */
   readonly triesForMs?: number
-  /** Called once they are sent. */
+  /** Called once all calls are sent. */
   readonly meanwhile?: () => Promise<void>
 }
 
 export interface Burst {
   readonly allowed: number
-  /** Of all that were sent, again or not. */
+  /** Of all calls, repeated ones included. */
   readonly byStatus: Readonly<Record<number, number>>
-  /** Tokens by the account of the model server, and by ours. */
+  /** Tokens by the model server's tally, and by ours. */
   readonly produced: number
   readonly charged: number
 }
 
-/** Starts them on free ports; everything ends with `t`. */
+/** Starts the processes on free ports; everything ends with `t`. */
 export async function startBurstWorld(
   t: Test,
   count: number,

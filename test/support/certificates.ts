@@ -15,12 +15,12 @@ export interface Certificate {
   readonly keyPath: string
 }
 
-/** Makes one for this machine, which is deleted when `t` ends. */
+/** Creates a certificate for this machine, deleted when `t` ends. */
 export function makeCertificate(t: Test, days?: number): Certificate {
   return selfSigned(temporaryFolder(t), 'DNS:localhost,IP:127.0.0.1', days)
 }
 
-/** Makes one for these subject alternative names (`DNS:a.example,IP:127.0.0.1`), in an empty folder. */
+/** Creates a certificate for these subject alternative names (`DNS:a.example,IP:127.0.0.1`), in an empty folder. */
 export function selfSigned(folder: string, names: string, days = 1): Certificate {
   const [keyPath, path] = [join(folder, 'key.pem'), join(folder, 'cert.pem')]
   execFileSync(

@@ -3,7 +3,7 @@ import { freePorts } from './free-ports.ts'
 import { poll } from './poll.ts'
 import { type RunningValkey, startValkey } from './valkey.ts'
 
-/** Three nodes that share the slots, each without a replica. */
+/** Starts three nodes that share the slots, each without a replica. */
 export async function startCluster(t: Test): Promise<readonly RunningValkey[]> {
   // By default a node's bus port is its port plus 10,000, which may exceed the highest port.
   const ports = await freePorts(3)

@@ -11,11 +11,11 @@ export interface Terminal {
   readonly input?: string
 }
 
-/** The exit status, the output, and the questions. Settings are only those of `env`. */
+/** Runs a command; returns the exit status, the output, and the questions. Settings are only those of `env`. */
 export async function runAt({ env = {}, answer, input = '' }: Terminal, ...args: string[]) {
   const [out, err, asked]: [string[], string[], string[]] = [[], [], []]
   const status = await runCommand(args, {
-    // Nothing of whoever runs the tests.
+    // Independent of the user who runs the tests.
     env: { XDG_CONFIG_HOME: '/nonexistent', ...env },
     out: (line) => void out.push(line),
     err: (line) => void err.push(line),

@@ -1,4 +1,4 @@
-/** What the service does in slices, in one go. */
+/** Runs in one go what the service does in slices. */
 
 import { type Policies, policiesInSteps } from '../../src/cluster/rules/policies.ts'
 import { compileInSteps } from '../../src/models/rules/compile.ts'

@@ -10,11 +10,14 @@ import { type Gateway, type GatewaySettings, startGateway } from './gateway.ts'
 
 export interface ConsoleTest extends WatchedPage {
   readonly gateway: Gateway
-  /** Opens a path below /console, that of the keys by default, and signs in, also if somebody is. `user` is a user of the gateway's. */
+  /**
+   * Opens a path below /console, by default that of the keys, and signs in as this user of the gateway, even if
+   * somebody is signed in.
+   */
   signIn(user: string, path?: string): Promise<void>
 }
 
-/** The longest time for an action in the browser, in milliseconds. */
+/** Maximum duration of an action in the browser, in milliseconds. */
 const timeout = 20_000
 
 /**
@@ -62,7 +65,7 @@ interface AxeResult {
   }[]
 }
 
-/** Opens the menu of a key, and chooses. */
+/** Opens the menu of a key and chooses an entry. */
 export async function act(
   page: Page,
   what: 'Edit' | 'Rotate' | 'Revoke',
@@ -75,7 +78,7 @@ export async function act(
   await page.getByRole('menuitem', { name: what }).click()
 }
 
-/** The rules that look at colours; all others find the same in both schemes. */
+/** The rules that check colours; all others give the same result in both schemes. */
 const ofColours = ['color-contrast', 'link-in-text-block']
 
 /** Fails for each serious problem that axe finds, in both colour schemes. */

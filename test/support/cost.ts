@@ -1,12 +1,12 @@
-/** The cost of a function in CPU, compared with the cost of another one in the same run. */
+/** The CPU cost of a function, compared with that of another one in the same run. */
 
-/** CPU of one run must be measurable: the clock of `process.cpuUsage` has microseconds. */
+/** The CPU time of one run must be measurable: the clock of `process.cpuUsage` has microseconds. */
 const measuredMicros = 2_000
 const rounds = 9
 
 /**
- * How many times the CPU of `plain` one call of `odd` takes. The two take turns, and the cheapest
- * round of each counts, because other work on the machine can only add to a round.
+ * The CPU time of one call of `odd`, as a multiple of `plain`'s. The two alternate, and the cheapest round of each
+ * counts, because other work on the machine can only add to a round.
  */
 export function costRatio(plain: () => unknown, odd: () => unknown): number {
   const cheapest = { plain: Number.POSITIVE_INFINITY, odd: Number.POSITIVE_INFINITY }
@@ -17,7 +17,7 @@ export function costRatio(plain: () => unknown, odd: () => unknown): number {
   return cheapest.odd / cheapest.plain
 }
 
-/** Microseconds of CPU of one call, from as many calls as take measurable time. */
+/** Microseconds of CPU time of one call, averaged over enough calls to be measurable. */
 function microsOf(act: () => unknown): number {
   let calls = 0
   let used = 0

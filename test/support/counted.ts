@@ -3,7 +3,7 @@ import type { WrittenDocument } from './documents.ts'
 import { type Gateway, subscriptions } from './gateway.ts'
 import { poll } from './poll.ts'
 
-/** Subscriptions that can tell these numbers of tokens from others; for `counts`. */
+/** Subscriptions with which `counts` tells these numbers of tokens from others. */
 export function scales(...tokens: readonly number[]): readonly WrittenDocument[] {
   const limits = tokens.flatMap((each) => [each, each + 1]).filter((each) => each > 0)
   return subscriptions(Object.fromEntries(limits.map((each) => [`limit-${each}`, each])))

@@ -7,13 +7,13 @@ import { usedOf } from '../../src/ratelimit/rules/tally.ts'
 import type { CounterReset } from '../../src/ratelimit/rules/windows.ts'
 
 export interface TestCounters extends ResettableCounters {
-  /** What a line would count that ended at this instant (milliseconds since the epoch). */
+  /** Adds what a line would that ended at this instant (milliseconds since the epoch). */
   add(counters: readonly Counter[], amount: Exact, at: number): void
   /** For holds beside these counters. */
   readonly windows: KnownWindows
 }
 
-/** Counters of one process without files and store: what a test adds is all that is used. */
+/** Counters of one process without files and store: nothing is used but what a test adds. */
 export function createTestCounters(): TestCounters {
   const resets = new Map<string, readonly CounterReset[]>()
   const sums = createSums(resets, () => 0)

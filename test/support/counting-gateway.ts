@@ -28,11 +28,11 @@ export interface CountingGateway {
 
 export interface CountingOptions {
   readonly gateway: string
-  /** Of a Redis that others share; undefined: it is alone. */
+  /** A Redis shared with others; undefined: the gateway is alone. */
   readonly url?: string | undefined
   readonly now?: () => number
   readonly flushMs?: number
-  /** Who hears of its resets. */
+  /** The gateways that get its resets. */
   readonly all?: readonly CountingGateway[]
 }
 
@@ -95,7 +95,7 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
   }
 }
 
-/** A whole number that JSON does not have. */
+/** A whole number that JSON cannot represent. */
 function isLarge(value: unknown): value is string {
   return typeof value === 'string' && /^\d+n$/.test(value)
 }

@@ -20,7 +20,7 @@ export async function createDatabase(t: Test): Promise<string> {
   return createFrom(t, await findServer(t), 'template1')
 }
 
-/** The same, with the present schema in it: a copy of a database that was migrated once for all files. */
+/** The same with the current schema: a copy of a database that was migrated once for all files. */
 export async function createMigratedDatabase(t: Test): Promise<string> {
   const server = await findServer(t)
   migrated ??= ensureMigrated(server)
@@ -46,7 +46,7 @@ let migrated: Promise<string> | undefined
 /** Any number that all test processes share. */
 const lockNumber = 7_005_101_902
 
-/** The name of the database that is copied. Of processes that begin together, one makes it. */
+/** The name of the database that is copied. Of processes that start together, one creates it. */
 async function ensureMigrated(server: string): Promise<string> {
   const name = `migrated_${schemaMark()}`
   await execute(server, async (sql) => {
@@ -93,7 +93,7 @@ function databaseOf(server: string, name: string): string {
   return url.href
 }
 
-/** Of this process, by the server's URL: to connect takes both sides longer than most of what is asked. */
+/** This process's pools, by the server's URL: connecting takes both sides longer than most queries. */
 const pools = new Map<string, Pool>()
 
 function poolOf(server: string): Pool {

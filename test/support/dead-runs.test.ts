@@ -21,7 +21,7 @@ test('only the folders of ended runs are removed', async (t) => {
     const owner = JSON.parse(readFileSync(join(folder, 'run.json'), 'utf8'))
     writeFileSync(join(folder, 'run.json'), JSON.stringify({ ...owner, ...more }))
   }
-  // The number of this process, used by an earlier one.
+  // The id of this process, reused.
   change(dead, { started: '1' })
   change(foreign, { started: '1', namespace: 'pid:[1]' })
   const others = [ours, foreign, make('tollgate-test-unknown'), make('another')]
@@ -32,7 +32,7 @@ test('only the folders of ended runs are removed', async (t) => {
   if (segment !== undefined) t.notOk(hasSegment(segment), 'its shared memory is freed')
 })
 
-/** A segment without a process, as line 7 of the file has it; undefined: this machine makes none. */
+/** A segment without a process, as in line 7 of the file; undefined: this machine creates none. */
 function makeSegment(pidFile: string): string | undefined {
   const { stdout } = spawnSync('ipcmk', ['-M', '56'], { encoding: 'utf8' })
   const id = /\d+$/.exec(stdout?.trim() ?? '')?.[0]

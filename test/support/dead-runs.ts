@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { identify, isRunning, readIdentity, readIfThere } from '../../dev/process-identity.ts'
 import { folderPrefix } from './temporary-folder.ts'
 
-/** Says whose folder it is. */
+/** Identifies the process that uses the folder. */
 const note = 'run.json'
 
 /** Notes in the folder of this run that it is in use until this process ends, however it ends. */
@@ -14,8 +14,8 @@ export function claimForRun(folder: string): void {
 }
 
 /**
- * Removes what killed runs have left in this folder, which may be in memory, and the segment of shared memory that a Postgres
- * takes there. Leaves what has no note, or one of a process that this one cannot see.
+ * Removes what killed runs have left in this folder, which may be in memory, and the shared memory segment that a
+ * Postgres takes there. Leaves folders without a note, and those of processes that this one cannot see.
  */
 export function removeDeadRuns(parent: string): void {
   for (const name of readdirSync(parent)) {
@@ -27,12 +27,12 @@ export function removeDeadRuns(parent: string): void {
     try {
       rmSync(folder, { recursive: true, force: true })
     } catch {
-      // Another user's.
+      // It belongs to another user.
     }
   }
 }
 
-/** Line 7 of the file has key and number of the segment, which a server that still runs has attached. */
+/** Line 7 of the file has key and number of the segment, which a running server has attached. */
 function removeSegment(pidFile: string): void {
   const [key, id] = readIfThere(pidFile)?.split('\n')[6]?.trim().split(/\s+/) ?? []
   const rows = (readIfThere('/proc/sysvipc/shm') ?? '').split('\n')
@@ -44,7 +44,7 @@ function namespaceIn(folder: string): unknown {
   return JSON.parse(readIfThere(join(folder, note)) ?? '{}').namespace
 }
 
-/** Process ids of another one say nothing here. */
+/** Process ids of another namespace mean nothing here. */
 function pidNamespace(): string {
   try {
     return readlinkSync('/proc/self/ns/pid')

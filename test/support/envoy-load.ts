@@ -15,16 +15,16 @@ export function residentMiB(pid: number): number {
   return (Number(pages) * 4_096) / 2 ** 20
 }
 
-/** The most memory of a process that has been in RAM, in MiB. */
+/** The peak memory of a process in RAM, in MiB. */
 export function highestResidentMiB(pid: number): number {
   const status = readFileSync(`/proc/${pid}/status`, 'latin1')
   return Number(/^VmHWM:\s*(\d+) kB/m.exec(status)?.[1]) / 2 ** 10
 }
 
 /**
- * How many times the CPU of `plain` each of the others takes, by name. They run in turn, one at a time, and the lowest
- * figure of each counts, after a round that does not: other work on the machine can only add to one. What is above
- * `most` is measured again, in turn with `plain`, before it counts.
+ * The CPU time of each of the others, as a multiple of `plain`'s, by name. They alternate, one at a time, and the
+ * lowest figure of each counts, after a round that does not: other work on the machine can only add to one. A result
+ * above `most` is measured again, alternating with `plain`, before it counts.
  */
 export async function timesPlain(
   pid: number,

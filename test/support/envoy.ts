@@ -48,16 +48,16 @@ export interface EnvoySettings
   readonly folder: string
   /** Threads; with one, responses are reported in the order in which clients saw them end. */
   readonly concurrency?: number
-  /** Of its admin page, and for clients; free ports by default. */
+  /** The ports of its admin page and for clients; free ports by default. */
   readonly adminPort?: number | undefined
   readonly port?: number | undefined
   /** Changes its configuration, given as JSON. */
   readonly adjust?: ((bootstrap: string) => string) | undefined
-  /** Takes over from the one of the epoch before, with the same port and number; by default from nobody. */
+  /** Takes over from the process of the previous epoch, with the same port and base id; by default starts anew. */
   readonly hotRestart?: { readonly baseId: number; readonly epoch: number }
 }
 
-/** Its YAML takes 50 to 100 ms of CPU; a clone of what that means shares what its anchors name. */
+/** Parsing its YAML takes 50 to 100 ms of CPU; a clone of the result shares what its anchors name. */
 const template = parseTemplate(readTemplate())
 const anyPort = { host: '127.0.0.1', port: 0 }
 
@@ -127,7 +127,7 @@ export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<Runn
   }
 }
 
-/** One of its counters or gauges by its full name; NaN if there is none. */
+/** The value of one counter or gauge by its full name; NaN if there is none. */
 export async function readStat(
   { admin }: Pick<RunningEnvoy, 'admin'>,
   name: string,
@@ -138,9 +138,8 @@ export async function readStat(
 }
 
 /**
- * Waits until Envoy considers every process of these clusters healthy. It does not use a restarted
- * process before its next health check; a test that ends another one meanwhile leaves no process to
- * use.
+ * Waits until Envoy considers every process of these clusters healthy. It does not use a restarted process before its
+ * next health check; a test that ends another one meanwhile would leave none to use.
  */
 export async function everyProcessIsAsked(
   envoy: Pick<RunningEnvoy, 'admin'>,

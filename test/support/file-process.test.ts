@@ -5,7 +5,7 @@ import { startSharedProcess } from './file-process.ts'
 import { createTapReport } from './tap-report.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
-/** A process for files of these texts, each run by its number; and what their tests have come to. */
+/** A process for files with these texts, each run by its number; and the results of their tests. */
 function startProcess(t: Test, texts: readonly string[]) {
   const folder = temporaryFolder(t)
   const { begin, score } = createTapReport(() => {})

@@ -1,4 +1,4 @@
-/** Processes that run test files: of a file's own, or of many files, one after the other. */
+/** Processes that run test files: one per file, or one for many files in turn. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -16,11 +16,11 @@ export interface FileRun {
 
 const preload = new URL('./preload.js', import.meta.url).href
 const sharedProcess = new URL('./shared-process.ts', import.meta.url).pathname
-/** How long after its limit a file, which should end itself, is asked to, and then killed. */
+/** Grace period after its limit for a file that should end itself, before SIGTERM and then SIGKILL. */
 const graceMs = 5_000
-/** How long a process of many files may take to end: it also writes what it has compiled. */
+/** How long a process of many files may take to end: it also writes its compile cache. */
 const endMs = 30_000
-/** A process is replaced once it has this much memory, which its next file would have to read. */
+/** A process with this much memory is replaced, because its next file would have to read it. */
 const mostBytes = 600 * 2 ** 20
 
 function start(file: string, stdio: ('pipe' | 'inherit' | 'ignore' | 'ipc')[], run: FileRun) {
@@ -28,7 +28,7 @@ function start(file: string, stdio: ('pipe' | 'inherit' | 'ignore' | 'ipc')[], r
     // With an id, tap omits its own totals.
     env: { ...run.env, TAP: '1', TAP_CHILD_ID: '1', TAP_TIMEOUT: `${run.limitMs / 1000}` },
     stdio,
-    // With a process group of its own, which all that it starts is in.
+    // In a process group of its own, with all processes that it starts.
     detached: true,
   })
   const stop = () => signalGroup(child, 'SIGTERM')
@@ -36,9 +36,9 @@ function start(file: string, stdio: ('pipe' | 'inherit' | 'ignore' | 'ipc')[], r
   if (run.stopping.aborted) stop()
   const fault = new Promise<FileEnd['fault']>((settle) => {
     child.on('error', (error) => settle(error.message))
-    // One that was interrupted or killed has ended nothing of that.
+    // A file that was interrupted or killed has ended none of them.
     child.on('exit', () => signalGroup(child, 'SIGKILL'))
-    // Its output, if that comes here, is complete only when it closes.
+    // Piped output is complete only when the stream closes.
     child.on(child.stdout === null ? 'exit' : 'close', (code, signal) => {
       run.stopping.removeEventListener('abort', stop)
       if (signal !== null) settle(`ended by ${signal}`)
@@ -48,7 +48,7 @@ function start(file: string, stdio: ('pipe' | 'inherit' | 'ignore' | 'ipc')[], r
   return { child, fault }
 }
 
-/** Runs a file in a process of its own; resolves to why that failed, if it did. */
+/** Runs a file in a process of its own; resolves to the reason if that fails. */
 export async function runAlone(
   file: string,
   report: FileReport,
@@ -65,11 +65,14 @@ export async function runAlone(
 
 /** A process for many files. */
 export interface SharedProcess {
-  /** Runs a file; resolves to why that failed, beyond its tests, if it did. Not while another runs. */
+  /** Runs a file; resolves to the reason if more fails than its tests. Not concurrently. */
   run(file: string, report: FileReport): Promise<FileEnd['fault']>
   /** Whether it can run another file. */
   readonly isUsable: boolean
-  /** Lets it end, once no file runs; resolves to what is wrong if it does not end by itself, as a file has left something open. */
+  /**
+   * Ends the process while no file runs; resolves to the fault if it does not end by itself, because a file has left
+   * something open.
+   */
   end(): Promise<FileEnd['fault']>
 }
 
@@ -123,13 +126,13 @@ export function startSharedProcess(run: FileRun): SharedProcess {
   }
 }
 
-/** Sends a signal to the processes that are left of a group. */
+/** Sends a signal to the remaining processes of a group. */
 function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
   if (pid === undefined) return
   try {
     process.kill(-pid, signal)
   } catch {
-    // There are none.
+    // None is left.
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * What each coding agent of docs/clients.md sends first: the path with its query, and the fields of
- * the body that a server has to bear. `end` is how the stream must end.
+ * The first request of each coding agent of docs/clients.md: the path with its query, and the fields of the body that a
+ * server must accept. `end`: how the stream must end.
  */
 
 export interface FirstRequest {

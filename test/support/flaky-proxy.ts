@@ -10,9 +10,9 @@ export interface FlakyProxy {
   readonly url: string
   /** How many scripts each fault has affected. */
   readonly done: Record<Mishap, number>
-  /** Ends all connections; new ones, and what was held back, go to the server on this port. */
+  /** Ends all connections; new ones, and delayed commands, go to the server on this port. */
   turnTo(port: number): void
-  /** Lets everything pass from now on, after delivering what was held back. */
+  /** Passes everything without faults from now on, after delivering what was delayed. */
   heal(): Promise<void>
   close(): Promise<void>
 }
@@ -93,7 +93,7 @@ export async function startFlakyProxy(
     }
     upstream.on('data', (answer) => {
       if (mute) return
-      // In order: a connection may lose its end, but never its order.
+      // In order: a connection may lose its end, but keeps its order.
       answers = answers.then(() => client.write(answer))
     })
 

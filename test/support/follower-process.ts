@@ -1,6 +1,6 @@
 /**
- * A process with a cache of keys and a follower, for tests that stop it by a signal. For each line
- * of its standard input, a hash, it prints how a request with that key would be answered.
+ * A process with a cache of keys and a follower, for tests that stop it by a signal. For each line of its standard
+ * input, a hash, it prints the response that a request with that key would get.
  */
 
 import { createInterface } from 'node:readline'

@@ -10,10 +10,10 @@ import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { createMigratedDatabase } from './database.ts'
 import { createPool } from './key-store.ts'
 
-/** A follower, and what it was told to evict. */
+/** A follower, and the evictions that it has requested. */
 export interface FollowerUnderTest extends RevocationFollower {
   readonly evicted: Set<string>
-  /** How often all keys were to be evicted. */
+  /** Number of evictions of all keys. */
   readonly forgotten: () => number
   readonly faults: readonly unknown[]
   /** The triggers that were off, at each change. */

@@ -23,7 +23,7 @@ export interface GatewaySettings {
   readonly resources?: (backendUrl: string) => readonly WrittenDocument[]
   /** More settings of the service. */
   readonly env?: Record<string, string>
-  /** Of Envoy's admin page; a free port by default. */
+  /** The port of Envoy's admin page; a free port by default. */
   readonly envoyAdminPort?: number
   /** Whether the service knows the gateway's address, which its list of models needs. */
   readonly lists?: boolean
@@ -38,7 +38,7 @@ export interface GatewaySettings {
   readonly adjustEnvoy?: (bootstrap: string) => string
 }
 
-/** What a key is created with; by default for a new user of the group `team`. */
+/** The properties of a new key; by default for a new user of the group `team`. */
 export interface KeyOptions {
   readonly user?: string
   readonly subscription?: string
@@ -67,7 +67,7 @@ export interface Gateway {
   readonly envoy: RunningEnvoy
   readonly model: ModelServer
   readonly addresses: ServiceAddresses
-  /** What its USAGE_JOURNAL is. */
+  /** The value of its USAGE_JOURNAL. */
   readonly journal: string
   /** The folder of clusters.json. */
   readonly clusters: string
@@ -82,7 +82,7 @@ export interface Gateway {
   ask(path: string, key?: string, init?: RequestInit): Promise<Answer>
   /** A chat call; `sim` is the request to the model server, `fields` are added to the body. */
   chat(key: string | undefined, sim?: object, fields?: object, path?: string): Promise<Answer>
-  /** Whether a limit refuses this key for this model now; checked by a call that costs nothing. */
+  /** Whether a limit refuses this key for this model now; checked with a call that costs nothing. */
   isSpent(key: string, model?: string): Promise<boolean>
   /** Waits until every response that ended before this call has been counted. */
   settled(): Promise<void>
@@ -92,13 +92,13 @@ export interface Gateway {
    */
   put(file: string, content: readonly WrittenDocument[] | string | undefined): void
   stopService(): Promise<void>
-  /** Starts it on the same addresses as before. */
+  /** Restarts it on the same addresses. */
   startService(): Promise<void>
 }
 
 export const chatPath = '/llm/sim/v1/chat/completions'
 
-/** How many users exist from the start, for `newUser`. */
+/** Number of users that exist from the start, for `newUser`. */
 const userCount = 600
 
 /** The models llm/sim and llm/other for the group `team`, with practically no limits. */
@@ -267,7 +267,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     isSpent,
     async settled() {
       const { key } = await mint({ subscription: 'meter' })
-      // Envoy's own log is written a little later. What it has is read before the next request is decided.
+      // Envoy's own log is written a little later; its lines are read before the next request is decided.
       const { headers } = await ask('/llm/sim/v1/models', key)
       const id = headers.get('x-request-id') ?? ''
       const { envoy: own } = filesOf(journal)
@@ -284,7 +284,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
         GRPC_ADDRESS: addresses.grpc.map(showAddress).join(','),
         METRICS_ADDRESS: addresses.metrics ? showAddress(addresses.metrics) : 'off',
       }
-      // An outgoing connection of another process may have one of the ports for a moment.
+      // An outgoing connection of another process may occupy one of the ports for a moment.
       await poll(async () => {
         try {
           service = await serve({ ...environment, ...same })

@@ -4,7 +4,7 @@ import root from 'tap'
 
 type Body = Record<string, unknown>
 
-/** What the server has made of a request. */
+/** A request as the server has understood it. */
 export interface Answered {
   readonly body: Body
   readonly choices: number
@@ -19,12 +19,12 @@ export interface GreedyModel {
   readonly answered: Answered[]
 }
 
-/** Of an answer without a maximum. */
+/** For an answer without a maximum. */
 const freely = 9_500
-/** Less than is estimated of any request, so that ceilings alone are compared. */
+/** Less than the estimate of any request, so that only ceilings are compared. */
 const input = 5
 
-/** The field of an operation first, then those of other servers. */
+/** The field of the operation first, then those of other servers. */
 const maxima: Readonly<Record<string, readonly string[]>> = {
   chat: ['max_completion_tokens', 'max_tokens'],
   messages: ['max_tokens'],
@@ -46,7 +46,7 @@ export async function startGreedyModel(): Promise<GreedyModel> {
     const each = names.map((name) => Number(body[name])).find((max) => max > 0) ?? freely
     const prompts = Array.isArray(body.prompt) ? body.prompt.length : 1
     const choices = prompts * Math.max(1, ...counts.map((name) => Number(body[name] ?? 1)))
-    // A server that fails, before it answers.
+    // A server that fails before it answers.
     if (body.fails) return void request.socket.destroy()
     const output = choices * each
     answered.push({ body, choices, each, totalTokens: input + output })

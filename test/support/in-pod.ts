@@ -1,4 +1,4 @@
-/** Settings of a process that has this name, as in a pod of it. */
+/** Settings of a process in a pod of this name. */
 export const inPod = (name: string) => ({
   POD_NAMESPACE: 'tollgate',
   POD_NAME: name,

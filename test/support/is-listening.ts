@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 
-/** Whether a process accepts connections there. */
+/** Whether a process accepts connections at this address. */
 export async function isListening(host: string, port: number): Promise<boolean> {
   const socket = connect(port, host)
   try {

@@ -26,7 +26,7 @@ export interface Journaled extends Replicas {
   spend(user: string, tokens: number, wishes?: Wishes): Promise<string>
   /** Tokens counted for this user, read from the headers of a call that costs nothing. */
   used(user: string): Promise<number>
-  /** Waits until Envoy's own log has all responses that have ended: what is asked next knows them. */
+  /** Waits until Envoy's own log has all responses that have ended, so that the next query includes them. */
   flushed(): Promise<void>
 }
 
@@ -96,7 +96,7 @@ export async function startJournaled(
   }
 }
 
-/** A line of the form before, as files from before an upgrade have it: by default one token of llm/sim, just now. */
+/** A line in the previous format, as files from before an upgrade have: by default one token of llm/sim, just now. */
 export function lineOf(fields: Record<string, unknown>): string {
   return JSON.stringify({
     bytes: 100,

@@ -46,7 +46,7 @@ import { wholeState } from './service-state.ts'
 
 export interface KeyApiOptions {
   readonly snapshot?: Snapshot | (() => Snapshot)
-  /** Instead of a new database. */
+  /** In place of a new database. */
   readonly url?: string
   /** Wraps the store, to make calls fail or wait. */
   readonly around?: (store: ApiKeyTable) => ApiKeyTable
@@ -73,9 +73,9 @@ export interface KeyApiOptions {
   readonly ledger?: boolean
   /** The usage journal, for simulations. */
   readonly journal?: string
-  /** Of the resources. */
+  /** Problems of the resources. */
   readonly problems?: readonly string[]
-  /** Documents of the resources that are not in force. */
+  /** Documents of resources that are not in force. */
   readonly refused?: readonly Refused[]
   /** INFERENCE_WITH_IDENTITY_TOKENS; false by default. */
   readonly tokensOpenInference?: boolean
@@ -133,7 +133,7 @@ export const sampleSnapshot = snapshotOf(
   subscription('b-only', { groups: ['team-b'] }, { 'llm/small': [[50, '1m']] }),
 )
 
-/** Of whose name lines have less. */
+/** A name that lines shorten. */
 export const longAdmin = 'admin'.repeat(200)
 
 /** The identities by name, with their groups; the token of each is `<name>-token`. */

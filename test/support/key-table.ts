@@ -2,7 +2,7 @@ import type { Freshness } from '../../src/keys/cached-api-keys.ts'
 import type { ApiKeyTable, FoundKey } from '../../src/keys/store.ts'
 import { createRecord } from './key-store.ts'
 
-/** A table in memory, for tests of the order of events. It has only look-ups. */
+/** A table in memory, for tests of the order of events. It only supports look-ups. */
 export interface FakeTable {
   readonly table: ApiKeyTable
   readonly rows: Map<string, FoundKey>

@@ -25,7 +25,7 @@ const pauseMs = 20_000
 export interface LedgerRun {
   readonly processes: number
   readonly users: number
-  /** Responses, and how many are under way at once. */
+  /** Number of responses, and of concurrent ones. */
   readonly requests: number
   readonly connections: number
   /** How many of the processes are killed, one after the other, before Postgres is. */
@@ -76,7 +76,7 @@ export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> 
   )
   const budget = { models: [{ namespace: 'llm', name: 'other' }], window: 'month' }
   paid.spec.limits = [
-    // It refuses nobody, and so what is not reported stays free, as in the model server's tally.
+    // It refuses nothing, so unreported usage stays free, as in the model server's tally.
     { ...budget, name: 'money', per: 'subscription', of: 'cost', limit: '9000', enforce: false },
     { ...budget, name: 'output', per: 'user', of: 'output', limit },
   ]
@@ -122,7 +122,7 @@ export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> 
   /** One request of a random kind; some of them fail while a process is being killed. */
   async function spend(): Promise<void> {
     const leftMs = () => hourMs - (Date.now() % hourMs)
-    // Timers follow another clock: one in twenty rings a millisecond early, in the hour that ends.
+    // Timers follow another clock: one in twenty fires a millisecond early, in the hour that ends.
     while (leftMs() < pauseMs) await delay(leftMs())
     const now = Date.now()
     const hour = toTimestamp(now - (now % hourMs))
@@ -178,7 +178,7 @@ export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> 
   t.ok(sent < requests, 'responses go on')
   await part(3 / 4)
   const restart = () => startEmbeddedPostgres({ directory: join(directory, 'own'), port, log() {} })
-  // Everybody connects at once, and a busy machine may not answer in time.
+  // All connect at once, and a busy machine may not answer in time.
   for (let tries = 1; ; tries += 1) {
     const started = await restart().catch((error: unknown) => {
       if (tries === 15) throw error
@@ -208,7 +208,7 @@ export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> 
     )
   }
   const isFed = async () => total(await ledger().catch(() => ({}))) >= total(labels)
-  // What is missing then is shown below.
+  // The comparison below shows what is missing then.
   await poll(isFed, 'the ledger has everything', 60_000).catch(() => {})
   await delay(2_000)
   const found = await ledger()

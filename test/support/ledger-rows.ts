@@ -23,7 +23,7 @@ export async function fillLedger(
     const [from, to] = [Date.UTC(2025, month), Date.UTC(2025, month + 1)]
     const name = `tollgate_usage_hours_2025_${String(month + 1).padStart(2, '0')}`
     const partition = sql.identifier(name)
-    // The table is of the same transaction as its rows, which Postgres then need not log.
+    // Created in the same transaction as its rows, so that Postgres need not log them.
     await sql.begin(async (transaction) => {
       await transaction`set local statement_timeout = 0`
       await transaction`create table ${partition} (like tollgate_usage_hours including defaults)`
@@ -68,7 +68,7 @@ export interface Plan {
   readonly Plans?: readonly Plan[]
 }
 
-/** How Postgres reads it, after it has, and the milliseconds that it took by its own account. */
+/** Postgres' plan after its execution, and the milliseconds that it reports. */
 export async function explainUsage(
   sql: Pool,
   query: UsageQuery,

@@ -1,6 +1,6 @@
 import { afterSubject, beforeSubject, type LineRequest } from '../../src/usage/rules/line-head.ts'
 
-/** The whole object, as Check writes it in parts; `subject` is what `writeSubject` returned. */
+/** The whole object that Check writes in parts; `subject` is what `writeSubject` returned. */
 export function writeLineHead(asked: LineRequest, subject: string): string {
   return beforeSubject(asked) + subject + afterSubject(asked)
 }

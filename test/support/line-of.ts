@@ -31,7 +31,7 @@ const usual = {
   ...{ reported: { total_tokens: 1 }, metered: true },
 }
 
-/** A line as the gateway's script writes it, with its ends. */
+/** A line as the gateway's script writes it, with both newlines. */
 export function scriptLine(fields: LineFields = {}): string {
   const { metered, ms, bytes, status, reported, ...head } = { ...usual, ...fields }
   const check = headOf(head)
@@ -39,7 +39,7 @@ export function scriptLine(fields: LineFields = {}): string {
   return `\n${JSON.stringify(line)}\n`
 }
 
-/** A line as Envoy itself writes it; `type`: DownstreamPeriodic for one that runs. */
+/** A line as Envoy itself writes it; `type`: DownstreamPeriodic for a request that is running. */
 export function envoyLine(
   fields: LineFields & { readonly type?: string; readonly flags?: string } = {},
 ): string {
@@ -54,7 +54,7 @@ export function envoyLine(
   return `${JSON.stringify(line)}\n`
 }
 
-/** A line of the form before. */
+/** A line in the previous format. */
 export function earlierLine(fields: LineFields = {}): string {
   const { metered: _, start = Date.now(), ...rest } = { ...usual, ...fields }
   const { bytes, group = null, id = randomUUID(), ...others } = rest

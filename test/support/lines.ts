@@ -4,16 +4,16 @@ import { filesOf } from '../../src/journal/files.ts'
 import { openHeadFile } from '../../src/journal/head-file.ts'
 import { type ReadLine, readLine } from '../../src/journal/read-line.ts'
 
-/** What is in the files of a USAGE_JOURNAL, whoever has renamed them. */
+/** Reads the files of a USAGE_JOURNAL, current and rotated. */
 export interface Lines {
   /** Lines of all files of one writer, in the order of each. */
   ofScript(): readonly ReadLine[]
   ofEnvoy(): readonly ReadLine[]
-  /** Of requests that have ended, of both. */
+  /** Lines of requests that have ended, of both writers. */
   ended(): readonly ReadLine[]
-  /** How many lines cannot be read, in all files. */
+  /** Number of unreadable lines, in all files. */
   torn(): number
-  /** How many lines the script says it could not write. */
+  /** Number of lines that the script reports as not written. */
   failed(): number
   /** The names of the files of both writers. */
   files(): readonly string[]

@@ -39,7 +39,7 @@ export interface ListApiOptions {
   readonly gateway?: GatewayAt
   readonly accessCheckTimeoutMs?: number
   readonly probes?: Omit<ProbeOptions, 'askGateway' | 'seal'>
-  /** Replaces the gateway and the requests to it. */
+  /** Replaces the gateway and its requests. */
   readonly probeModel?: ProbeModel
 }
 
@@ -148,8 +148,8 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
 }
 
 /**
- * Forwards `/<namespace>/<name>/…` to the model's backend and decides nothing: what the real
- * gateway decides is tested in test/e2e.
+ * Forwards `/<namespace>/<name>/…` to the model's backend and decides nothing: the real gateway's decisions are tested
+ * in test/e2e.
  */
 async function startForwarder(t: Test, snapshot: () => Snapshot): Promise<GatewayAt> {
   const server = http.createServer((request, response) => {

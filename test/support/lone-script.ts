@@ -12,8 +12,9 @@ const manager =
   'type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager'
 
 /**
- * Calls a function of the gateway's scripts in an Envoy of its own, in which nothing else runs. `parts`: of envoy/lua, with what is
- * replaced in them. `code`: the body of a function of `input`, the text of a call, that returns a text.
+ * Calls a function of the gateway's scripts in an Envoy of its own, in which nothing else runs. `parts`: files of
+ * envoy/lua, with replacements in them. `code`: the body of a function of `input`, the text of a call, that returns a
+ * text.
  */
 export async function startLoneScript(
   t: Test,

@@ -38,7 +38,7 @@ export function createMemoryApiKeys(): MemoryApiKeys {
   }
 }
 
-/** An active record for this hash: of ada in team-a, under `basic`. */
+/** An active record for this hash, of ada in team-a, under `basic`. */
 export function recordOf(hash: string): ApiKeyRecord {
   return {
     id: randomUUID(),

@@ -8,11 +8,11 @@ import { createModelServer } from './model-server/server.ts'
 export interface ModelServer {
   readonly url: string
   readonly server: Server
-  /** What it has done, by its own account. */
+  /** What it has done, by its own tally. */
   tally(): Promise<Tally>
 }
 
-/** The account from `/sim/requests`. */
+/** The tally from `/sim/requests`. */
 export interface Tally {
   readonly requests: Readonly<Record<string, number>>
   /** Total tokens by the header `x-sim-label`. */

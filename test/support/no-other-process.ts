@@ -2,7 +2,7 @@ import type { OthersRefusals, ReportedRefusals } from '../../src/decide/past-ref
 
 const nothing: ReportedRefusals = { refusals: [], silent: [] }
 
-/** The refusals of other processes where there is only one. */
+/** The refusals of other processes if there is only one process. */
 export const noOtherProcess: OthersRefusals = {
   find: async () => nothing,
   recent: async () => nothing,

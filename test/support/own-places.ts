@@ -7,9 +7,9 @@ import { memoryFolder, temporaryFolder } from './temporary-folder.ts'
 export type OwnPlaces = { readonly DATA_DIR: string; readonly USAGE_JOURNAL: string }
 
 /**
- * Where the service of a test, or all processes of one gateway, keep their files. Nothing is then written
- * into the folder of this repository, and no other test has the same journal, whose folder is in memory as
- * that of `npm start`. All of it is removed when `t` ends.
+ * The folders in which the service of a test, or all processes of one gateway, keep their files, so that nothing is
+ * written into the folder of this repository, and no other test has the same journal, which is in memory as with
+ * `npm start`. All of it is removed when `t` ends.
  */
 export function ownPlaces(t: Test): OwnPlaces {
   const data = join(temporaryFolder(t), 'data')

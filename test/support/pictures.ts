@@ -4,10 +4,10 @@ import type { Page } from 'playwright-core'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { showIn } from './browser.ts'
 
-/** Where pictures are kept, for people to look at; no test compares them. */
+/** Where pictures are kept for people to look at; no test compares them. */
 const folder = process.env.PICTURES ?? join(packageRoot, '.data', 'pictures')
 
-/** Keeps what the page shows, in light colours and in dark ones. */
+/** Takes pictures of the page in light and in dark colours. */
 export async function keepPicture(page: Page, name: string): Promise<void> {
   mkdirSync(folder, { recursive: true })
   for (const colorScheme of ['dark', 'light'] as const) {

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** In milliseconds: at first, and at most. The longer it takes, the less often it is asked, since asking costs others processor time. */
+/** The interval in milliseconds: at first, and at most. It grows, since polling costs others processor time. */
 const [minDelay, maxDelay] = [20, 100]
 
 /** Calls `ask` until it returns something truthy; throws after `withinMs`. */

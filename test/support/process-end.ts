@@ -1,8 +1,8 @@
 import root from 'tap'
 
 /**
- * Calls `close` at the end of this process: with its file, or, where files share the process, when none is left. For what is
- * costly to start and the same for all of them.
+ * Calls `close` at the end of this process: with its file, or if files share the process, after the last one. For what
+ * is costly to start and can be shared.
  */
 export function atProcessEnd(close: () => Promise<unknown>): void {
   if (process.connected) process.once('disconnect', () => void close())

@@ -11,20 +11,20 @@ import { createRedisSums } from '../../src/ratelimit/sums/redis-sums.ts'
 import { createSharedSums } from '../../src/ratelimit/sums/shared-sums.ts'
 import { poll } from './poll.ts'
 
-/** A gateway that shares its counters and holds through Redis, without files: what is added is what its lines say. */
+/** A gateway that shares its counters and holds through Redis, without files: its lines are what a test adds. */
 export interface SharingGateway {
   readonly connection: RedisConnection
   readonly holds: RedisHolds
   /** Whether the last call was not answered. */
   readonly isUnavailable: boolean
-  /** How many losses of data in Redis were noticed; each hash tag by itself. */
+  /** Number of detected data losses in Redis, each hash tag by itself. */
   readonly losses: number
   add(counters: readonly Counter[], amount: Exact, at?: number): void
-  /** What is used, as far as it is known, once the store was asked. */
+  /** The usage known after the store was asked. */
   used(...counters: Counter[]): Promise<readonly Exact[]>
-  /** Resolves once a call that begins now has told Redis what was added, and learned what it has; up to 512 counters. */
+  /** Resolves once a call that begins now has sent Redis what was added, and received its sums; up to 512 counters. */
   refreshed(): Promise<void>
-  /** Waits until Redis has everything that was added, and no hold of what was released. */
+  /** Waits until Redis has everything that was added, and no hold that was released. */
   flushed(): Promise<void>
   close(): Promise<void>
 }
@@ -35,7 +35,7 @@ export interface SharingOptions {
   readonly timeoutMs?: number
   readonly lease?: number
   readonly isWriter?: boolean
-  /** Called before each look at what is used. */
+  /** Called before each read of usage. */
   readonly onLook?: () => void
   /** Milliseconds between two calls; 1 by default. */
   readonly flushMs?: number
@@ -132,7 +132,7 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
   }
 }
 
-/** The key of a counter's present window in a single server. */
+/** The key of a counter's current window in a single server. */
 export function redisKey(counter: Counter, at = Date.now()): string {
   return windowKey(tagsOf(false).tags[0] as string, windowAt(counter, at))
 }

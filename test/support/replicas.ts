@@ -33,7 +33,7 @@ export interface Replicas {
   readonly envoy: RunningEnvoy
   readonly model: ModelServer
   readonly all: readonly Replica[]
-  /** What USAGE_JOURNAL is for all of them. */
+  /** USAGE_JOURNAL of all processes. */
   readonly journal: string
   /** The folder of the identity tokens and resources. */
   readonly folder: string
@@ -50,7 +50,7 @@ export interface ReplicasSettings {
   /** The clone from which they are first started; this one by default. */
   readonly root?: string | undefined
   readonly env?: Record<string, string>
-  /** Of Envoy's admin page; a free port by default. */
+  /** The port of Envoy's admin page; a free port by default. */
   readonly envoyAdminPort?: number
   /** Changes Envoy's configuration, given as JSON. */
   readonly adjustEnvoy?: (bootstrap: string) => string
@@ -105,7 +105,10 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
   return { url: `http://127.0.0.1:${envoy.port}`, database, envoy, model, all, folder, journal }
 }
 
-/** What the process of a command runs: that of this clone in few files, if there are; a version before 0.2.0 has it in TypeScript. */
+/**
+ * The program for a command's process: this clone's in few files, if they exist; a version before 0.2.0 has it in
+ * TypeScript.
+ */
 function entryOf(root: string): string {
   const { SERVICE_BUNDLE } = process.env
   if (SERVICE_BUNDLE !== undefined && root === packageRoot) return SERVICE_BUNDLE

@@ -28,10 +28,7 @@ export interface RevokingReplicas extends Replicas {
   manage(replica: number, method: string, path: string, body?: object): Promise<Managed>
   /** DELETE through the API of one replica, by default the first. */
   revoke(id: string, replica?: number): Promise<Propagation>
-  /**
-   * Waits until every replica has accepted this key: one that is behind on a slow machine answers
-   * 503.
-   */
+  /** Waits until every replica accepts this key: one that lags on a slow machine answers 503. */
   use(key: string): Promise<void>
   /** The HTTP status of one Check at each replica, or worker, in order: 200 for an allow. */
   statuses(key: string): Promise<readonly number[]>
@@ -45,7 +42,9 @@ const checkPath = '/envoy.service.auth.v3.Authorization/Check'
 
 const own = { name: 'own', of: 'requests', limit: 1, window: 'day' }
 
-/** Starts replicas with one user, `ann`, whose keys have practically no limits, but for one request a day of `once`. */
+/**
+ * Starts replicas with one user, `ann`, whose keys have practically no limits, except for one request a day of `once`.
+ */
 export async function startRevoking(
   t: Test,
   settings: Omit<ReplicasSettings, 'resources' | 'tokens'>,

@@ -10,8 +10,9 @@ const dayMs = 86_400_000
 const entry = join(packageRoot, 'src', 'cli', 'main.js')
 
 /**
- * The path of a `src/cli/main.js` that has the service and its packages in a few files, made once after each change of the sources.
- * To find and load its 1,200 files is a third of the CPU time of a process that serves, and a run of all tests starts some 130.
+ * The path of a `src/cli/main.js` that has the service and its packages in a few files, created once after each change
+ * of the sources. Finding and loading its 1,200 files takes a third of the CPU time of a process that serves, and a run
+ * of all tests starts some 130.
  */
 export async function bundleService(): Promise<string> {
   const folder = join(cache, `service-${markOf()}`)
@@ -19,7 +20,7 @@ export async function bundleService(): Promise<string> {
     removeEarlier()
     await writeBundle(folder, {
       plugins: [{ name: 'places', enforce: 'pre', transform: keepPlace }],
-      // Its page is files beside it.
+      // Its page consists of files beside it.
       ssr: { noExternal: true, external: ['@fastify/swagger-ui'] },
       build: {
         ssr: entry,
@@ -32,7 +33,7 @@ export async function bundleService(): Promise<string> {
   return join(folder, 'main.mjs')
 }
 
-/** Of all that may be in it. */
+/** Every source that may be in it. */
 function markOf(): string {
   const hash = createHash('sha256')
   for (const file of [
@@ -44,7 +45,7 @@ function markOf(): string {
   return hash.digest('hex').slice(0, 12)
 }
 
-/** What a source asks about itself: workers, migrations and templates are where they were. */
+/** Paths that a source derives from its own: workers, migrations and templates stay where they were. */
 function keepPlace(code: string, id: string): string | undefined {
   if (!id.startsWith(packageRoot) || !code.includes('import.meta.')) return undefined
   return code
@@ -52,7 +53,7 @@ function keepPlace(code: string, id: string): string | undefined {
     .replaceAll('import.meta.dirname', JSON.stringify(dirname(id)))
 }
 
-/** Another run may use one that is not that old. */
+/** Another run may be using a newer one. */
 function removeEarlier(): void {
   for (const name of globSync('service-*', { cwd: cache })) {
     const each = join(cache, name)

@@ -1,6 +1,6 @@
 import type { ServiceState } from '../../src/admin/operation/service-state.ts'
 
-/** The state of a process that lacks nothing. */
+/** The state of a process without problems. */
 export const wholeState: ServiceState = {
   replica: 'one',
   version: '1.2.3',

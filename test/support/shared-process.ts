@@ -1,6 +1,7 @@
 /**
- * Runs test files one after the other, each when the parent names it. Most of what a small file costs is to load the service and
- * to compile it while it is new; here it is loaded once. Only the modules are shared: each file has its own tests and environment.
+ * Runs test files one after the other, each when the parent names it. Most of the cost of a small file is loading the
+ * service and compiling it while it is new; here it is loaded once. Only the modules are shared: each file has its own
+ * tests and environment.
  */
 import { registerHooks } from 'node:module'
 import { pathToFileURL } from 'node:url'
@@ -28,7 +29,7 @@ process.on('message', ({ file, limitMs }: FileOrder) => {
   const test = beginFile(file, limitMs, () => import(pathToFileURL(file).href))
   test.on('data', (chunk) => tell({ tap: String(chunk) }))
   test.on('end', () => {
-    // Its limit would be told while others run.
+    // It would report its limit while others run.
     test.setTimeout(0)
     for (const name in process.env) if (!(name in environment)) delete process.env[name]
     Object.assign(process.env, environment)
@@ -37,7 +38,7 @@ process.on('message', ({ file, limitMs }: FileOrder) => {
   test.runMain(() => {})
 })
 
-// Nobody names another file: what is open now was left open.
+// No further file is named: whatever is open now was left open.
 process.on('disconnect', () => {
   setTimeout(() => {
     console.error(`still open: ${process.getActiveResourcesInfo().join(', ')}`)

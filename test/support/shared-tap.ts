@@ -1,4 +1,4 @@
-/** What `tap` is for test files that share a process: each file has a test of its own, in place of the root. */
+/** Replaces `tap` for test files that share a process: each file has a test of its own, in place of the root. */
 import root, { Test } from 'tap'
 
 let current: Test
@@ -6,7 +6,7 @@ let current: Test
 // It lasts as long as the process; each file has its own limit.
 root.setTimeout(0)
 
-/** Makes the test for the next file, which `load` imports; what that imports from `tap` belongs to it. */
+/** Creates the test for the next file, which `load` imports; `tap` in its modules is this test. */
 export function beginFile(name: string, limitMs: number, load: () => Promise<unknown>): Test {
   current = new Test({ name, timeout: limitMs, cb: load }) as Test
   return current

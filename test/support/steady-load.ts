@@ -26,10 +26,9 @@ export interface LoadRequest {
 }
 
 /**
- * Sends `perSecond` requests a second over kept connections, used in turn, so that each notices
- * within a second what happened to its server. It does not wait for earlier answers; `next`
- * creates each request. While `atMost` requests are open it skips turns, so that a slow
- * machine gets fewer requests if no time is measured.
+ * Sends `perSecond` requests a second over kept connections, used in turn, so that each notices within a second what
+ * happened to its server. It does not wait for earlier answers; `next` creates each request. While `atMost` requests
+ * are open it skips turns, so that a slow machine gets fewer requests if no time is measured.
  */
 export function startLoad(
   perSecond: number,
@@ -68,8 +67,7 @@ export function startLoad(
 }
 
 /**
- * `count` callers, of whom each sends the next request when it has the whole answer to the last one, on a
- * connection that it keeps.
+ * `count` callers, each of which sends the next request on its kept connection when it has the whole previous answer.
  */
 export function startCallers(count: number, next: () => LoadRequest): SteadyLoad {
   const agent = new Agent({ keepAlive: true, maxSockets: count, scheduling: 'fifo' })
@@ -107,14 +105,14 @@ function sendShot(
   })
 }
 
-/** How many answers had each status. */
+/** The number of answers by status. */
 export function tally(shots: readonly Shot[]): Record<number, number> {
   const counts: Record<number, number> = {}
   for (const { status } of shots) counts[status] = (counts[status] ?? 0) + 1
   return counts
 }
 
-/** The value below which this share of the values lies. */
+/** The quantile of the values at this share. */
 export function percentile(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b)
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? Number.NaN

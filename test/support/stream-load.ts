@@ -1,4 +1,4 @@
-/** Parallel streams of several keys for some time, with what each has used, by the window that admitted it. */
+/** Parallel streams of several keys for some time, and the usage of each by the window that admitted it. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from './random.ts'
@@ -8,18 +8,18 @@ import { createWindowNames } from './window-names.ts'
 export interface StreamLoad {
   readonly url: string
   readonly keys: readonly string[]
-  /** Streams at once for each key. */
+  /** Concurrent streams per key. */
   readonly atOnce: number
   readonly forMs: number
-  /** Words of an answer, and between which times it takes. */
+  /** Words of an answer, and the range of its duration. */
   readonly words: readonly [number, number]
   readonly takesMs: readonly [number, number]
-  /** Of a hundred streams, how many their client hangs up on. */
+  /** Percentage of streams that their client aborts. */
   readonly hangUps: number
-  /** Messages by default, of whose windows the client learns. */
+  /** Messages by default, whose clients see their windows. */
   readonly operation?: 'messages' | 'chat'
   readonly random: Random
-  /** Told of each stream that is admitted. */
+  /** Called for each stream that is admitted. */
   readonly onAdmitted?: (request: AdmittedRequest) => void
 }
 
@@ -27,9 +27,9 @@ export interface Loaded {
   readonly allowed: number
   readonly refused: number
   readonly hungUp: number
-  /** Requests that got no answer of ours or of the model. */
+  /** Requests without an answer of ours or of the model's. */
   readonly broken: number
-  /** The most that clients received of requests that one window of one key admitted, in tokens. */
+  /** Maximum number of tokens that clients received for requests admitted by one window of one key. */
   readonly fullest: number
   readonly windows: number
 }

@@ -16,7 +16,7 @@ export function isStrictObject(bytes: Buffer): boolean {
   } catch {
     return false
   }
-  // The grammar is checked already; what follows a string shows whether it is a name.
+  // The grammar is checked already; the byte after a string shows whether it is a name.
   const tokens = text.match(token) ?? []
   const levels: Set<string>[] = []
   return tokens.every((each, i) => {

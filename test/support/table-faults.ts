@@ -1,4 +1,4 @@
-/** What may happen to the files of a decision table. */
+/** Faults of the files of a decision table. */
 
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -30,14 +30,14 @@ function replace(path: string, content: Buffer): void {
   renameSync(`${path}.other`, path)
 }
 
-/** Changes bytes in place, so that whoever has it open reads them. */
+/** Changes bytes in place, so that processes with an open descriptor read them. */
 function overwrite(path: string, at: number, bytes: Buffer): void {
   const content = readFileSync(path)
   bytes.copy(content, at)
   writeFileSync(path, content, { flag: 'r+' })
 }
 
-/** By name; each leaves the service and Envoy running. */
+/** The faults by name; each leaves the service and Envoy running. */
 export const fileFaults: Readonly<Record<string, (places: TablePlaces) => void>> = {
   'both deleted': ({ table, lanes }) => {
     rmSync(table)
@@ -64,7 +64,7 @@ export const fileFaults: Readonly<Record<string, (places: TablePlaces) => void>>
     for (const path of [lanes, table]) renameSync(`${path}.copy`, path)
   },
   'a pipe': ({ table }) => {
-    // Aside: the service may put a table there at once.
+    // Beside it: the service may create a table there at once.
     execFileSync('mkfifo', [`${table}.pipe`])
     renameSync(`${table}.pipe`, table)
   },

@@ -22,20 +22,23 @@ import {
   writeTemplate,
 } from '../../src/table/rules/format.ts'
 
-/** Who may be let pass: a credential, the whole path, and the model of the body or ''. */
+/** The request that may be let pass: a credential, the whole path, and the model of the body or ''. */
 export type Asking = readonly [credential: string, path: string, model: string]
 
-/** CLOCK_BOOTTIME, in milliseconds, as exact as the kernel tells it. */
+/** CLOCK_BOOTTIME in milliseconds, in the kernel's resolution. */
 export function bootTime(): number {
   return Number(fs.readFileSync('/proc/uptime', 'utf8').split(' ')[0]) * 1_000
 }
 
-/** Of a block that `writeTable` writes, as Check would say it: some digits are those of negative numbers. */
+/** The name of a block that `writeTable` writes, in Check's form: some digits are those of negative numbers. */
 export function nameOf(block: number): string {
   return `fedcba9${block}8765432${block}`
 }
 
-/** Writes a decision table as a test wants it, beside a USAGE_JOURNAL. Nothing renews its lease of five seconds. */
+/**
+ * Writes a decision table to the test's specification, beside a USAGE_JOURNAL. Nothing renews its lease of five
+ * seconds.
+ */
 export function writeTable(usageJournal: string, changes: Partial<TableHead> = {}) {
   const { table, lanes } = filesOf(usageJournal)
   const head: TableHead = {
@@ -71,7 +74,7 @@ export function writeTable(usageJournal: string, changes: Partial<TableHead> = {
 
   return {
     file: head.file,
-    /** Writes the head again. */
+    /** Rewrites the head. */
     head: put,
     /** Two records may have the same bucket, and need slots of their own then. */
     record([credential, path, model]: Asking, record: Partial<TableRecord> = {}, slot = 0): void {
@@ -102,7 +105,7 @@ export function writeTable(usageJournal: string, changes: Partial<TableHead> = {
       writeTemplate(part, text)
       write(table, templateBytes, places.templateAt(number))
     },
-    /** What the lanes have of a block's first cell, together. */
+    /** The total of a block's first cell over all lanes. */
     added(number: number): number {
       const bytes = fs.readFileSync(lanes)
       let sum = 0

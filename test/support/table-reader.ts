@@ -1,4 +1,7 @@
-/** Decides by a decision table as the gateway's script does, and adds to a lane: written by the page, not by the code. */
+/**
+ * Decides by a decision table as the gateway's script does, and adds to a lane: written from the documentation, not
+ * from the code.
+ */
 
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
@@ -9,11 +12,11 @@ export interface TableHit {
   readonly blocks: readonly number[]
   readonly inputPerByte: number
   readonly bytesPerToken: number
-  /** Of all limits, the user's first. */
+  /** For all limits, the user's first. */
   readonly used: readonly number[]
 }
 
-/** Why a script would ask. */
+/** Why a script would ask Check. */
 export type TableMiss = 'closed' | 'unknown' | 'stale' | 'limit' | 'window' | 'fresh' | 'clock'
 
 export interface Instants {
@@ -77,7 +80,7 @@ export function openTableReader(folder: string, stem = 'usage') {
     return real >= end && real < nextEnd ? { start: end, offset: nextOffset } : undefined
   }
 
-  /** undefined: a lane has a later window, which a clock that was set back has left. */
+  /** undefined: a lane has a later window, from before a clock was set back. */
   function addedIn(number: number, cell: number, start: number, count: number): number | undefined {
     let added = 0
     const lane = Buffer.alloc(laneBytes)
@@ -91,7 +94,7 @@ export function openTableReader(folder: string, stem = 'usage') {
 
   return {
     readHead,
-    /** As written: also where nobody would decide by it. */
+    /** As written, even if it is not in force. */
     block(number: number) {
       const head = readHead()
       return head && readBlock(head.blocksAt, number)
@@ -138,7 +141,7 @@ export function openTableReader(folder: string, stem = 'usage') {
       }
       return 'unknown'
     },
-    /** The numbers of the file and of the blocks with these names, as far as they are there; undefined: none is. */
+    /** The numbers of the file and of the existing blocks with these names; undefined: there is none. */
     placeOf(names: string): string | undefined {
       const head = readHead()
       if (head === undefined) return undefined
@@ -155,8 +158,8 @@ export function openTableReader(folder: string, stem = 'usage') {
       return numbers.length === 0 ? undefined : [head.file, ...numbers].join(' ')
     },
     /**
-     * Adds as a response does that ends at this instant, in this lane, where all windows are known; returns the lane
-     * as its line has it.
+     * Adds to this lane as a response does that ends at this instant, if all windows are known; returns the lane for
+     * its line.
      */
     add(blocks: readonly number[], added: number, real: number, lane = 0) {
       const head = readHead()

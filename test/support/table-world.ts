@@ -31,7 +31,7 @@ export const chat = '/llm/small/v1/chat/completions'
 const model = snapshotOf(modelRef('small')).models.get('llm/small')
 if (model === undefined) throw new Error('no model')
 
-/** What a Check has decided for a key `sk-<id>` of the user. */
+/** Check's grant for a key `sk-<id>` of the user. */
 export function grantOf(user: string, rates: Rates, caps?: KeyCaps, id = 'one'): Grant {
   const compiled = compileCaps({ id, user, subscription: 'basic', caps: caps ?? {} })
   const own = toCountedLimits('basic', 'llm/small', rates.map(limitOf))
@@ -63,14 +63,14 @@ function limitOf([limit, window]: Rates[0]) {
 
 export type TableWorld = Awaited<ReturnType<typeof createTableWorld>>
 
-/** Resolves when scripts may decide. `change`: of the table's options, or its folder. */
+/** Resolves when scripts may decide. `change`: options of the table, or its folder. */
 export async function createTableWorld(
   t: Test,
   { folder = memoryFolder(t), ...change }: Partial<TableOptions> & { folder?: string } = {},
 ) {
   const now = { real: Date.UTC(2026, 0, 1, 0, 0, 30), boot: 1_000_000 }
   const state = { isWriter: true, mayServe: true, keyLeaseLeftMs: 60_000 }
-  /** Of others: undefined: there is no shared store. */
+  /** Usage by other gateways; undefined: there is no shared store. */
   const others = { used: undefined as number | undefined, ageMs: 0 }
   const resets = new Map<string, readonly CounterReset[]>()
   const sums = createSums(resets, () => now.boot)
@@ -99,7 +99,7 @@ export async function createTableWorld(
 
   const world = {
     ...{ folder, now, state, others, sums, table, faults, readWindow },
-    /** The files that are in place now. */
+    /** The current files. */
     reopen(): TableReader {
       reader?.close()
       reader = openTableReader(folder)
@@ -108,7 +108,7 @@ export async function createTableWorld(
     get reader(): TableReader {
       return reader ?? this.reopen()
     },
-    /** Time goes on by both clocks, with beats. */
+    /** Advances both clocks, with beats. */
     pass(ms: number): void {
       for (let left = ms; left > 0; left -= 200) {
         now.real += Math.min(200, left)
@@ -125,7 +125,7 @@ export async function createTableWorld(
       t.ok(table.stats().isOpen, 'the table is open')
       world.reopen()
     },
-    /** A Check has allowed it; returns where its response adds. */
+    /** As after Check's grant; returns where its response adds. */
     admit(grant: Grant, change: Partial<Admitted> = {}): string | undefined {
       const keyId = grant.caller.by === 'key' ? grant.caller.keyId : ''
       table.admit({
@@ -137,12 +137,12 @@ export async function createTableWorld(
     },
     decide: (id = 'one', path = chat, name = '') =>
       world.reader.decide([`sk-${id}`, path, name], now),
-    /** What a decision finds used, or why it asks. */
+    /** The usage that a decision finds, or why it asks Check. */
     used(id = 'one') {
       const decided = world.decide(id)
       return typeof decided === 'string' ? decided : decided.used
     },
-    /** A response ends: adds to a lane, as its request was told. Returns its line. */
+    /** A response ends: adds to a lane, at the place that its request was given. Returns its line. */
     end(blocks: readonly number[], added: number, lane = 0, startedAt = now.real): CountedLine {
       return {
         ...{ state: 'ended', startedAt },
@@ -150,7 +150,7 @@ export async function createTableWorld(
         usage: { response: { id: 'request', endedAt: now.real } },
       }
     },
-    /** The line is read: charged these tokens in these counters. */
+    /** The line is read: charges these tokens to these counters. */
     count(line: CountedLine, amount: number, grant: Grant): void {
       const counters = grant.limits.map((limit) => counterOf(limit, grant.caller.user))
       const { endedAt: at } = line.usage.response

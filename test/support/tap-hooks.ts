@@ -1,6 +1,7 @@
 /**
- * What `async_hooks` is in tap's bundle. By Node's own hooks tap follows each promise and handle of a process, to know whose test
- * an error is that nobody caught, which is a sixth of the CPU time of a file; the context of an AsyncLocalStorage costs nothing.
+ * Replaces `async_hooks` in tap's bundle. With Node's own hooks, tap follows each promise and handle of a process to
+ * assign uncaught errors to tests, which is a sixth of the CPU time of a file; the context of an AsyncLocalStorage
+ * costs nothing.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 
@@ -17,7 +18,7 @@ export function executionAsyncId(): number {
   return scope.getStore() ?? 0
 }
 
-/** Hooks that are told only of tests. */
+/** Hooks that are called for tests only. */
 export function createHook(given: Hooks) {
   return {
     enable() {
@@ -29,7 +30,7 @@ export function createHook(given: Hooks) {
   }
 }
 
-/** What tap runs a test in. */
+/** The resource in which tap runs a test. */
 export class AsyncResource {
   readonly #id: number
 
@@ -47,7 +48,7 @@ export class AsyncResource {
     return scope.run(this.#id, () => Reflect.apply(act, of, args))
   }
 
-  /** What a test has begun may go on after it, and its errors are then of the test around it: the id stays known. */
+  /** A test's work may outlive it, and its errors then belong to the test around it: the id stays known. */
   emitDestroy(): this {
     return this
   }

@@ -9,7 +9,7 @@ export interface Score {
   skipped: number
 }
 
-/** How the process of a test file ended: why, unless it exited with 0, and how long it took. */
+/** How the process of a test file ended: the reason unless it exited with 0, and its duration. */
 export interface FileEnd {
   readonly fault: string | undefined
   readonly ms: number
@@ -30,7 +30,7 @@ export function createTapReport(print: (line: string) => void) {
   const score: Score = { passed: 0, failed: 0, skipped: 0 }
   let skips: string[] = []
   const times: { readonly name: string; readonly ms: number }[] = []
-  /** For each failed file, what it added to the score. */
+  /** What each failed file has added to the score. */
   const failedFiles = new Map<string, Score>()
 
   const begin = (name: string): FileReport => {

@@ -11,15 +11,13 @@ export interface TcpProxy {
   through(url: string): string
   /** Ends all connections; new ones are accepted. */
   cut(): void
-  /** The same with RST, as from a machine that has just been restarted. */
+  /** The same with RST, as from a machine that has just restarted. */
   reset(): void
   /** Ends all connections and refuses new ones, until `heal`. */
   refuse(): void
-  /**
-   * From now on forwards nothing in either direction, without an error, until `heal` (or `false`).
-   */
+  /** From now on forwards nothing in either direction, without an error, until `heal` (or `false`). */
   swallow(isSwallowing?: boolean): void
-  /** Forwards everything this much later, in milliseconds; 0 ends it. */
+  /** Delays everything by this time, in milliseconds; 0 ends that. */
   slow(ms: number): void
   /** Forwards again; what was swallowed is lost, and its connections are cut. */
   heal(): void

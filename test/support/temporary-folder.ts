@@ -9,7 +9,7 @@ export interface TemporaryFolder {
   remove(): void
 }
 
-/** With which the names of all of them begin. */
+/** The prefix of all their names. */
 export const folderPrefix = 'tollgate-test-'
 
 /** Creates an empty folder that everybody may enter: as root, Postgres runs as another user. */
@@ -20,21 +20,22 @@ export function makeTemporaryFolder(parent = tmpdir()): TemporaryFolder {
 }
 
 /**
- * A folder for the data of databases: in memory if there is enough, because a file system on a disk
- * takes two thirds of the CPU that Postgres needs for the tests.
+ * A folder for the data of databases: in memory if there is enough, because a file system on a disk takes two thirds of
+ * the CPU time that Postgres needs for the tests.
  */
 export function makeDatabaseFolder(): TemporaryFolder {
   return makeTemporaryFolder(freeBytes(memory) > 4 * 2 ** 30 ? memory : tmpdir())
 }
 
 /**
- * A folder for the temporary files of tests, what they install included: where that for the data of databases is, since a disk takes
- * as much CPU for many small files as what writes them. Undefined if that is no place to run programs from.
+ * A folder for the temporary files of tests, including what they install: where the data of databases is, since many
+ * small files on a disk take as much CPU time as the programs that write them. Undefined if programs cannot run from
+ * there.
  */
 export function makeFilesFolder(beside: TemporaryFolder): string | undefined {
   const path = join(beside.path, 'tmp')
   mkdirSync(path)
-  // Who may create here is not who may remove.
+  // Everybody may create here, and remove only their own.
   chmodSync(path, 0o1777)
   const program = join(path, 'program')
   writeFileSync(program, '#!/bin/sh\n', { mode: 0o755 })
@@ -70,9 +71,9 @@ export function temporaryFolder(t: Test, contents: Contents = {}): string {
   return path
 }
 
-/** The path of an empty folder in memory where that can be had, removed when `t` ends. */
+/** The path of an empty folder, in memory if possible, removed when `t` ends. */
 export function memoryFolder(t: Test): string {
-  // In that of the run, which the next run removes if this one is killed.
+  // In the folder of the run, which the next run removes if this one is killed.
   const isThere = tmpdir().startsWith(`${memory}/`) || freeBytes(memory) <= 2 ** 28
   const { path, remove } = makeTemporaryFolder(isThere ? tmpdir() : memory)
   t.teardown(remove)

@@ -10,7 +10,7 @@ import { findNamed, findTestFiles, runTestFiles } from './test-files.ts'
 
 const always = availableParallelism()
 
-/** Runs files that each end once this many have begun; returns the maximum that ran at a time. */
+/** Runs files, each of which ends once this many have begun; returns the maximum that ran concurrently. */
 async function runTogether(t: Test, count: number, jobs: number, idle: number) {
   const folder = temporaryFolder(t)
   const begun = temporaryFolder(t)
@@ -79,7 +79,10 @@ test('one job runs one file at a time', async (t) => {
   t.equal(await runTogether(t, 1, 1, 1), 1)
 })
 
-/** Ends a running file by `how`, and waits until the process that it has started ends; whether all files were run. */
+/**
+ * Ends a running file with `how`, and waits until the process that it has started ends; returns whether all files were
+ * run.
+ */
 async function endsItsProcess(t: Test, how: (file: number) => void): Promise<boolean> {
   const folder = temporaryFolder(t)
   const [file, pids] = [join(folder, 'waits.cjs'), join(folder, 'pids')]

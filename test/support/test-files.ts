@@ -1,4 +1,4 @@
-/** Runs test files, several at a time. */
+/** Runs test files concurrently. */
 import { globSync, statSync } from 'node:fs'
 import { availableParallelism, cpus } from 'node:os'
 import { relative } from 'node:path'
@@ -7,7 +7,7 @@ import type { FileEnd, FileReport } from './tap-report.ts'
 
 /** How to run the files. */
 export interface TestRun extends Pick<FileRun, 'env' | 'limitMs'> {
-  /** The maximum at a time: by default one per processor, and more while processors are idle. */
+  /** Maximum number of concurrent files: by default one per processor, and more while processors are idle. */
   readonly jobs: number
   /** The idle share of the processors since the last call; measured by default. */
   readonly idleShare?: () => number
@@ -18,8 +18,8 @@ export interface TestRun extends Pick<FileRun, 'env' | 'limitMs'> {
 }
 
 /**
- * Prefixes of files that take half a minute or more, most of which they wait, and then of those that wait for processes. They begin
- * first: files that compute run beside them, and none is left at the end.
+ * Prefixes of files that take half a minute or more, mostly waiting, and then of those that wait for processes. They
+ * begin first: files that compute run beside them, and none is left at the end.
  */
 const SLOW = [
   'test/e2e/reservations.',
@@ -54,8 +54,8 @@ const SLOW = [
 ]
 
 /**
- * Files that have a process of their own: they measure what their process uses, or change it, or test what runs them. The others follow
- * one another in a few processes.
+ * Files with a process of their own: they measure what their process uses, or change it, or test what runs them. The
+ * others follow one another in a few processes.
  */
 const ALONE = new RegExp(
   `^test/(${[
@@ -128,7 +128,7 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
     const ended = runFile(file).finally(() => running.delete(ended))
     running.add(ended)
   }
-  // Many files wait for a time-out or a process, and leave the processors to others meanwhile.
+  // Many files wait for a timeout or a process, and leave the processors to others meanwhile.
   const timer = setInterval(() => {
     const isIdle = idleShare() > enoughIdle
     if (isIdle && running.size < jobs) begin()

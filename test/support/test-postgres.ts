@@ -13,7 +13,7 @@ export function startTestPostgres(directory: string): Promise<EmbeddedPostgres> 
     full_page_writes: 'off',
     max_wal_size: '128MB',
     max_connections: 400,
-    // In its folder, so that nothing of a killed run is left elsewhere in memory.
+    // In its folder, so that a killed run leaves nothing elsewhere in memory.
     dynamic_shared_memory_type: 'mmap',
   }
   return startEmbeddedPostgres({ directory, log() {}, settings })

@@ -1,6 +1,6 @@
 /**
- * What the requests of each window were charged, by the gateway's journal, and what they have produced, by
- * the model server's own tally.
+ * What the requests of each window were charged, by the gateway's journal, and what they have produced, by the model
+ * server's own tally.
  */
 
 import { readdirSync, readFileSync } from 'node:fs'
@@ -16,9 +16,9 @@ export interface AdmittedRequest {
   readonly label: string
   /** The gateway's request id. */
   readonly id: string
-  /** The one that admitted it. */
+  /** The gateway that admitted it. */
   readonly window: string
-  /** The output tokens that it might have. */
+  /** Its maximum of output tokens. */
   readonly most: number
 }
 
@@ -28,11 +28,11 @@ export interface WindowAccount {
   produced: number
   /** Produced by answers that did not report all of it, and not charged. */
   unreported: number
-  /** Produced by requests beyond their ceilings: the expected input, and the output that they might have. */
+  /** Produced by requests beyond their ceilings: the expected input, and the maximum output. */
   exceeded: number
 }
 
-/** Of all windows. */
+/** The sum of all windows. */
 export function sumOf(windows: Iterable<WindowAccount>): WindowAccount {
   const sum = { charged: 0, produced: 0, unreported: 0, exceeded: 0 }
   for (const each of windows) {
@@ -43,7 +43,7 @@ export function sumOf(windows: Iterable<WindowAccount>): WindowAccount {
   return sum
 }
 
-/** By window; waits until the model server has ended all answers and the journal has them. */
+/** The accounts by window; waits until the model server has ended all answers and the journal has them. */
 export async function accountWindows(
   requests: readonly AdmittedRequest[],
   journal: string,
@@ -55,7 +55,7 @@ export async function accountWindows(
   let lines = readJournal(journal)
   const isWhole = () => {
     lines = readJournal(journal)
-    // What produced nothing may have failed, or have been left before its answer began.
+    // A request that produced nothing may have failed, or was aborted before its answer began.
     return requests.every(({ id, label }) => lines.has(id) || !produced[label])
   }
   await poll(isWhole, 'the journal has all requests', 30_000)

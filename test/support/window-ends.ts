@@ -2,7 +2,7 @@ import { parseWindow, toEndTimestamp } from '../../src/formats/time.ts'
 import { userInLines } from '../../src/ratelimit/rules/counter-key.ts'
 import { spanAt } from '../../src/ratelimit/rules/windows.ts'
 
-/** When an owner's window (`1m`) of this instant ends, in milliseconds since the epoch. */
+/** The end of an owner's window (`1m`) at this instant, in milliseconds since the epoch. */
 export function endOf(window: string, owner: string, at: number): number {
   return spanAt({ ms: parseWindow(window) as number }, owner, at).end
 }
@@ -12,7 +12,7 @@ export function shownEnd(window: string, owner: string, at: number): string {
   return toEndTimestamp(endOf(window, owner, at))
 }
 
-/** When it began, as answers show it: the end of the one before. */
+/** Its start, as answers show it: the end of the previous one. */
 export function shownStart(window: string, owner: string, at: number): string {
   return toEndTimestamp(spanAt({ ms: parseWindow(window) as number }, owner, at).start)
 }
@@ -21,8 +21,8 @@ export function shownStart(window: string, owner: string, at: number): string {
 const lastingMs = 660_000
 
 /**
- * A user of this name, or with something behind it: one whose windows of an hour, and of several, that have begun
- * do not end while a test file runs that begins now.
+ * A user of this name, perhaps with a suffix, whose current windows of one hour and of several do not end while a test
+ * file runs that begins now.
  */
 export function lasting(user: string): string {
   for (let i = 1; ; i += 1) {
@@ -31,13 +31,13 @@ export function lasting(user: string): string {
   }
 }
 
-/** Whether it is such a user, or such a key: whoever has limits has windows. */
+/** Whether it is such a user or key: every owner of limits has windows. */
 export function lasts(owner: string): boolean {
   const now = Date.now()
   return endOf('1h', owner, now) - now >= lastingMs
 }
 
-/** One of a few hundred users whose present window is not over for so long (milliseconds). */
+/** One of a few hundred users whose current window lasts at least this long (milliseconds). */
 export function withTimeIn(window: string, leftMs: number, newUser: () => string): string {
   for (let tries = 0; tries < 400; tries += 1) {
     const [user, now] = [newUser(), Date.now()]

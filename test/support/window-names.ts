@@ -1,6 +1,6 @@
 /**
- * Names windows by their owner and the time at which they reset, as responses tell it. It is rounded, and
- * processes may differ by a second: times that are nearer than `apartMs` are one window's.
+ * Names windows by their owner and the time at which they reset, from responses. That is rounded, and processes may
+ * differ by a second: times that are nearer than `apartMs` belong to one window.
  */
 export function createWindowNames(apartMs: number) {
   const known = new Map<string, number[]>()

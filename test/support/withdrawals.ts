@@ -1,6 +1,6 @@
 /**
- * Ways in which what a gateway has allowed ends, each under load: after the moment that it is promised for, no
- * request that begins may be allowed by what was decided before.
+ * Withdrawals of grants, each under load: after the promised moment, no request that begins may be allowed by an
+ * earlier decision.
  */
 
 import { renameSync, writeFileSync } from 'node:fs'
@@ -14,9 +14,9 @@ import { poll } from './poll.ts'
 import { startReplicas } from './replicas.ts'
 import { type LoadRequest, startCallers, tally } from './steady-load.ts'
 
-/** What one round has shown. */
+/** The result of one round. */
 export interface Withdrawn {
-  /** Requests that began afterwards, and how many of them had another answer than the new state gives. */
+  /** Requests that began afterwards, and how many of them got another answer than the new state gives. */
   readonly later: number
   readonly wrong: Readonly<Record<number, number>>
   /** Requests that were allowed before, and how many of them the table decided. */
@@ -27,7 +27,7 @@ export interface Withdrawn {
 const team = { groups: ['team'] }
 const limits = [[1_000_000_000, '1h']] as const
 
-/** What may be otherwise in the resources. */
+/** How the resources may vary. */
 interface Written {
   readonly open?: boolean
   readonly pays?: boolean
@@ -55,14 +55,14 @@ interface MintedKey {
   readonly expiresAt: string
 }
 
-/** What ends the right of a key; the status that its requests then have. */
+/** A way to withdraw a key's grant; the status of its requests then. */
 interface Way {
   readonly status: number
-  /** How many may be allowed by the new state. */
+  /** Number of requests that the new state may allow. */
   readonly allowed?: number
   readonly wishes?: object
   readonly request?: Partial<LoadRequest>
-  /** Resolves at the moment from which it is promised; false: it is not promised. */
+  /** Resolves at the moment for which it is promised; false: it is not promised. */
   end(minted: MintedKey): Promise<boolean>
 }
 
@@ -123,7 +123,7 @@ export async function startWithdrawals(t: Test, env: Record<string, string> = {}
       status: 403,
       end: ({ id }) => isConfirmed('PATCH', `/${id}`, { allowedAddresses: ['192.0.2.0/24'] }),
     },
-    // Its counter begins now, and nobody is refused before a first answer.
+    // Its counter begins now, and nothing is refused before a first answer.
     'capped to few tokens': {
       ...{ status: 429, allowed: 16 },
       end: ({ id }) =>

@@ -18,7 +18,7 @@ import { nodesKubeconfig, noNodes } from './nodes.ts'
 
 const { CLUSTER_KUBECONFIG, CLUSTER_REGISTRY = '' } = process.env
 
-/** Why none is made on this machine, for tests that need its nodes to skip. */
+/** Why there is none on this machine, for tests that need its nodes to skip. */
 export const noOwnNodes = CLUSTER_KUBECONFIG ? 'the cluster of CLUSTER_KUBECONFIG' : noNodes
 
 /** Why there is no cluster, for tests to skip; false if there is one. */
@@ -47,7 +47,7 @@ export async function kubectl(args: readonly string[], input = ''): Promise<stri
   return stdout
 }
 
-/** What a pod of the gateway requests there of each of two containers; each node has the processors of this machine. */
+/** The requests of each of two containers of a pod of the gateway; each node has the processors of this machine. */
 export const requestedCpu = '200m'
 
 const fewProcessors = ['initContainers', 'containers'].map((list) => ({
@@ -65,8 +65,8 @@ const explained = {
 }
 
 /**
- * An overlay of its own with these settings, for `kubectl apply -k`; returns its folder. In
- * production, Envoy says why a response failed.
+ * An overlay of its own with these settings, for `kubectl apply -k`; returns its folder. In production, Envoy also logs
+ * why a response failed.
  */
 export function ownOverlay(t: Test, name: string, settings: Readonly<Record<string, string>>) {
   const folder = temporaryFolder(t)

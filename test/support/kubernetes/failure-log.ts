@@ -1,4 +1,4 @@
-/** A log that only soaks add to Envoy: its own account of each failed response. */
+/** An additional log of Envoy's, only for soaks: its report of each failed response. */
 
 const written = '/run/tollgate/envoy/bootstrap.json'
 /** In a volume that Envoy's container may write to. */

@@ -1,6 +1,5 @@
 /**
- * Why requests failed: what Envoy logged of each (failure-log.ts), and what the cluster said of its
- * pod at that time.
+ * Why requests failed: Envoy's report of each (failure-log.ts), and the cluster's reports about its pod at that time.
  */
 
 import { spawn } from 'node:child_process'
@@ -31,7 +30,7 @@ interface Seen {
 }
 
 export interface GatewayWatch {
-  /** A line for each failure: what Envoy said of it, and how its pod was. */
+  /** A line for each failure: Envoy's report, and the state of its pod. */
   explain(failures: readonly Failure[]): readonly string[]
   stop(): void
 }

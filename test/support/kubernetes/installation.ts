@@ -1,4 +1,4 @@
-/** What soaks of a cluster install there, and what a user sees of it. */
+/** What soaks of a cluster install there, and how a user sees it. */
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -42,10 +42,10 @@ export function ownNodes(): Promise<Nodes> {
   return started
 }
 
-/** What comes before every installation; whatever an earlier one left is removed. */
+/** Prepares for an installation; removes whatever an earlier one left. */
 export async function prepare(): Promise<void> {
   if (!noOwnNodes) await ownNodes()
-  // A soak that was ended leaves its load, which goes on for twenty minutes.
+  // A soak that was killed leaves its load, which goes on for twenty minutes.
   await kubectl(['-n', 'llm', 'delete', 'pod/load', '--ignore-not-found', '--grace-period=0'])
   for (const name of ['trial', 'production']) {
     await kubectl(['delete', '--ignore-not-found', '-k', folderOf(`overlays/${name}`)])
@@ -76,7 +76,7 @@ export async function prepareStores(): Promise<void> {
   await kubectl([...namespaced, ...setImage])
 }
 
-/** Of the autoscaler in k8s/overlays/production. */
+/** The autoscaler's, in k8s/overlays/production. */
 const leastReplicas = 3
 
 /** Installs production, or applies it again with these settings. */
@@ -84,7 +84,7 @@ export async function applyProduction(t: Test, settings: Readonly<Record<string,
   const overlay = ownOverlay(t, 'production', { GATEWAY_URL: url, ...settings })
   await kubectl(['apply', '-k', overlay])
   await rolledOut('tollgate-gateway')
-  // The Deployment begins with one pod; what is done to a pod that gets no requests shows nothing.
+  // The Deployment begins with one pod; a fault in a pod without requests shows nothing.
   const areAllReady = async () => {
     const pods = await gatewayPods()
     return pods.length >= leastReplicas && pods.every(({ isReady }) => isReady)
@@ -92,7 +92,7 @@ export async function applyProduction(t: Test, settings: Readonly<Record<string,
   await poll(areAllReady, `${leastReplicas} pods are ready`, 180_000)
 }
 
-/** Applies the trial's resources with this limit an hour, and makes a key as a user would. */
+/** Applies the trial's resources with this limit per hour, and creates a key as a user would. */
 export async function makeKey(t: Test, limit = 100_000_000): Promise<string> {
   const written = readFileSync(resources, 'utf8').replace(/limit: \d+/, `limit: ${limit}`)
   await kubectl(['apply', '-f', '-'], written)
@@ -103,7 +103,7 @@ export async function makeKey(t: Test, limit = 100_000_000): Promise<string> {
   return key
 }
 
-/** What is answered, 40 requests a second, while `act` changes something, and why if it is not 200. */
+/** The results of 40 requests a second while `act` changes something, and the reasons of those other than 200. */
 export async function loadDuring(
   t: Test,
   { key, what }: { key: string; what: string },
@@ -113,7 +113,7 @@ export async function loadDuring(
   try {
     const load = await startLoad(key)
     await act()
-    // Kept connections that are idle notice with their next request.
+    // Idle kept connections notice it only with their next request.
     await delay(5_000)
     const { failures, ...result } = await load.stop()
     t.comment(`${what}: ${JSON.stringify(result)}`)

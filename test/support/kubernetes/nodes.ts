@@ -45,7 +45,7 @@ const machine = '172.30.0.254'
 export interface Nodes {
   readonly databaseUrl: string
   readonly redisUrl: string
-  /** The ways from the pods to the stores. */
+  /** The routes from the pods to the stores. */
   readonly database: TcpProxy
   readonly redis: TcpProxy
   /** Whether DNS answers. */
@@ -59,7 +59,7 @@ export interface Nodes {
 
 const script = (name: string) => join(packageRoot, 'test', 'nightly', 'soak', 'nodes', name)
 
-/** Builds the images and starts the nodes, which end with `t`; those that are there are used and left. */
+/** Builds the images and starts the nodes, which end with `t`; existing nodes are used and left. */
 export async function startNodes(t: Test): Promise<Nodes> {
   if (!existsSync(nodesKubeconfig)) {
     t.teardown(() => spawnSync(script('down'), [folder], { stdio: 'inherit' }))
@@ -96,7 +96,7 @@ export async function startNodes(t: Test): Promise<Nodes> {
     },
     killApiServer: () => void process.kill(pid(), 'SIGKILL'),
     startApiServer() {
-      // Also called by a test's end, when it may be there.
+      // Also called by a test's end, when the route may exist.
       if (existsSync(`/proc/${pid()}/fd`)) return
       const started = spawn(join(folder, 'apiserver'), { detached: true, stdio: 'ignore' })
       started.unref()
@@ -113,7 +113,7 @@ function buildImages(archive: string): void {
   saveImages(archive, [image, trial, pause])
 }
 
-/** The addresses of Services by name, asked for every two seconds. */
+/** The addresses of Services by name, polled every two seconds. */
 function watchServices() {
   let known: ReadonlyMap<string, string> = new Map()
   const template =

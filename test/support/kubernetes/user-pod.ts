@@ -1,4 +1,4 @@
-/** A user in the namespace `llm`, whose requests come from pods, as those of any other user. */
+/** A user in the namespace `llm`, whose requests come from pods, like those of any other user. */
 
 import { poll } from '../poll.ts'
 import { imageHere, kubectl } from './cluster.ts'
@@ -32,8 +32,8 @@ const answer = await fetch(url + '/v1/limits', { headers: { authorization: 'Bear
 console.log(JSON.stringify((await answer.json()).data))`
 
 /**
- * On kept connections, 48 requests at a time at most; says what was answered, how often, how many tokens were reported,
- * and what is known of the first 100 failures.
+ * Uses kept connections, at most 48 requests at a time; reports the responses by kind and number, the reported tokens,
+ * and details of the first 100 failures.
  */
 const load = `
 import { existsSync } from 'node:fs'
@@ -118,7 +118,7 @@ async function newToken(): Promise<string> {
   return (await kubectl([...there, 'create', 'token', 'alice'])).trim()
 }
 
-/** Whom the service takes the user for; `startUser` comes first. */
+/** The user as the service identifies them; `startUser` comes first. */
 export const askWho = async () =>
   (await runThere(me, { TOKEN: await newToken() })) as {
     readonly status: number
@@ -145,9 +145,9 @@ async function runThere(module: string, env: Readonly<Record<string, string>>): 
 export interface LoadResult {
   /** Answers by status or error. */
   readonly counts: Readonly<Record<string, number>>
-  /** Those that the answers report. */
+  /** The tokens that the answers report. */
   readonly tokens: number
-  /** From the first failure to the last. */
+  /** Time from the first failure to the last. */
   readonly failedMs: number
   readonly failures: readonly Failure[]
 }
@@ -159,11 +159,11 @@ export interface Failure {
   /** By the clock of the user's node (milliseconds since 1970). */
   readonly sentAt: number
   readonly endedAt: number
-  /** Whether its connection had served another request. */
+  /** Whether its connection had served another request before. */
   readonly isReused: boolean
   /** The gateway's id of the request, if it answered. */
   readonly id?: string
-  /** What was answered, or the error's message. */
+  /** The response, or the error's message. */
   readonly text: string
 }
 

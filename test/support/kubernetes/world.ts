@@ -148,7 +148,7 @@ interface Placed {
   readonly [field: string]: unknown
 }
 
-/** In the namespace that a file without one would be read in. */
+/** In the namespace that applies to a document without one. */
 function placed(document: object): Placed {
   const { metadata, ...rest } = document as Placed
   return {

@@ -1,29 +1,29 @@
-/** In what two answers to the same request differ, besides ids and the moment. */
+/** The differences between two answers to the same request, except ids and times. */
 
 import { gunzipSync } from 'node:zlib'
 import type { Recorded } from './recording-model.ts'
 
 export interface SeenAnswer {
-  /** 0: the connection broke before one came. */
+  /** 0: the connection broke before an answer. */
   readonly status: number
   readonly headers: readonly (readonly [name: string, value: string])[]
   readonly body: Buffer
-  /** Whether it came to its end. */
+  /** Whether it is complete. */
   readonly isWhole: boolean
 }
 
-/** What one gateway made of a request: its answer, and what the model server received. */
+/** One gateway's results for a request: its answer, and what the model server received. */
 export interface Seen {
   readonly answer: SeenAnswer
   readonly received: readonly Recorded[]
 }
 
-/** Seconds by which two answers may differ in what depends on the moment. */
+/** Tolerance in seconds for values that depend on the time. */
 const apartS = 2
 
 /**
  * Each difference as one line; empty: there is none. `isEstimated`: what is left of limits is not compared, since
- * estimates that are charged depend on what a process has learned so far.
+ * charged estimates depend on what a process has learned.
  */
 export function differences(one: Seen, other: Seen, isEstimated = false): readonly string[] {
   const found: string[] = []
@@ -49,7 +49,7 @@ export function differences(one: Seen, other: Seen, isEstimated = false): readon
   return found
 }
 
-/** Of these headers only the form is compared. */
+/** Of these headers only the format is compared. */
 const ofTheRequest = new Set([
   ...['date', 'x-request-id', 'x-envoy-upstream-service-time', 'content-length'],
   ...['traceparent', 'tracestate', 'x-forwarded-for'],
@@ -132,7 +132,7 @@ function show(value: unknown): string {
   return typeof value === 'string' && value.length > 200 ? `${value.slice(0, 200)}…` : String(value)
 }
 
-/** Both texts from where they begin to differ. */
+/** Both texts from the first difference on. */
 function cut(one: string, other: string): string {
   let at = 0
   while (at < one.length && one[at] === other[at]) at += 1

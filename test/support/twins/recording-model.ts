@@ -22,7 +22,7 @@ export interface RecordingModel {
 export async function startRecordingModel(t: Test): Promise<RecordingModel> {
   const { url, server } = await startModelServer(t)
   let recorded: Recorded[] = []
-  // Before the server's own listener: it sees each piece as the server reads it.
+  // Before the server's own listener: it sees each chunk as the server reads it.
   server.prependListener('request', (request: IncomingMessage) => {
     const { method = '', url: path = '', rawHeaders, headers } = request
     if (headers['user-agent'] === 'tollgate' || path.startsWith('/sim/')) return

@@ -1,4 +1,4 @@
-/** Sends random requests to twin gateways, while keys, resources and windows change; collects where they differ. */
+/** Sends random requests to twin gateways, while keys, resources and windows change; collects the differences. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '../random.ts'
@@ -20,14 +20,14 @@ export interface TwinRun {
   /** Answers of the first by status. */
   readonly statuses: Readonly<Record<number, number>>
   readonly apart: readonly string[]
-  /** How many only one has refused, because what is charged is estimated. */
+  /** Number of requests that only one has refused, because what is charged is estimated. */
   readonly byEstimates: number
 }
 
 export interface TwinRunSettings {
   readonly requests: number
   readonly random: Random
-  /** On average, requests between two changes of resources, and between two of a key. */
+  /** The average number of requests between two changes of resources, and between two of a key. */
   readonly changeEvery: number
   readonly keyChangeEvery: number
   readonly mostApart?: number
@@ -62,7 +62,7 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
   }
   const keys: RunKey[] = []
   for (const name of subscriptionNames) keys.push(await mint(name))
-  // Most requests are of keys whose requests may be hits, and two of them share a user.
+  // Most requests use keys whose requests may be hits, and two of them share a user.
   keys.push(await mint('plenty', keys[0]?.user))
   const pick = () => random.below(keys.length) % (random.below(6) === 0 ? keys.length : 4)
   let choices = first
@@ -74,7 +74,7 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
   let byEstimates = 0
   const before = twins.hits()
 
-  /** A new one of the same subscription, or of another if that is gone. */
+  /** A new key of the same subscription, or of another if that is gone. */
   async function replace(at: number): Promise<void> {
     const own = keys[at]?.subscription ?? 'plenty'
     const name = choices.gone.has(own)
@@ -97,7 +97,7 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
     if ('models' in wanted || 'allowedAddresses' in wanted) await replace(at)
   }
 
-  /** Mostly what was asked before: only that is a hit. */
+  /** Mostly repeats an earlier request: only that can be a hit. */
   function drawTarget(): AskedTarget | undefined {
     if (targets.length === 0 || random.below(4) === 0) {
       targets.unshift(randomTarget(random))
@@ -113,7 +113,7 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
     const sentAt = Date.now()
     const { apart: differing, seen, isEstimates } = await twins.ask(request, key)
     const found = [...differing]
-    // What ends in different windows is counted in different ones.
+    // Requests that end in different windows are counted in different ones.
     if (endsOf(key, sentAt).some((end) => end < Date.now() + afterMs)) return replace(at)
     if (isEstimates) byEstimates += 1
     statuses[seen.answer.status] = (statuses[seen.answer.status] ?? 0) + 1

@@ -16,7 +16,7 @@ import { poll } from '../poll.ts'
 import { differences, type Seen, type SeenAnswer } from './compare.ts'
 import { pairsOf, type RecordingModel, startRecordingModel } from './recording-model.ts'
 
-/** A key, which both gateways know. */
+/** A key that both gateways know. */
 export interface TwinKey extends MintedKey {
   readonly user: string
 }
@@ -27,18 +27,18 @@ export interface TwinRequest {
   readonly path: string
   readonly headers: readonly (readonly [name: string, value: string])[]
   readonly body: Buffer
-  /** Whether its length is not told before it. */
+  /** Whether it is sent without a content-length. */
   readonly isChunked?: boolean
 }
 
 export interface Twins {
-  /** The one that decides by its table where it can, and the one that asks Check for each request. */
+  /** One gateway that decides by its table where it can, and one that asks Check for each request. */
   readonly both: readonly [table: Gateway, check: Gateway]
   readonly model: RecordingModel
   mint(wishes?: KeyOptions): Promise<TwinKey>
   /**
-   * Sends it to both, one after the other; returns in what they differ. `isEstimates`: only one of them refuses it by a
-   * limit, of which estimates are charged that each has learned for itself.
+   * Sends a request to both, one after the other; returns the differences. `isEstimates`: only one of them refuses it
+   * by a limit, to which estimates are charged that each has learned for itself.
    */
   ask(
     request: TwinRequest,
@@ -48,11 +48,11 @@ export interface Twins {
     readonly seen: Seen
     readonly isEstimates: boolean
   }>
-  /** Changes or revokes it through the API of the second; returns once both know. False: it may not be changed so. */
+  /** Changes or revokes it through the API of the second; returns once both know. False: the API refused the change. */
   manage(key: TwinKey, method: 'PATCH' | 'DELETE', body?: object): Promise<boolean>
   /** Replaces a resource file of both, and waits until it is in force at both. */
   put(file: string, documents: readonly WrittenDocument[] | undefined): Promise<void>
-  /** How many requests the first has decided by its table so far. */
+  /** Number of requests that the first has decided by its table. */
   hits(): number
 }
 
@@ -64,7 +64,7 @@ export interface TwinSettings extends Omit<GatewaySettings, 'resources'> {
 /** Starts both; all of it ends with `t`. */
 export async function startTwins(t: Test, settings: TwinSettings): Promise<Twins> {
   const model = await startRecordingModel(t)
-  // One database, so that keys and what is derived from their ids are the same.
+  // One database, so that keys and what is derived from their ids are equal.
   const database = await createMigratedDatabase(t)
   const start = (decisions: string) =>
     startGateway(t, {
@@ -96,7 +96,7 @@ export async function startTwins(t: Test, settings: TwinSettings): Promise<Twins
     async ask(request, key) {
       const mine = await see(both[0], request, key.key)
       const its = await see(both[1], request, key.key)
-      // What only Envoy's log has is counted a little later.
+      // Lines of Envoy's log alone are counted a little later.
       const isOfScript = mine.answer.status === 200 && mine.answer.isWhole
       if (mine.received.length > 0 && !isOfScript) await delay(60)
       const isRefused = [mine, its].map(({ answer }) => answer.status === 429)

@@ -146,10 +146,10 @@ const answers: readonly object[] = [
   ...[{ dropAfterChunks: 2 }, { contentType: 'text/plain' }, { answerBytes: 90_000 }, { words: 0 }],
 ]
 
-/** One in so many of what is chosen is unusual. */
+/** One in this many choices is unusual. */
 const rarity = 24
 
-/** What a decision depends on, beside the key. */
+/** What a decision depends on, in addition to the key. */
 export interface AskedTarget {
   readonly path: string
   readonly operation: string

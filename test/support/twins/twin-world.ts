@@ -1,4 +1,4 @@
-/** What random requests are sent to: resources with all that a decision depends on, and how they may change. */
+/** The target of random requests: resources with all that a decision depends on, and how they may change. */
 
 import type { WrittenDocument } from '../documents.ts'
 import { accessPolicy, modelRef, subscription } from '../documents.ts'
@@ -7,7 +7,7 @@ import type { Random } from '../random.ts'
 
 const team = { groups: ['team'] }
 
-/** ModelRefs by name, and what of them matters. */
+/** ModelRefs by name, and their relevant properties. */
 const refs: Readonly<Record<string, object>> = {
   sim: {},
   other: { modelIds: ['nick', 'fürst', 'a b'] },
@@ -49,10 +49,10 @@ export function shortWindowsOf(name: string): readonly string[] {
   return [...windows, ...(name === 'calls' ? ['4s'] : [])].filter((window) => !/h$/.test(window))
 }
 
-/** Of a key that has `tokenRateLimits` of its own. */
+/** For a key that has `tokenRateLimits` of its own. */
 export const cappedWindow = '2s'
 
-/** Which choices of the world are made otherwise than at first. */
+/** Which choices of the world differ from the initial ones. */
 export interface Choices {
   readonly closed: ReadonlySet<string>
   readonly tighter: ReadonlySet<string>
@@ -96,11 +96,11 @@ export function documentsOf(backendUrl: string, choices: Choices): readonly Writ
   ]
 }
 
-/** These choices with one of them made otherwise. */
+/** These choices with one of them changed. */
 export function change(random: Random, choices: Choices): Choices {
   const toggle = (set: ReadonlySet<string>, one: string) => {
     const next = new Set(set)
-    // What is in force mostly serves.
+    // The resources in force serve most requests.
     const oldest = [...next][0]
     if (next.delete(one)) return next
     next.add(one)
@@ -108,7 +108,7 @@ export function change(random: Random, choices: Choices): Choices {
     return next
   }
   const of = <T>(list: readonly T[]) => list[random.below(list.length)] as T
-  // What most requests are about is not closed for long.
+  // The target of most requests is not closed for long.
   if (choices.closed.has('llm/sim') || choices.gone.size > 1) {
     return { ...choices, closed: new Set(), gone: new Set() }
   }
