@@ -1,9 +1,9 @@
-/** Text and names of bounded length: of a longer one its beginning, and a digest of the whole. */
+/** Text and names of bounded length: longer ones are cut, and end in a digest of the whole. */
 
 import { hash } from 'node:crypto'
 
 const digestLength = 32
-/** JSON writes it as it is, and so does adding quotes, in half the time. */
+/** JSON needs no escapes for these, and adding quotes takes half the time of JSON.stringify. */
 const plain = /^[ !#-[\]-~]*$/
 
 /** A JSON string of at most this many bytes, with its quotes and escapes. */
@@ -14,7 +14,7 @@ export function toBoundJson(value: string, bytes: number): string {
   return JSON.stringify(cutText(value, bytes - 2, (char) => JSON.stringify(char).slice(1, -1)))
 }
 
-/** The beginning that, as it is `written`, has at most this many bytes with the digest. */
+/** The longest beginning that, as written with `raw`, has at most this many bytes together with the digest. */
 export function cutText(value: string, bytes: number, raw: (char: string) => string): string {
   const digest = `~${hash('sha256', value, 'hex').slice(0, digestLength)}`
   let left = bytes - digest.length

@@ -29,7 +29,7 @@ export function parseNetwork(raw: string): Network | undefined {
     : undefined
 }
 
-/** The networks among these texts; an address may have bits beyond its network's, which do not count. */
+/** The networks among these texts; bits of an address beyond its network are ignored. */
 export function networksAmong(raw: readonly string[]): readonly Network[] {
   return raw.flatMap((each) => {
     const [address = '', length] = each.split('/')
@@ -73,7 +73,7 @@ function maskOf(bits: number, i: number): number {
   return own <= 0 ? 0 : own >= wordBits ? -1 : -1 << (wordBits - own)
 }
 
-/** An address; a zone is passed over. undefined: it is none. */
+/** An address; a zone is ignored. undefined: not an address. */
 export function parseIp(raw: string): Words | undefined {
   if (!raw.includes(':')) {
     const word = parseIpv4(raw)

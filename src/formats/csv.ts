@@ -9,8 +9,8 @@ export function toCsv(columns: readonly string[], rows: readonly CsvRow[]): stri
 }
 
 /**
- * What a spreadsheet may take for a formula, which it would compute where the file is opened, begins with
- * an apostrophe: also in full width, and behind what separates cells or lines in other countries and programs.
+ * Text that a spreadsheet may take for a formula, which it would compute when the file is opened, gets an apostrophe:
+ * also full-width signs, and those after characters that separate cells or lines in other locales and programs.
  */
 const formula = /(^|[;\n]|(?<!^)[\t\r])(?= *[=+\-@＝＋－＠])/g
 

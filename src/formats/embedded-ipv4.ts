@@ -1,10 +1,10 @@
-/** IPv4 addresses within IPv6 addresses, which a host, a router or a tunnel may take for them. */
+/** IPv4 addresses within IPv6 addresses, to which a host, a router or a tunnel may connect instead. */
 
 import { parseNetwork } from './cidr.ts'
 
 /**
- * The IPv4 addresses that `address` may lead to: mapped, compatible and translated ones (RFC 4291,
- * 2765), of NAT64 (RFC 6052, 8215) and of 6to4 (RFC 3056). None of other text.
+ * The IPv4 addresses that `address` may lead to: mapped, compatible and translated ones (RFC 4291, 2765), of NAT64 (RFC
+ * 6052, 8215) and of 6to4 (RFC 3056). None for other text.
  */
 export function embeddedIpv4(address: string): readonly string[] {
   const [a, b, c, d] = (address.includes(':') && parseNetwork(address)?.words) || []
@@ -20,8 +20,8 @@ function wordsIn(a: number, b: number, c: number, d: number): readonly number[] 
   if (a >>> 16 === 0x2002) return [(a << 16) | (b >>> 16)]
   if (a !== 0x64ff9b) return []
   if (b === 0) return [d]
-  // Only its translator knows the length of this prefix: 96, or 48, 56 or 64 with bits 64 to 71 left
-  // out. What is then in 0.0.0.0/8 is not meant so.
+  // Only its translator knows the length of this prefix: 96, or 48, 56 or 64 without bits 64 to 71. A result in
+  // 0.0.0.0/8 is not meant.
   const others = [
     (b << 16) | ((c >>> 8) & 0xffff),
     (b << 24) | (c & 0xffffff),

@@ -36,9 +36,9 @@ const catalogue = {
     model_not_allowed: 'The model does not exist or you have no access to it.',
     subscription_not_allowed: 'You have no access to the subscription for this model.',
     admin_required: "Only an administrator may access another user's API keys.",
-    /** Of the internal listener. */
+    /** For the internal listener. */
     client_certificate_required: 'Use a client certificate signed by a CA in TLS_CLIENT_CA_FILE.',
-    /** Of the internal listener. */
+    /** For the internal listener. */
     local_only: 'Only callers on this machine may do this.',
     /** The public code of `allowedAddresses`, a cap of a key. */
     address_not_allowed: 'The API key may not be used from your address.',
@@ -69,12 +69,12 @@ const catalogue = {
     concurrency_limit_exceeded:
       'As many of your requests to this model are in progress as your subscription allows.',
   }),
-  /** For this type Codex shows when it may continue; the code is OpenAI's for an account without money. */
+  /** With this type, Codex shows when it may continue; the code is OpenAI's for an account without money. */
   ...all(429, 'usage_limit_reached', {
     insufficient_quota: 'A budget for this model is used up.',
   }),
   ...all(429, 'rate_limit_error', {
-    /** Of the management API. */
+    /** For the management API. */
     too_many_requests: 'Too many requests; wait for the time in retry-after.',
     too_many_keys: 'You have the maximum number of active keys; revoke some first.',
   }),
@@ -103,7 +103,7 @@ const catalogue = {
   }),
 } as const
 
-/** Entries of one status and type. */
+/** Entries with one status and type. */
 function all<Code extends string>(
   status: number,
   type: string,

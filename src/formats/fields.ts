@@ -5,7 +5,7 @@ import type { Rule, Schema } from './schema.ts'
 /** A position in a document: field names and list indexes from the root. */
 export type FieldPath = readonly (string | number)[]
 
-/** A parsed JSON object, nothing of which is checked. */
+/** A parsed JSON object, not validated. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
 /** One problem of a document; `message` says how to fix it. */
@@ -16,7 +16,7 @@ export interface FieldProblem {
   readonly isMild?: boolean
 }
 
-/** The most characters of one field's name that a path shows. */
+/** Maximum number of characters of a field's name in a path. */
 const shownLength = 100
 
 /** `spec.modelRefs[2].name`, as kubectl prints it, in one line. */
@@ -35,8 +35,8 @@ function showName(name: string): string {
 }
 
 /**
- * The value as its schema has it: without other fields, null counting as missing, as in Kubernetes.
- * Problems are appended; if one is not mild, the result is incomplete and must not be used.
+ * Reads the value by its schema: without other fields, null counting as missing, as in Kubernetes. Appends the
+ * problems; if one is not mild, the result is incomplete and must not be used.
  */
 export function readFields<Value>(
   raw: unknown,
@@ -84,7 +84,7 @@ function read(value: unknown, schema: Schema, problems: FieldProblem[], path: Fi
   return wrong === undefined ? fields : problem(wrong.message)
 }
 
-/** undefined if anything in it is wrong. */
+/** undefined if anything in the value is wrong. */
 function readMildly(
   value: unknown,
   schema: Schema,
@@ -120,7 +120,7 @@ function readItems(
   return items.map((each, index) => read(each, inside, problems, [...path, index]))
 }
 
-/** As many as may be in force, by their number and by the bytes of all. */
+/** The first items, as many as may be in force by their number and total bytes. */
 function firstOf(items: readonly unknown[], { maxItems, maxBytes }: Schema): readonly unknown[] {
   const first = maxItems === undefined ? items : items.slice(0, maxItems)
   if (maxBytes === undefined) return first
@@ -221,7 +221,7 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** YAML takes `2e-6` and `true` for no texts unless they are quoted. */
+/** YAML does not take `2e-6` and `true` for text unless they are quoted. */
 function describe(value: unknown): string {
   if (Array.isArray(value)) return 'a list'
   return isObject(value) ? 'an object' : `a ${typeof value}: write it in quotes`

@@ -55,14 +55,14 @@ export function traceIdOf(traceparent: string | readonly string[] | undefined): 
   return typeof traceparent === 'string' ? parseTraceParent(traceparent)?.traceId : undefined
 }
 
-/** No address has more characters, with a zone and a port. */
+/** No address is longer, with a zone and a port. */
 const maxLength = 80
 const maxPort = 65_535
 const mapped = 0xffff
 
 /**
- * The address alone: of `192.0.2.1:443`, `[2001:db8::1]` and `[2001:db8::1]:443` too, without port and
- * zone; an IPv6 address as RFC 5952 writes it, a mapped IPv4 address as that. undefined: no address.
+ * The address alone, without port and zone, also from `192.0.2.1:443`, `[2001:db8::1]` and `[2001:db8::1]:443`; an IPv6
+ * address in the form of RFC 5952, a mapped IPv4 address as IPv4. undefined: no address.
  */
 export function readClientAddress(raw: string): string | undefined {
   if (raw.length > maxLength) return undefined
@@ -74,9 +74,8 @@ export function readClientAddress(raw: string): string | undefined {
 }
 
 /**
- * The client in `x-forwarded-for`, to which Envoy has appended the last address and each of `hops`
- * trusted proxies in front of it the one before; what a client has written precedes them. undefined:
- * they have named none.
+ * The client in `x-forwarded-for`: Envoy appends the last address, and each of `hops` trusted proxies in front of it
+ * the one before; what a client has written precedes them. undefined: they have named none.
  */
 export function readForwarded(header: string, hops: number): string | undefined {
   let end = header.length
@@ -88,7 +87,7 @@ export function readForwarded(header: string, hops: number): string | undefined 
   return readClientAddress(header.slice(header.lastIndexOf(',', end - 1) + 1, end))
 }
 
-/** Two colons and no brackets: an IPv6 address, which has no port then. */
+/** Several colons and no brackets: an IPv6 address, which then has no port. */
 function withoutPort(raw: string): string | undefined {
   const [, bracketed, v4, port] =
     /^(?:\[([^[\]]*:[^[\]]*)\]|([^:[\]]*))(?::(\d{1,5}))?$/.exec(raw) ?? []
@@ -103,7 +102,7 @@ function toIpv4(word: number): string {
 function toIpv6(words: readonly number[]): string {
   const groups = words.flatMap((word) => [word >>> 16, word & 0xffff])
   const text = groups.map((group) => group.toString(16)).join(':')
-  // The longest run of zeros, of equals the first; a single one is not shortened.
+  // The longest run of zeros, and the first of equal ones; a single zero is not shortened.
   const runs = text.match(/\b0(:0)+\b/g) ?? []
   const zeros = runs.reduce((one, other) => (other.length > one.length ? other : one), '')
   if (zeros === '') return text

@@ -4,7 +4,7 @@ export type Labels = Readonly<Record<string, string>>
 
 const maxLabels = 50
 const maxNameLength = 128
-/** Characters of a value. */
+/** Maximum number of characters of a value. */
 const maxLabelValueLength = 1_024
 
 /** Like a Kubernetes label: an optional prefix and a slash, then a name. */

@@ -1,4 +1,4 @@
-/** Helpers for lists: under keys, compared, or with only the first items shown. */
+/** Helpers for lists: grouped by key, compared, or shortened. */
 
 /** Adds a value to the list of this key. */
 export function addTo<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
@@ -12,7 +12,7 @@ export function areSame(a: readonly unknown[], b: readonly unknown[]): boolean {
   return a.length === b.length && a.every((each, index) => each === b[index])
 }
 
-/** Inserts a name into a sorted list and keeps the first `most`. */
+/** Inserts a name into a sorted list and keeps the first `max`. */
 export function insertName(names: string[], name: string, max: number): void {
   if (names.length === max && name > (names.at(-1) as string)) return
   let [low, high] = [0, names.length]
@@ -25,7 +25,7 @@ export function insertName(names: string[], name: string, max: number): void {
   if (names.length > max) names.pop()
 }
 
-/** The first `most` of `count` texts, and how many more there are. */
+/** The first `max` of `count` texts, and how many more there are. */
 export function showFirst(texts: readonly string[], max: number, count = texts.length): string {
   const shown = texts.slice(0, max)
   const more = count - shown.length

@@ -2,7 +2,7 @@
 
 import { isObject } from './fields.ts'
 
-/** The most fields that may be merged in one document; more is an attack, not a resource. */
+/** Maximum number of merged fields in one document; more is an attack, not a resource. */
 const maxMerged = 100_000
 
 /**
@@ -17,7 +17,7 @@ export function mergeKeys(value: unknown): unknown {
   function merge(each: unknown): unknown {
     if (typeof each !== 'object' || each === null) return each
     if (merged.has(each)) return merged.get(each)
-    // Known before what is in it, because an object may contain itself by an alias.
+    // Registered before its content, because an object may contain itself through an alias.
     if (Array.isArray(each)) {
       const items: unknown[] = []
       merged.set(each, items)
@@ -48,7 +48,7 @@ export function mergeKeys(value: unknown): unknown {
   return merge(value)
 }
 
-/** Also `__proto__` is only a field. */
+/** `__proto__` is an ordinary field, too. */
 function set(fields: Record<string, unknown>, name: string, value: unknown): void {
   Object.defineProperty(fields, name, {
     value,

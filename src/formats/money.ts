@@ -1,15 +1,18 @@
-/** Prices as people and tools write them, and amounts of money, in whole nano-units (10⁻⁹ of BILLING_CURRENCY) or in units of a price (10⁻²⁴), as decimal strings. */
+/**
+ * Prices as people and tools write them, and amounts of money, in whole nano-units (10⁻⁹ of BILLING_CURRENCY) or in
+ * units of a price (10⁻²⁴), as decimal strings.
+ */
 
 import { type Exact, normalize } from './exact.ts'
 
 const form = /^(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,3}))?$/
-/** What the ledger has room for. */
+/** Digits that the ledger can store. */
 const maxWhole = 12
 const maxFraction = 24
 
 /**
- * A decimal number of at least 0, also `1.5e-07` or `.5`, without exponent: `0.00000015`. undefined:
- * it is none, or has more than 12 digits before the point or 24 behind it.
+ * Reads a decimal number of at least 0, also `1.5e-07` or `.5`; returns it without exponent: `0.00000015`. undefined:
+ * not a number, or more than 12 digits before the point or 24 after it.
  */
 export function readPrice(raw: string): string | undefined {
   const [, whole = '', fraction = '', exponent = '0'] = form.exec(raw) ?? []
@@ -24,22 +27,22 @@ export function readPrice(raw: string): string | undefined {
 }
 
 const nanoDecimals = 9
-/** In nano-units; more has no room in a counter. */
+/** In nano-units; a counter cannot hold more. */
 const most = 9_000_000_000n * 10n ** 9n
 
-/** Without exponent and without zeros at the end: `12.5`, `0`. */
+/** Without exponent and trailing zeros: `12.5`, `0`. */
 export function toMoney(nano: Exact): string {
   // Most limits are round, and each response has one of those on money.
   if (typeof nano === 'number' && nano % 1e9 === 0) return String(nano / 1e9)
   return showDecimal(nano, nanoDecimals)
 }
 
-/** The amount of a limit of this kind as APIs, notices and the CLI have it: of cost a decimal string. */
+/** The amount of a limit of this kind in APIs, notices and the CLI: for cost a decimal string. */
 export function toFigure({ kind }: { readonly kind: string }, amount: Exact): number | string {
   return kind === 'cost' ? toMoney(amount) : Number(amount)
 }
 
-/** In nano-units; undefined: it is no decimal number of 0 to 9,000,000,000 with at most 9 digits behind the point. */
+/** In nano-units; undefined: not a decimal number from 0 to 9,000,000,000 with at most 9 digits after the point. */
 export function parseMoney(text: string): Exact | undefined {
   const [, whole, fraction = ''] = /^(\d{1,10})(?:\.(\d{1,9}))?$/.exec(text) ?? []
   if (whole === undefined) return undefined
@@ -47,13 +50,13 @@ export function parseMoney(text: string): Exact | undefined {
   return nano > most ? undefined : normalize(nano)
 }
 
-/** A price (price.ts) in units of 10⁻²⁴, which multiply without rounding. */
+/** A price as a number of units of 10⁻²⁴, which multiply without rounding. */
 export function priceUnits(price: string): bigint {
   const [whole = '0', fraction = ''] = price.split('.')
   return BigInt(whole + fraction.padEnd(maxFraction, '0'))
 }
 
-/** The opposite of `priceUnits`. */
+/** The inverse of `priceUnits`. */
 export function showUnits(units: bigint): string {
   return showDecimal(units, maxFraction)
 }

@@ -1,4 +1,4 @@
-/** Finds the name that was probably meant by a misspelt one. */
+/** Finds the name that was probably meant by a misspelled one. */
 
 /** The longest name that is compared. */
 const maxLength = 64
@@ -23,7 +23,7 @@ export function nearestName(raw: string, names: Iterable<string>): string | unde
   return nearest
 }
 
-/** How many letters have to be added, removed, replaced or swapped with the next one. */
+/** The edit distance: letters to add, remove, replace, or swap with the next one. */
 function edits(a: string, b: string): number {
   let [before, row]: [number[], number[]] = [[], [...b, ''].map((_, index) => index)]
   for (let i = 1; i <= a.length; i += 1) {

@@ -1,9 +1,8 @@
 const ipv4Mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i
 
 /**
- * The network that an IP address stands for: an IPv4 address itself, or the first 64 bits of an
- * IPv6 address, since its owner has all addresses below them (RFC 6177). Other text stands for
- * itself.
+ * The network of an IP address: an IPv4 address itself, or the first 64 bits of an IPv6 address, since its owner has
+ * all addresses below them (RFC 6177). Other text is returned unchanged.
  */
 export function networkOf(address: string): string {
   if (!address.includes(':')) return address

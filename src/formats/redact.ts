@@ -1,4 +1,4 @@
-/** Removes secrets from text of others before it is stored or logged. */
+/** Removes secrets from others' text before it is stored or logged. */
 
 /** API keys with any marker, also mistyped ones. */
 const keys = /\bsk-[a-z0-9]{1,16}-[0-9A-Za-z_-]{8,}/g
@@ -22,7 +22,7 @@ export function toShown(text: string): string {
   return redact(text.slice(0, maxRead)).slice(0, 256)
 }
 
-/** The most characters of a name that a message quotes. */
+/** Maximum number of characters of a name that a message quotes. */
 const maxQuoted = 100
 /** Control and format characters, surrogates and separators other than the space. */
 const unprintable = /[\p{C}\p{Zl}\p{Zp}]/gu

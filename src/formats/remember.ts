@@ -1,6 +1,6 @@
 /**
- * The same function, which works once for each text while it remembers it: for texts that are few and come again, as in
- * lines. Beyond `max` all are forgotten, and undefined is not remembered, so that hostile texts cost no more than work.
+ * Memoizes a function of a text, for texts that are few and recur, as in lines. Beyond `max` entries it forgets all,
+ * and it does not store undefined, so that hostile texts cost no more than calling `work`.
  */
 export function remember<Value>(
   max: number,
@@ -19,8 +19,8 @@ export function remember<Value>(
 }
 
 /**
- * The same text, as the engine keeps names of properties: once. Maps and sets compare such texts by address, and others
- * byte by byte, a slice of a longer one outside of compiled code.
+ * The same text, interned by the engine as a property name. Maps and sets compare such texts by address; others, such
+ * as slices of longer texts, byte by byte outside of compiled code.
  */
 export function intern(text: string): string {
   return Object.keys({ [text]: true })[0] as string

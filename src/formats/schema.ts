@@ -7,7 +7,7 @@
 /** `Value` is the type of a valid value as it is read. */
 export interface Schema<Value = unknown> {
   readonly type: 'object' | 'array' | 'string' | 'integer' | 'number' | 'boolean'
-  /** Of an integer: what a text is that may be written instead. */
+  /** For an integer: the form of a text that may be written instead. */
   readonly orText?: Schema
   /** A line of Markdown. */
   readonly description?: string
@@ -21,11 +21,11 @@ export interface Schema<Value = unknown> {
   readonly items?: Schema
   readonly minItems?: number
   readonly maxItems?: number
-  /** The most bytes of all texts of a list, in UTF-8. */
+  /** Maximum number of bytes of all texts of a list, in UTF-8. */
   readonly maxBytes?: number
   /** Whether the first items of a list that is too long are in force. */
   readonly cut?: boolean
-  /** The most entries of a map. */
+  /** Maximum number of entries of a map. */
   readonly maxProperties?: number
   /** In code points, as JSON Schema and Kubernetes count. */
   readonly minLength?: number
@@ -36,13 +36,13 @@ export interface Schema<Value = unknown> {
   readonly minimum?: number
   readonly maximum?: number
   readonly format?: 'int32' | 'int64' | 'date-time'
-  /** The pattern, or an object that is like it, in words, as the end of "must be …". */
+  /** The pattern, or a similar object, in words, as the end of "must be …". */
   readonly form?: string
-  /** What is probably meant by a text that is not valid, or where it belongs; undefined: unknown. */
+  /** What an invalid text probably means, or where it belongs; undefined: unknown. */
   readonly hint?: (text: string) => string | undefined
   /** The name of one item of a list. */
   readonly item?: string
-  /** A field of a list's items of which no two may have the same text. */
+  /** A field of a list's items that must be unique. */
   readonly unique?: string
   /** Fields of foreign definitions that are known and not read. */
   readonly others?: readonly string[]
@@ -56,11 +56,11 @@ export interface Schema<Value = unknown> {
     readonly ignoreCase?: boolean
     readonly message: string
   }[]
-  /** What no keyword can express. */
+  /** Rules that no keyword can express. */
   readonly rules?: readonly Rule[]
-  /** What is read if the field is missing. */
+  /** The value that is read if the field is missing. */
   readonly missing?: unknown
-  /** Whether the field is not read, given its object. */
+  /** Whether the field is ignored, given its object. */
   readonly unless?: (of: Readonly<Record<string, unknown>>) => boolean
   /** Only a type; there is no such field. */
   readonly value?: Value
@@ -68,16 +68,16 @@ export interface Schema<Value = unknown> {
 
 type Properties = Readonly<Record<string, Schema>>
 
-/** The type of what is read by a schema. */
+/** The type of the values that a schema reads. */
 export type ValueOf<Of> = Of extends Schema<infer Value> ? Value : never
 
 export interface Rule {
   /** For the API server; undefined: its own validation is enough. */
   readonly cel?: string
   readonly message: string
-  /** A field of the object: nothing else is said of it if the rule is broken. */
+  /** A field of the object: if the rule is broken, no other problem of it is reported. */
   readonly instead?: string
-  /** The same for a text that is otherwise valid, or for an object as it is written. */
+  /** The rule for a text that is otherwise valid, or for an object as it is written. */
   readonly holds: (value: never) => boolean
 }
 
@@ -87,12 +87,12 @@ interface Optional {
   readonly [mark]: true
 }
 
-/** The same field, which an object may lack. Readers of a schema as JSON do not see the mark. */
+/** The same field, which may be missing from an object. Readers of a schema as JSON do not see the mark. */
 export function optional<const Of extends object>(field: Of): Of & Optional {
   return { ...field, [mark]: true }
 }
 
-/** These fields, each of which an object may lack. */
+/** These fields, each of which may be missing. */
 export function partial<const Of extends Properties>(
   fields: Of,
 ): { readonly [Name in keyof Of]: Of[Name] & Optional } {
@@ -100,7 +100,7 @@ export function partial<const Of extends Properties>(
   return Object.fromEntries(marked) as { [Name in keyof Of]: Of[Name] & Optional }
 }
 
-/** The names of the fields that objects have: not the optional ones. */
+/** The names of the fields that are not optional. */
 type RequiredName<Of> = {
   [Name in keyof Of & string]: Of[Name] extends Optional ? never : Name
 }[keyof Of & string]
@@ -115,14 +115,14 @@ export function requiredNames<Of extends Readonly<Record<string, object>>>(
   ) as RequiredName<Of>[]
 }
 
-/** One that is not valid itself only says what is missing. */
+/** A default that is not valid itself only says what is missing. */
 function hasDefault({ missing, minItems = 0, rules = [] }: Partial<Schema>): boolean {
   return (
     missing !== undefined && minItems === 0 && rules.every(({ holds }) => holds(missing as never))
   )
 }
 
-/** What is read: an optional field may be undefined, every other one is there. */
+/** The type that is read: an optional field may be undefined, every other one is present. */
 type Fields<Of> = { readonly [Name in RequiredName<Of>]: ValueOf<Of[Name]> } & {
   readonly [Name in Exclude<keyof Of, RequiredName<Of>>]?: ValueOf<Of[Name]> | undefined
 }
@@ -136,10 +136,10 @@ export function object<Of extends Properties>(
   return schema('object', { properties, ...(required.length > 0 && { required }), ...more })
 }
 
-/** What a list and a text have at most that do not say it. */
+/** The default maxima of a list and a text. */
 const most = { items: 5_000, length: 1_024 }
 
-/** Empty if missing. Of one that does not say how long it may be, the first items are in force. */
+/** Empty if missing. Without a maximum of its own, the first items are in force. */
 export function list<Item>(
   items: Schema<Item>,
   more: Partial<Schema> = {},
@@ -188,7 +188,7 @@ export function boolean(more: Partial<Schema> = {}): Schema<boolean> {
   return schema('boolean', more)
 }
 
-/** A map of strings to strings, of which the first entries are in force; empty if missing. */
+/** A map of strings, whose first entries are in force; empty if missing. */
 export function labels(
   more: Partial<Schema> = {},
   maxLength = 4_096,
@@ -200,7 +200,7 @@ export function labels(
   }
 }
 
-/** The same field, which is read as `missing` if it is missing. */
+/** The same field with a default, `missing`. */
 export function filled<Value>(of: Schema<Value>, missing: unknown): Schema<Value> {
   return { ...of, missing }
 }

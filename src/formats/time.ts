@@ -1,4 +1,7 @@
-/** Times, durations and time zones in text. A zone is known by its IANA name, as far as this process's edition of their rules has it. */
+/**
+ * Times, durations and time zones in text. A zone is known by its IANA name, if this process's version of the time zone
+ * rules has it.
+ */
 
 import { remember } from './remember.ts'
 
@@ -6,15 +9,15 @@ export const hourMs = 3_600_000
 /** A day of 24 hours: in a zone, one on which clocks change is longer or shorter. */
 export const dayMs = 24 * hourMs
 
-/** One format takes some 50 kB. */
+/** One format takes about 50 kB. */
 const maxFormats = 100
 
 const ianaName =
   /^(?:[A-Z][A-Za-z0-9+-]*(?:_[A-Za-z0-9+-]+)*)(?:\/[A-Z][A-Za-z0-9+-]*(?:_[A-Za-z0-9+-]+)*){0,2}$/
-/** `Intl` knows more of three letters, such as `PST`, which is another zone than many mean. */
+/** `Intl` knows more three-letter names, such as `PST`, which is a different zone from the one that many mean. */
 const shortNames = 'CET EET EST GMT HST MET MST PRC ROC ROK UCT UTC WET'.split(' ')
 
-/** Whether it is the IANA name of a zone, in IANA's spelling: no offset, and no abbreviation of ICU's own. */
+/** Whether this is the IANA name of a zone, in IANA's spelling: neither an offset nor an abbreviation of ICU's own. */
 export function isKnownZone(name: string): boolean {
   if (name.length > 64 || !ianaName.test(name) || name.startsWith('SystemV/')) return false
   if (name.length === 3 && !shortNames.includes(name)) return false
@@ -26,9 +29,9 @@ export function isKnownZone(name: string): boolean {
   }
 }
 
-/** By how much the zone's clocks are ahead of UTC at an instant, in milliseconds. Throws for a zone that is not known. */
+/** How far the zone's clocks are ahead of UTC at an instant, in milliseconds. Throws for an unknown zone. */
 export function offsetAt(zone: string, at: number): number {
-  // By its parts it would take twice as long.
+  // `formatToParts` would take twice as long.
   const shown = formatOf(zone).format(at).match(/\d+/g) ?? []
   const [month = 0, day = 0, year = 0, hour = 0, minute = 0, second = 0] = shown.map(Number)
   return Date.UTC(year, month - 1, day, hour, minute, second) - Math.floor(at / 1_000) * 1_000
@@ -54,7 +57,7 @@ export function toTimestamp(instant: number): string {
   return `${new Date(instant).toISOString().slice(0, 19)}Z`
 }
 
-/** The same by the clocks of a zone of that name: `2026-12-01T00:00:00+01:00`, and with `Z` in UTC. */
+/** The same by the clocks of this zone: `2026-12-01T00:00:00+01:00`, and with `Z` in UTC. */
 export function toZonedTimestamp(instant: number, zone: string): string {
   if (zone === 'UTC') return toTimestamp(instant)
   const offset = offsetAt(zone, instant)
@@ -63,9 +66,9 @@ export function toZonedTimestamp(instant: number, zone: string): string {
   return `${toTimestamp(instant + offset).slice(0, -1)}${sign}${ahead}`
 }
 
-/** The first whole second that is not before an end (milliseconds since the epoch): nothing is open by then. */
+/** The first whole second that is not before an end (milliseconds since the epoch): everything has ended by then. */
 export function toEndTimestamp(instant: number): string {
-  // All months of a calendar have one end, which each Check would write again.
+  // All months of a calendar have the same end, which each Check would format again.
   if (instant !== lastEnd) lastText = toTimestamp(Math.ceil(instant / 1_000) * 1_000)
   lastEnd = instant
   return lastText
@@ -76,7 +79,10 @@ let lastText = ''
 
 const timestamp = /^(\d{4}-\d\d-\d\d)(?:[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d))?$/
 
-/** The instant of a day like `2026-03-01`, where it begins in UTC, or of a time in RFC 3339; undefined for all else, and on a day that no month has. */
+/**
+ * The start in UTC of a day like `2026-03-01`, or the instant of a time in RFC 3339; undefined for anything else, and
+ * for a day that does not exist.
+ */
 export function parseTimestamp(text: string): number | undefined {
   const day = timestamp.exec(text)?.[1]
   // `Date` takes 30 February for 2 March.
@@ -85,7 +91,7 @@ export function parseTimestamp(text: string): number | undefined {
   return Number.isNaN(instant) ? undefined : instant
 }
 
-// Durations: two small grammars, of a key's `expiresIn` (contract, 3.2.1) and of a limit's `window` (contract, 7.1).
+// Durations have two small grammars: a key's `expiresIn` (contract, 3.2.1) and a limit's `window` (contract, 7.1).
 const unitMs = { h: hourMs, m: 60_000, s: 1_000 } as const
 
 const days = /^(\d{1,15}(?:\.\d{1,15})?)d$/

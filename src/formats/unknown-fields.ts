@@ -5,19 +5,19 @@ import { nearestName } from './nearest-name.ts'
 import type { Schema } from './schema.ts'
 
 export interface UnknownField extends FieldProblem {
-  /** The closed object that it takes out of force; undefined: none. */
+  /** The closed object that the field takes out of force; undefined: none. */
   readonly closed: FieldPath | undefined
 }
 
-/** The most unknown fields that are named: of each closed object, and outside of them. */
+/** Maximum number of unknown fields that are named: in each closed object, and outside of them. */
 const maxNamed = { closed: 3, open: 20 }
-/** The most fields of an object that a message lists. */
+/** Maximum number of fields of an object that a message lists. */
 const maxListed = 20
 
 /**
- * The unknown fields of a document, each with the name that was probably meant: not all if there are
- * many, but at least one of each closed object, and the first outside of them that `matters`. What is in an unknown
- * field is not looked at.
+ * The unknown fields of a document, each with the name that was probably meant: not all if there are many, but at least
+ * one of each closed object, and the first one outside of them that `matters`. The contents of unknown fields are
+ * ignored.
  */
 export function findUnknown(
   document: unknown,
@@ -91,7 +91,7 @@ function hintFor(name: string, { read, others }: Siblings, root: Schema): string
   return ` (known are ${listed}${read.length > maxListed ? ', …' : ''})`
 }
 
-/** The object of the schema that has a field of this name. */
+/** The object of the schema with a field of this name. */
 function placeOf(name: string, of: Schema, path: readonly string[]): string | undefined {
   const { properties = {}, items } = of
   if (items !== undefined) return placeOf(name, items, [...path.slice(0, -1), `${path.at(-1)}[]`])

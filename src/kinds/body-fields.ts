@@ -1,9 +1,9 @@
-/** Fields of a request's body that a ModelRef opens, and that are refused without it. */
+/** Fields of a request's body that are refused unless a ModelRef opens them. */
 
 /**
- * Fields that name what is stored in the account at the model's server: responses, conversations, files,
- * containers, caches. `item_reference` is an item of the input that is only an id, or an image or a reasoning
- * without its data; `audio.id` an earlier answer with sound. envoy/lua/request-body.lua has the places in which the APIs define them.
+ * Fields that name something stored in the account at the model's server: responses, conversations, files, containers,
+ * caches. `item_reference` is an item of the input that is only an id, or an image or a reasoning without its data;
+ * `audio.id` an earlier answer with sound. envoy/lua/request-body.lua has the places in which the APIs define them.
  */
 export const stateFields = [
   'previous_response_id',
@@ -25,10 +25,10 @@ export const stateFields = [
 ] as const
 
 /**
- * Fields, beside `model`, by which some server chooses another model: LiteLLM's router, OpenRouter, other
- * gateways for models, servers with adapters, tools that run a model of their own; and those by which LiteLLM
- * calls its provider with other credentials or headers. `extra_body` counts only if it has one of them, or `model`. The script
- * has the same list.
+ * Fields besides `model` with which some server chooses another model: LiteLLM's router, OpenRouter, other model
+ * gateways, servers with adapters, tools that run a model of their own; and those with which LiteLLM calls its provider
+ * with other credentials or headers. `extra_body` counts only if it has one of them, or `model`. The script has the
+ * same list.
  */
 export const choosingFields = [
   'adapter_id',
@@ -66,8 +66,8 @@ export const choosingFields = [
 ] as const
 
 /**
- * Fields by which the servers of one model tell each other whose memory to read, and at which address:
- * vLLM, SGLang, TensorRT-LLM. Who sends one could read what another caller has asked. The script has the same list.
+ * Fields with which the servers of one model exchange whose memory to read, and at which address: vLLM, SGLang,
+ * TensorRT-LLM. A caller who sends one could read other callers' requests. The script has the same list.
  */
 export const internalFields = [
   'bootstrap_host',
@@ -78,5 +78,5 @@ export const internalFields = [
   'kv_transfer_params',
 ] as const
 
-/** Those that a ModelRef opens one by one. */
+/** The fields that a ModelRef opens one by one. */
 export const openableFields = [...choosingFields, ...internalFields] as const

@@ -1,15 +1,15 @@
-/** What is probably meant by the texts of a limit that are not valid. */
+/** Hints for invalid texts in a limit: what was probably meant. */
 
 import { nearestName } from '../formats/nearest-name.ts'
 import { parseWindow } from '../formats/time.ts'
 import type { CalendarWindow, LimitKind, Per } from './limits.ts'
 
-/** The hint that names it. */
+/** The hint with this text. */
 export function asked(meant: string | undefined): string | undefined {
   return meant && `did you mean ${meant}?`
 }
 
-/** How people write units, ours for it, and how many of these it is. */
+/** Units as people write them, our unit for each, and the factor. */
 const units: readonly (readonly [written: RegExp, unit: string, factor: number])[] = [
   [/^(s|secs?|seconds?)$/, 's', 1],
   [/^(m|mins?|minutes?)$/, 'm', 1],
@@ -30,13 +30,13 @@ export function meantWindow(raw: string): string | undefined {
   if (ofCalendar !== undefined) return ofCalendar[0]
   const [, count = '', written = ''] = /^([0-9]{0,4}) ?([A-Za-z]+)$/.exec(raw) ?? []
   const found = units.find(([each]) => each.test(written.toLowerCase()))
-  // Several months have no length, and the letter of minutes.
+  // Several months have no fixed length, and `M` is not minutes.
   if (found === undefined || written === 'M') return undefined
   const meant = `${Number(count || 1) * found[2]}${found[1]}`
   return parseWindow(meant) === undefined ? undefined : meant
 }
 
-/** The number alone of `$500`, `500 USD` and `1,000`; none for zero, nor for `0,500`, which is not 500. */
+/** The number alone in `$500`, `500 USD` and `1,000`; none for zero, nor for `0,500`, which is not 500. */
 export function meantNumber(raw: string): string | undefined {
   const written =
     /^[^-.0-9]{0,4}([1-9][0-9]{0,2}([,_' ][0-9]{3})+|[0-9]+)(\.[0-9]{1,9})?[^.0-9]{0,4}$/
@@ -66,7 +66,7 @@ const places: Readonly<Record<Exclude<Per, 'key'>, string>> = {
   installation: 'the Tenant',
 }
 
-/** The hint for a `per` that is not among these: the nearest of them, or whose limits may have it. */
+/** The hint for a `per` that is not among these: the nearest of them, or the resource whose limits may have it. */
 export function meantPer(raw: string, own: readonly Per[]): string | undefined {
   const all = Object.keys(places) as (keyof typeof places)[]
   const meant = all.find((per) => per === nearestName(raw, all))

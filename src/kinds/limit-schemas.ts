@@ -1,4 +1,4 @@
-/** Schemas of limits, of the calendar of their windows, and of what tokens cost and weigh. */
+/** Schemas of limits, of the calendar of their windows, and of the prices and weights of tokens. */
 
 import { parseMoney, readPrice } from '../formats/money.ts'
 import {
@@ -48,7 +48,7 @@ const length = text({
   ],
 })
 
-/** How much of something in a window, of one user and model. */
+/** The maximum of a unit in a window, for each user and model. */
 export const limitOn = (unit: string) =>
   object({
     limit: integer(1, 1_000_000_000, {
@@ -77,7 +77,7 @@ const window = text({
   ],
 })
 
-/** Whether a window is one of the calendar. */
+/** Whether this is a calendar window. */
 export function isCalendar(window: string): boolean {
   return calendarWindows.some((each) => each === window)
 }
@@ -104,8 +104,8 @@ const amount = integerOrText(
 const maxLimits = 20
 
 /**
- * The field `limits` of a resource whose limits count for one of `per`, the first by default; `more`: what else an
- * entry has.
+ * The field `limits` of a resource whose limits may have these `per`, the first by default; `more`: further fields of
+ * an entry.
  */
 export function namedLimits<const Whose extends Per, More extends Readonly<Record<string, Schema>>>(
   per: readonly Whose[],
@@ -160,7 +160,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
   })
 }
 
-/** The models of some of a resource's limits. */
+/** The field for the models to which a limit of a resource applies. */
 export function limitedModels<Reference>(reference: Schema<Reference>, otherwise: string) {
   const models: Schema<readonly Reference[]> = list(reference, {
     description: 'the models whose use it counts together',
@@ -184,7 +184,7 @@ const limitRules = [
     message:
       'must have a limit that is a whole number, without quotes or separators, unless it is of cost',
     instead: 'limit',
-    // What is wrong with a kind that is none is said of that.
+    // An invalid kind is reported instead.
     holds: ({ of, limit }: Object) =>
       of === 'cost' ||
       typeof limit !== 'string' ||
@@ -237,7 +237,7 @@ const weekdays = [
   'saturday',
 ] as const
 
-/** `otherwise`: what holds for a field that is not written. */
+/** `otherwise`: the rule for a missing field. */
 export function calendarSchema(description: string, otherwise?: string) {
   return object(
     partial({
@@ -269,7 +269,7 @@ export function calendarSchema(description: string, otherwise?: string) {
   )
 }
 
-/** `calendar`, as it is read. */
+/** The calendar as it is read. */
 export function toCalendar({
   timeZone,
   weekStartsOn,
@@ -342,7 +342,7 @@ const weight = (of: string) =>
     otherwise: '1',
     rules: [
       {
-        // The number nearest to a decimal number of three digits behind the point.
+        // The nearest number with three digits after the point.
         cel: 'double(int(self * 1000.0 + 0.5)) / 1000.0 == self',
         message: 'must have at most 3 digits behind the point',
         holds: (weight: number) => thousandths(weight) / 1_000 === weight,

@@ -2,7 +2,7 @@
 
 import type { Exact } from '../formats/exact.ts'
 
-/** Whose use one counter of a limit adds up. */
+/** Whose usage one counter of a limit sums. */
 export const limitScopes = [
   'user',
   'key',
@@ -14,7 +14,7 @@ export const limitScopes = [
 ] as const
 export type Per = (typeof limitScopes)[number]
 
-/** What a limit counts: tokens of all or one sort, requests or money in a window, or requests in progress. */
+/** What a limit counts: all tokens or one sort, requests or money in a window, or requests in progress. */
 export const limitKinds = ['tokens', 'input', 'output', 'requests', 'concurrency', 'cost'] as const
 export type LimitKind = (typeof limitKinds)[number]
 
@@ -25,26 +25,26 @@ export interface NamedLimit {
   readonly of: LimitKind
   /** Tokens, requests, or nano-units: 10⁻⁹ of BILLING_CURRENCY. */
   readonly limit: Exact
-  /** As written: `1h`, `day`; empty of concurrency. */
+  /** As written: `1h`, `day`; empty for concurrency. */
   readonly window: string
-  /** Of a duration; 0: of a calendar, or of concurrency. */
+  /** For a duration; 0 for a calendar window and for concurrency. */
   readonly windowMs: number
-  /** undefined: all that its resource is about. */
+  /** undefined: all models of its resource. */
   readonly models: readonly { readonly namespace: string; readonly name: string }[] | undefined
-  /** Whether it refuses; else it is only counted, shown and notified. */
+  /** Whether it refuses; otherwise it is only counted, shown and notified. */
   readonly enforce: boolean
 }
 
-/** Whether it is on money and refuses: under such a limit nothing is free. */
+/** Whether it limits money and refuses: under such a limit nothing is free. */
 export function isCostLimit({ of, enforce }: Pick<NamedLimit, 'of' | 'enforce'>): boolean {
   return of === 'cost' && enforce
 }
 
 export type CalendarWindow = 'day' | 'week' | 'month'
 
-/** `spec.calendar`, as far as it is written. */
+/** The written fields of `spec.calendar`. */
 export interface WrittenCalendar {
-  /** IANA's name. */
+  /** IANA name. */
   readonly timeZone?: string | undefined
   /** 0 (Sunday) to 6. */
   readonly weekStartsOn?: number | undefined
@@ -52,7 +52,9 @@ export interface WrittenCalendar {
   readonly monthStartsOn?: number | undefined
 }
 
-/** Decimal numbers without exponent (formats/money.ts), in BILLING_CURRENCY. A kind without a price costs its parent's. */
+/**
+ * Decimal numbers without exponent (formats/money.ts), in BILLING_CURRENCY. A kind without a price has its parent's.
+ */
 export interface Prices {
   readonly perToken?: string | undefined
   readonly perInputToken?: string | undefined
@@ -62,7 +64,7 @@ export interface Prices {
   readonly perRequest?: string | undefined
 }
 
-/** In thousandths: how much a token of this kind counts in limits of `tokens`. */
+/** How much a token of each kind counts in limits of `tokens`, in thousandths. */
 export interface Weights {
   readonly cached: number
   readonly cacheWrite: number

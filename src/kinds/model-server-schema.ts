@@ -27,7 +27,7 @@ const file: Partial<Schema> = {
   ],
 }
 
-/** Headers that a resource must not set: of the connection, the body, metadata services, and our own. */
+/** Headers that a resource must not set: those of the connection, the body and metadata services, and our own. */
 const ownHeaders =
   '^(host|connection|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade|expect|content-.*|accept-encoding|x-request-id|metadata|metadata-flavor|x-(aws-ec2-metadata|tollgate|envoy|forwarded|maas)-.*)$'
 
@@ -51,7 +51,7 @@ function isWritten(value: unknown): boolean {
   return value !== undefined && value !== null
 }
 
-/** How the gateway identifies itself to the server. */
+/** The credential of the gateway at the server. */
 export const credential = object(
   partial({
     file: text({
@@ -116,7 +116,7 @@ function duration(description: string, max: string, otherwise: string) {
   })
 }
 
-/** Milliseconds of a duration; 0 if it is none. */
+/** Milliseconds of a duration; 0 for other text. */
 export function millisecondsOf(raw: string): number {
   return Number(/^(\d{1,9})ms$/.exec(raw)?.[1] ?? parseDuration(raw) ?? 0)
 }
@@ -178,7 +178,7 @@ export const server = partial({
   }),
 })
 
-/** What is known of the responses of the model's server. */
+/** Properties of the responses of the model's server. */
 export const output = object(
   {
     maxTokens: optional(
@@ -234,5 +234,5 @@ export const output = object(
   },
 )
 
-/** The original's: its Secret contains `api-key`. */
+/** In the original's form: its Secret contains `api-key`. */
 export const credentialReference = object({ name: text(file) })

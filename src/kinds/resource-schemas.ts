@@ -45,13 +45,13 @@ const inLowerCase = 'a DNS name in lower case'
 /** Namespaces that would shadow a route of the gateway. */
 const routeNames = ['v1', 'internal', 'maas-api', 'console', 'health', 'docs', 'openapi.json']
 
-/** What Kubernetes has in the metadata of any object besides what we read. */
+/** Fields that Kubernetes has in the metadata of any object besides those that we read. */
 const othersOfMetadata = [
   ...['generateName', 'labels', 'finalizers', 'ownerReferences', 'managedFields', 'uid'],
   ...['resourceVersion', 'generation', 'deletionGracePeriodSeconds', 'selfLink', 'clusterName'],
 ]
 
-/** Of all annotations together, for an API server. */
+/** Maximum size of all annotations together, as for an API server. */
 const maxAnnotation = 262_144
 
 /** The API server's own rules for objects, which we apply to files, and those of a kind. */
@@ -144,7 +144,7 @@ function attribution(description: string) {
   )
 }
 
-/** The most models that one resource may name; more would hardly fit into etcd. */
+/** Maximum number of models that one resource may name; more would hardly fit into etcd. */
 const maxModels = 5_000
 
 const urlForm = 'a URL like http://host:port/path'
@@ -154,14 +154,14 @@ const url: Partial<Schema> = {
   maxLength: 2_048,
   pattern: urlPattern(),
   form: urlForm,
-  // A text of this pattern may still be invalid: an IPv6 address, a Punycode name.
+  // A text that matches may still be invalid: an IPv6 address, a Punycode name.
   rules: [{ message: `must be ${urlForm}`, holds: URL.canParse }],
   refuses: [
     {
       pattern: '^https?://[^/?#]*@|[?#]',
       message: 'must have no user, password, query or fragment',
     },
-    // Envoy refuses a TLS server name of more than 255, and with it all that changes at the same time.
+    // Envoy refuses a TLS server name of more than 255, and with it all concurrent changes.
     { pattern: '^https?://[^/:]{254}', message: 'must have a host of at most 253 characters' },
   ],
 }
@@ -600,7 +600,7 @@ const ofTenants: Partial<Schema> = {
 }
 const policyMetadata = metadata(subscriptionNamespace, {}, ofPolicy)
 
-/** A whole document of these fields. */
+/** A whole document with these fields. */
 function document<Of extends Readonly<Record<string, Schema>>>(fields: Of) {
   const more = { others: ['status', 'binaryData', 'immutable'] }
   return object({ apiVersion: optional(text()), kind: optional(text()), ...fields }, more)
@@ -618,7 +618,7 @@ export const documents = {
     metadata: metadata('default', {}, ofModel),
     spec: externalModelSpec,
   }),
-  /** Of another group than the one above; it names its providers. */
+  /** In another group than the one above; it names its providers. */
   'ExternalModel.inference.opendatahub.io': document({
     metadata: metadata('default', {}, ofModel),
     spec: providedModelSpec,
@@ -645,7 +645,7 @@ export const documents = {
   }),
   ConfigMap: document({
     metadata: metadata(subscriptionNamespace),
-    // Unlike other lists it may not be missing.
+    // Unlike other lists it must not be missing.
     data: object({ tiers: { ...tiers, missing: undefined } }),
   }),
   ...routingDocuments,

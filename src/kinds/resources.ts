@@ -1,7 +1,7 @@
 /**
- * ModelRef, ExternalModel, AccessPolicy, Subscription and Tenant (contract, 7.1), the tiers'
- * ConfigMap, and the kinds that locate models (routing.ts), as plain data. What is as written has its
- * type from the schema; parse-resource.ts maps the rest.
+ * ModelRef, ExternalModel, AccessPolicy, Subscription and Tenant (contract, 7.1), the tiers' ConfigMap, and the kinds
+ * that locate models (routing.ts), as plain data. Fields that are kept as written have their type from the schema;
+ * parse-resource.ts maps the others.
  */
 
 import type { FieldProblem } from '../formats/fields.ts'
@@ -46,11 +46,11 @@ export type Limit = WrittenLimit & { readonly windowMs: number }
 export interface BilledModel extends ModelReference {
   readonly tokenRateLimits: readonly Limit[]
   readonly requestRateLimits: readonly Limit[]
-  /** The most requests of a user in progress. */
+  /** Maximum number of concurrent requests of a user. */
   readonly concurrency: number | undefined
   /** Without exponents; either all tokens of input and output have a price, or it is undefined. */
   readonly billingRate: Prices | undefined
-  /** Why that is undefined, if one is written. */
+  /** Why it is undefined, if one is written. */
   readonly rateProblem?: FieldProblem
   /** undefined: each token counts as one. */
   readonly weights: Weights | undefined
@@ -64,7 +64,7 @@ export interface Subjects {
   readonly groups: readonly string[]
 }
 
-/** How the gateway identifies itself to a model's server. */
+/** The credential of the gateway at a model's server. */
 export interface Credential {
   /** In lower case. */
   readonly header: string
@@ -91,17 +91,17 @@ export interface ModelServer {
   readonly caFile: string | undefined
   /** Timeout for a connection; milliseconds. */
   readonly connectMs: number
-  /** How long request and response may be idle; undefined: the gateway's five minutes. */
+  /** Maximum idle time of request and response; undefined: the gateway's five minutes. */
   readonly idleMs: number | undefined
   /** Timeout for a whole response; undefined: none. */
   readonly answerMs: number | undefined
-  /** How often a request that could not connect is retried. */
+  /** Maximum number of retries for a request that could not connect. */
   readonly retries: number
   /** Whether all paths of the server are open, not only the known operations. */
   readonly allPaths: boolean
 }
 
-/** The fields of a ModelRef's `spec` that are mapped: to `backend` and `server`. */
+/** The fields of a ModelRef's `spec` that are mapped to `backend` and `server`. */
 type Mapped =
   | 'modelRef'
   | 'timeouts'
@@ -109,22 +109,22 @@ type Mapped =
   | 'limits'
   | (keyof ModelServer & keyof Spec<'ModelRef'>)
 
-/** The other fields are those of `spec`. `backendUrl` may be as found by join-routes.ts. */
+/** The other fields are those of `spec`. `backendUrl` may have been found by join-routes.ts. */
 export interface ModelRef extends Omit<Spec<'ModelRef'>, Mapped> {
   readonly kind: 'ModelRef'
   readonly metadata: Metadata
   readonly backend: Spec<'ModelRef'>['modelRef']
-  /** Host header and TLS server name if they differ from `backendUrl`; as found. */
+  /** Host header and TLS server name if they differ from `backendUrl`; found by join-routes.ts. */
   readonly backendHost?: string | undefined
   /** Other findings. */
   readonly routing?: Routing
-  /** Why its address is refused; `backendUrl` is then undefined. */
+  /** Why the address is refused; `backendUrl` is then undefined. */
   readonly addressProblem?: string
   readonly server: ModelServer
   readonly limits: readonly NamedLimit[]
 }
 
-/** The original's description of a hosted model: the server of the ModelRef that refers to it. */
+/** The original's description of a hosted model: the server for the ModelRef that refers to it. */
 export interface ExternalModel {
   readonly kind: 'ExternalModel'
   readonly metadata: Metadata
@@ -136,7 +136,7 @@ export interface ExternalModel {
   readonly missing?: string
 }
 
-/** The original's newer ExternalModel, which choose-provider.ts turns into the one above. */
+/** The original's newer ExternalModel, which choose-provider.ts converts into the one above. */
 export interface ProvidedModel extends ProvidedSpec {
   readonly kind: 'ExternalModel.inference.opendatahub.io'
   readonly metadata: Metadata
@@ -144,7 +144,7 @@ export interface ProvidedModel extends ProvidedSpec {
 
 type ProvidedSpec = ValueOf<(typeof documents)['ExternalModel.inference.opendatahub.io']>['spec']
 
-/** Where a ProvidedModel may be, and our key there. */
+/** A possible server for a ProvidedModel, and our key there. */
 export interface ExternalProvider extends Spec<'ExternalProvider'> {
   readonly kind: 'ExternalProvider'
   readonly metadata: Metadata
@@ -160,35 +160,35 @@ export interface AccessPolicy {
 
 /** How a Subscription reserves room for requests in progress. */
 export interface AdmissionRules {
-  /** The share of a limit by which concurrent requests may exceed it together. */
+  /** The share of a limit by which concurrent requests together may exceed it. */
   readonly overshoot: number
   /** The window that a response is counted in. */
   readonly charge: 'admission' | 'end'
 }
 
-/** Whether a limit counts what was used, or also reserves what requests in progress will use. */
+/** Whether a limit only counts usage, or also reserves what requests in progress will use. */
 export type AdmissionMode = 'count' | 'reserve'
 
 export interface Subscription {
   readonly kind: 'Subscription'
   readonly metadata: Metadata
   readonly owner: Subjects
-  /** Those in force. */
+  /** The models in force. */
   readonly modelRefs: readonly BilledModel[]
-  /** Limits by name, all enforceable: a faulty one takes the models that it is about out of force. */
+  /** Limits by name, all enforceable: a faulty one takes the models to which it applies out of force. */
   readonly limits: readonly NamedLimit[]
   readonly calendar: WrittenCalendar | undefined
-  /** Names of limits on cost that do not say whose it is: each user has one. */
+  /** Names of limits on cost without `per`: each user has one. */
   readonly ofEach?: readonly string[]
-  /** Models that it names again: only their first entry counts. */
+  /** Models that are named again: only their first entry counts. */
   readonly repeated?: readonly string[]
-  /** Models of which the entry, or a limit, has unknown fields: it pays for none of them. */
+  /** Models whose entry, or a limit, has unknown fields: the Subscription pays for none of them. */
   readonly outOfForce?: readonly (ModelReference & { readonly problems: readonly FieldProblem[] })[]
   readonly attribution: Attribution
   readonly priority: number
-  /** As written; the settings say the rest (admission-rules.ts). */
+  /** As written; admission-rules.ts adds the settings. */
   readonly admission?: Spec<'Subscription'>['admission']
-  /** Percents of a limit at which a notice is sent. */
+  /** Percentages of a limit at which a notice is sent. */
   readonly notifyAt?: readonly number[]
 }
 
@@ -210,7 +210,7 @@ export interface Tenant {
 interface AiTenant {
   readonly kind: 'AITenant'
   readonly metadata: Metadata
-  /** `spec.oidc`: counts where the Tenant has none. */
+  /** `spec.oidc`: applies if the Tenant has none. */
   readonly externalOidc: ExternalOidc | undefined
 }
 

@@ -1,6 +1,6 @@
 /**
- * The foreign kinds that locate a model, as plain data: HTTPRoute and Gateway of the Gateway API,
- * and KServe's LLMInferenceService, with the fields that find-backend.ts needs.
+ * The foreign kinds that locate a model, as plain data: HTTPRoute and Gateway of the Gateway API, and KServe's
+ * LLMInferenceService, with the fields that find-backend.ts needs.
  */
 
 import type { Metadata } from './metadata.ts'

@@ -62,7 +62,7 @@ const namedByBody: ReadonlySet<string> = new Set([
 const countsTokens = '/v1/messages/count_tokens'
 
 const id = '[\\w~:@-][\\w.~:@-]*'
-/** Of a model: with escaped slashes. The gateway refuses those of other paths. */
+/** A model id, with escaped slashes. The gateway refuses escaped slashes in other paths. */
 const modelId = `${id}(?:%2[Ff]${id})*`
 /** Operations for which only the path names the model: uploads, files, batches. */
 const namedByPath = new RegExp(
@@ -74,7 +74,7 @@ const tokenizing = /^\/v1\/(?:de)?tokenize$/
  * above.
  */
 const readOnly = new RegExp(`^/v1/(?:models(?:/${modelId})?|responses/${id}(?:/input_items)?)$`)
-/** Not the operations beside them, which are not served. */
+/** Not the operations next to them, which are not served. */
 const storedResponse = new RegExp(
   `^/v1/responses/(?!(?:compact|input_tokens)$)${id}(?:/(?:input_items|cancel))?$`,
 )
@@ -84,9 +84,9 @@ const cancelsResponse = new RegExp(`^/v1/responses/${id}/cancel$`)
 const verb = '.*:\\w*(?:[Gg]enerat|[Pp]redict|[Cc]ontent)'
 
 /**
- * All that is open beside counted operations if uncounted ones are closed: these return no text of
- * a model. A stored response, its items, the content of a file and a list of stored chats do
- * return it, and whether it has been counted is not known.
+ * All operations that are open in addition to counted ones if uncounted ones are closed: these return no text of a
+ * model. A stored response, its items, the content of a file and a list of stored chats do return it, and whether it
+ * has been counted is unknown.
  */
 const textless: readonly (readonly [methods: readonly string[], operation: RegExp])[] = [
   [['GET', 'HEAD'], new RegExp(`^/v1/models(?:/(?!${verb})${modelId})?$`)],
@@ -110,7 +110,7 @@ export function isListing(operation: string, method: string): boolean {
   return operation === modelsPath && (method === 'GET' || method === 'HEAD')
 }
 
-/** The most characters of the path below a model's name, and of a query, that are looked at. */
+/** Maximum length of the path below a model's name, and of a query, that is read. */
 const maxPathLength = 1_024
 const maxQueryLength = 4_096
 
@@ -128,7 +128,7 @@ export type Refusal =
       readonly code: 'invalid_request'
       readonly detail: { readonly about: 'long'; readonly part: LongPart; readonly max: number }
     }
-  /** `field`: the one that the query must leave to the body. */
+  /** `field`: the one that must be in the body instead of the query. */
   | {
       readonly code: 'invalid_request'
       readonly detail: { readonly about: 'field'; readonly field: string }
@@ -159,10 +159,9 @@ export type Refusal =
     }
 
 /**
- * Refuses a path that some server may take for a metered operation although it is spelled
- * differently, a query in which some server reads another method or field than those that were checked, and
- * a path or query that is too long to tell. `query` is empty or begins with `?`. Returns undefined if
- * no server does.
+ * Refuses a path that some server may take for a metered operation although it is spelled differently, a query in which
+ * some server reads a method or field other than those that were checked, and a path or query that is too long to tell.
+ * `query` is empty or begins with `?`. Returns undefined for any other.
  */
 export function refuseSpelling(
   operation: string,
@@ -195,8 +194,8 @@ function refusePath(operation: string, metered: PathRules['metered']): Refusal |
 }
 
 /**
- * A path as the most lenient server reads it, without what `loosely` leaves out; some servers take an
- * escaped `?` or `#` for its end.
+ * A path as the most lenient server reads it, without what `loosely` removes; some servers take an escaped `?` or `#`
+ * for its end.
  */
 export function mostLoosely(operation: string): string {
   return loosely(decode(operation).replace(/[?#].*$/s, ''))
@@ -205,7 +204,7 @@ export function mostLoosely(operation: string): string {
 /** Rails and older versions of Spring ignore it: `/v1/messages.json`. */
 const extension = /\.[a-z]+$/
 
-/** A key in a query would reach the model's server, and its log. */
+/** A key in a query would get to the model's server, and into its log. */
 function holdsKey(query: string, isKey: (text: string) => boolean): boolean {
   if (!query.includes('sk-')) return false
   return query.split(/[^0-9A-Za-z_-]/).some(isKey)
@@ -215,14 +214,14 @@ function holdsKey(query: string, isKey: (text: string) => boolean): boolean {
 const overridesMethod =
   /[?&;](?:_(?:http_?)?method|\$httpmethod|(?:x[-_])?(?:http[-_]?)?method[-_]?override)(?:=|&|\[|$)/i
 
-/** The same headers are removed by Envoy. */
+/** Envoy removes the headers of these names. */
 function refuseOverride(query: string): Refusal | undefined {
   if (!overridesMethod.test(query)) return undefined
   return { code: 'not_found', detail: { about: 'override' } }
 }
 
 /**
- * What the gateway reads in a body, or writes into it, by names in lower case without dashes and
+ * The fields that the gateway reads in a body, or writes into it, by their names in lower case without dashes and
  * underscores.
  */
 const bodyFields: ReadonlyMap<string, string> = new Map(
@@ -236,7 +235,7 @@ const bodyFields: ReadonlyMap<string, string> = new Map(
   ].map((name) => [name.replaceAll('_', '').toLowerCase(), name]),
 )
 
-/** Rails, Laravel and many handlers of Express read a field that the body leaves out in the query. */
+/** If the body lacks a field, Rails, Laravel and many handlers of Express read it from the query. */
 function refuseField(operation: string, query: string): Refusal | undefined {
   if (query === '' || !namedByBody.has(operation)) return undefined
   for (const part of query.split(/[?&;]/)) {
@@ -262,12 +261,12 @@ export function refuseOperation(
   allPaths = false,
   unmetered = usually,
 ): Refusal | undefined {
-  // With another method it may return text that was stored, for example a list of chats.
+  // With another method it may return stored text, for example a list of chats.
   if (metered.has(operation) && (method === 'POST' || unmetered === 'open')) return undefined
   if (!allPaths && !isKnown(operation, method)) {
     return { code: 'not_found', detail: { about: 'unserved' } }
   }
-  // Where messages are not counted it is not known whether the server takes it for one.
+  // If messages are not counted, it is unknown whether the server takes the request for one.
   const isUnsure = operation === countsTokens && !metered.has(meterable.messages)
   if (unmetered === 'closed' && (isUnsure || !isTextless(operation, method))) {
     const detail = { about: 'uncounted', operation, method, open: [...metered] } as const
@@ -277,8 +276,8 @@ export function refuseOperation(
 }
 
 /**
- * Whether the usage in the response is counted. Cancelling returns the response, whose usage was not
- * counted: where responses are counted, the gateway lets none run in the background.
+ * Whether the usage in the response is counted. Cancelling returns the response, whose usage was not counted: if
+ * responses are counted, the gateway lets none run in the background.
  */
 export function isMetered(operation: string, { metered }: PathRules): boolean {
   if (metered.has(operation)) return true
@@ -286,8 +285,8 @@ export function isMetered(operation: string, { metered }: PathRules): boolean {
 }
 
 /**
- * Whether the response counts if it reports usage, and is no failure if it reports none: that to a count of tokens is a
- * number, unless its server has taken the request for a message.
+ * Whether the response is counted if it reports usage, and may report none: a count of tokens is answered with a
+ * number, unless the server has taken the request for a message.
  */
 export function isMeteredIfReported(operation: string, { metered }: PathRules): boolean {
   return operation === countsTokens && metered.has(meterable.messages)
@@ -344,7 +343,7 @@ function loosely(text: string): string {
   return `/${kept.join('/')}`
 }
 
-/** Between segments, because NFKC makes slashes of some characters, too late to separate any. */
+/** Between segments, because NFKC produces slashes from some characters, too late to separate segments. */
 const separator = '\0'
 
 /** Folds all segments at once: a text may have thousands. */
@@ -375,7 +374,7 @@ function decode(text: string): string {
   return bytes.toString('utf8', 0, length)
 }
 
-/** Decodes the first `length` bytes in place, and returns how many they are then. */
+/** Decodes the first `length` bytes in place; returns their number afterwards. */
 function decodeOnce(bytes: Buffer, length: number): number {
   let to = 0
   for (let from = 0; from < length; from += 1) {

@@ -9,7 +9,7 @@ import { choosingFields, internalFields } from '../kinds/body-fields.ts'
 import type { ModelRef } from '../kinds/resources.ts'
 import { isKnown, meterable, mostLoosely, type Refusal } from './operations.ts'
 
-/** Before the names that the script has found, separated by commas; nothing else that is wrong begins so. */
+/** Prefix of the list of fields that the script has found, separated by commas; no other problem begins with it. */
 const found = 'fields '
 
 /** The fields that the script has found; undefined: it reports something else, or nothing. */
@@ -17,7 +17,7 @@ export function foundFields(problem: string | undefined): readonly string[] | un
   return problem?.startsWith(found) ? problem.slice(found.length).split(',') : undefined
 }
 
-/** What is wrong with fields that are refused where tokens are counted. The script has the same texts. */
+/** Why these fields are refused where tokens are counted. The script has the same texts. */
 const uncounted: ReadonlyMap<string, string> = new Map([
   ...['background', 'deferred'].map(
     (name) =>
@@ -36,8 +36,8 @@ const choosing: ReadonlySet<string> = new Set(choosingFields)
 const internal: ReadonlySet<string> = new Set(internalFields)
 
 /**
- * What is wrong with the first of these fields that the model does not open; undefined: nothing. A field that
- * is not known here counts as one that names something stored.
+ * Why the first of these fields that the model does not open is refused; undefined: there is none. An unknown field
+ * counts as one that names something stored.
  */
 export function refuseFields(
   fields: readonly string[],
@@ -59,7 +59,7 @@ export function refuseFields(
   return undefined
 }
 
-/** Whether the body's name is compared with the model's, or replaced, so that nothing else may choose. */
+/** Whether the body's name is compared with the model's, or replaced, so that nothing else may choose a model. */
 function namesItsModel({ modelIds, server }: ModelRef): boolean {
   return modelIds.length > 0 || server.upstreamModel !== undefined
 }
@@ -82,14 +82,14 @@ function internalProblem(field: string): string {
   return `${field} is for the servers of a model, and may give access to the memory of other requests there; spec.modelFields of the ModelRef opens it`
 }
 
-/** The script has the same text, and those of the others. */
+/** The script has the same text, and those for the other fields. */
 function stateProblem(field: string): string {
   return `${field} names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it`
 }
 
-/** Families of operations below which a server keeps something in its account, of those that every model serves. */
+/** Families of operations, among those that every model serves, below which a server keeps something in its account. */
 const stored = /^\/v1\/(?:responses|chat\/completions|files|batches)(?:\/.*)?$/s
-/** These make something, or take an upload. Each names what is stored, if at all, in its body. */
+/** These create something, or take an upload. Each names stored objects only in its body, if at all. */
 const makes: ReadonlySet<string> = new Set([
   meterable.responses,
   meterable.chat,
@@ -98,9 +98,9 @@ const makes: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Refuses what lists, reads, changes or ends things that are stored at a server, whose account all callers of
- * the model share; undefined: it does not. With `allPaths`, every spelling of such a path, whatever is known to
- * be stored elsewhere, and whatever changes the server.
+ * Refuses operations that list, read, change or end objects stored at a server, whose account all callers of the model
+ * share; undefined for any other. With `allPaths`, this covers every spelling of such a path, all known collections of
+ * other servers, and whatever changes the server.
  */
 export function refuseStored(
   operation: string,
@@ -115,17 +115,17 @@ export function refuseStored(
   return { code: 'path_closed', detail: { about: 'stored', operation, method } }
 }
 
-/** The fields of its body that name something stored, of an operation whose body the gateway does not read. */
+/** For an operation whose body the gateway does not read: its fields that name something stored. */
 export function unreadFields(operation: string, method: string): readonly string[] {
   return operation === '/v1/batches' && method === 'POST' ? ['input_file_id'] : []
 }
 
-/** Methods that change or end what is there already. */
+/** Methods that change or end existing objects. */
 const changes: ReadonlySet<string> = new Set(['DELETE', 'PATCH'])
 
 /**
- * What servers and proxies keep below `/v1`, by the segment of the path: of callers (files, agents, jobs,
- * sessions, which are also credentials for the server itself), or of the operator (keys, teams, settings).
+ * What servers and proxies keep below `/v1`, by segment of the path: objects of callers (files, agents, jobs, sessions,
+ * which are also credentials for the server itself), or of the operator (keys, teams, settings).
  */
 const collections: ReadonlySet<string> = new Set([
   ...['files', 'batch', 'batches', 'uploads', 'upload', 'documents', 'datasets', 'collections'],
@@ -138,13 +138,13 @@ const collections: ReadonlySet<string> = new Set([
   ...['organization', 'organizations', 'projects', 'credentials', 'config', 'spend', 'audit'],
   ...['mcp', 'a2a', 'guardrails', 'access_group', 'tag', 'tags', 'slots', 'lora-adapters'],
 ])
-/** Below these is what they have answered. */
+/** Below these are their stored answers. */
 const inference: ReadonlySet<string> = new Set(['completions', 'messages'])
-/** Verbs with which servers are administered: `load_lora_adapter`, `reset_prefix_cache`, `models/unload`. */
+/** Verbs that administer servers: `load_lora_adapter`, `reset_prefix_cache`, `models/unload`. */
 const administers =
   /^(?:un)?(?:load|register)\b|^(?:abort|cancel|collective|delete|flush|kill|pause|pull|push|reload|remove|reset|restart|resume|revoke|rotate|shutdown|sleep|stop|update|wake)\b/
 
-/** As the most lenient server reads the path, behind any prefix. */
+/** Reads the path as the most lenient server does, after any prefix. */
 function mayBeStored(operation: string, method: string): boolean {
   if (changes.has(method)) return true
   const segments = mostLoosely(operation).slice(1).split('/')

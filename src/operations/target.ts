@@ -15,7 +15,7 @@ export interface Target {
   readonly query: string
 }
 
-/** What is remembered is little, and holds no key. */
+/** The cache is small, and holds no key. */
 const [maxPaths, maxLength] = [4_096, 256]
 const recall = remember(maxPaths, read)
 

@@ -77,7 +77,7 @@ export const settings = {
     'whether a response without usable usage counts nothing, or one token for every four bytes'),
   chargeUnreported: setting('CHARGE_UNREPORTED', 'false', form.flag,
     'whether usage that a model does not report is estimated and charged, for example if the client disconnects during a stream; with `reserve`, and under an enforced limit on cost, it always is'),
-  /** How Subscriptions admit that do not say it. */
+  /** The mode of Subscriptions without one. */
   admissionMode: setting('ADMISSION_MODE', 'count', form.oneOf('count', 'reserve'),
     'how requests are admitted under Subscriptions without `spec.admission.mode`: while the counted tokens are below the limit, or if their estimate fits beside the holds of requests in progress'),
   allowedOrigins: optional('CORS_ALLOWED_ORIGINS', 'none', form.origins,

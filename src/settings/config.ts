@@ -114,9 +114,9 @@ function derive(all: Read, env: Environment, problems: string[]) {
     gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
     /** Public base URL, without a trailing slash; no request is sent there. */
     gatewayUrl,
-    /** For a request to arrive: a minute, and longer for bodies above 32 MiB. */
+    /** Time for a request to arrive: a minute, and longer for bodies above 32 MiB. */
     bodyTimeoutMs: Math.max(1, Math.ceil(read.bodyLimit / 2 ** 25)) * 60_000,
-    /** Of bad credentials and sign-ins from an address, behind which may be several users; undefined: no limit. */
+    /** For bad credentials and sign-ins from an address, which several users may share; undefined: no limit. */
     apiAddressRateLimit: read.apiRateLimit && {
       ...read.apiRateLimit,
       limit: 2 * read.apiRateLimit.limit,
@@ -137,24 +137,22 @@ function derive(all: Read, env: Environment, problems: string[]) {
     revocationLogDir: read.revocationLogDir ?? read.dataDir,
     /** The groups whose statuses are written in the cluster. */
     statusGroups: read.statusGroups ?? read.watchGroups.filter((group) => group === 'tollgate.dev'),
-    /** The name of this process where a revocation waits for it. */
+    /** The name of this process for revocations that wait for it. */
     replicaName: read.podName ?? ownName,
     instanceName: read.instanceName ?? (env.GATEWAY_NAME || 'maas-default-gateway'),
-    // No settings: kubectl's variable, what the cluster sets in each pod, and `npm start` for its service.
-    /** The file that says how to reach the cluster's API server; undefined: the pod's service account does. */
+    // Not settings: kubectl's variable, those that the cluster sets in each pod, and those of `npm start` for its
+    // service.
+    /** The file with the access to the cluster's API server; undefined: the pod's service account is used. */
     kubeconfig: env.KUBECONFIG || undefined,
-    /** The API server's address in a pod; undefined: this is none. */
+    /** The API server's address in a pod; undefined: not in a pod. */
     kubernetesHost: env.KUBERNETES_SERVICE_HOST || undefined,
     kubernetesPort: Number(env.KUBERNETES_SERVICE_PORT || 443),
     /** The code in the link that signs in to the sample; undefined: there is no such link. */
     sampleSignInCode: env.SAMPLE_SIGN_IN_CODE || undefined,
-    /** The current DATABASE_URL and REDIS_URL, if files contain them; the last valid ones. */
+    /** The current DATABASE_URL and REDIS_URL if files contain them, in their last valid version. */
     databaseUrlNow: rereader(env, settings.databaseUrl, read.databaseUrl),
     redisUrlNow: rereader(env, settings.redisUrl, read.redisUrl),
-    /**
-     * Where it runs: this machine since its last boot, and an address that only one process can
-     * have.
-     */
+    /** Where this process runs: the machine since its last boot, and an address that only one process can have. */
     replicaPlace: `${bootId()}/${ownName}`,
     /** undefined: nothing is exported. */
     otel: readOtel(env, problems),
@@ -249,10 +247,7 @@ function bootId(): string {
   }
 }
 
-/**
- * A name unique among living processes, because its address is, unless its port is still to be
- * chosen.
- */
+/** A name that is unique among living processes, because the address is, unless its port is still to be chosen. */
 function nameReplica([address]: readonly Address[]): string {
   const shown = address === undefined ? '' : `/${showAddress(address)}`
   const isFound = address !== undefined && 'port' in address && address.port === 0

@@ -1,4 +1,4 @@
-/** What the parts of a process have in common. */
+/** What the parts of a process share. */
 
 import type { Logger } from 'pino'
 import type { Stop } from '../runtime/shutdown.ts'

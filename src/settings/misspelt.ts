@@ -1,21 +1,21 @@
-/** Environment variables that are probably misspelt settings. */
+/** Environment variables that are probably misspelled settings. */
 
 import { nearestName } from '../formats/nearest-name.ts'
 import { settings } from './all-settings.ts'
 
 const names: readonly string[] = Object.values(settings).map(({ name }) => name)
 const known = new Set(names.flatMap((name) => [name, `${name}_FILE`]))
-/** Those with an underscore; the SDK of OpenTelemetry reads further ones that resemble each other. */
+/** Names with an underscore; OpenTelemetry's SDK reads further ones that resemble each other. */
 const form = /^(?!OTEL_)[A-Z][A-Z0-9]*_[A-Z0-9_]+$/
 
-/** Each name that is no setting but resembles one, with that one. Nothing is refused for it: others may read it. */
+/** Each name that is not a setting but resembles one, with that one. None is refused: other programs may read it. */
 export function misspeltSettings(
   env: Readonly<Record<string, string | undefined>>,
 ): readonly { readonly name: string; readonly meant: string }[] {
   return Object.keys(env).flatMap((name) => {
     if (known.has(name) || !form.test(name)) return []
     const meant = nearestName(name, names)
-    // The first letter is seldom wrong, and many programs have names of one pattern.
+    // The first letter is seldom wrong, and many programs use similar names.
     return meant?.[0] === name[0] ? [{ name, meant: meant as string }] : []
   })
 }

@@ -1,7 +1,7 @@
 /**
- * OpenTelemetry's variables ("Environment Variable Specification", "OTLP Exporter Configuration"). All are passed
- * on to its SDK. Those that this process and the gateway's tracer act upon are read here, so that one that they
- * cannot follow stops the start; the SDK would ignore it.
+ * OpenTelemetry's variables ("Environment Variable Specification", "OTLP Exporter Configuration"). All are passed on to
+ * its SDK. Those that this process and the gateway's tracer act on are read here, so that an unsupported value stops
+ * the start; the SDK would ignore it.
  */
 
 import * as form from './readers.ts'
@@ -94,7 +94,7 @@ export function readOtel(env: Environment, problems: string[]): Otel | undefined
     traces,
     metrics,
     metricIntervalMs: metricIntervalMs ?? 60_000,
-    // An endpoint alone may be meant for the service.
+    // The endpoint alone may be meant for the service.
     gateway:
       traces === undefined || exporters.traces === undefined
         ? undefined

@@ -20,7 +20,7 @@ export interface Reader<T> {
   /** Completes "must be …". */
   readonly form: string
   readonly read: (raw: string) => T | typeof invalid
-  /** Whether it may contain a password, and so is never shown. */
+  /** Whether the value may contain a password, and so is never shown. */
   readonly secret?: boolean
 }
 
@@ -129,7 +129,7 @@ export const namespacedName: Reader<string> = {
   read: (raw) => (new RegExp(`^${label}/${label}(\\.${label})*$`).test(raw) ? raw : invalid),
 }
 
-/** A name, of which the namespace may be left to what uses it. */
+/** A name whose namespace may be left to its user. */
 export const ownedName: Reader<{ readonly namespace: string | undefined; readonly name: string }> =
   {
     form: '`<name>` or `<namespace>/<name>` in lower case',
@@ -171,7 +171,7 @@ export const names: Reader<ReadonlySet<string>> = {
   read: (raw) => new Set(itemsOf(raw)),
 }
 
-/** As FOCUS has it. */
+/** As in FOCUS. */
 export const currency: Reader<string> = {
   form: 'three capital letters (ISO 4217)',
   read: (raw) => (/^[A-Z]{3}$/.test(raw) ? raw : invalid),
@@ -186,7 +186,7 @@ export const origins: Reader<readonly string[]> = {
   },
 }
 
-/** As browsers send it: for schemes of their own, of desktop apps and extensions, only they know the form. */
+/** As browsers send it: only they know the form for custom schemes of desktop apps and extensions. */
 function isOrigin(raw: string): boolean {
   const url = URL.parse(raw)
   if (url === null || url.origin !== 'null') return url?.origin === raw
@@ -197,7 +197,7 @@ function isOrigin(raw: string): boolean {
   )
 }
 
-/** How the headers begin that envoy/bootstrap.yaml removes unless the setting names them. */
+/** Prefixes of the headers that envoy/bootstrap.yaml removes unless the setting names them. */
 export const modelHeaderPrefixes = [
   ...['x-llm-d-', 'x-gateway-inference-', 'x-gateway-model-name', 'x-gateway-destination-endpoint'],
   ...['x-slo-', 'x-prefill', 'x-encoder-', 'x-kv-cache-source-', 'x-data-parallel-', 'x-dp-rank'],
@@ -329,7 +329,7 @@ export const baseUrl: Reader<string> = {
 
 const sslModes = ['disable', 'prefer', 'require', 'verify-ca', 'verify-full']
 
-/** The driver takes a mode that it does not know for another one. */
+/** The driver takes an unknown mode for another one. */
 export const postgresUrl: Reader<string> = {
   ...url('postgres:', 'postgresql:'),
   form:

@@ -1,4 +1,4 @@
-/** The sample of `npm start`: its resources and identities, which everybody knows. */
+/** The sample of `npm start`: its resources and its identities, which are public. */
 
 import { join, resolve } from 'node:path'
 import type { Address, SocketAddress } from '../formats/address.ts'

@@ -40,7 +40,7 @@ export function readSetting<T>(env: Environment, setting: Setting<T>, problems: 
   return parseSetting(textOf(env, setting.name, problems), setting, problems)
 }
 
-/** The same, of its text. */
+/** The same for its text. */
 export function parseSetting<T>(
   raw: string | undefined,
   { name, fallback, reader }: Setting<T>,
@@ -56,14 +56,14 @@ export function parseSetting<T>(
   return (fallback === undefined ? undefined : reader.read(fallback)) as T
 }
 
-/** The text of NAME, or of the file that NAME_FILE names; undefined: it has none. */
+/** The text of NAME, or of the file that NAME_FILE names; undefined: neither is set. */
 export function textOf(env: Environment, name: string, problems: string[]): string | undefined {
   const file = env[`${name}_FILE`]
   if (!file) return env[name]?.trim() || undefined
   if (env[name]) problems.push(`${name}: set either ${name} or ${name}_FILE, not both`)
   try {
     const text = readFileSync(file, 'utf8').trim()
-    // Else a secret that is not filled in yet would start an embedded database, or counters in memory.
+    // Otherwise a secret that is not filled in yet would start an embedded database, or counters in memory.
     if (text === '') problems.push(`${name}_FILE: ${file} is empty`)
     return text || undefined
   } catch {

@@ -1,5 +1,5 @@
 /**
- * The numbers of the advisory locks: of the processes that share a database, one holds a lock and does the work. Each
+ * The numbers of the advisory locks: of all processes that share a database, one holds a lock and does the work. Each
  * lock ends with its transaction.
  */
 export const advisoryLocks = {
@@ -8,6 +8,6 @@ export const advisoryLocks = {
   /** Taken by a trigger of migration 0003. */
   revocations: 7_005_101_903,
   keyCleanup: 7_005_101_904,
-  /** With the hash of the user's name as a second number: who counts the keys of a user and adds one. */
+  /** With the hash of the user's name as a second number: taken to count the keys of a user and add one. */
   userKeys: 701_902,
 } as const

@@ -11,7 +11,7 @@ export interface ConnectionOptions {
   readonly url: string | (() => string)
   /** The name of this connection in the database. */
   readonly applicationName: string
-  /** The server cancels a statement after this many milliseconds; never, if absent. */
+  /** The server cancels a statement after this many milliseconds; never if undefined. */
   readonly statementTimeoutMs?: number
   /** The server refuses all writes over this connection. */
   readonly readOnly?: boolean
@@ -20,8 +20,8 @@ export interface ConnectionOptions {
 /** A client of the driver whose socket we can destroy, and whose errors never end the process. */
 export interface PostgresConnection extends pg.Client {
   /**
-   * Closes the connection at once, and cancels what runs on it at the server. Pending queries are
-   * rejected. Waits for nothing, whether or not the server can be reached.
+   * Closes the connection at once, and cancels its running statement at the server. Pending queries are rejected. Waits
+   * for nothing, whether or not the server can be reached.
    */
   abandon(): void
 }

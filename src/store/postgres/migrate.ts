@@ -71,7 +71,10 @@ export async function migrate(sql: Pool, folder = defaultFolder): Promise<readon
   })
 }
 
-/** The plan of `migrate`, without executing it; rejects in the same cases. undefined: of a database that is to be created. */
+/**
+ * The plan of `migrate`, without executing it; rejects in the same cases. `sql` undefined: for a database that does not
+ * exist yet.
+ */
 export async function planMigrations(
   sql: Sql | undefined,
   folder = defaultFolder,

@@ -16,7 +16,7 @@ import { createSql, type Query, type Rows, type Sql } from './sql.ts'
 
 export interface PoolOptions extends Partial<Omit<ConnectionOptions, 'url'>> {
   readonly url: ConnectionOptions['url']
-  /** The most connections. */
+  /** Maximum number of connections. */
   readonly connections: number
 }
 
@@ -33,7 +33,7 @@ export interface Pool extends Sql {
 
 /** After this time the caller has given up: Envoy's timeout for a Check is two seconds. */
 const requestDeadlineMs = 1_500
-/** The most time for one statement that no request waits for. */
+/** Maximum duration of a statement that no request waits for. */
 export const statementDeadlineMs = 5_000
 /** Well below a probe's timeout of one second. */
 const pingDeadlineMs = 500

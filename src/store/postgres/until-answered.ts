@@ -36,8 +36,8 @@ export async function waitForDatabase(pool: Pool, context: Waiting): Promise<voi
 }
 
 /**
- * The result of `ask`, which a start cannot do without. It is asked again while it rejects with a
- * ServiceError: the database is unavailable or slow, or another transaction holds a lock.
+ * Repeats `ask`, whose result a start needs, while it rejects with a ServiceError: the database is unavailable or slow,
+ * or another transaction holds a lock.
  */
 export async function untilAnswered<T>(
   ask: () => Promise<T>,
