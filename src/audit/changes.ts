@@ -27,7 +27,7 @@ export function changesOf(before: Known, after: Known): readonly ResourceChange[
   return changes
 }
 
-/** In parts of at most this many characters, so that each line is written whole. */
+/** Splits the changes into parts of at most this many characters, so that each line is written whole. */
 export function inParts(
   changes: readonly ResourceChange[],
   maxLength = 3_000,

@@ -51,10 +51,10 @@ export interface AuditTarget {
   readonly user?: string
   readonly subscription?: string
   readonly resource?: string
-  /** A limit by name that several share, and who does if only they are meant. */
+  /** A shared limit by name, and which of its users or groups is meant if not all. */
   readonly limit?: string
   readonly whom?: string
-  /** Of the log. */
+  /** The new level of the log. */
   readonly level?: string
 }
 
@@ -67,7 +67,7 @@ export interface ResourceChange {
 export interface AuditEvent {
   readonly action: AuditAction
   readonly outcome: AuditOutcome
-  /** Of the HTTP response; null in the line if there is none. */
+  /** The status of the HTTP response; null in the line if there is none. */
   readonly status?: number | undefined
   readonly actor: AuditActor
   readonly target?: AuditTarget | undefined

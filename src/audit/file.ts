@@ -15,7 +15,7 @@ export interface AuditSink {
 
 /** How long a response may wait for its line. */
 const timeoutMs = 2_000
-/** The most lines that wait for a hanging disk; further ones are lost. */
+/** Maximum number of lines that wait for a hanging disk; further ones are lost. */
 const maxWaiting = 10_000
 /** How often a renamed file is detected. */
 const pollMs = 500

@@ -1,4 +1,4 @@
-/** What the service itself does, as events of the audit trail. */
+/** Actions of the service itself, as events of the audit trail. */
 
 import { randomUUID } from 'node:crypto'
 import type { Resource } from '../kinds/resources.ts'
@@ -6,7 +6,10 @@ import { changesOf, inParts, knownOf } from './changes.ts'
 import { type AuditEvent, type ResourceChange, serviceActor } from './event.ts'
 import type { AuditTrail } from './trail.ts'
 
-/** Does something to `countOf` many keys, with a line before and after; not at all if the first must be and is not written. */
+/**
+ * Acts on `countOf` keys, with a line before and after; does not act if the first line is required and cannot be
+ * written.
+ */
 export async function auditAct<Result>(
   audit: AuditTrail,
   { action, actor }: Pick<AuditEvent, 'action' | 'actor'>,

@@ -28,7 +28,9 @@ export type ApiClient = (
 ) => Promise<unknown>
 
 const timeoutMs = 30_000
-/** Between two tries. Their sum exceeds the time for which a try whose process was lost blocks the next one. */
+/**
+ * Pauses between attempts. Their sum exceeds the time for which an attempt whose process was lost blocks the next one.
+ */
 const pausesMs = [250, 500, 1_000, 2_000, 4_000, 8_000]
 
 /** A client of one server. */

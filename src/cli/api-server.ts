@@ -39,12 +39,12 @@ export function findApiServer(
   return { url, token: checkToken(token), source }
 }
 
-/** TOLLGATE_URL, else this one, else the default; throws a readable error if the variable is no address. */
+/** TOLLGATE_URL, else `otherwise`, else the default; throws a readable error if the variable is not an address. */
 export function urlOf(env: NodeJS.ProcessEnv, otherwise = (): string | undefined => undefined) {
   const raw = env.TOLLGATE_URL?.trim()
   if (!raw) return otherwise() ?? defaultUrl
   try {
-    // Whether the credential may be sent there is for the caller to say.
+    // The caller decides whether the credential may be sent there.
     return checkUrl(raw, true)
   } catch (error) {
     throw new Error(`TOLLGATE_URL: ${errorMessage(error)}`)

@@ -107,7 +107,7 @@ export async function check(
   return status
 }
 
-/** With sums of money as decimal texts; null: there is no figure. */
+/** Amounts of money as decimal texts; null: there is no figure. */
 function toFigures({ limit, beyond, inProgress, ...rest }: LimitBound) {
   const figure = (amount: Exact) => toFigure({ kind: rest.of }, amount)
   return {
@@ -118,7 +118,7 @@ function toFigures({ limit, beyond, inProgress, ...rest }: LimitBound) {
   }
 }
 
-/** The most reasons that are shown of one limit. */
+/** Maximum number of reasons that are shown for one limit. */
 const maxReasons = 3
 
 function underWay({ because, inProgress }: LimitBound): string {

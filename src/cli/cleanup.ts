@@ -14,7 +14,7 @@ import { printable } from './text-table.ts'
 const timeoutMs = 30_000
 /** Between two attempts. */
 const pauseMs = 1_000
-/** More than any response of ours. */
+/** Larger than any response of ours. */
 const maxBytes = 65_536
 
 /**

@@ -1,4 +1,4 @@
-/** Messages of the API in the words of a command: names of fields become those of flags and operands. */
+/** Messages of the API in the terms of a command: names of fields become those of flags and operands. */
 
 import type { Command } from './command.ts'
 import { isOption } from './parse-command.ts'
@@ -10,7 +10,7 @@ const follows = /^(?=:|[.[]\d| (?:must|may|is|has|names|stands|cannot|and)\b)/
 export function inWordsOf(command: Command, message: string): string {
   let said = message
   for (const [field, word] of wordsOf(command)) {
-    // Other names are words of English, and fields only where a message begins.
+    // Other names are English words, and fields only where a message begins.
     if (/[A-Z_.=]/.test(field)) said = replaceAll(said, field, word)
     else if (said.startsWith(field) && follows.test(said.slice(field.length))) {
       said = word + said.slice(field.length)
@@ -33,7 +33,7 @@ const operations = [
 const oneOfMany = /(--[\w-]+)[.[](\d+)\]?(?:\.([\w.[\]]+))?/g
 const ordinals = ['first', 'second', 'third', 'fourth', 'fifth']
 
-/** `window in the first --limit`, of a flag that may be given several times. */
+/** `window in the first --limit`, for a flag that may be given several times. */
 function showOneOfMany(_: string, flag: string, index: string, part?: string): string {
   const ordinal = ordinals[Number(index)] ?? `${Number(index) + 1}th`
   return `${part === undefined ? '' : `${part} in `}the ${ordinal} ${flag}`

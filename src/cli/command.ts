@@ -1,6 +1,6 @@
 /**
- * What a command is: its words, its operands and its flags. Parsing, help, completion, the suggestion for a
- * misspelt word and docs/commands.md follow from this.
+ * Describes commands: their words, operands and flags. Parsing, help, completion, the suggestion for a misspelled word
+ * and docs/commands.md follow from this.
  */
 
 /** A word after the command's name that has no flag. */
@@ -8,7 +8,7 @@ export interface Operand {
   /** As it is shown: `id` for `<id>`. */
   readonly name: string
   readonly optional?: true
-  /** As many as there are; only the last operand. */
+  /** Takes all further words; only the last operand. */
   readonly many?: true
   readonly choices?: readonly string[]
   /** A path, for completion. */
@@ -16,14 +16,14 @@ export interface Operand {
 }
 
 interface Described {
-  /** What it does, in a sentence without a capital letter and a full stop. */
+  /** Its effect, in a sentence without a capital letter and a full stop. */
   readonly means: string
 }
 
 /** A flag without a value. */
 interface Switch extends Described {
   readonly takes?: undefined
-  /** What the API calls it in its messages. */
+  /** The field's name in messages of the API. */
   readonly field?: string
 }
 
@@ -34,11 +34,11 @@ export interface Option extends Described {
   /** It may be given several times. */
   readonly many?: true
   readonly choices?: readonly string[]
-  /** Words that it may have, for completion; others are taken too. */
+  /** Suggested values, for completion; others are accepted, too. */
   readonly suggests?: readonly string[]
   /** A path, for completion. */
   readonly at?: 'file' | 'folder'
-  /** What the API calls it in its messages, if not as the flag. */
+  /** The field's name in messages of the API, if it differs from the flag. */
   readonly field?: string
 }
 
@@ -62,13 +62,13 @@ export interface Command<Given extends Flags = Flags> {
   readonly name: string
   /** One line for a list of commands, without a full stop. */
   readonly summary: string
-  /** What else there is to know, in paragraphs. */
+  /** Further explanations, in paragraphs. */
   readonly about?: string
   readonly operands?: readonly Operand[]
   readonly flags: Given
   /** The end of its help, if it is costly to build. */
   readonly details?: () => Promise<string>
-  /** What the exit statuses mean, if not only whether it was done. */
+  /** The meanings of the exit statuses, if there are more than success and failure. */
   readonly exit?: string
 }
 

@@ -107,7 +107,7 @@ export const commands: Commands = {
   },
 }
 
-/** By the name of the command. */
+/** By command name. */
 export const runners: ReadonlyMap<string, Run> = new Map(rows.map(([{ name }, run]) => [name, run]))
 
 function by<Given extends Flags>(

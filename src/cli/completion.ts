@@ -1,6 +1,6 @@
 /**
- * `tollgate completion`: a script for a shell, which completes commands, flags and values of few. It is made
- * from the commands without a request, so that it responds at once.
+ * `tollgate completion`: a script for a shell that completes commands, flags and values with few choices. It is
+ * generated from the commands without a request, so that it responds at once.
  */
 
 import type { Call, Command, Flags, Operand, Option } from './command.ts'
@@ -21,7 +21,7 @@ function scriptOf(shell: 'bash' | 'zsh' | 'fish', all: readonly Command[]): stri
   return shell === 'bash' ? bash : `autoload -U +X bashcompinit && bashcompinit\n${bash}`
 }
 
-/** What may follow these words of a command's name. */
+/** The words that may follow these words of a command's name. */
 function nextWords(words: readonly string[], all: readonly Command[]): readonly string[] {
   const names = all.map(({ name }) => name.split(' '))
   const next = names.filter(

@@ -31,7 +31,7 @@ export async function withDatabase<Result>(
   })
 }
 
-/** The URL of the database that `tollgate up` has made there, if it has. */
+/** The URL of the database that `tollgate up` has created there, if any. */
 export function embeddedIn(dataDir: string): string | undefined {
   return findEmbeddedPostgres(join(dataDir, 'postgres'))
 }
@@ -44,14 +44,14 @@ export async function isRunning(url: string): Promise<boolean> {
   )
 }
 
-/** Rejects with what to do if this database of `tollgate up` does not answer. */
+/** Rejects with advice if this database of `tollgate up` does not answer. */
 export async function requireRunning(sql: Pool, dataDir: string): Promise<void> {
   await sql`select 1`.catch(() => {
     throw new Unreachable(`The database in ${dataDir} does not run: run npm start.`)
   })
 }
 
-/** Rejects with what is wrong, and with the setting or flag that names the database, unless it answers. */
+/** Rejects with the problem, naming the setting or flag for the database, unless it answers. */
 export async function requireAnswer(sql: Pool, setting: string): Promise<void> {
   const problem = await tryConnect(sql, answerWithinMs)
   if (problem === undefined) return

@@ -11,7 +11,7 @@ import type { CommandIo } from './terminal.ts'
 import { printable, renderTable } from './text-table.ts'
 
 const maxRequests = 10_000
-/** Requests at once. */
+/** Number of concurrent requests. */
 const atOnce = 4
 const label = { made: 'tollgate-demo' }
 
@@ -23,7 +23,7 @@ interface DemoKey {
   readonly expiresIn?: string
 }
 
-/** What each key is for. The identities and subscriptions are those of the samples. */
+/** The purpose of each key. The identities and subscriptions are those of the samples. */
 const keys: readonly DemoKey[] = [
   { user: 'alice', name: 'Nightly evaluation', subscription: 'team-a-premium' },
   { user: 'alice', name: 'Laptop', subscription: 'team-a-basic' },
@@ -35,7 +35,7 @@ const keys: readonly DemoKey[] = [
 
 const users = [...new Set(keys.map(({ user }) => user))]
 
-/** The models asked for, in turn: mostly what is open, sometimes what is not. */
+/** The requested models, in turn: mostly open ones, sometimes others. */
 const models = [
   'sim-small',
   'sim-small',
@@ -83,7 +83,7 @@ async function make(place: DemoPlace, requests: number, asJson: boolean, io: Io)
   return statuses.has(200) ? 0 : 1
 }
 
-/** How many sums of usage were written: 0 unless npm start has created the database. */
+/** Number of usage sums written: 0 unless npm start has created the database. */
 async function writeHistory({ sql, reason }: DemoPlace, { err }: Io): Promise<number> {
   if (sql === undefined) {
     err(`No two weeks of usage are written: ${reason}.`)
@@ -96,7 +96,7 @@ async function writeHistory({ sql, reason }: DemoPlace, { err }: Io): Promise<nu
   return [...history.values()].reduce((sum, rows) => sum + rows.length, 0)
 }
 
-/** The history, and the keys; what these have really used stays. */
+/** Removes the history and the keys; the real usage of the keys stays. */
 async function remove(place: DemoPlace, asJson: boolean, { out, err }: Io): Promise<number> {
   const { url, sql, reason } = place
   if (sql === undefined) err(`No usage is removed: ${reason}.`)
@@ -108,7 +108,7 @@ async function remove(place: DemoPlace, asJson: boolean, { out, err }: Io): Prom
   return 0
 }
 
-/** The statuses of this many requests, some at once. */
+/** Sends this many requests, some concurrently; returns their statuses. */
 async function sendAll(
   url: string,
   secrets: readonly string[],
@@ -134,7 +134,7 @@ function readRequests(raw = '200'): number {
   throw new WrongCall('--requests is a number from 1 to 10,000.')
 }
 
-/** Their secrets. Rejects with a readable error, also if the gateway is not the sample's. */
+/** Creates the keys; returns their secrets. Rejects with a readable error, also if the gateway is not the sample's. */
 async function makeKeys(url: string): Promise<readonly string[]> {
   const secrets: string[] = []
   for (const user of users) {
@@ -148,7 +148,7 @@ async function makeKeys(url: string): Promise<readonly string[]> {
   return secrets
 }
 
-/** Revokes those of a demo, and returns how many that were. */
+/** Revokes the keys of a demo; returns their number. */
 async function revokeKeys(ask: ApiClient, user: string): Promise<number> {
   const { data } = (await ask('POST', '/v1/api-keys/search', {
     filters: { username: user, status: ['active'], labelsContain: label },
@@ -158,12 +158,12 @@ async function revokeKeys(ask: ApiClient, user: string): Promise<number> {
   return data.length
 }
 
-/** As a user of the sample, whose tokens are known to all. */
+/** As a user of the sample, whose tokens are public. */
 function clientOf(url: string, user: string): ApiClient {
   return createApiClient({ url, token: `${user}-token` })
 }
 
-/** One chat, streamed every other time; its status. */
+/** Sends one chat, streamed every other time; returns its status. */
 async function chat(url: string, key: string, turn: number): Promise<number> {
   const response = await fetch(`${url}/v1/chat/completions`, {
     method: 'POST',

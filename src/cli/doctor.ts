@@ -1,4 +1,4 @@
-/** `tollgate doctor`: what is wrong with the process here, in order of harm. */
+/** `tollgate doctor`: the problems of the process here, in order of harm. */
 
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -82,7 +82,7 @@ function sections() {
       if (name === undefined) return []
       const { runbook_url } = annotations
       const summary = asAsked[name] ?? annotations.summary
-      // The runbook of this version is here, wherever the alert leads.
+      // The runbook of this version is here, whatever the alert's link.
       const url = `docs/runbook.md#${runbook_url.split('#')[1]}`
       return [{ name, severity: labels.severity, summary, url }]
     }),
@@ -97,7 +97,7 @@ function sections() {
   )
 }
 
-/** The alerts speak of scrapes; this command asks by itself. */
+/** The alerts mention scrapes; this command queries the process itself. */
 const asAsked: Readonly<Record<string, string>> = {
   TollgateDown: 'The process of Tollgate does not answer, or is not ready.',
   TollgateEnvoyDown: 'Envoy does not answer on its admin page.',
@@ -120,8 +120,8 @@ async function observe(config: Config, sinceStart: boolean): Promise<Observed> {
 }
 
 /**
- * Where the process has its metrics: units of several processes that share the other settings choose it for
- * each. Nothing if it does not say.
+ * Asks the process for the address of its metrics, which the units of several processes with otherwise shared settings
+ * choose for each. Nothing if it does not report one.
  */
 async function askMetricsAddress({ internalAddress, tlsCertFile }: Config) {
   try {

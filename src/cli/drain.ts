@@ -28,7 +28,7 @@ export async function drain(
   { flags }: Call<typeof json>,
   { env, out: print, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
 ): Promise<number> {
-  // What happens meanwhile is no part of the JSON.
+  // Progress is not part of the JSON.
   const out = flags.json ? err : print
   const config = loadConfig(Object.fromEntries(names.map((name) => [name, env[name]])))
   const begunAt = performance.now()

@@ -102,7 +102,7 @@ function showOutcome({ status, code, message, reason }: Omit<ExplainAnswer, 'all
   return printable(`refused with ${status} ${code}: ${message}${detail}`)
 }
 
-/** Undefined: as the caller's own credential, or the key that was named. */
+/** undefined: with the caller's own credential, or the key that was named. */
 function showAsked(
   askedAs: ExplainAnswer['askedAs'],
   { user, group = [], subscription }: Asking,
@@ -135,9 +135,9 @@ function reasonOf({ reason }: NonNullable<ExplainAnswer['table']>): string {
   return String(reason).replaceAll('_', ' ')
 }
 
-/** Groups in one sentence. */
+/** Maximum number of groups in one sentence. */
 const groupsShown = 10
-/** Keys in one sentence. */
+/** Maximum number of keys in one sentence. */
 const keysShown = 3
 
 function showFailure({ reason, detail }: NonNullable<ExplainAnswer['backend']>): string {
@@ -151,7 +151,7 @@ function showUnlisted({ sent, listed }: NonNullable<ExplainAnswer['unlistedName'
   )
 }
 
-/** The resource, and where it is written. */
+/** The resource, and where it is defined. */
 function toCells(head: string, resource: ExplainAnswer['steps'][number]['resource']): Cells {
   if (resource === undefined) return { [head]: '', 'DEFINED IN': '' }
   const { kind, namespace, name, file, line } = resource

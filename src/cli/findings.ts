@@ -1,6 +1,6 @@
 /**
- * What is wrong with one process now: the conditions of the alerts, as far as two scrapes some seconds
- * apart and a check from outside show them.
+ * The problems of one process now: the conditions of the alerts, as far as two scrapes some seconds apart and a check
+ * from outside show them.
  */
 
 /** Figures of a scrape by series, `name{labels}`. */

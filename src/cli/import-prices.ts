@@ -10,7 +10,7 @@ import { toJson } from './json.ts'
 import type { CommandIo } from './terminal.ts'
 import { counted, printable } from './text-table.ts'
 
-/** In which the lists are. */
+/** The currency of the lists. */
 const currency = 'USD'
 
 /** Runs the command; returns the exit status: 1 if a price is not imported. */

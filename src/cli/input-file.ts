@@ -12,7 +12,7 @@ export async function readInput(path: string, input: NodeJS.ReadableStream): Pro
   })
 }
 
-/** What to say of a folder without resources. */
+/** The error for a folder without resources. */
 export function withoutResources(folder: string): Error {
   return new Error(`${folder} has no resources; they are in files that end in .yaml or .yml.`)
 }

@@ -1,6 +1,6 @@
 /**
- * What --json prints. Characters that would act on a terminal or reverse its text are escaped, which JSON
- * itself does for some only; a parser restores them.
+ * The output of --json. Characters that would act on a terminal or reverse its text are escaped, of which JSON itself
+ * escapes only some; a parser restores them.
  */
 export function toJson(value: object): string {
   return JSON.stringify(value, null, 2).replace(/[\x7f-\x9f\p{Cf}\p{Zl}\p{Zp}]/gu, escaped)

@@ -12,7 +12,7 @@ export type KeyIo = Omit<CommandIo, 'input'>
 /** The record of a key. */
 export type KeyRecord = ApiKeyAnswer
 
-/** What a revocation's response says about its propagation. */
+/** The propagation in a revocation's response. */
 export interface Revoked {
   /** Absent in responses of older servers. */
   readonly propagation?: { readonly state: string; readonly waitingFor?: readonly string[] }
@@ -35,7 +35,7 @@ type RotatedKey = CreatedKey &
   }
 
 interface KeySearch {
-  /** Empty: all. */
+  /** Empty: all statuses. */
   readonly statuses: readonly string[]
   readonly includeEphemeral: boolean
   readonly user: string | undefined
@@ -44,7 +44,7 @@ interface KeySearch {
   /** Labels that a key must have. */
   readonly labels?: Readonly<Record<string, string>>
   readonly sort: { readonly by: string; readonly order: string }
-  /** The most records. */
+  /** Maximum number of records. */
   readonly limit: number
 }
 
@@ -70,7 +70,7 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
     /** Reads all pages. */
     async search(search: KeySearch): Promise<readonly KeyRecord[]> {
       const { statuses: status, includeEphemeral, user, prefix, labels, sort, limit } = search
-      // JSON leaves out what is undefined.
+      // JSON omits undefined fields.
       const of = { username: user, keyPrefix: prefix, labelsContain: labels }
       const found = new Map<string, KeyRecord>()
       for (let offset = 0; found.size < limit; ) {
@@ -87,14 +87,14 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
       return [...found.values()]
     },
     read: (id: string) => call('GET', pathOf(id)) as Promise<KeyRecord>,
-    /** What the body leaves out stays. */
+    /** Fields that are not in the body stay. */
     edit: (id: string, body: Body) => call('PATCH', pathOf(id), body) as Promise<Changed>,
     rotate: (id: string, body: Body) =>
       call('POST', `${pathOf(id)}/rotate`, body, 'once') as Promise<RotatedKey>,
     revoke: (id: string) => call('DELETE', pathOf(id)) as Promise<Changed>,
-    /** By the key itself. */
+    /** Authenticated by the key itself. */
     revokeGiven: (key: string) => call('POST', `${path}/revoke`, { key }) as Promise<Changed>,
-    /** undefined: the caller's own. */
+    /** undefined: the caller's own keys. */
     revokeAll: (username: string | undefined) =>
       call('POST', `${path}/bulk-revoke`, { username }) as Promise<RevokedAll>,
   }

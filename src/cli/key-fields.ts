@@ -1,4 +1,4 @@
-/** What the flags of `tollgate key` say about a key, and how a key is shown. */
+/** The fields of a key in the flags of `tollgate key`, and a key's output. */
 
 import { type Call, WrongCall } from './command.ts'
 import type { editKeyFlags, newKeyFlags } from './commands/keys.ts'
@@ -87,7 +87,7 @@ function wrongLimit(part: string): WrongCall {
   return new WrongCall(`${part}: write a limit as ${form}, and with ${more} if needed.`)
 }
 
-/** As a flag has it. */
+/** In the form of the flag. */
 function showLimit({ models = [], ...limit }: NonNullable<KeyRecord['limits']>[number]): string {
   const { name, of, window, enforce } = limit
   const fields = Object.entries({ name, of, limit: limit.limit, window, enforce }).flatMap(

@@ -2,7 +2,7 @@
 
 import type { Cells } from './text-table.ts'
 
-/** What is shown of a limit; older servers leave out most of it. */
+/** The fields of a limit that are shown; older servers omit most of them. */
 interface ShownLimit {
   readonly subscription?: string | null
   readonly model?: string | null
@@ -16,7 +16,7 @@ interface ShownLimit {
   readonly increasedUntil?: string
 }
 
-/** Whose limit it is, on what, and who shares it. */
+/** The owner, the target and the sharers of the limit. */
 export function toCells(limit: ShownLimit): Cells {
   const { subscription, model, models, name, kind = 'tokens', scope = 'user', window } = limit
   return {

@@ -1,4 +1,4 @@
-/** `tollgate login` and `tollgate logout`: a credential that is kept for one address. */
+/** `tollgate login` and `tollgate logout`: a credential that is saved for one address. */
 
 import { createApiClient } from './api-client.ts'
 import { checkToken, checkUrl, urlOf } from './api-server.ts'
@@ -12,7 +12,7 @@ import { printable } from './text-table.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'read'>
 
-/** Keeps the credential on standard input, if the gateway accepts it; returns the exit status. */
+/** Saves the credential on standard input if the gateway accepts it; returns the exit status. */
 export async function login(
   { operands: [raw], flags }: Call<typeof loginFlags>,
   io: Io,
@@ -36,7 +36,7 @@ export async function login(
   return 0
 }
 
-/** Forgets it; returns the exit status: 1 if there was none for the address. */
+/** Removes it; returns the exit status: 1 if there was none for the address. */
 export async function logout(
   { operands: [raw], flags }: Call<typeof json>,
   io: Io,

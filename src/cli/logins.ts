@@ -1,4 +1,4 @@
-/** What `tollgate login` saves: the address of the gateway in use, and a credential for each address. */
+/** The data of `tollgate login`: the address of the gateway in use, and a credential for each address. */
 
 import { readFileSync, rmSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'

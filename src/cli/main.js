@@ -1,7 +1,6 @@
 /**
- * The process of a command of `tollgate`: see commands.ts for what they are. It and what it imports first are
- * JavaScript: sources that are stripped of their types before the cache holds them take each command longer than most
- * take otherwise.
+ * The process of a `tollgate` command (commands.ts). This file and its first imports are JavaScript: stripping types
+ * from sources before they are in the cache takes longer than most commands otherwise take.
  */
 import { cacheCompiled } from '../runtime/compile-cache.js'
 import { boundHeap } from '../runtime/heap.js'
@@ -12,12 +11,12 @@ cacheCompiled()
 const { runCommand } = await import('./run-command.ts')
 try {
   const status = await runCommand(argv)
-  // Not 0 already if output was lost.
+  // Already nonzero if output was lost.
   process.exitCode ||= status
 } catch (error) {
-  // A bug, whose place is worth more than its sentence.
+  // A bug: its stack is worth more than its message.
   console.error(error instanceof Error ? (error.stack ?? error.message) : String(error))
   process.exitCode = 1
 }
-// What a failed command has left open must not keep its process.
+// Resources that a failed command has left open must not keep its process alive.
 if (process.exitCode !== 0) process.exit()

@@ -223,8 +223,8 @@ function withUrl<T>(
 }
 
 /**
- * The database that the service would use with these settings; undefined if there is none and
- * nothing is to be created, only to look at it.
+ * The database that the service would use with these settings; undefined if there is none and none is to be created,
+ * only inspected.
  */
 async function withTarget<T>(
   config: Config,

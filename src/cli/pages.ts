@@ -1,4 +1,4 @@
-/** Lists of the API, which come in pages. */
+/** Lists of the API, which are paginated. */
 
 import type { ApiClient } from './api-client.ts'
 
@@ -9,7 +9,7 @@ interface Page {
 
 const pageSize = 1_000
 
-/** All pages of a list as one, with what any of them says besides. */
+/** All pages of a list as one, with the other fields of any page. */
 export async function readPages<List extends Page>(
   ask: ApiClient,
   path: string,

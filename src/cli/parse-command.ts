@@ -1,18 +1,18 @@
-/** Reads the words of a command line by the commands that there are. */
+/** Parses a command line. */
 
 import { parseArgs } from 'node:util'
 import { nearestName } from '../formats/nearest-name.ts'
 import { type Call, type Command, type Flag, type Option, WrongCall } from './command.ts'
 import { printable } from './text-table.ts'
 
-/** What a command line asks for. */
+/** The request in a command line. */
 type Asked =
   | { readonly asks: 'run'; readonly command: Command; readonly call: Call; readonly old?: string }
   /** For help: on a command, on those that begin with these words, or on all. */
   | { readonly asks: 'help'; readonly words: readonly string[] }
   | { readonly asks: 'version' }
 
-/** A wrong call, with the words whose help explains it. */
+/** An invalid call, with the words whose help explains it. */
 export class WrongCommand extends WrongCall {
   readonly words: readonly string[]
 
@@ -22,13 +22,13 @@ export class WrongCommand extends WrongCall {
   }
 }
 
-/** The commands, and the names that some had before. */
+/** The commands, and earlier names of some. */
 export interface Commands {
   readonly all: readonly Command[]
   readonly renamed: Readonly<Record<string, string>>
 }
 
-/** Parses these words. Throws a WrongCommand that says what is wrong, and suggests the nearest name. */
+/** Parses these words. Throws a WrongCommand that explains the fault, and suggests the nearest name. */
 export function parseCommand(argv: readonly string[], commands: Commands): Asked {
   const [first = ''] = argv
   if (['--version', '-V', 'version'].includes(first)) return { asks: 'version' }
@@ -51,12 +51,12 @@ export function asksForHelp(args: readonly string[]): boolean {
 
 interface Found {
   readonly command: Command | undefined
-  /** What it takes of the command line. */
+  /** The words that it takes from the command line. */
   readonly words: readonly string[]
   readonly old?: string
 }
 
-/** The command with the most of these words, else the group that they begin; by an old name too. */
+/** The command with the longest match, else the group that the words begin; by an old name too. */
 function findCommand(argv: readonly string[], { all, renamed }: Commands): Found {
   for (const count of [2, 1]) {
     const words = argv.slice(0, count)
@@ -138,7 +138,7 @@ function readCall(command: Command, args: readonly string[], unknown: () => Wron
       const next = value === undefined ? '' : `; ${quoted(value)} is another flag`
       throw wrong(`--${token.name} needs a value, ${flag.takes}${next}.`)
     }
-    // Mostly a variable of a script that is not set; some calls without the flag concern oneself or all.
+    // Usually an unset variable of a script; without the flag, some calls affect oneself or all.
     if (value.trim() === '' && flag.takes !== '<text>') {
       throw wrong(`--${token.name} needs a value, ${flag.takes}, and is empty.`)
     }
@@ -185,7 +185,7 @@ function tooMany(word: string): string {
   return `There is no place for ${quoted(word)}; put a value with spaces in quotes.`
 }
 
-/** A value that is one of a few; of a flag that may be repeated also several with commas. */
+/** One of the choices; for a flag that may be repeated, also several separated by commas. */
 function checkChoice(
   name: string,
   value: string,

@@ -24,7 +24,7 @@ export async function showReplicas({ flags }: Call<typeof json>, io: Io): Promis
   return 0
 }
 
-/** With the times that the durations stand for. */
+/** Adds the times at which the durations begin or end. */
 function withTimes(replica: Replica) {
   const now = Date.now()
   return {

@@ -49,7 +49,7 @@ function sentenceOf(error: unknown, command: Command | undefined): string {
   return cause instanceof Error ? `${errorMessage(error)} (${cause.message})` : errorMessage(error)
 }
 
-/** For a database too: its error may be the cause of another one. */
+/** Also for a database: its error may be the cause of another one. */
 function isUnreachable(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const { code, cause } = error as NodeJS.ErrnoException

@@ -1,4 +1,4 @@
-/** `tollgate limits`: what is left of the caller's limits; with `--all` of those that several share. */
+/** `tollgate limits`: what is left of the caller's limits; with `--all`, of shared limits. */
 
 import type { LimitList } from '../admin/usage/limits.ts'
 import type { SharedLimitList } from '../admin/usage/shared-limits.ts'
@@ -45,7 +45,7 @@ type Limit = Limits['data'][number]
 
 const most = 10
 
-/** By parameter: its flag, and what it may be to select a limit. */
+/** By parameter: its flag, and the values with which it selects a limit. */
 const selecting: Readonly<
   Record<string, readonly [flag: string, (limit: Limit) => readonly (string | null)[]]>
 > = {
@@ -54,7 +54,7 @@ const selecting: Readonly<
   name: ['--limit', ({ name }) => [name]],
 }
 
-/** `known`: those that there are without the flags. */
+/** `known`: the limits without the flags. */
 function explainNone(
   only: readonly (readonly [string, string])[],
   known: Limits,

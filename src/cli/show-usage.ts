@@ -1,4 +1,4 @@
-/** `tollgate usage`: what was used. */
+/** `tollgate usage`: shows usage. */
 
 import { type CsvRow, toCsv } from '../formats/csv.ts'
 import { nearestName } from '../formats/nearest-name.ts'
@@ -119,7 +119,7 @@ function columnsOf(rows: readonly CsvRow[]): readonly string[] {
   return [...groups, ...figures, ...others, ...(rows.some(({ cost }) => cost) ? ['cost'] : [])]
 }
 
-/** The columns that have anything to say, and a bar for the total. */
+/** The columns that are not empty, and a bar for the total. */
 function show(rows: readonly CsvRow[], currency: string | undefined): string {
   const most = Math.max(...rows.map(({ total_tokens: total }) => Number(total)))
   const columns = columnsOf(rows).filter(

@@ -1,4 +1,4 @@
-/** `tollgate simulate`: what the resources in a folder would have refused of past usage. */
+/** `tollgate simulate`: which past requests the resources in a folder would have refused. */
 
 import type { SimulationAnswer } from '../admin/usage/simulate.ts'
 import { parseDuration, toTimestamp } from '../formats/time.ts'
@@ -38,7 +38,7 @@ function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
   return { from: toTimestamp(Date.now() - sinceMs) }
 }
 
-/** The text of all its files; undefined, and why on standard error, if they are not valid. */
+/** The text of all its files; undefined if they are not valid, with the reasons on standard error. */
 async function readFolder(folder: string, { err, input }: Io): Promise<string | undefined> {
   const loaded = await loadFolder(folder)
   const errors = loaded.problems.filter(({ severity }) => severity === 'error')
@@ -124,7 +124,7 @@ function showNear(limit: SimulationAnswer['limits'][number], answer: SimulationA
       each.name === name &&
       each.kind === kind &&
       each.window === window &&
-      // Those are not among the limits.
+      // These are not among the limits.
       each.because !== 'groups_unknown',
   )
   if (unknown.some(({ from, to }) => from <= answer.from && to >= answer.to)) return 'not judged'

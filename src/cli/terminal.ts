@@ -43,7 +43,7 @@ export interface CommandIo {
 
 let isWatched = false
 
-/** Output that is lost, as on a full disk, fails the command; a reader that has seen enough does not. */
+/** Lost output, as on a full disk, fails the command; a reader that closes early does not. */
 function print(line: string): void {
   if (!isWatched) process.stdout.on('error', reportLoss)
   isWatched = true
@@ -69,7 +69,7 @@ export const terminal: CommandIo = {
   },
 }
 
-/** Whether the answer is yes; without a terminal, `isMeant`, or prints how to continue. */
+/** Whether the user agrees; without a terminal, `isMeant`, or prints how to continue. */
 export async function agrees(
   { ask, err }: Pick<CommandIo, 'ask' | 'err'>,
   question: string,

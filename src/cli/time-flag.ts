@@ -6,7 +6,7 @@ import { WrongCall } from './command.ts'
 /** Whether a duration counts forward or back from now. */
 type Direction = 'ahead' | 'ago'
 
-/** What the value of such a flag may be, for its description. */
+/** The forms of such a flag's value, for its description. */
 export const timeForms = {
   ahead: 'a day (2026-03-01), a time (RFC 3339), or a duration from now like 12h or 3d',
   ago: 'a day (2026-03-01), a time (RFC 3339), or a duration ago like 12h or 3d, in UTC',

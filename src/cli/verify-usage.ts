@@ -1,4 +1,4 @@
-/** `tollgate usage verify`: compares the usage ledger with the journal that it was fed from. */
+/** `tollgate usage verify`: compares the usage ledger with the journal that it was built from. */
 
 import type { Exact } from '../formats/exact.ts'
 import { showFirst } from '../formats/lists.ts'
@@ -128,7 +128,7 @@ function toShown({ differences, limits }: Verification['beyond']) {
   }
 }
 
-/** Figures that are too high, unless lines of theirs were deleted; undefined: none. */
+/** Figures that are too high, unless some of their lines were deleted; undefined: none. */
 function showBeyond({ differences, limits }: Verification['beyond']): string | undefined {
   const texts = [
     ...limits.map(({ limit: { resource, name, kind, whom }, ...one }) =>
@@ -152,7 +152,7 @@ function showBoth(figure: string, { ledger, journals }: Record<'ledger' | 'journ
   return `(${showSum(figure, ledger)}, not ${showSum(figure, journals)})`
 }
 
-/** Costs are decimal texts; so are sums that a JSON number would round. */
+/** Costs are decimal texts, and so are sums that a JSON number would round. */
 function inJson(figure: string, { ledger, journals }: Record<'ledger' | 'journals', Exact>) {
   const exact = (sum: Exact) => (typeof sum === 'bigint' ? `${sum}` : sum)
   const shown = figure === 'cost' ? toMoney : exact
@@ -169,11 +169,11 @@ function soFar(compared: number, { lines }: LedgerLag): string {
     compared === 0
       ? 'nothing is written yet'
       : `what is written agrees (${counted(compared, 'sum')})`
-  // Bytes without a line end are a line that the gateway has not ended yet.
+  // Bytes without a newline are a line that the gateway has not finished.
   return `Not finished: ${raw}, and ${counted(Math.max(1, lines), 'line')} of the journal ${lines > 1 ? 'are' : 'is'} not in the ledger yet.`
 }
 
-/** Of whole hours. */
+/** For whole hours. */
 function readSpan(flags: Call<typeof verifyUsageFlags>['flags']): Span {
   const span = {
     from: Math.floor(readTime('--from', flags.from, 0) / hourMs) * hourMs,

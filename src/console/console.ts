@@ -1,4 +1,4 @@
-/** `/console`: the page on which people see and make keys, as `npm run console` has built it. */
+/** `/console`: the page on which people see and create keys, as built by `npm run console`. */
 
 import { randomBytes } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -43,7 +43,7 @@ export function serveConsole(app: FastifyInstance, deps: SignInDeps): void {
   const schema = { hide: true }
   for (const path of ['/console', '/console/*']) {
     app.get(path, { schema }, async (request, reply) => {
-      // Of a version before or after this one.
+      // From an earlier or a later version.
       if (request.url.startsWith('/console/assets/')) throw new ServiceError('not_found')
       const nonce = randomBytes(16).toString('base64')
       protect(reply)
@@ -55,7 +55,7 @@ export function serveConsole(app: FastifyInstance, deps: SignInDeps): void {
       return page.replaceAll(noncePlaceholder, nonce)
     })
   }
-  // A path for each, so that no other name is looked up. The names change with the content.
+  // A route for each, so that no other name is looked up. The names change with the content.
   for (const name of names) {
     app.get(`/console/assets/${name}`, { schema }, async (_request, reply) => {
       protect(reply)

@@ -1,2 +1,2 @@
-/** What stands in the built index.html where each response has a nonce of its own. */
+/** The placeholder in the built index.html for each response's own nonce. */
 export const noncePlaceholder = 'nonce-of-the-response'

@@ -1,7 +1,7 @@
 /**
- * `/console/sign-in/sample`: a sample identity for the holder of the link that `npm start` prints. The
- * sample's tokens are known to everybody, so pages of other origins, which a browser lets send requests
- * to this machine, must not be able to use them either.
+ * `/console/sign-in/sample`: a sample identity for the holder of the link that `npm start` prints. The sample's tokens
+ * are public, so pages of other origins, which a browser lets send requests to this machine, must not be able to use
+ * them either.
  */
 
 import { hash, timingSafeEqual } from 'node:crypto'
@@ -10,7 +10,7 @@ import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../formats/errors.ts'
 import { isLoopback } from '../formats/trustworthy.ts'
 
-/** Those of examples/tokens.csv that differ in what they see. */
+/** The identities of examples/tokens.csv that see different things. */
 export const sampleUsers = ['alice', 'bob', 'admin'] as const
 
 const schema = {
@@ -26,12 +26,12 @@ const schema = {
 } as const
 
 /**
- * Refuses every request to the API whose Host is not this machine: the page of a name that was changed to
- * lead here (DNS rebinding) has the origin of that name, and could read every response.
+ * Refuses every request to the API whose Host is not this machine: a page under a name that was rebound to this machine
+ * (DNS rebinding) has the origin of that name, and could read every response.
  */
 export function refuseForeignHosts(app: FastifyInstance): void {
   app.addHook('onRequest', async ({ url, headers: { host = '' } }) => {
-    // Envoy's health check has the name of its cluster for a Host, and the response reveals nothing.
+    // Envoy's health check has the name of its cluster as its Host, and the response reveals nothing.
     if (url === '/health') return
     if (isLoopback(URL.parse(`http://${host}`)?.hostname ?? '')) return
     throw invalidRequest(
@@ -40,7 +40,7 @@ export function refuseForeignHosts(app: FastifyInstance): void {
   })
 }
 
-/** Adds the route. `countAttempt` throws if one may not be made yet. */
+/** Adds the route. `countAttempt` throws if no attempt is allowed yet. */
 export function signInToSample(
   app: FastifyInstance,
   code: string,
@@ -64,7 +64,7 @@ export function signInToSample(
   )
 }
 
-/** In a time that does not depend on where they differ. */
+/** In constant time. */
 function isSame(one: string, other: string): boolean {
   return timingSafeEqual(hash('sha256', one, 'buffer'), hash('sha256', other, 'buffer'))
 }

@@ -1,4 +1,4 @@
-/** `/console/sign-in`: how one can sign in, and the exchange of a provider's code for a token. */
+/** `/console/sign-in`: the ways to sign in, and the exchange of a provider's code for a token. */
 
 import { hash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -11,25 +11,25 @@ import { sampleUsers, signInToSample } from './sample-sign-in.ts'
 export interface SignInDeps {
   /** The providers in force. */
   readonly codeFlows: () => readonly CodeFlow[]
-  /** The gateway's public address, without a slash at the end. */
+  /** The gateway's public address, without a trailing slash. */
   readonly gatewayUrl: string
-  /** The provider of the settings; undefined: they name none. */
+  /** The provider in the settings; undefined: there is none. */
   readonly ownIssuer: string | undefined
-  /** Names of providers to show, by issuer. */
+  /** Display names of providers, by issuer. */
   readonly displayNames: ReadonlyMap<string, string> | undefined
   /** Whether the page may keep an identity token in its tab. */
   readonly keepsToken: boolean
   /** Signs in to the sample of `npm start`; undefined: this is not the sample. */
   readonly sampleCode: string | undefined
-  /** Counts an attempt for the address of the request; throws if it may not be made yet. */
+  /** Counts an attempt for the address of the request; throws if none is allowed yet. */
   readonly countAttempt: (request: FastifyRequest, reply: FastifyReply) => void
-  /** The network that the request comes from, of which each has one exchange at a time. */
+  /** The network of the request; each network has one exchange at a time. */
   readonly networkOf: (request: FastifyRequest) => string
 }
 
 /**
- * Exchanges: callers are not authenticated yet, and each is a call to the provider. Networks take turns,
- * so that one which guesses codes keeps no other from signing in, however slow the provider is.
+ * Exchanges: callers are not authenticated yet, and each exchange calls the provider. Networks take turns, so that one
+ * that guesses codes does not keep others from signing in, however slow the provider is.
  */
 const exchanges = {
   atOnce: 10,
@@ -59,8 +59,8 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
   const inTurn = createFairLimiter(exchanges)
 
   /**
-   * Each provider has its own, so that the page knows which one sent the browser back. Otherwise one
-   * could begin a sign-in at another one, and be given its code (RFC 9700, 4.4).
+   * Each provider has its own redirect address, so that the page knows which one sent the browser back. Otherwise an
+   * attacker could begin a sign-in at another one and get its code (RFC 9700, 4.4).
    */
   function redirectUriOf(issuer: string): string {
     const own = `${gatewayUrl}/console/signed-in`

@@ -38,7 +38,7 @@ export interface GrpcMethods {
   readonly tls?: ServerTls | undefined
   /** The gateway's mark on requests to models; calls that carry it are refused. */
   readonly hopMark?: string
-  /** Of each connection; the usual ones by default. */
+  /** The limits of each connection; the usual ones by default. */
   readonly limits?: ConnectionLimits
 }
 
@@ -47,7 +47,7 @@ export type GrpcServer = ReturnType<typeof createGrpcServer>
 const mebibyte = 2 ** 20
 /** gRPC's own default. */
 const maxMessageBytes = 4 * mebibyte
-/** The most bytes that all unfinished messages of one connection may take. */
+/** Maximum number of bytes of all unfinished messages of one connection. */
 const maxUnfinishedBytes = 64 * mebibyte
 const unknownMethod = new CallError(code.unimplemented, 'unknown method')
 

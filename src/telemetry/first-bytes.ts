@@ -1,7 +1,7 @@
-/** How long the servers of models took to begin their last responses, for a page that shows one figure. */
+/** The servers' time to first byte in their last responses, for a page that shows one figure. */
 
 interface FirstBytes {
-  /** How many responses it is taken from. */
+  /** Number of responses in the sample. */
   readonly responses: number
   readonly medianMs: number
   readonly p95Ms: number

@@ -14,7 +14,7 @@ import { toUsageLabels, type UsageLabels } from './usage-labels.ts'
 import { createUserNames } from './user-names.ts'
 
 export interface LimitadorMetricsOptions {
-  /** The most combinations of labels. */
+  /** Maximum number of combinations of labels. */
   readonly maxSeries: number
   /** The key of users' hashes; undefined: they are named in clear. */
   readonly userKey: string | undefined

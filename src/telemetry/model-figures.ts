@@ -10,9 +10,9 @@ interface Sum {
   value: number
 }
 
-/** The most models with a label of their own; later ones share the label `overflow`. */
+/** Maximum number of models with a label of their own; later ones share the label `overflow`. */
 const maxModels = 1_000
-/** The most values of the second label per model; the rest are `other`. */
+/** Maximum number of values of the second label per model; the rest are `other`. */
 const maxValues = 30
 
 /** A sum per model, and per value of `label` if given. */

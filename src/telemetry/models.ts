@@ -8,7 +8,7 @@ import { createFirstBytes } from './first-bytes.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations, createModelCounter } from './model-figures.ts'
 
-/** The most models with histograms of their own. */
+/** Maximum number of models with histograms of their own. */
 const maxMeasured = 200
 
 /** Starts without counts. */

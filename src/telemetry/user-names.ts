@@ -4,7 +4,7 @@ import { createHmac } from 'node:crypto'
 import { BoundedMap } from '../runtime/bounded-map.ts'
 import type { UserNaming } from './usage-labels.ts'
 
-/** The most cached hashes; every request needs a label. */
+/** Maximum number of cached hashes; every request needs a label. */
 const maxHashes = 50_000
 const hashLength = 12
 

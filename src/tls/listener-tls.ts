@@ -50,7 +50,7 @@ interface Material extends SecureContextOptions {
 }
 
 const defaultEveryMs = 1_000
-/** For a connection that sends nothing, or its handshake slowly. */
+/** Timeout for a connection that sends nothing, or its handshake slowly. */
 const handshakeTimeoutMs = 5_000
 const pemCertificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
 

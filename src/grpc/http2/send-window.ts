@@ -21,7 +21,7 @@ export class SendWindow {
   #held = 0
   readonly #maxHeld: number
 
-  /** `maxHeld`: the most bytes of responses that may wait for a client's windows. */
+  /** `maxHeld`: maximum number of response bytes that may wait for a client's windows. */
   constructor(maxHeld: number) {
     this.#maxHeld = maxHeld
   }

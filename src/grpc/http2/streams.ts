@@ -30,9 +30,9 @@ export interface StreamsOptions {
 }
 
 const nothing = Buffer.alloc(0)
-/** The most ended streams whose late reset is waited for. */
+/** Maximum number of ended streams whose late reset is awaited. */
 const maxUnread = 2_048
-/** The most streams of which it is remembered that we have reset them. */
+/** Maximum number of streams that are remembered as reset by us. */
 const maxReset = 8_192
 
 export class Streams {
