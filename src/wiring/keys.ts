@@ -85,11 +85,10 @@ export async function openKeys(
   const keeper = createRevocationKeeper({
     pool,
     clock,
-    onFault,
     folder: config.revocationLogDir,
     name: config.replicaName,
     evict: (hashes) => keys.evict(hashes),
-    ...logKeeper(log),
+    ...logKeeper(log, onFault),
   })
   const postgres = createPostgresApiKeys(pool)
   const queries = createDurations(callBounds)

@@ -1,6 +1,7 @@
 /** Log lines about revocations and what they depend on. */
 
 import type { Logger } from 'pino'
+import { LockedRows } from './revocation-keeper.ts'
 
 /** The most ids in one log line. */
 const idsShown = 20
@@ -25,6 +26,11 @@ export function logFollower(log: Logger) {
             { code: 'triggers_off', triggers: names },
             'triggers on api_keys are disabled or missing, so revocations are not logged: until they are enabled, cached keys stay valid and other keys get 503, as when the database is unavailable',
           ),
+    onGap: () =>
+      log.warn(
+        { code: 'revocations_gap' },
+        'revocations may be missing in the database, as after a restore: reading all cached keys again',
+      ),
     onSilent: (names: readonly string[]) =>
       names.length === 0
         ? log.info({ code: 'replicas_reporting' }, 'no process is silent any more')
@@ -36,8 +42,15 @@ export function logFollower(log: Logger) {
 }
 
 /** Callbacks of the keeper. */
-export function logKeeper(log: Logger) {
+export function logKeeper(log: Logger, onFault: (error: unknown) => void) {
   return {
+    onFault: (error: unknown) =>
+      error instanceof LockedRows
+        ? log.warn(
+            { code: 'revocations_locked', keys: error.keys },
+            'keys are not revoked again yet, because a transaction has locked their rows: they stay refused, and the next attempt follows',
+          )
+        : onFault(error),
     onReplayed: (ids: readonly string[]) =>
       log.warn(
         { code: 'revocations_replayed', keys: ids.length, first: ids.slice(0, idsShown) },

@@ -68,6 +68,8 @@ export interface RevocationFollowerOptions {
    * with all of them. While there are any, the cache is not trusted, as in an outage.
    */
   readonly onTriggersOff?: (names: readonly string[]) => void
+  /** The log was cut off or has another history, as after a restore: cached keys are read again. */
+  readonly onGap?: () => void
   /** A failure that is no outage; polling continues. */
   readonly onFault: (error: unknown) => void
 }
@@ -181,9 +183,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
     // The log is cut off or has another history, or the triggers were off, so changes may be
     // missing in it.
     const isGap = !answer.isSame || before.source !== source
-    if (isGap) {
-      options.onFault(new Error('the revocation log may have a gap: cached keys are read again'))
-    }
+    if (isGap) options.onGap?.()
     // Another server may have reused transaction numbers that the snapshot counts as known.
     const isOther = before.server !== server
     const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)

@@ -45,6 +45,16 @@ export interface RevocationKeeperOptions {
   readonly deadlineMs?: number
 }
 
+/** Keys cannot be revoked again yet: a transaction has locked their rows. That is tried again. */
+export class LockedRows extends Error {
+  readonly keys: number
+
+  constructor(keys: number) {
+    super(`cannot revoke ${keys} keys again: a transaction has locked their rows`)
+    this.keys = keys
+  }
+}
+
 interface KeeperStats {
   /** Ended, unexpired keys that this process knows. */
   readonly entries: number
@@ -154,8 +164,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     const { ids, left } = await endAgain(pool, hashes)
     replayed += ids.length
     if (ids.length > 0) options.onReplayed(ids)
-    if (left > 0)
-      throw new Error(`cannot revoke ${left} keys again: a transaction has locked their rows`)
+    if (left > 0) throw new LockedRows(left)
   }
 
   async function readDatabase(): Promise<void> {
