@@ -74,12 +74,12 @@ function readTarget(
     throw new WrongCall('<url> is an address like http://127.0.0.1:8081 or unix:/path.')
   }
   if (url.protocol === 'http:' && (ca ?? cert) !== undefined) {
-    throw new WrongCall('--ca and --cert need an address with https.')
+    throw new WrongCall('--ca and --cert require an https address.')
   }
   if ((cert === undefined) !== (key === undefined)) {
-    throw new WrongCall('--cert and --key need each other.')
+    throw new WrongCall('--cert and --key must be given together.')
   }
-  if (!/^\d{1,5}$/.test(wait)) throw new WrongCall('--wait is a whole number of seconds.')
+  if (!/^\d{1,5}$/.test(wait)) throw new WrongCall('--wait must be a whole number of seconds.')
   const shown = socketPath === undefined ? url.origin : `unix:${socketPath}`
   return { url, socketPath, shown, waitMs: Number(wait) * 1_000, ca, cert, key }
 }

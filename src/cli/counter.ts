@@ -56,9 +56,10 @@ export async function resetLimits(
 
 function selectedBy(flags: Chosen | Call<typeof resetLimitsFlags>['flags']) {
   const { user, key, limit, whom, subscription, model, window } = flags
-  if (user !== undefined && key !== undefined) throw new WrongCall('Give either --user or --key.')
+  if (user !== undefined && key !== undefined)
+    throw new WrongCall('Give either --user or --key, not both.')
   if ((user ?? key ?? limit) === undefined) {
-    throw new WrongCall('Give --user, --key, or the --limit of a shared limit.')
+    throw new WrongCall('Give --user, --key, or --limit with the name of a shared limit.')
   }
   const all = { user, key_id: key, name: limit, whom, subscription, model, window }
   const given = Object.entries(all).filter(([, value]) => value !== undefined)

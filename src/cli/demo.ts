@@ -131,7 +131,7 @@ async function sendAll(
 function readRequests(raw = '200'): number {
   const requests = /^\d{1,5}$/.test(raw) ? Number(raw) : 0
   if (requests >= 1 && requests <= maxRequests) return requests
-  throw new WrongCall('--requests is a number from 1 to 10,000.')
+  throw new WrongCall('--requests must be a number from 1 to 10,000.')
 }
 
 /** Creates the keys; returns their secrets. Rejects with a readable error, also if the gateway is not the sample's. */

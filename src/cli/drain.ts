@@ -39,7 +39,8 @@ export async function drain(
       return askEnvoy(config, performance.now() - begunAt)
     })
     if (status === 'drained') out(`No request is running, after ${seconds()}.`)
-    else if (status === 'unreachable') out('Envoy does not answer: did not wait for requests.')
+    else if (status === 'unreachable')
+      out('Envoy does not answer, so the command did not wait for requests.')
     else out(`${requests} requests are still running after ${seconds()}.`)
     if (flags.json) print(toJson({ status, requests }))
     return status === 'drained' ? 0 : status === 'unreachable' ? 3 : 1

@@ -39,7 +39,7 @@ export async function runExport(
 async function readCluster(env: NodeJS.ProcessEnv): Promise<readonly unknown[]> {
   const config = loadConfig(env)
   if (config.kubeconfig === undefined && config.kubernetesHost === undefined) {
-    throw new Error('Name files, or set KUBECONFIG to read a cluster outside of its pods.')
+    throw new Error('Name files, or set KUBECONFIG to read the cluster from outside of its pods.')
   }
   const client = createClient(accessOf(config), { timeoutMs: 30_000 })
   const objects: unknown[] = []

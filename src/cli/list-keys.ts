@@ -39,7 +39,7 @@ function readSort(raw = 'created_at'): { by: string; order: string } {
 function readLimit(raw: string | undefined): number {
   if (raw === undefined) return Number.POSITIVE_INFINITY
   if (/^[1-9]\d{0,8}$/.test(raw)) return Number(raw)
-  throw new WrongCall('--limit is a whole number, 1 or more.')
+  throw new WrongCall('--limit must be a positive integer.')
 }
 
 /** The owner is shown only if there are several. */

@@ -24,7 +24,9 @@ export async function replay(
       done.push(replayed)
       const { revocations, ended, broken, left } = replayed
       if (!flags.json)
-        out(`${file}: ${revocations} revocations, ${ended} of keys that were active again.`)
+        out(
+          `${file}: ${revocations} revocations, ${ended} of them of keys that were active again and are now revoked.`,
+        )
       if (broken > 0) err(`${file}: ${broken} lines cannot be read.`)
       if (left > 0) err(`${file}: ${left} keys are locked by a transaction; repeat the command.`)
     }

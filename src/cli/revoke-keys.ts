@@ -59,7 +59,7 @@ async function revokeGiven(flags: Given, io: KeyIo): Promise<number> {
   const client = clientOf(flags, io)
   const key = (await io.read('Key')).trim()
   if (!key.startsWith('sk-') || /\s/.test(key)) {
-    throw new Error('Give one whole key, sk-…, on standard input.')
+    throw new Error('Standard input must be one whole key, sk-….')
   }
   const record = await client.revokeGiven(key)
   const { id, name, username } = record

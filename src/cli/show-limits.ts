@@ -22,7 +22,7 @@ export async function showLimits(
     throw new WrongCall('--all can be combined only with --limit, --subscription and --model.')
   if (!all && (user ?? key ?? limit) !== undefined) return await listCounters(flags, io)
   if ((window ?? whom) !== undefined)
-    throw new WrongCall('--window and --whom need --user, --key or --limit.')
+    throw new WrongCall('--window and --whom require --user, --key or --limit.')
   const ask = connectApi(io, flags)
   const only = Object.entries({ subscription, model, name: limit }).filter(
     ([, value]) => value !== undefined,
@@ -36,7 +36,7 @@ export async function showLimits(
   else if (list.data.length === 0)
     io.err(explainNone(only, only.length > 0 ? await read([]) : list, all))
   else io.out(show(list))
-  if (list.has_more) io.err('There are more limits: use --subscription or --model.')
+  if (list.has_more) io.err('There are more limits; select some with --subscription or --model.')
   return 0
 }
 

@@ -32,7 +32,8 @@ export async function simulate(
 
 function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
   if (since === undefined) return toSpan({ from, to })
-  if ((from ?? to) !== undefined) throw new WrongCall('Give either --since, or --from and --to.')
+  if ((from ?? to) !== undefined)
+    throw new WrongCall('Give either --since, or --from and --to, not both.')
   const sinceMs = parseDuration(since)
   if (sinceMs === undefined) throw new WrongCall('--since is a duration such as 7d or 36h.')
   return { from: toTimestamp(Date.now() - sinceMs) }

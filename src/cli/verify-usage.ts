@@ -31,7 +31,7 @@ export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, i
     }
     if (path !== undefined && findJournalName(path, dataDir) === undefined) {
       throw new Error(
-        `No service has read a journal at ${path}: set USAGE_JOURNAL to the file that the service reads.`,
+        `No service has read a journal at ${path}; set USAGE_JOURNAL to the file that the service reads.`,
       )
     }
     const { from, to } = span
@@ -82,7 +82,7 @@ function show(
   }
   // The journal lacks the start of its first hour, so no hour is complete before that one ends.
   if (completeFrom >= Math.min(to, Date.now()))
-    err('No hour is kept whole in the journal: only missing rows of the ledger are reported.')
+    err('The journal has no complete hour: only rows missing from the ledger are reported.')
   else if (completeFrom > from)
     err(
       `Everything since ${toTimestamp(completeFrom)} is kept in the journal; for earlier hours only missing rows of the ledger are reported.`,
@@ -141,7 +141,7 @@ function showBeyond({ differences, limits }: Verification['beyond']): string | u
   ]
   if (texts.length === 0) return undefined
   return printable(
-    `The ledger has more than the journal for the hour before, whose other lines may be gone: ${showFirst(texts, beyondShown)}.`,
+    `The ledger has more than the journal for the preceding hour, whose other lines may be gone: ${showFirst(texts, beyondShown)}.`,
   )
 }
 

@@ -169,7 +169,7 @@ async function addBatch(target: Sql, incoming: string, dryRun: boolean): Promise
     select (select count(*)::int from copied) as copied,
       (select count(*)::int from updated) as updated,
       (select count(*)::int from conflicting) as conflicting`
-  if (counts === undefined) throw new Error('a count is one row')
+  if (counts === undefined) throw new Error('expected exactly one row from the count')
   return counts
 }
 

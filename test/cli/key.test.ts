@@ -390,7 +390,7 @@ test('invalid arguments are one sentence, which says where help is', async (t) =
     ],
     [['list', '--sort', 'age'], /^--sort is one of/],
     [['list', '--sort', 'name:up'], /^--sort is one of/],
-    [['list', '--limit', '0'], /^--limit is/],
+    [['list', '--limit', '0'], /^--limit must be/],
     [['revoke'], /^Name the ids/],
     [['revoke', '--all', 'x'], /^Either --all/],
     [['revoke', 'x', '--user', 'bob'], /^Either --user/],

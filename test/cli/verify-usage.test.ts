@@ -299,7 +299,7 @@ test('says what it cannot compare', async (t) => {
   t.equal(status, 0)
   t.match(err, 'Nothing of the journal 0123456789abcdef is here.')
   t.match(err, 'between 2026-03-01T12:30:00Z and 2026-03-01T12:31:00Z was lost unread.')
-  t.match(err, 'No hour is kept whole')
+  t.match(err, 'The journal has no complete hour')
   t.match(JSON.parse((await run('--json')).out), {
     gaps: [{ from: '2026-03-01T12:30:00Z', to: '2026-03-01T12:31:00Z' }],
     completeFrom: '9999-12-31T00:00:00Z',

@@ -22,7 +22,7 @@ export const listIncreasesFlags = common
 
 export const listIncreasesCommand = command({
   name: 'increases',
-  summary: 'List the temporary increases of limits in force',
+  summary: 'List temporary limit increases in force',
   about: 'For administrators.',
   flags: listIncreasesFlags,
 })
@@ -31,7 +31,7 @@ export const grantIncreaseFlags = {
   limit: {
     takes: '<name>',
     means:
-      'the limit with this name: of --key, of --model, of --subscription, or without these of the installation',
+      'name of the limit: in --key, --model or --subscription, or without these in the installation',
     field: 'name',
   },
   ...given,
@@ -43,7 +43,7 @@ export const grantIncreaseFlags = {
   whom: {
     takes: '<name>',
     means:
-      'whose counter of the limit to increase: a group (users: the users that the Subscription lists by name), an organization or a subscription',
+      'whose counter to increase, if the limit has several: a group (users: the users that the Subscription lists by name), an organization or a subscription',
   },
   ...common,
 } as const
@@ -68,14 +68,14 @@ export const endIncreaseCommand = command({
 })
 
 export const listRequestsFlags = {
-  all: { means: 'the open requests of all users, for administrators', field: 'all' },
+  all: { means: 'list the open requests of all users (administrators only)', field: 'all' },
   ...common,
 } as const
 
 export const listRequestsCommand = command({
   name: 'limit-requests',
   summary: 'List requests for temporary limit increases',
-  about: 'By default yours: the open ones, and those decided in the last 30 days.',
+  about: 'By default it lists your own: open ones, and those decided in the last 30 days.',
   flags: listRequestsFlags,
 })
 
@@ -85,8 +85,7 @@ export const newRequestFlags = {
   ...asked,
   limit: {
     takes: '<name>',
-    means:
-      'the limit with this name: of --model, of --subscription, or without these of the installation',
+    means: 'name of the limit: in --model or --subscription, or without these in the installation',
     field: 'name',
   },
   reason: { takes: '<text>', means: 'why, for the administrator' },
@@ -101,7 +100,7 @@ export const newRequestCommand = command({
   name: 'limit-requests new',
   summary: 'Request a temporary limit increase',
   about:
-    'For a limit by name that tollgate limits shows you. Needs an identity token. An administrator approves or denies the request; tollgate ' +
+    'Requests more of a named limit that tollgate limits shows you. Needs an identity token. An administrator approves or denies the request; tollgate ' +
     'limit-requests shows the decision. You may have five open requests.',
   flags: newRequestFlags,
 })

@@ -5,16 +5,16 @@ import { connection, json, yes } from './shared.ts'
 
 /** Fields of a key. */
 const fields = {
-  description: { takes: '<text>', means: 'what it is for' },
+  description: { takes: '<text>', means: 'what the key is for' },
   label: {
     takes: '<name>=<value>',
-    means: 'a label, to filter lists of keys by',
+    means: 'a label, by which lists of keys can be filtered',
     many: true,
     field: 'labels',
   },
   model: {
     takes: '<namespace>/<name>',
-    means: 'a model that it may call; by default all models of its subscription',
+    means: 'a model that the key may call; by default all models of its subscription',
     many: true,
     field: 'models',
   },
@@ -27,14 +27,14 @@ const fields = {
   limit: {
     takes: 'name=<name>,limit=<amount>,…',
     means:
-      'a limit of this key by name, like name=daily,of=cost,limit=5,window=day; optional: enforce=false, and model=<namespace>/<name>, ' +
+      'a named limit of this key, like name=daily,of=cost,limit=5,window=day; optional: enforce=false, and model=<namespace>/<name>, ' +
       'once or more',
     many: true,
     field: 'limits',
   },
   address: {
     takes: '<network>',
-    means: 'a network from which it may be used, like 192.0.2.0/24',
+    means: 'a network that the key may be used from, like 192.0.2.0/24',
     many: true,
     field: 'allowedAddresses',
   },
@@ -45,14 +45,16 @@ export const common = { ...connection, ...json }
 export const newKeyFlags = {
   subscription: {
     takes: '<name>',
-    means: 'which subscription pays; by default yours with the highest priority',
+    means: 'the subscription that pays; by default your subscription with the highest priority',
   },
   expires: {
     takes: '<duration>',
-    means: 'its lifetime, like 30d or 12h; by default the longest allowed',
+    means: 'lifetime of the key, like 30d or 12h; by default the maximum',
     field: 'expiresIn',
   },
-  ephemeral: { means: 'expires within an hour, and is then deleted; needs no name' },
+  ephemeral: {
+    means: 'make the key ephemeral: it expires within an hour, is then deleted, and needs no name',
+  },
   ...fields,
   ...common,
 } as const
@@ -69,32 +71,32 @@ export const listKeysFlags = {
   all: { means: 'include revoked, expired and ephemeral keys' },
   status: {
     takes: '<status>',
-    means: 'only keys with this status, or with one of several, separated by commas',
+    means: 'list only keys with this status, or with any of several, separated by commas',
     many: true,
     choices: ['active', 'revoked', 'expired'],
     field: 'filters.status',
   },
   label: {
     takes: '<name>=<value>',
-    means: 'only keys with this label',
+    means: 'list only keys with this label',
     many: true,
     field: 'filters.labelsContain',
   },
   prefix: {
     takes: '<text>',
-    means: 'only keys that begin with this text, like sk-tg-4fTr0b',
+    means: 'list only keys that begin with this text, like sk-tg-4fTr0b',
     field: 'filters.keyPrefix',
   },
   user: {
     takes: '<name>',
-    means: 'the keys of this user, for administrators',
+    means: 'list the keys of this user (administrators only)',
     field: 'filters.username',
   },
   sort: {
     takes: '<field>',
-    means: 'created_at, expires_at, last_used_at or name, with :asc or :desc',
+    means: 'sort by created_at, expires_at, last_used_at or name, with :asc or :desc',
   },
-  limit: { takes: '<number>', means: 'at most this many' },
+  limit: { takes: '<number>', means: 'list at most this many keys' },
   ...common,
 } as const
 
@@ -126,7 +128,7 @@ export const editKeyCommand = command({
   name: 'key edit',
   summary: 'Change a key',
   about:
-    'Each field that is given replaces the old value; the others stay. Holders may only narrow caps; administrators may also widen and ' +
+    'Each given field replaces the old value; the others do not change. Holders may only narrow caps; administrators may also widen and ' +
     'remove them.',
   operands: [{ name: 'id' }],
   flags: editKeyFlags,
@@ -156,8 +158,12 @@ export const rotateKeyCommand = command({
 })
 
 export const revokeKeysFlags = {
-  all: { means: 'all your keys, after confirmation at a terminal' },
-  user: { takes: '<name>', means: 'all keys of this user, after confirmation', field: 'username' },
+  all: { means: 'revoke all your keys, after confirmation at a terminal' },
+  user: {
+    takes: '<name>',
+    means: 'revoke all keys of this user, after confirmation',
+    field: 'username',
+  },
   ...yes,
   ...common,
 } as const
@@ -165,7 +171,8 @@ export const revokeKeysFlags = {
 export const revokeKeysCommand = command({
   name: 'key revoke',
   summary: 'Revoke keys permanently',
-  about: 'Takes the ids of keys; - revokes the key on standard input, whoever owns it.',
+  about:
+    'Takes key ids. With -, it revokes the key that it reads from standard input, whoever owns it.',
   operands: [{ name: 'id', optional: true, many: true }],
   flags: revokeKeysFlags,
   exit: '0 all were revoked, 1 at least one was not.',

@@ -9,7 +9,7 @@ export const checkFlags = {
     takes: '<folder>',
     at: 'folder',
     means:
-      'the folder in force now; reports limits that would be removed, or start with new counters',
+      'the folder that is in force now: report limits that would be removed or start with new counters',
   },
   ...json,
 } as const
@@ -28,13 +28,15 @@ export const checkCommand = command({
 })
 
 export const doctorFlags = {
-  'since-start': { means: 'report all events since the process started, not only of five seconds' },
+  'since-start': {
+    means: 'report all events since the process started, not only those of the last five seconds',
+  },
   ...json,
 } as const
 
 export const doctorCommand = command({
   name: 'doctor',
-  summary: 'Report what is wrong now, the worst first, with the sections of the runbook',
+  summary: 'Report current problems, the worst first, with their sections of the runbook',
   about:
     'Examines the process of the service on this machine or in this pod. Run it with the settings of the process: it queries ' +
     'INTERNAL_ADDRESS (which names the address of the metrics if METRICS_ADDRESS is not set), ENVOY_ADMIN_ADDRESS and the ' +
@@ -61,7 +63,7 @@ export const importPricesCommand = command({
   summary: "Print the prices of LiteLLM's or OpenRouter's list as billingRates, to review",
   about:
     "Reads LiteLLM's model_prices_and_context_window.json, or the response of OpenRouter's /api/v1/models, and prints the " +
-    'prices of all its models, or of the given ones, as YAML: the billingRate of each model, to copy into the entry of ' +
+    'prices of all its models, or only of those given as arguments, as YAML: the billingRate of each model, to copy into the entry of ' +
     'your ModelRef in modelRefs; - is standard input. Both lists are in ' +
     'USD per token: with another BILLING_CURRENCY it fails. Prices that a billingRate cannot express (negative, or by tier, audio, image, time or search) are ' +
     'listed beside the model and on standard error.',

@@ -14,6 +14,6 @@ export const yes = { yes: { means: 'do not ask for confirmation' } } as const
 
 /** Selects usage and limits. */
 export const ofModel = {
-  subscription: { takes: '<name>', means: 'only of this subscription' },
-  model: { takes: '<namespace>/<name>', means: 'only of this model' },
+  subscription: { takes: '<name>', means: 'only for this subscription' },
+  model: { takes: '<namespace>/<name>', means: 'only for this model' },
 } as const

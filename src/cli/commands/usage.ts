@@ -19,12 +19,12 @@ export const explainFlags = {
   key: {
     takes: '<id>',
     means:
-      'as the key with this id; by default as you, with an identity token using your newest key',
+      'ask as the key with this id; by default as yourself, with an identity token using your newest key',
     field: 'keyId',
   },
   user: {
     takes: '<name>',
-    means: 'as this user, using the newest key or a hypothetical new one, for administrators',
+    means: 'ask as this user, using the newest key or a hypothetical new one (administrators only)',
   },
   group: {
     takes: '<name>',
@@ -34,22 +34,22 @@ export const explainFlags = {
   },
   address: {
     takes: '<address>',
-    means: 'from this address; without it, allowed addresses of a key are not checked',
+    means: 'ask from this client address; without it, allowed addresses of a key are not checked',
   },
   path: { takes: '<path>', means: 'the path at the gateway; /v1/chat/completions by default' },
   method: { takes: '<method>', means: 'the HTTP method; POST by default' },
   subscription: {
     takes: '<name>',
-    means: 'using a key of this subscription, with an identity token',
+    means: 'ask with a key of this subscription, if the credential is an identity token',
   },
   at: {
     takes: '<time>',
-    means: `at this time, within a year, assuming no more use until then: ${timeForms.ahead}`,
+    means: `ask for this time, at most a year ahead, assuming no further use until then: ${timeForms.ahead}`,
   },
   request: {
     takes: '<x-request-id>',
     means:
-      'a request that was refused within the last hour: shows its refusal then, and the decision now',
+      'explain this request, refused within the last hour: show its refusal then, and the decision now',
     field: 'requestId',
   },
   ...common,
@@ -57,10 +57,10 @@ export const explainFlags = {
 
 export const explainCommand = command({
   name: 'explain',
-  summary: 'Say whether a request would be allowed, and why',
+  summary: 'Explain whether a request would be allowed',
   about:
-    'Runs the decision of the gateway step by step; nothing is counted. <model> is <namespace>/<name>, or a name as in a request’s body; ' +
-    'it may be left out with --path or --request.',
+    'Evaluates the decision of the gateway step by step, without counting the request. <model> is <namespace>/<name>, or a name as in a request’s body; ' +
+    'it may be omitted with --path or --request.',
   operands: [{ name: 'model', optional: true }],
   flags: explainFlags,
   exit: '0 the request would be allowed, 1 it would be refused.',
@@ -71,20 +71,20 @@ export const usageFlags = {
   by: {
     takes: '<groups>',
     means:
-      'one of hour, day and month, and any of subscription, model, user, key, organization, cost_center and ' +
+      'group by one of hour, day and month, and any of subscription, model, user, key, organization, cost_center and ' +
       'label:<name>, separated by commas; by default day',
     suggests: [...usageUnits, ...usageDimensions],
     field: 'group_by',
   },
   ...ofModel,
-  user: { takes: '<name>', means: 'only of this user' },
-  key: { takes: '<id>', means: 'only of this key' },
-  organization: { takes: '<name>', means: 'only of this organization' },
-  'cost-center': { takes: '<name>', means: 'only of this cost center', field: 'cost_center' },
-  label: { takes: '<name>=<value>', means: 'only of keys that have this label now' },
+  user: { takes: '<name>', means: 'only for this user' },
+  key: { takes: '<id>', means: 'only for this key' },
+  organization: { takes: '<name>', means: 'only for this organization' },
+  'cost-center': { takes: '<name>', means: 'only for this cost center', field: 'cost_center' },
+  label: { takes: '<name>=<value>', means: 'only for keys that have this label now' },
   csv: { means: 'print CSV' },
   focus: {
-    means: 'print FOCUS 1.2 as CSV, for administrators',
+    means: 'print FOCUS 1.2 as CSV (administrators only)',
     field: 'format=focus',
   },
   ...common,
@@ -94,7 +94,7 @@ export const usageCommand = command({
   name: 'usage',
   summary: 'Show how many tokens were used',
   about:
-    'Shows your usage; with an API key, the usage of that key; for administrators, the usage of all users. By default from the beginning of this month until now. Costs follow the ' +
+    'Shows your usage; with an API key, only the usage of that key; for administrators, the usage of all users. The default period is from the beginning of this month until now. Costs use the ' +
     'prices of the subscriptions, in BILLING_CURRENCY.',
   flags: usageFlags,
 })
@@ -119,7 +119,7 @@ export const forgetUsageCommand = command({
   name: 'usage forget',
   summary: "Remove a user's name from the usage ledger",
   about:
-    'Replaces the name in the usage ledger of DATABASE_URL (for tollgate up: of DATA_DIR) with a random one; the sums stay. This cannot be undone. Files ' +
+    'Replaces the name in the usage ledger of DATABASE_URL (for tollgate up: of DATA_DIR) with a random one; the sums remain. This cannot be undone. Files ' +
     "of the journal, logs, and the user's API keys still contain the name: revoke the keys first.",
   operands: [{ name: 'user' }],
   flags: forgetUsageFlags,
@@ -129,7 +129,7 @@ const ofLimit = {
   limit: {
     takes: '<name>',
     means:
-      'only limits with this name; without --user and --key a shared limit: of --model, else of --subscription, else of the installation, else of every resource that has one',
+      'only limits with this name. Without --user and --key: the shared limit of --model, else of --subscription, else of the installation, else of every resource that has one',
     field: 'name',
   },
   whom: {
@@ -137,14 +137,14 @@ const ofLimit = {
     means:
       'only the counter of this group (users: the users that the Subscription lists by name), organization or subscription',
   },
-  window: { takes: '<window>', means: 'only this window, like 1h or month' },
+  window: { takes: '<window>', means: 'only limits with this window, like 1h or month' },
   ...ofModel,
 } as const
 
 export const limitsFlags = {
-  user: { takes: '<name>', means: 'the limits of this user, for administrators' },
-  key: { takes: '<id>', means: "this key's own limits, for administrators", field: 'key_id' },
-  all: { means: 'all shared limits, for administrators' },
+  user: { takes: '<name>', means: 'the limits of this user (administrators only)' },
+  key: { takes: '<id>', means: "this key's own limits (administrators only)", field: 'key_id' },
+  all: { means: 'all shared limits (administrators only)' },
   ...ofLimit,
   ...common,
 } as const

@@ -322,6 +322,6 @@ async function only<Row extends object>(
   deadlineMs: number | undefined,
 ): Promise<Row> {
   const [row] = await within(query, deadlineMs)
-  if (row === undefined) throw new Error('a read of the log is one row')
+  if (row === undefined) throw new Error('expected exactly one row from the revocation log')
   return row
 }
