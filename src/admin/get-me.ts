@@ -21,7 +21,7 @@ const schema = {
     credential: string('Only an identity token may create keys.', {
       enum: ['identity-token', 'api-key'],
     }),
-    administrator: boolean('Whether you may see the keys of others; never with a key.'),
+    administrator: boolean('Whether you have administrator rights; always false with a key.'),
     subscription: optional(string("The key's subscription.")),
     ledger: boolean('Whether there is usage to read, which needs USAGE_JOURNAL.'),
   }),

@@ -128,7 +128,7 @@ export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
         counterData('authorized_hits', 'Tokens counted, as models report them.', hitPoints()),
         counterData(
           'authorized_calls',
-          'Requests that were allowed, without lists of models.',
+          'Requests that were allowed, except lists of models.',
           callPoints('calls'),
         ),
         counterData(

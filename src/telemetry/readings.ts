@@ -11,16 +11,16 @@ const gauges = {
   tollgate_snapshot_age_seconds: 'How long these resources have been in force.',
   tollgate_counters: 'Windows of counters that this process knows.',
   tollgate_overshoot_bound_tokens:
-    'The most tokens by which requests in progress may exceed a limit together, of all limits that reserve.',
+    'The most tokens by which requests in progress may together exceed a limit, over all limits that reserve.',
   tollgate_redis_away: '1 while Redis does not respond or cannot write.',
   tollgate_counters_unflushed: 'Windows of counters whose sums Redis has not acknowledged.',
   tollgate_key_cache_entries: 'Cached API keys.',
   tollgate_keys_ending_soon:
-    'Active keys that end within a tenth of their lifetime and within 7 days; ephemeral ones not counted.',
-  tollgate_key_store_waiting: 'Keys that are waiting for a look-up or being looked up.',
+    'Active keys that expire within a tenth of their lifetime and within 7 days, without ephemeral keys.',
+  tollgate_key_store_waiting: 'Keys waiting for a database look-up or being looked up.',
   tollgate_database_away: '1 while the database of API keys is unavailable.',
   tollgate_key_age_seconds: 'Time since the database last confirmed which keys are revoked.',
-  tollgate_key_grace_seconds: 'The age at which cached keys are refused.',
+  tollgate_key_grace_seconds: 'Age (tollgate_key_age_seconds) at which cached keys are refused.',
   tollgate_replicas: 'Processes that may be serving, including this one.',
   tollgate_replicas_silent:
     'Other processes that may be serving and have been silent for 5 seconds.',
@@ -38,7 +38,7 @@ const gauges = {
   tollgate_table_lease_age_seconds: 'Time since the lease of the decision table was renewed.',
   tollgate_ledger_failing: '1 while the usage ledger cannot be fed from the journal.',
   tollgate_archive_failing: '1 while the usage journal cannot be archived.',
-  tollgate_controller_leader: 'Whether this process is the one that writes statuses.',
+  tollgate_controller_leader: '1 if this process is the leader, which writes statuses.',
   tollgate_controller_waiting: 'Objects whose status is still to be checked.',
   tollgate_controller_held_back:
     "1 while the original's objects are not written because its controller is or may be alive.",
@@ -60,10 +60,11 @@ const counters = {
   tollgate_key_store_queries: 'Look-ups sent to the key store.',
   tollgate_key_store_refused: 'Keys not looked up because too many were waiting.',
   tollgate_audit_lost: 'Lines of the audit trail that could not be written.',
-  tollgate_access_reviews: 'Decisions of the cluster on administrators: allowed, denied, failed.',
+  tollgate_access_reviews:
+    'Access reviews of the cluster for administrator rights, by result: allowed, denied, failed.',
   tollgate_revocations: 'Revocations, by the state in the response.',
   tollgate_revocations_replayed:
-    'Keys that were active again in the database, as after a restore, and were revoked again.',
+    'Keys revoked again because the database listed them as active, as after a restore.',
   tollgate_table_hits: 'Requests that Envoy has admitted by the decision table.',
   tollgate_table_misses: 'Requests for which Envoy has asked Check, by the reason of the miss.',
   tollgate_table_published: 'Records written into the decision table.',

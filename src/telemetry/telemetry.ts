@@ -121,7 +121,7 @@ export function createTelemetry(options: TelemetryOptions) {
       ...(options.histograms?.() ?? []),
       gaugeData(
         'tollgate_limit_used_ratio',
-        'Used share of a limit that several callers share; 1 is all of it.',
+        'Used share of a limit that several callers share; 1 means that it is used up.',
         limitRatios,
       ),
       counterData(

@@ -20,29 +20,30 @@ const code = { type: 'string', examples: ['rate_limit_exceeded'] } as const
 const message = string('The message of the refusal.')
 
 const outcome = {
-  reason: optional(string('For administrators: more than the message says.')),
+  reason: optional(string('For administrators: the reason in more detail than the message.')),
   at: timestamp,
   user: optional({ type: 'string' }),
-  keyId: optional(string('Only of a key.')),
+  keyId: optional(string('Present only for a key.')),
   model: optional({ type: 'string', examples: ['llm/sim-small'] }),
   limits: {
-    description: 'Empty if the decision ended before them.',
+    description: 'Empty if the decision ended before limits were checked.',
     ...objects('LimitState', {
       ...limitNames,
       limit: limitFields.limit,
       used: limitFields.used,
       held: optional({
         ...figure,
-        description: 'What requests in progress hold, if any.',
+        description: 'The amount held by requests in progress, if any.',
       }),
       remaining: limitFields.remaining,
       percentLeft: limitFields.percentLeft,
       startsAt: limitFields.startsAt,
-      resetsAt: { ...nullableTimestamp, description: 'null: of concurrency.' },
+      resetsAt: { ...nullableTimestamp, description: 'null for a limit on concurrency.' },
       increasedUntil: limitFields.increasedUntil,
       refuses: optional({
         ...{ type: 'boolean', const: true },
-        description: 'Only of the limit that refuses the request; not of a past refusal.',
+        description:
+          'Present only for the limit that refuses the request; absent for past refusals.',
       }),
     }),
   },
@@ -71,17 +72,20 @@ export const responseSchema = answers(
     ...outcome,
     askedAs: optional({
       description:
-        'The key assumed for the named user, or for a caller whose identity token is not enough.',
+        'The key assumed for the named user, or for a caller whose identity token does not suffice.',
       ...object('AskedAs', {
-        key: string('The newest active one that is not ephemeral, or a new one.', {
-          enum: ['newest', 'new'],
-        }),
+        key: string(
+          'newest: the newest active key that is not ephemeral; new: a hypothetical new key.',
+          {
+            enum: ['newest', 'new'],
+          },
+        ),
         keyId: optional(string('Absent for a new key.')),
         name: optional(string('Absent for a new key.')),
-        subscription: string('Bare name of its subscription.'),
+        subscription: string('Bare name of the subscription of the key.'),
         otherwise: optional({
           description:
-            'Others of the 20 newest keys, with which the result would differ; absent if there are none.',
+            'Those of the other 20 newest keys with which the result would differ; absent if there are none.',
           type: 'array',
           items: object('OtherKey', {
             keyId: { type: 'string' },
@@ -95,7 +99,7 @@ export const responseSchema = answers(
     }),
     backend: optional({
       description:
-        "Only if the last request to the model's server failed, as far as the responding process knows. No request is refused for it.",
+        "Only if the last request to the model's server failed, as far as the responding process knows. It refuses no request.",
       ...object('BackendFailure', {
         reachable: { type: 'boolean', const: false },
         reason: { type: 'string', examples: ['refused'] },
@@ -104,7 +108,7 @@ export const responseSchema = answers(
     }),
     unlistedName: optional({
       description:
-        "Only if the model's server does not list the name that it would be sent, so that it may respond with 404: set spec.upstreamModel of the ModelRef to a name that it lists. No request is refused for it.",
+        "Only if the model's server does not list the name that it would be sent, so that it may respond with 404: set spec.upstreamModel of the ModelRef to a name that it lists. It refuses no request.",
       ...object('UnlistedName', {
         sent: string("The name in the body, or the ModelRef's if only the path names the model."),
         listed: {
@@ -143,16 +147,17 @@ export const responseSchema = answers(
       }),
     },
     policies: {
-      description: 'Those that name the model; for a user only those that open it to the user.',
+      description: 'Policies that name the model; for users only those that give them access.',
       ...objects('ConsideredPolicy', { ...resourceFields, opens: { type: 'boolean' } }),
     },
     subscriptions: {
-      description: "The user's, and the named one; empty if the decision ended before them.",
+      description:
+        'Subscriptions of the user, and the requested one; empty if the decision ended before they were checked.',
       ...objects('ConsideredSubscription', {
         ...resourceFields,
         pays: { type: 'boolean' },
         passedOver: optional(
-          string('not_named: the key or the request names another one.', {
+          string('not_named: the key or the request names another subscription.', {
             enum: [
               'not_named',
               'not_found',
@@ -173,7 +178,7 @@ export const responseSchema = answers(
     }),
     refusal: optional({
       ...pastRefusal,
-      description: 'Only with requestId: what was answered then.',
+      description: 'Only with requestId: the refusal as it was sent.',
     }),
   },
 )

@@ -24,18 +24,19 @@ export const questionSchema = {
     },
     keyId: {
       ...text,
-      description: 'The key with which the request would be made; any for an administrator.',
+      description:
+        'The key with which the request would be made: one of your own, or for administrators any key.',
     },
     user: {
       ...text,
       description:
-        'The user who would make the request, for administrators: with the newest active key that is not ephemeral, else with a new one with these groups. Without keyId and user it is the caller, also with a key if an identity token is not enough for the request.',
+        'For administrators: the user who would make the request, with their newest active key that is not ephemeral, or else with a new key with these groups. Without keyId and user, the caller would make it; if an identity token does not suffice, also with such a key.',
     },
     groups: { type: ['array', 'null'], maxItems: 1_000, items: { type: 'string' } },
     subscription: {
       ...text,
       description:
-        'As in x-maas-subscription; a key always uses its own. If no key is named, it is the subscription of the key to assume.',
+        'As in x-maas-subscription; a key always uses its own. Without keyId, the subscription of the key to assume.',
     },
     model: {
       ...text,

@@ -37,7 +37,7 @@ export function toTableJson(
 export const tableField = {
   table: optional({
     description:
-      'Of a request that is allowed: whether Envoy may decide it by itself, once Check has allowed two like it within half a minute.',
+      'For an allowed request: whether Envoy may decide it by itself, once Check has allowed two like it within half a minute.',
     ...object('TableDecision', {
       decides: { type: 'boolean' },
       reason: optional(

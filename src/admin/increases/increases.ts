@@ -47,16 +47,16 @@ const body = {
   required: ['name', 'limit', 'until', 'reason'],
   properties: {
     ...wanted,
-    user: { ...name, description: 'The user, for a limit per user. Not yourself.' },
+    user: { ...name, description: 'The user, for a limit per user; must not be yourself.' },
     keyId: {
       ...name,
       description:
-        "For a key's own limit: the key; without model, user and whom. Not one of yours.",
+        "For a key's own limit: the id of the key, without model, user and whom; must not be one of your own keys.",
     },
     whom: {
       ...name,
       description:
-        'For a limit with several counters: the group (users: those whom the subscription names), the organization, or for a limit of a model the subscription.',
+        'If the limit has several counters, the one to increase: the group (users: those whom the subscription names), the organization, or for a limit of a model the subscription.',
     },
   },
 } as const
@@ -82,15 +82,20 @@ const createSchema = {
   summary: 'Increase a limit until a time',
   description: `For administrators. The highest of the limit and its increases applies. Counters do not change, and no model is opened. At most ${maxIncreases.toLocaleString('en')} are in force at a time. The response is sent when every replica has applied it, or after a second: \`propagation\` says which.`,
   body,
-  response: answers('In force.', [400, 403, 404, 413], 'IncreaseCreated', changed),
+  response: answers(
+    'The increase, which is in force.',
+    [400, 403, 404, 413],
+    'IncreaseCreated',
+    changed,
+  ),
 } as const
 
 const listSchema = {
   ...common,
   operationId: 'listIncreases',
-  summary: 'List the increases of limits that are in force',
+  summary: 'List limit increases in force',
   description: 'For administrators.',
-  response: answers('Those that have not ended, the highest first.', [403], 'IncreaseList', {
+  response: answers('Increases that have not ended, the highest first.', [403], 'IncreaseList', {
     object: { type: 'string', const: 'list' },
     data: objects('Increase', {
       ...fields,

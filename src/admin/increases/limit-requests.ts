@@ -36,12 +36,12 @@ import {
 
 const requestFields = {
   id: { type: 'string' },
-  user: string('Who asks.'),
+  user: string('The user who requests the increase.'),
   ...limitMeant,
   until: timestamp,
   reason: { type: 'string' },
   createdAt: timestamp,
-  state: string('Its state.', { enum: ['open', 'approved', 'denied'] }),
+  state: string('State of the request.', { enum: ['open', 'approved', 'denied'] }),
   decidedBy: optional({ type: 'string' }),
   decidedAt: optional(timestamp),
   decisionReason: optional(string('Why it was denied.')),
@@ -59,7 +59,7 @@ const createSchema = {
   ...common,
   operationId: 'createLimitRequest',
   summary: 'Request an increase of a limit',
-  description: `With an identity token, for a limit that GET /v1/limits shows you. An administrator approves or denies it; at most ${maxOpen} are open at a time, and an undecided one lapses at its until.`,
+  description: `With an identity token, for a limit that GET /v1/limits shows you. An administrator approves or denies it; at most ${maxOpen} are open at a time, and an undecided one expires at its until.`,
   body: {
     title: 'NewLimitRequest',
     type: 'object',
@@ -74,26 +74,31 @@ const createSchema = {
       },
     },
   },
-  response: answers('It is open.', [400, 403, 404, 413], 'LimitRequest', oneRequest),
+  response: answers(
+    'The request, which is open.',
+    [400, 403, 404, 413],
+    'LimitRequest',
+    oneRequest,
+  ),
 } as const
 
 const listSchema = {
   ...common,
   operationId: 'listLimitRequests',
   summary: 'List limit requests',
-  description: `Yours with an identity token: those that are open, and those that were decided in the last ${listedDays} days, the latest first.`,
+  description: `Lists your own requests (needs an identity token): open ones, and those decided in the last ${listedDays} days, the latest first.`,
   querystring: {
     type: 'object',
     properties: {
       all: {
         type: 'string',
         enum: ['true', 'false'],
-        description: "For administrators: everybody's open requests, the oldest first.",
+        description: 'For administrators: list the open requests of all users, the oldest first.',
       },
       ...pageQuery,
     },
   },
-  response: answers('A page of them.', [400, 403], 'LimitRequestList', {
+  response: answers('A page of limit requests.', [400, 403], 'LimitRequestList', {
     object: { type: 'string', const: 'list' },
     data: objects('ListedLimitRequest', requestFields),
     currency: currencySchema,

@@ -21,17 +21,18 @@ const maxLimit = 1_000_000_000_000_000
 
 /** The fields of requests that name a limit and a counter of it. */
 export const wanted = {
-  subscription: { ...name, description: 'Whose spec.limits has the limit.' },
+  subscription: { ...name, description: 'The Subscription whose spec.limits has the limit.' },
   model: {
     ...name,
-    description: 'The same for a ModelRef; without both, the Tenant.',
+    description:
+      'The ModelRef whose spec.limits has the limit. Without subscription and model, the limit is looked up in the Tenant.',
     examples: ['llm/sim-small'],
   },
-  name: { ...name, description: 'Of the limit.' },
+  name: { ...name, description: 'Name of the limit.' },
   limit: {
     ...figure,
     description:
-      'Above the limit in the resource. For cost a decimal number as a string, or a whole number.',
+      'The increased limit, above the limit in the resource. For cost a decimal number as a string, or a whole number.',
   },
   until: string(`When it ends by itself (RFC 3339), within ${maxDays} days.`, {
     examples: ['2026-03-01T12:00:00Z'],
@@ -43,13 +44,13 @@ export const wanted = {
 export const limitMeant = {
   subscription: {
     type: ['string', 'null'],
-    description: 'null: the limit is of a model, or without one of the installation.',
+    description: 'null for a limit of a model, or of the installation if model is null too.',
   },
   model: { type: ['string', 'null'] },
-  name: string('Of the limit.'),
+  name: string('Name of the limit.'),
   kind: kindSchema,
   scope: scopeSchema,
-  whom: optional(string('Of a limit that has several counters.')),
+  whom: optional(string('Whose counter it is, if the limit has several.')),
   limit: figure,
 } as const
 

@@ -24,7 +24,7 @@ const previousSecret = {
   ...object('PreviousSecret', {
     keyPrefix: optional(string('Absent if unknown.')),
     endsAt: timestamp,
-    lastUsedAt: optional({ ...timestamp, description: 'Left out if it was never used.' }),
+    lastUsedAt: optional({ ...timestamp, description: 'Absent if it was never used.' }),
   }),
 } as const
 
@@ -33,7 +33,7 @@ export const apiKeyRecord = object('ApiKey', {
   id: { type: 'string', format: 'uuid' },
   keyPrefix: optional(
     string(
-      'The beginning of the key, for logs and searches. Absent if it is unknown, as for keys that were taken over.',
+      'First characters of the key, for logs and searches. Absent if unknown, as for keys that were taken over.',
       { examples: ['sk-tg-4fTr0b'] },
     ),
   ),

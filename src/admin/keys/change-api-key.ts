@@ -33,8 +33,8 @@ const schema = {
     minProperties: 1,
     properties: {
       name: nameField,
-      description: { ...descriptionField, description: 'null or empty: none.' },
-      labels: { ...labelsField, description: 'All of them, instead of the present ones.' },
+      description: { ...descriptionField, description: 'null or an empty string removes it.' },
+      labels: { ...labelsField, description: 'Replaces all present labels.' },
       ...capFields,
     },
   },
@@ -42,7 +42,8 @@ const schema = {
     ...apiKeyRecord.properties,
     propagation: optional({
       ...propagationSchema,
-      description: 'If caps are given: which replicas have applied them, after at most a second.',
+      description:
+        'If the request has caps: which replicas have applied them, after waiting at most a second.',
     }),
   }),
 } as const

@@ -66,7 +66,7 @@ const schema = {
     201: {
       description: 'The key was created.',
       ...object('CreatedApiKey', {
-        key: string('The plaintext, only here.'),
+        key: string('The plaintext of the key; only this response has it.'),
         keyPrefix: string(
           'Identifies the key; its record has the first six characters after the marker.',
         ),
@@ -81,7 +81,7 @@ const schema = {
         propagation: optional({
           ...propagationSchema,
           description:
-            'Only if this request was repeated: which replicas have applied the end of its first secret.',
+            'Only if the request was repeated: which replicas have applied the end of the first secret.',
         }),
       }),
     },

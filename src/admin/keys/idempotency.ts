@@ -37,7 +37,10 @@ export const idempotencyRefusals = {
       'A request with this Idempotency-Key is in progress (idempotency_busy), or was done (idempotency_done).',
     properties: {
       ...errorEnvelope.properties,
-      record: { ...apiKeyRecord, description: 'Of the key that was made, if it still exists.' },
+      record: {
+        ...apiKeyRecord,
+        description: 'Id of the key that was created, if it still exists.',
+      },
     },
   },
   ...refusals(422),

@@ -5,13 +5,13 @@ import { integer, object, optional, string } from '../http/schema.ts'
 
 /** Whether every replica has applied a revocation, or another change; our addition to the contract. */
 export const propagationSchema = {
-  description: 'Who knows of it, after at most a second of waiting for all.',
+  description: 'Which replicas have applied the change, after waiting at most a second for all.',
   ...object('Propagation', {
     state: string(
       'confirmed: every replica applies it; none accepts a revoked key, not even after a restored backup. pending: the others will apply it, or stop serving, by themselves.',
       { enum: ['confirmed', 'pending'] },
     ),
-    replicas: integer('How many may be serving, including the responding one.', {
+    replicas: integer('Number of replicas that may be serving, including the responding one.', {
       minimum: 1,
       examples: [2],
     }),

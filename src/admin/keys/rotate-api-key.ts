@@ -47,7 +47,7 @@ const schema = {
     200: {
       description: 'The record with the new key.',
       ...object('RotatedApiKey', {
-        key: string('The plaintext, only here.'),
+        key: string('The plaintext of the key; only this response has it.'),
         ...apiKeyRecord.properties,
         propagation: propagationSchema,
       }),

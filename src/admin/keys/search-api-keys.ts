@@ -25,7 +25,7 @@ const includeEphemeral = { type: ['boolean', 'null'], default: false } as const
 const limit = {
   type: ['integer', 'null'],
   minimum: 1,
-  description: 'Records a page; above 100 it is 100.',
+  description: 'Records per page; a value above 100 counts as 100.',
   examples: [20],
 } as const
 const offset = { type: ['integer', 'null'], minimum: 0, default: 0 } as const
@@ -46,9 +46,9 @@ const ignoredFilters = {
 const schema = {
   operationId: 'searchApiKeys',
   summary: 'Search API keys',
-  description: `Your keys, with a key that has caps only itself; administrators search the keys of all users. Every field may be left
-out, the body too. The flat fields (status, limit, offset, includeEphemeral beside one another) are
-an older form, which counts only where filters, sort and pagination are all absent.`,
+  description: `Your keys, with a key that has caps only itself; administrators search the keys of all users. Every field, and the
+body, is optional. The flat fields (status, limit, offset, includeEphemeral at the top level) are an
+older form; they are used only if filters, sort and pagination are all absent.`,
   tags: ['API keys'],
   body: {
     title: 'ApiKeySearch',

@@ -9,7 +9,7 @@ import { addressOf } from '../http/trusted-proxies.ts'
 
 const schema = {
   operationId: 'validateApiKey',
-  summary: 'Say whose API key this is, and whether it is valid',
+  summary: 'Report whose API key this is, and whether it is valid',
   tags: ['Internal'],
   body: unnamed({ key: string('The plaintext.', { minLength: 1 }) }),
   response: {
@@ -28,7 +28,7 @@ const schema = {
           ],
         }),
         userId: string("The key's id."),
-        keyId: string('The same.'),
+        keyId: string('The same id as userId.'),
         keyName: string('The name of the key; left out while the key store is unavailable.'),
         username: { type: 'string' },
         groups: {

@@ -60,7 +60,9 @@ Requests with the header anthropic-version are answered in Anthropic's format.`,
       description: 'Ordered by id, url and owner.',
       headers: {
         'cache-control': { type: 'string', enum: ['no-store'] },
-        'x-access-checked-at': string('When the models were asked.', { format: 'date-time' }),
+        'x-access-checked-at': string('When the model servers were queried.', {
+          format: 'date-time',
+        }),
       },
       ...object('ModelList', {
         object: { type: 'string', const: 'list' },
@@ -74,7 +76,7 @@ Requests with the header anthropic-version are answered in Anthropic's format.`,
 const oneSchema = {
   operationId: 'getModel',
   summary: 'Read one of the models that the caller may use',
-  description: 'As in the list; of several entries with the same id, the first.',
+  description: 'The entry of the list with this id; if several have it, the first.',
   tags: ['Models'],
   headers: schema.headers,
   params: unnamed({ id: string('Slashes stay as they are, or are escaped once (`%2F`).') }),

@@ -23,7 +23,7 @@ const schema = {
 const modelSchema = {
   operationId: 'listSubscriptionsOfModel',
   summary: 'List the subscriptions of the caller that include a model',
-  description: 'For a model that does not exist, none.',
+  description: 'The list is empty for a model that does not exist.',
   tags: ['Subscriptions'],
   params: unnamed({
     modelId: string('Name of the ModelRef, in any namespace.', { examples: ['sim-small'] }),

@@ -25,7 +25,7 @@ const schema = {
   }),
   response: answers('The tier.', [400, 404, 413], 'Tier', {
     tier: { type: 'string', examples: ['premium'] },
-    displayName: string('For people; the name when there is no other.', {
+    displayName: string('Display name; the name of the tier if it has none.', {
       examples: ['Premium'],
     }),
   }),

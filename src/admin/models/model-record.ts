@@ -12,7 +12,7 @@ export const modelRecord = object('Model', {
   object: { type: 'string', const: 'model' },
   created: integer('Unix seconds.', { examples: [1_704_067_200] }),
   owned_by: string('<namespace>/<name> of the ModelRef.', { examples: ['llm/sim-small'] }),
-  kind: string('What serves it.', { examples: ['LLMInferenceService'] }),
+  kind: string('Kind of the object that serves the model.', { examples: ['LLMInferenceService'] }),
   url: optional(
     string('Base URL for clients, to which /v1/… is added. Absent if there is none.', {
       examples: ['http://127.0.0.1:8000/llm/sim-small'],
@@ -28,7 +28,7 @@ export const modelRecord = object('Model', {
   modelDetails: optional({
     title: 'ModelDetails',
     type: 'object',
-    description: 'For people; what is empty is left out.',
+    description: 'Descriptions for people; empty fields are absent.',
     properties: {
       displayName: { type: 'string', examples: ['Sim Small'] },
       description: { type: 'string' },

@@ -12,15 +12,15 @@ import { modelRefsSchema, toModelRefsJson } from './subscription-record.ts'
 
 const schema = {
   operationId: 'selectSubscription',
-  summary: 'Say which subscription serves a request',
-  description: 'Refusals are responses with status 200, too; they have an error.',
+  summary: 'Select the subscription that serves a request',
+  description: 'Refusals also have status 200; they have the field error.',
   tags: ['Internal'],
   body: unnamed({
     username: { type: 'string', pattern: '\\S' },
     groups: optional({ type: ['array', 'null'], items: { type: 'string' } }),
     requestedSubscription: optional({
       type: ['string', 'null'],
-      description: 'Bare name or namespace/name. Left out: the only one that fits.',
+      description: 'Bare name or namespace/name. If absent, the only one that matches.',
     }),
     requestedModel: optional({
       type: ['string', 'null'],
@@ -36,7 +36,7 @@ const schema = {
       properties: {
         name: { type: 'string' },
         namespace: { type: 'string' },
-        displayName: string('Left out when empty, as the others.'),
+        displayName: string('Absent if empty, like the other fields.'),
         description: { type: 'string' },
         priority: integer('Left out when 0.'),
         modelRefs: modelRefsSchema,
@@ -45,7 +45,7 @@ const schema = {
         labels: labelsSchema,
         deletionTimestamp: string('Only while it is being deleted.'),
         phase: string('Empty where there is no subscription.'),
-        ready: boolean('Whether all that it names is there.'),
+        ready: boolean('Whether everything that it names exists.'),
         error: string('Only with a refusal.', {
           enum: [
             'bad_request',

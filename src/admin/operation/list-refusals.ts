@@ -27,7 +27,7 @@ const fields = {
   since: optional({
     ...timestamp,
     description:
-      'If the responding process started within the last hour: when. Its earlier refusals are unknown.',
+      'When the responding process started, if within the last hour; its earlier refusals are unknown.',
   }),
 } as const
 

@@ -55,13 +55,14 @@ const schema = {
       policies: count,
       subscriptions: count,
       problems: count,
-      waiting_models: { ...count, description: 'Whose cluster Envoy has not loaded.' },
+      waiting_models: { ...count, description: 'Models whose cluster Envoy has not loaded.' },
       age_seconds: { ...seconds, description: 'Since they last changed.' },
     }),
     replicas: optional({
       type: 'array',
       items: replica,
-      description: 'The one unseen longest first; absent if the database does not respond.',
+      description:
+        'The replica unseen for longest comes first; absent if the database does not respond.',
     }),
     revocations: object('RevocationState', {
       confirmed: { ...count, description: 'Responses with this state since the start.' },
@@ -106,7 +107,7 @@ const schema = {
     }),
     decision_table: optional({
       description:
-        'The table from which Envoy repeats what was allowed before, if this process writes it; absent from other processes, and with DECISION_TABLE=off.',
+        'The decision table, from which Envoy allows repeated requests, if this process writes it; absent from other processes, and with DECISION_TABLE=off.',
       ...object('DecisionTableState', {
         open: { ...flag, description: 'Whether Envoy uses it now.' },
         records: count,

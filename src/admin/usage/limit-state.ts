@@ -36,13 +36,13 @@ export const kindSchema = string('What it counts; concurrency: requests in progr
   enum: limitKinds,
 })
 
-export const scopeSchema = string('Whose use is counted together.', {
+export const scopeSchema = string('Who shares one counter of the limit.', {
   enum: limitScopes,
 })
 
 export const windowSchema = {
   type: ['string', 'null'],
-  description: 'null: of concurrency.',
+  description: 'null for a limit on concurrency.',
   examples: ['1h', 'month'],
 } as const
 
@@ -53,7 +53,7 @@ const maybeFigure = { type: ['integer', 'string', 'null'] } as const
 
 /** The fields that identify a limit, wherever one is shown. */
 export const limitNames = {
-  name: { type: ['string', 'null'], description: 'The name of a limit by name, else null.' },
+  name: { type: ['string', 'null'], description: 'The name of a named limit, otherwise null.' },
   kind: kindSchema,
   scope: scopeSchema,
   whom: optional(
@@ -68,11 +68,11 @@ export const limitFields = {
   subscription: {
     type: ['string', 'null'],
     description:
-      'The subscription of the limit; null: the limit of the model, or without a model of the installation.',
+      'The subscription of the limit; null for a limit of the model, or of the installation if model is null too.',
   },
   model: {
     type: ['string', 'null'],
-    description: 'null: several models together.',
+    description: 'null for a limit on several models together.',
     examples: ['llm/sim-small'],
   },
   models: optional({
@@ -88,7 +88,10 @@ export const limitFields = {
   },
   used: maybeFigure,
   remaining: maybeFigure,
-  percentLeft: integer('Rounded down; 0: it is used up.', { minimum: 0, maximum: 100 }),
+  percentLeft: integer('Rounded down; 0 means that the limit is used up.', {
+    minimum: 0,
+    maximum: 100,
+  }),
   startsAt: {
     ...nullableTimestamp,
     description:

@@ -20,14 +20,19 @@ const names: Readonly<Record<UsageColumn, string>> = {
 }
 
 const usageRow = object('Usage', {
-  start: optional({ ...timestamp, description: 'Of the hour, day or month, if grouped by one.' }),
+  start: optional({
+    ...timestamp,
+    description: 'Start of the hour, day or month, if grouped by one.',
+  }),
   subscription: optional({ type: 'string' }),
   model: optional({ type: 'string', examples: ['llm/sim-small'] }),
   user: optional({ type: 'string' }),
-  key_id: optional(string('Empty: an identity token, or not known.')),
-  organization_id: optional(string('Empty: none, like the cost center.')),
+  key_id: optional(string('Empty for an identity token, or if unknown.')),
+  organization_id: optional(string('Empty if there is none; likewise cost_center.')),
   cost_center: optional({ type: 'string' }),
-  label: optional(string('Of the key; empty: it has none of that name.')),
+  label: optional(
+    string('Value of the label that the key has; empty if it has none with that name.'),
+  ),
   answers: { ...count, description: 'Successful responses.' },
   refusals_approximate: {
     ...count,
@@ -37,11 +42,11 @@ const usageRow = object('Usage', {
   output_tokens: count,
   cached_tokens: { ...count, description: 'Part of the input.' },
   reasoning_tokens: { ...count, description: 'Part of the output.' },
-  total_tokens: { ...count, description: 'What was counted.' },
+  total_tokens: { ...count, description: 'All tokens that were counted, without weights.' },
   estimated_tokens: { ...count, description: 'Part of the total that is an estimate.' },
   cache_write_tokens: {
     ...count,
-    description: 'Part of the input: written to a cache, for however long.',
+    description: 'Part of the input: tokens written to a cache, for any lifetime.',
   },
   counted_tokens: {
     ...count,
@@ -58,7 +63,7 @@ const usageRow = object('Usage', {
 export const usageGap = object('UsageGap', {
   journal: string('The name of the journal.'),
   from: timestamp,
-  to: { ...timestamp, type: ['string', 'null'], description: 'null: not known.' },
+  to: { ...timestamp, type: ['string', 'null'], description: 'null if unknown.' },
 })
 
 export const usagePage = object('UsagePage', {

@@ -17,7 +17,7 @@ const schema = {
   operationId: 'getUsage',
   summary: 'Read usage',
   description: `Your own usage by hour, day or month; a key sees only its own, an administrator the usage of all users, or of
-the named one. Pages have ${pageSize.toLocaleString('en')} rows. There is no usage without USAGE_JOURNAL.`,
+the given user. Pages have ${pageSize.toLocaleString('en')} rows. There is no usage without USAGE_JOURNAL.`,
   tags: ['Usage'],
   querystring: parameters,
   response: {
