@@ -56,13 +56,13 @@ export const credential = object(
   partial({
     file: text({
       ...file,
-      description: 'the file `SECRETS_DIR`/namespace/file with the credential',
+      description: 'name of the file with the credential: `SECRETS_DIR`/namespace/file',
     }),
     secretRef: object(
       {
         name: secretName,
         key: text({
-          description: 'entry of its `data` with the credential',
+          description: 'entry of the `data` of the Secret that has the credential',
           minLength: 1,
           maxLength: 253,
           pattern: '^[-._a-zA-Z0-9]+$',
@@ -88,7 +88,7 @@ export const credential = object(
       form: 'of visible ASCII',
     }),
   }),
-  { description: 'credential of the gateway for the server', rules: [credentialRule] },
+  { description: 'credential that the gateway sends to the server', rules: [credentialRule] },
 )
 
 /**

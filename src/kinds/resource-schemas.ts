@@ -274,7 +274,7 @@ const admission = object(
     }),
     overshootPercent: integer(0, 1_000, {
       description:
-        'with `reserve`: by how many percent concurrent requests may exceed a limit together',
+        'with `reserve`: the percentage by which concurrent requests may together exceed a limit',
       otherwise: '25',
     }),
     charge: oneOf(['end', 'admission'], {
@@ -330,7 +330,7 @@ const billedModel = object(
     concurrency: optional(
       integer(1, 1_000_000, {
         description:
-          'the most requests of one user in progress at a time ([reservation.md](reservation.md#requests-and-concurrency))',
+          'maximum number of requests of one user in progress ([reservation.md](reservation.md#requests-and-concurrency))',
         otherwise: 'any number',
       }),
     ),
