@@ -10,8 +10,25 @@ export type { Logger }
 /** Maximum bytes that wait to be written. */
 const maxWaiting = 4_194_304
 
+/** How long the end of the process waits for a reader that takes nothing, in milliseconds. */
+const readWithinMs = 1_000
+
 export function createLog(level: string): Logger {
-  const output = destination({ dest: 1, sync: false, maxLength: maxWaiting })
+  // Opening it makes a pipe refuse what it has no room for: a thread that waits for room would hold up the exit.
+  process.stdout.on('error', () => {})
+  let isWaiting = false
+  /** At the end, when a reader that takes nothing is given up; and what was left before the last try. */
+  let end: { at: number; left: number } | undefined
+  const output = destination({
+    ...{ dest: 1, sync: false, maxLength: maxWaiting },
+    retryEAGAIN(_error, writing, others) {
+      isWaiting = true
+      if (end === undefined) return true
+      const left = writing + others
+      if (left < end.left) end = { at: performance.now() + readWithinMs, left }
+      return performance.now() < end.at
+    },
+  })
   const log = pino({ level }, output)
   let isFailing = false
   let dropped = 0
@@ -25,6 +42,7 @@ export function createLog(level: string): Logger {
   })
   output.on('write', () => {
     isFailing = false
+    isWaiting = false
   })
   output.on('drain', () => {
     if (dropped === 0) return
@@ -39,7 +57,16 @@ export function createLog(level: string): Logger {
   // At exit it would repeat a failing write until it succeeds.
   const flush = output.flushSync.bind(output)
   output.flushSync = () => {
-    if (!isFailing) flush()
+    if (isFailing) return
+    // The flush takes what waits for room for written.
+    if (isWaiting) Object.assign(output, { _writing: false })
+    end = { at: 0, left: Number.POSITIVE_INFINITY }
+    try {
+      flush()
+    } catch {
+      // Nobody reads it.
+    }
+    end = undefined
   }
   return log
 }

@@ -48,6 +48,25 @@ test('a log that is read late says how many lines it dropped', async (t) => {
   t.equal(lines.length - 1 + dropped, 100_000)
 })
 
+test('a reader that has stopped does not hold up the end', async (t) => {
+  const { child, ended } = runWith('pipe', many, '3')
+  const begun = performance.now()
+  const killed = setTimeout(() => child.kill('SIGKILL'), 30_000)
+  t.same(await ended, [3, null])
+  clearTimeout(killed)
+  t.comment(`${Math.round(performance.now() - begun)} ms`)
+})
+
+test('a slow reader gets the last lines in their order', async (t) => {
+  const { child, ended } = runWith('pipe', many.replace('100_000', '20_000'), '3')
+  // While the process waits for room, and then ends.
+  await delay(300)
+  const lines = (await text(child.stdout as NonNullable<typeof child.stdout>)).trim().split('\n')
+  t.same(await ended, [3, null])
+  t.equal(lines.length, 20_000)
+  t.ok(lines.every((line, i) => JSON.parse(line).msg === String(i)))
+})
+
 test('all lines of a process that ends are written', async (t) => {
   const { child, ended } = runWith('pipe', '', "(log.info({ code: 'line' }, 'last'), 0)")
   const lines = await text(child.stdout as NonNullable<typeof child.stdout>)
