@@ -18,7 +18,7 @@ import { prepareFolder } from './prepare-folder.ts'
 import { startUpkeep, type Upkeep, type UpkeepOptions } from './upkeep.ts'
 
 export interface JournalOptions
-  extends Pick<UpkeepOptions, 'mode' | 'askEnvoy' | 'now' | 'monotonic'> {
+  extends Pick<UpkeepOptions, 'mode' | 'askEnvoy' | 'now' | 'monotonic' | 'onRestored'> {
   /** USAGE_JOURNAL. */
   readonly path: string
   readonly dataDir: string
@@ -107,6 +107,7 @@ export async function openJournal(options: JournalOptions) {
         ...{ files, names, folder, mode, copies, health, maxBytes, ...by },
         daily: options.daily ?? false,
         askEnvoy: options.askEnvoy,
+        onRestored: options.onRestored,
         now: options.now,
         monotonic: options.monotonic,
       })

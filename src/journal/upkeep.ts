@@ -27,6 +27,8 @@ export interface UpkeepOptions
   readonly copies: Copies | undefined
   readonly askEnvoy: AskEnvoy
   readonly isWriter: () => boolean
+  /** Called when the folder, or all that is in it, was removed and is there again. */
+  readonly onRestored?: (() => void) | undefined
   /** Saves a checkpoint; called after a rotation. */
   readonly save: () => Promise<void>
   readonly health: JournalHealth
@@ -101,6 +103,8 @@ export function startUpkeep(options: UpkeepOptions) {
     prepareFolder(files, mode)
     noteRenamed()
     rotation.askAgain()
+    // Never renamed: it is gone with the folder only.
+    if (!there.has(basename(files.head))) options.onRestored?.()
     return true
   }
 

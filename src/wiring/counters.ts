@@ -29,6 +29,7 @@ import {
 import { soleHistogram } from '../telemetry/metric-data.ts'
 import { countedOf } from '../usage/rules/line-charges.ts'
 import type { Settle } from '../usage/settle.ts'
+import { besidesRemoval } from './besides-removal.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { OpenLedger } from './ledger.ts'
@@ -129,12 +130,17 @@ export async function openCounters(
       logProblem(context, problem, isThere, cause)
       if (problem === 'unreadable') noteCanRead(!isThere)
     },
+    onRestored: () =>
+      log.warn(
+        { code: 'journal_folder_restored', journal: path },
+        'the folder of the usage journal was removed: it is made again and filled from the copies in DATA_DIR, and Envoy opens its files again; find out what removes it, because lines of the last second are lost each time',
+      ),
     onRenamed: (from, to) =>
       log.warn(
         { code: 'gateway_renamed', from, to },
         "this gateway's volume is a copy of another gateway's: continuing under a new gateway name",
       ),
-    onFault,
+    onFault: besidesRemoval(path, onFault),
   }).catch((cause: unknown) => {
     throw new Error(`USAGE_JOURNAL: ${path} cannot be used: ${errorMessage(cause)}`, { cause })
   })

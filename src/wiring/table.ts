@@ -13,6 +13,7 @@ import type { OpenSums } from '../ratelimit/sums/open-sums.ts'
 import { BoundedMap } from '../runtime/bounded-map.ts'
 import { createRepeats } from '../table/repeats.ts'
 import { type DecisionTable, openDecisionTable, type TableStats } from '../table/table.ts'
+import { besidesRemoval } from './besides-removal.ts'
 import type { Context } from './context.ts'
 
 export interface Table extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
@@ -87,7 +88,7 @@ export function createTable(context: Context): Table {
         }
       },
       isRepeated: createRepeats(requestsRemembered, () => performance.now()),
-      onFault,
+      onFault: besidesRemoval(usageJournal, onFault),
     })
   }
 

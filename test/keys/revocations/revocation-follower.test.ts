@@ -160,8 +160,12 @@ test('nothing is acknowledged while keys are being forgotten', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const forgotten = Promise.withResolvers<void>()
   let isForgetting = false
+  let gaps = 0
   const follower = await startFollower(t, url, {
     everyMs: 50,
+    onGap() {
+      gaps += 1
+    },
     forgetAll() {
       isForgetting = true
       return forgotten.promise
@@ -172,6 +176,8 @@ test('nothing is acknowledged while keys are being forgotten', async (t) => {
   await acknowledged(sql)
   await sql`delete from tollgate_revocations`
   await poll(() => isForgetting, 'the gap is found')
+  t.equal(gaps, 1)
+  t.strictSame(follower.faults, [])
   const seenAt = async () => {
     const rows = await sql<{ at: string }[]>`
       select seen_at::text as at from tollgate_replicas where id = ${follower.id}`
