@@ -56,7 +56,7 @@ const timeoutMs = 1_000
 /** Seconds after which a process that has not polled is not waited for. */
 const aliveSeconds = 5
 const partLength = 7_000
-/** Of an unpacked response: some thousand refusals. */
+/** Maximum size of an unpacked response: some thousand refusals. */
 const maxAnswerBytes = 8 * 1_024 * 1_024
 
 const channel = 'tollgate_refusals'

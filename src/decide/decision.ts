@@ -127,7 +127,7 @@ export interface Denial {
   readonly refusing?: LimitState
   /** Whether what is left is only held, not used. */
   readonly isBusy?: boolean
-  /** If too little is left: the least output tokens that the request can be given. */
+  /** If too little is left: the minimum of output tokens for the request. */
   readonly needed?: number
   /** The grant without the limit. */
   readonly grant?: Grant

@@ -58,7 +58,7 @@ export type BootstrapSettings = {
 
 /** Files that the gateway shares with the service, which creates them before Envoy starts. */
 interface LinesFiles {
-  /** The lines of the gateway's script, and what tells it that the file was renamed. */
+  /** The lines of the gateway's script, and the file in which it sees that its file was renamed. */
   readonly script: string
   readonly head: string
   /** The lines that the script does not write: Envoy's own log. */

@@ -26,7 +26,7 @@ export type Copies = ReturnType<typeof createCopies>
 interface Copied {
   readonly name: string
   bytes: number
-  /** Of the copy, once something was written to it. */
+  /** The inode of the copy, once something was written to it. */
   inode: string | undefined
 }
 

@@ -32,7 +32,7 @@ export function createWriters(folder: Folder, name: string, now: () => number) {
       folder.appendText(name, `${nonce}\n`)
       isIn = true
     },
-    /** Whether this process still is the writer. It is also if the file was removed, which says nothing of others. */
+    /** Whether this process is still the writer. A missing file does not change that. */
     isLast(): boolean {
       const last = all().at(-1)
       return last === nonce || (last === undefined && isIn)

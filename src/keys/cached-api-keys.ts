@@ -29,7 +29,7 @@ export interface Freshness {
 }
 
 export interface KeyCacheOptions {
-  /** The most cached keys. */
+  /** Maximum number of cached keys. */
   readonly entries: number
   /** Whether the cache is valid; always, if absent. */
   readonly freshness?: Freshness
@@ -90,7 +90,7 @@ const unknown = { entries: 50_000, keptMs: 5_000 }
 const reviewMs = 30_000
 /** If more look-ups than this are waiting, none is added just to read a key again. */
 const maxReviewing = 500
-/** The most rounds of confirming and looking up for one answer. */
+/** Maximum number of rounds of confirming and looking up for one answer. */
 const maxTurns = 4
 /** One shared instance: capturing a stack would cost more than the rest of a refusal. */
 const unavailable = new ServiceError('store_unavailable')

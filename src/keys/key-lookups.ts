@@ -38,9 +38,9 @@ interface Lookup {
 
 /** Hashes per query. */
 const batchSize = 500
-/** The most concurrent queries. */
+/** Maximum number of concurrent queries. */
 const maxQueries = 2
-/** The least time between queries that are not full, so that a flood arrives in full ones. */
+/** Minimum interval between queries that are not full, so that a flood arrives in full ones. */
 const everyMs = 5
 /** The size of the queue, in total and per network. */
 const queueSizes = { room: 8_000, roomForOne: 2_000 }

@@ -15,7 +15,7 @@ export interface LastUsedOptions {
   readonly everyMs?: number
   /** Keys per write; 2,000 by default. */
   readonly batchSize?: number
-  /** The most keys recorded while the table is unavailable or too slow; 100,000 by default. */
+  /** Maximum number of keys recorded while the table is unavailable or too slow; 100,000 by default. */
   readonly most?: number
 }
 

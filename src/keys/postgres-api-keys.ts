@@ -14,7 +14,7 @@ import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from './store.ts'
 
 /** How long an expired ephemeral key is kept (contract, 3.13). */
 const ephemeralGraceMs = 1_800_000
-/** The most rows that one statement revokes or deletes, so that it meets its deadline. */
+/** Maximum number of rows that one statement revokes or deletes, so that it meets its deadline. */
 const batchRows = 2_000
 /** Less than a request's deadline, so that the caller learns the cause. */
 const lockDeadlineMs = 1_000

@@ -5,11 +5,9 @@
 import { BoundedMap } from '../runtime/bounded-map.ts'
 
 interface UnknownHashesOptions {
-  /** The most hashes; the oldest are dropped. */
+  /** Maximum number of hashes; the oldest are dropped. */
   readonly entries: number
-  /**
-   * The longest time in milliseconds that each is kept; at least half of it while there is room.
-   */
+  /** Maximum time in milliseconds that each is kept; at least half of it while there is room. */
   readonly keptMs: number
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number

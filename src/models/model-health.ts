@@ -9,7 +9,7 @@ import type { Snapshot } from './rules/snapshot.ts'
 
 /** Milliseconds between two lines about one model and one reason. */
 const quietMs = 30_000
-/** The most models; beyond it the oldest are forgotten. */
+/** Maximum number of models; beyond it the oldest are forgotten. */
 const maxModels = 100_000
 
 interface ModelHealthDeps {

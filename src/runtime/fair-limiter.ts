@@ -3,7 +3,7 @@
 import { createFairQueue, type FairQueueSizes } from './fair-queue.ts'
 
 interface FairLimiterOptions extends FairQueueSizes {
-  /** The most tasks of all owners together. */
+  /** Maximum number of tasks of all owners together. */
   readonly atOnce: number
   /** Whether an owner has one task at a time. */
   readonly oneEach?: boolean

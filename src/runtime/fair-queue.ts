@@ -3,9 +3,9 @@
 export type FairQueue<Item> = ReturnType<typeof createFairQueue<Item>>
 
 export interface FairQueueSizes {
-  /** The most items waiting, in total; by default any number. */
+  /** Maximum number of waiting items in total; by default unlimited. */
   readonly room?: number
-  /** The most of one owner. */
+  /** Maximum number of items of one owner. */
   readonly roomForOne?: number
 }
 

@@ -2,10 +2,10 @@
 
 import { BoundedMap } from './bounded-map.ts'
 
-/** The most subjects; beyond it the oldest are forgotten. */
+/** Maximum number of subjects; beyond it the oldest are forgotten. */
 const maxKeys = 100_000
 
-/** The most lines of one kind per change; the internal API lists all. */
+/** Maximum number of lines of one kind per change; the internal API lists all. */
 export const linesShown = 100
 
 /** At most one line about each subject in this many milliseconds. */

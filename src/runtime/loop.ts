@@ -45,7 +45,7 @@ export function createAlarm(signal: AbortSignal) {
 interface Backoff {
   /** After the first failure. */
   readonly firstMs: number
-  /** The longest. */
+  /** Maximum. */
   readonly maxMs: number
   /** Factor from each rest to the next; 2 by default. */
   readonly growth?: number

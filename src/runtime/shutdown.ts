@@ -9,7 +9,7 @@ export interface TimedStop {
   readonly name: string
   /** Milliseconds that it may always take, whatever earlier parts take. */
   readonly shareMs: number
-  /** The most milliseconds that it may take if earlier parts leave some; otherwise `shareMs`. */
+  /** Maximum duration in milliseconds if earlier parts leave enough time; otherwise `shareMs`. */
   readonly maxMs?: number
   /** What is lost if it is abandoned, for the log. */
   readonly lost: string

@@ -144,7 +144,7 @@ export function createBlocks(options: BlocksOptions) {
   function noteAdded(block: Block, added: number, startedAt: number, endedAt: number): boolean {
     let isSure = true
     for (const cell of block.cells) {
-      // Of a window that is over, or that this clock has not reached.
+      // The response may belong to a window that is over, or to one that this clock has not reached.
       if (endedAt < cell.start) continue
       if (endedAt >= cell.end) isSure = false
       else if (startedAt < cell.start && endedAt - cell.start < doubtMs) isSure = false

@@ -1,4 +1,4 @@
-/** Which grants come again soon: a record costs as much as several Checks, which one request is not worth. */
+/** Which grants are likely to repeat: a record costs as much as several Checks, which one request is not worth. */
 
 import { BoundedMap } from '../runtime/bounded-map.ts'
 

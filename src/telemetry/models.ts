@@ -52,7 +52,7 @@ export function createModelMetrics() {
       }
       if (failure !== undefined) failures.add(model, 1, failure.reason)
     },
-    /** Of all models. */
+    /** Over all models. */
     firstBytes: lastFirstBytes.read,
     uncountedCalls: (): number => uncounted.points().reduce((sum, { value }) => sum + value, 0),
     data: (): readonly MetricData[] => [

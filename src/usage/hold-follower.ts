@@ -57,7 +57,7 @@ export function createHoldFollower({
   return {
     follow(usage, now) {
       const { held, estimate, reported, user, subscription, model, response } = usage
-      // A line that is replayed after a restart says nothing about now.
+      // A line that is replayed after a restart has no bearing on the present.
       if (!held?.admittedAt || now - response.endedAt >= holdLeaseMs) return
       const counters = countersOf(usage)
       if (estimate === undefined) return holds.renew(counters, held.id, noTokens, now)

@@ -46,7 +46,7 @@ const beatMs = 200
 const [askMs, asksAtMost] = [100, 100]
 /** As many keys as the table has records, and requests, which must repeat before they have one. */
 const [keysRemembered, requestsRemembered] = [20_000, 40_000]
-/** The most that scripts can read (envoy/lua/lanes.lua). */
+/** Maximum number of lanes that scripts can read (envoy/lua/lanes.lua). */
 const mostLanes = 256
 
 export function createTable(context: Context): Table {

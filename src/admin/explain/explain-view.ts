@@ -214,7 +214,7 @@ function whoIn(caller: Caller | null): Json {
 /** Names of a server's list. */
 const namesShown = 5
 
-/** The most problems that a reason names. */
+/** Maximum number of problems in a reason. */
 const problemsShown = 5
 
 function reasonOf(

@@ -58,7 +58,7 @@ type Answer = Exclude<ProbeOutcome, 'closed'>
 const maxAnswerBytes = 4 * 1_048_576
 const attempts = 4
 const backoff = { firstMs: 100, maxMs: 400, jitter: 0.1 }
-/** The most models whose responses are cached, over all entries. */
+/** Maximum number of models whose responses are cached, over all entries. */
 const cachedModels = 100_000
 /** A server that has failed is skipped for this long, and queried again in the background. */
 const failureMs = 30_000

@@ -38,7 +38,7 @@ interface Simulated {
   readonly simulation: Simulation
   /** Hours of which only sums were known. */
   readonly summed: readonly Span[]
-  /** Of the documents, and the gaps of the ledger. */
+  /** Problems of the documents, and gaps of the ledger. */
   readonly problems: readonly string[]
   readonly gaps: readonly NamedGap[]
   readonly refusedThen: number

@@ -18,7 +18,7 @@ export interface LimitBound {
   readonly window: string
   /** Of cost in nano-units, like `beyond`. */
   readonly limit: Exact
-  /** The most beyond the limit; undefined: what requests in progress use, however much that is. */
+  /** Maximum beyond the limit; undefined: what requests in progress use, without a bound. */
   readonly beyond: Exact | undefined
   /** Why there is no such number: Subscriptions that do not reserve, and models whose servers ignore maxima. */
   readonly because: readonly string[]

@@ -72,7 +72,7 @@ const provider = object({
   claimValidationRules: list(object({ claim: some, requiredValue: filled(text(), '') })),
   claimMappings: filled(object({ username: filled(mapping, {}), groups: optional(mapping) }), {}),
 })
-/** Of a provider with other fields, which is left out. */
+/** A provider with other fields, which is left out. */
 const foreign = object({ issuer: filled(object({ url }), {}) })
 const versions = ['v1', 'v1beta1'].map((each) => `apiserver.config.k8s.io/${each}`)
 /** The supported fields, without those of the providers. */

@@ -27,7 +27,7 @@ export interface FoundKeys {
   readonly generation: number
 }
 
-/** The most keys of a set that may fit one header; each costs a forged token a verification. */
+/** Maximum number of keys of a set that may fit one header; each costs a forged token a verification. */
 const maxFitting = 8
 
 export type KeySource = ReturnType<typeof createKeySource>
@@ -44,7 +44,7 @@ interface KeySourceOptions {
   readonly monotonic?: () => number
   /** Milliseconds between two fetches of the keys. */
   readonly everyMs?: number
-  /** The least milliseconds between two attempts, successful or not. */
+  /** Minimum interval between two attempts, successful or not (ms). */
   readonly cooldownMs?: number
 }
 

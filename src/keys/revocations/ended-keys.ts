@@ -21,9 +21,9 @@ export interface EndedKey {
   readonly expiresAt: number | null
 }
 
-/** The most rows that one statement reads, except for rows of the same hash. */
+/** Maximum number of rows that one statement reads, except for rows of the same hash. */
 export const endedPageRows = 10_000
-/** The most keys that one statement revokes. */
+/** Maximum number of keys that one statement revokes. */
 const someKeys = 2_000
 
 /**

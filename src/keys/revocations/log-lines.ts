@@ -3,7 +3,7 @@
 import type { Logger } from 'pino'
 import { LockedRows } from './revocation-keeper.ts'
 
-/** The most ids in one log line. */
+/** Maximum number of ids in one log line. */
 const idsShown = 20
 
 /** Callbacks of the follower. */

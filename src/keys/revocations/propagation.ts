@@ -49,7 +49,7 @@ interface PropagationWatchOptions {
    */
   readonly keep?: (revoked: readonly RevokedKey[]) => Promise<boolean>
   readonly keptAs?: string
-  /** The longest delay of a revocation's response in milliseconds; 1 second by default. */
+  /** Maximum delay of a revocation's response in milliseconds; 1 second by default. */
   readonly deadlineMs?: number
 }
 

@@ -126,7 +126,7 @@ function hashOf(id: string, secret: string): string {
   return hash('sha256', `${id}\0${secret}`, 'hex')
 }
 
-/** The longest time before its end in which a key's end is announced: 7 days. */
+/** A key's end is announced at most this long before it: 7 days. */
 const maxNoticeMs = 604_800_000
 
 type Lifetime = Pick<ApiKeyRecord, 'createdAt' | 'expiresAt'>

@@ -29,7 +29,7 @@ interface TokenCap {
   readonly window: string
 }
 
-/** The most entries of each. */
+/** Maximum number of entries of each. */
 export const maxCaps = {
   models: 100,
   tokenRateLimits: 8,

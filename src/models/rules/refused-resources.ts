@@ -16,7 +16,7 @@ export interface Refused {
 
 const kinds = ['AccessPolicy', 'Subscription'] as const
 
-/** The most models that are read from one refused document. */
+/** Maximum number of models that are read from one refused document. */
 const maxModels = 1_000
 
 /** undefined: the document is not about models, or names none legibly. */

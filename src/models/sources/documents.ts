@@ -59,7 +59,7 @@ export interface DocumentContent {
   readonly lines: Lines
 }
 
-/** The most problems that are reported of one document. */
+/** Maximum number of problems that are reported for one document. */
 const maxProblems = 20
 
 /** Texts up to this many characters are parsed within a slice: some 15 ms of work. */

@@ -7,7 +7,7 @@ import { createFolder } from './files.ts'
 import { resourceFile } from './listing.ts'
 import type { ResourceSource } from './source.ts'
 
-/** The least milliseconds between two checks, and before the second check of a change. */
+/** Minimum interval between two checks, and before the second check of a change (ms). */
 const settleMs = 100
 
 /**

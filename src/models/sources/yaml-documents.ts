@@ -23,7 +23,7 @@ export interface Lines {
   readonly inside: ReadonlyMap<unknown, Lines> | undefined
 }
 
-/** The most nodes that an alias may expand to; more is an attack, not a resource. */
+/** Maximum number of nodes that an alias may expand to; more is an attack, not a resource. */
 const aliasLimit = 100
 /** Lines of fields deeper than this are not kept. */
 const linesDepth = 3

@@ -2,7 +2,7 @@
 
 import type { CounterReset, Resets } from '../rules/windows.ts'
 
-/** Of one counter, the latest; windows that ended before them are no longer read. */
+/** Maximum number of resets per counter; windows that ended before these are no longer read. */
 const maxResets = 4
 
 /** `known`: those known at the start. */

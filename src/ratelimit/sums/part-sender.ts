@@ -36,7 +36,7 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
   let beginsAt = Number.POSITIVE_INFINITY
   let begunAt = Number.NEGATIVE_INFINITY
   let underWay: Promise<void> | undefined
-  /** The least number of intervals asked for while a call was under way. */
+  /** Minimum of the intervals that were requested during a call. */
   let intervalsLeft = Number.POSITIVE_INFINITY
   /** Failed calls in a row. */
   let failures = 0

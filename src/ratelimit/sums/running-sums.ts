@@ -31,7 +31,7 @@ export interface RunningSumsOptions
   readonly writesFrom?: number
 }
 
-/** The greatest age of what is known of a counter far from its limit, in milliseconds. */
+/** Maximum age of the cached state of a counter far from its limit, in milliseconds. */
 const farMs = 80
 /** Windows with more fields are read less often in proportion, because more fields cost more to read. */
 const fewFields = 20
@@ -119,7 +119,7 @@ export function runSums(options: RunningSumsOptions) {
     while ((await shared.saveLong()) > 0);
   }
 
-  /** The greatest age of what is known of this window, in milliseconds. */
+  /** Maximum age of the cached state of this window, in milliseconds. */
   function maxAgeOf({ limit }: Counter, tally: Tally): number {
     const isNear = limit === undefined || Number(usedOf(tally)) >= Number(limit) / 2
     const ms = isNear ? flushMs : Math.max(flushMs, farMs)

@@ -24,7 +24,7 @@ export interface LimitRequest extends NewLimitRequest {
   /** Milliseconds since the epoch. */
   readonly decidedAt: number | null
   readonly decisionReason: string | null
-  /** Of an approved request. */
+  /** For an approved request. */
   readonly increaseId: string | null
   readonly grantedLimit: Exact | null
   readonly grantedUntil: number | null

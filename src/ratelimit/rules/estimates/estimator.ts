@@ -23,7 +23,7 @@ export interface RequestSize {
   readonly maxOutput: number | undefined
   /** Number of answers, to the same prompt or to several; 1 by default. */
   readonly choices?: number | undefined
-  /** The least output tokens of each answer with which the request is valid; 1 by default. */
+  /** Minimum of output tokens of each answer with which the request is valid; 1 by default. */
   readonly leastOutput?: number | undefined
   /** Why the size is not known: the body may have another maximum, or number of answers, than was read. */
   readonly problem?: string | undefined
@@ -41,7 +41,7 @@ export interface Expected {
   readonly beyondRoom: number
   /** Whether several answers share `beyondRoom`; it then applies only if their input alone exceeds an unused limit. */
   readonly isSeveral: boolean
-  /** The least output tokens that the request can be given. */
+  /** Minimum of output tokens that the request can be given. */
   readonly least: number
   /** Maximum output; Infinity: unknown. */
   readonly worst: number

@@ -13,7 +13,7 @@ import type { Growth } from './log-histogram.ts'
 export interface Factors {
   readonly base: number
   readonly perInput: number
-  /** The most that it may count per input token: only the response says which tokens were cached. */
+  /** Maximum charge per input token: only the response shows which tokens were cached. */
   readonly mostPerInput: number
   readonly perOutput: number
   /** Variances are kept in squares of this unit, because those of money would be too large for exact sums. */
