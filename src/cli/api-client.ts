@@ -27,6 +27,11 @@ export type ApiClient = (
   once?: 'once',
 ) => Promise<unknown>
 
+/** Each 2xx response of the API has one of these. */
+const marks = [
+  ...['allowed', 'answers', 'data', 'key', 'propagation'],
+  ...['revokedCount', 'state', 'text', 'username'],
+]
 const timeoutMs = 30_000
 /**
  * Pauses between attempts. Their sum exceeds the time for which an attempt whose process was lost blocks the next one.
@@ -62,7 +67,11 @@ export function createApiClient({ url, token, source }: ApiServer): ApiClient {
         if (pauseMs !== undefined && !isUnreached(error)) return undefined
         throw new Unreachable(`${url} cannot be reached (${reasonOf(error)}).`)
       })
-      if (asked?.isOk) return asked.answer
+      if (asked?.isOk) {
+        // Another server may answer anything, as if a key had been revoked.
+        if (once || marks.some((mark) => mark in (asked.answer as object))) return asked.answer
+        throw new Error(`${url} does not answer like a Tollgate.`)
+      }
       if (asked !== undefined && (pauseMs === undefined || !isUnsure(asked))) {
         const message = refusalOf(asked.answer)
         if (message === undefined) {

@@ -61,12 +61,14 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
   const server = findApiServer(io.env, flags)
   const call = createApiClient(server)
 
+  async function make<Made extends CreatedKey>(at: string, body: Body): Promise<Made> {
+    const made = (await call('POST', at, body, 'once')) as Made
+    if (typeof made.key === 'string') return made
+    throw new Error(`${server.url} responded without a key; it is not a Tollgate.`)
+  }
+
   return {
-    async create(body: Body): Promise<CreatedKey> {
-      const created = (await call('POST', path, body, 'once')) as CreatedKey
-      if (typeof created.key === 'string') return created
-      throw new Error(`${server.url} responded without a key; it is not a Tollgate.`)
-    },
+    create: (body: Body) => make<CreatedKey>(path, body),
     /** Reads all pages. */
     async search(search: KeySearch): Promise<readonly KeyRecord[]> {
       const { statuses: status, includeEphemeral, user, prefix, labels, sort, limit } = search
@@ -89,8 +91,7 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
     read: (id: string) => call('GET', pathOf(id)) as Promise<KeyRecord>,
     /** Fields that are not in the body stay. */
     edit: (id: string, body: Body) => call('PATCH', pathOf(id), body) as Promise<Changed>,
-    rotate: (id: string, body: Body) =>
-      call('POST', `${pathOf(id)}/rotate`, body, 'once') as Promise<RotatedKey>,
+    rotate: (id: string, body: Body) => make<RotatedKey>(`${pathOf(id)}/rotate`, body),
     revoke: (id: string) => call('DELETE', pathOf(id)) as Promise<Changed>,
     /** Authenticated by the key itself. */
     revokeGiven: (key: string) => call('POST', `${path}/revoke`, { key }) as Promise<Changed>,

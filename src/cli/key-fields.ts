@@ -38,13 +38,15 @@ export function toKeyFields(given: Given): Readonly<Record<string, unknown>> {
 
 /** `--label team=search`, any number of times. */
 export function parseLabels(raw: readonly string[] = []): Record<string, string> {
-  return Object.fromEntries(
-    raw.map((label) => {
-      const at = label.indexOf('=')
-      if (at < 1) throw new WrongCall('Write a label as <name>=<value>.')
-      return [label.slice(0, at), label.slice(at + 1)]
-    }),
-  )
+  const labels = raw.map((label): readonly [string, string] => {
+    const at = label.indexOf('=')
+    if (at < 1) throw new WrongCall('Write a label as <name>=<value>.')
+    return [label.slice(0, at), label.slice(at + 1)]
+  })
+  const values = new Map(labels)
+  const twice = labels.find(([name, value]) => values.get(name) !== value)?.[0]
+  if (twice !== undefined) throw new WrongCall(`The label ${twice} has two values.`)
+  return Object.fromEntries(labels)
 }
 
 function readModel(raw: string): { readonly namespace: string; readonly name: string } {

@@ -125,6 +125,9 @@ test('caps and labels are given, shown, narrowed and dropped', async (t) => {
     ['edit', id, '--limit', 'name=a,limit=1,window=day,model=small'],
     ['edit', id, '--model', 'small'],
     ['new', 'x', '--no-models'],
+    ['new', 'x', '--label', 'team=a', '--label', 'team=b'],
+    ['list', '--label', 'team=a', '--label', 'team=b'],
+    ['list', '--prefix', ''],
     ['edit', id, '--model', 'llm/small', '--no-models'],
     ['edit', id, '--label', 'team=a', '--no-labels'],
     ['edit', id, '--token-limit', '400/1h', '--no-token-limits'],
@@ -351,6 +354,15 @@ test('handles responses of other servers', async (t) => {
   t.match(await run(env(html.url), 'list'), { status: 1, err: /answered 502 without a reason\.$/ })
   const other = await startAnswering(t, 200, { hello: 'world' })
   t.match(await run(env(other.url), 'new', 'x'), { status: 1, out: '', err: /without a key/ })
+  t.match(await run(env(other.url), 'rotate', 'x'), { status: 1, out: '', err: /without a key/ })
+  for (const args of [['list'], ['show', 'x'], ['revoke', 'x'], ['revoke', '--all', '--yes']]) {
+    const answered = await run(env(other.url), ...args)
+    t.match(
+      answered,
+      { status: 1, out: '', err: /does not answer like a Tollgate\.$/ },
+      args.join(' '),
+    )
+  }
   const evil = await startAnswering(t, 403, { error: { message: '\u001b[2Jno' } })
   t.equal((await run(env(evil.url), 'list')).err, '\ufffd[2Jno')
   const target = await startAnswering(t, 200, {})

@@ -83,8 +83,8 @@ export const listKeysFlags = {
     field: 'filters.labelsContain',
   },
   prefix: {
-    takes: '<text>',
-    means: 'list only keys that begin with this text, like sk-tg-4fTr0b',
+    takes: '<beginning>',
+    means: 'list only keys that begin with this, like sk-tg-4fTr0b',
     field: 'filters.keyPrefix',
   },
   user: {
