@@ -46,10 +46,12 @@ if (absent.length > 0) {
   process.exit(2)
 }
 const env: NodeJS.ProcessEnv = { ...process.env, TAP_BUNDLE: await bundleTap() }
-// Downloads leave the processors to the checks.
+const isWhole = files.length === 0
+// Downloads leave the processors to the others.
 await Promise.all([
-  files.length === 0 && check(),
-  files.length === 0 && bundle(),
+  // Each of its threads would check much of the same, while another processor bundles.
+  isWhole && step('types', () => runTool('tsc', ['--singleThreaded'])),
+  isWhole && bundle(),
   obtain('Envoy', async () => {
     env.ENVOY_PATH = await findEnvoy({ path: env.ENVOY_PATH, env, log: print })
   }),
@@ -69,14 +71,18 @@ await obtain('Postgres', async () => {
   database = await startTestPostgres(join(folder.path, 'postgres'))
   env.TEST_DATABASE_URL = database.url
 })
+// The first tests wait for what they start.
+const linted =
+  isWhole && step('format and lint', () => runTool('biome', ['ci', '--colors=off', '.']))
 try {
   await runTests()
+  await linted
 } finally {
   await database?.stop()
   folder.remove()
 }
 const { passed, failed, skipped } = report.score
-if (files.length === 0) {
+if (isWhole) {
   print('\nslowest files')
   for (const line of report.slowest(10)) print(line)
 }
@@ -92,8 +98,8 @@ async function runTests(): Promise<void> {
     limitMs: Number(options.timeout) * 1000,
     begin: report.begin,
   }
-  const isComplete = await runTestFiles(files.length === 0 ? findTestFiles() : files, run)
-  if (isComplete && files.length === 0) await runAgain(run)
+  const isComplete = await runTestFiles(isWhole ? findTestFiles() : files, run)
+  if (isComplete && isWhole) await runAgain(run)
   if (report.score.passed === 0 && report.score.failed === 0) {
     print('FAIL no test ran')
     report.score.failed += 1
@@ -137,12 +143,6 @@ async function obtain(what: string, action: () => Promise<void>): Promise<void> 
 /** A few files are tested as they are: to write it takes longer than they save. */
 async function bundle(): Promise<void> {
   env.SERVICE_BUNDLE = await bundleService()
-}
-
-async function check(): Promise<void> {
-  await step('format and lint', () => runTool('biome', ['ci', '--colors=off', '.']))
-  // Each of its threads would check much of the same, while other processors bundle and lint.
-  await step('types', () => runTool('tsc', ['--singleThreaded']))
 }
 
 async function step(name: string, action: () => Promise<boolean>): Promise<void> {
