@@ -7,7 +7,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import { text } from 'node:stream/consumers'
 
-/** A notice may be sent again for a day; an older signature is not one of now. */
+/** A notice may be repeated for a day; each time it gets a new signature, so an older one is not valid. */
 const toleranceSeconds = 300
 
 /** Whether a body was signed with this secret (`whsec_…`) just now. `now` in milliseconds. */
@@ -39,7 +39,7 @@ if (import.meta.main) {
       response.writeHead(401).end()
       return
     }
-    // One whose answer was lost comes again, with the same id.
+    // A notice whose response was lost is repeated with the same id.
     if (!seen.has(id)) console.log(body)
     seen.add(id)
     response.writeHead(204).end()

@@ -74,13 +74,13 @@ export interface CreatedKey {
   readonly name: string
   readonly subscription: string
   readonly expiresAt: string | null
-  /** If the key is restricted to some. */
+  /** The models of the key, if it is restricted to some. */
   readonly models?: ApiKey['models']
   /** After a rotation: the old secret, while it works. */
   readonly previous?: ApiKey['previous']
 }
 
-/** A refusal in the API's own words, or a gateway that cannot be reached (status 0). */
+/** A refusal with the API's message, or an unreachable gateway (status 0). */
 export class ApiError extends Error {
   readonly status: number
   readonly code: string
@@ -112,7 +112,7 @@ export async function send(token: string, method: string, path: string, body?: u
   return response
 }
 
-/** The refusal of an answer that is not ok. */
+/** The refusal in an answer that is not ok. */
 export async function refusalIn(response: Response): Promise<ApiError> {
   const requestId = response.headers.get('x-request-id') ?? undefined
   const text = await response.text().catch(() => '')

@@ -43,7 +43,7 @@ interface Entry {
   readonly label: string
   readonly icon: IconName
   readonly page: () => ReactNode
-  /** For the paths below it. */
+  /** Also for the paths below it. */
   readonly inner?: () => ReactNode
 }
 
@@ -64,7 +64,7 @@ const entries: readonly Entry[] = [
   { path: 'explain', label: 'Why?', icon: 'why', page: () => <ExplainPage /> },
 ]
 
-/** Shown to administrators. The API refuses everybody else who opens one. */
+/** Shown to administrators. The API refuses them to anybody else. */
 const administration: readonly Entry[] = [
   { path: 'access', label: 'Access', icon: 'access', page: () => <AccessPage /> },
   { path: 'resources', label: 'Resources', icon: 'resources', page: () => <ResourcesPage /> },
@@ -183,7 +183,7 @@ interface EntriesProps {
   readonly entries: readonly Entry[]
   readonly open: Entry | undefined
   readonly close: () => void
-  /** Requests for more of a limit that an administrator may decide. */
+  /** Requests for increases that an administrator may decide. */
   readonly waiting?: number | undefined
 }
 
@@ -225,7 +225,7 @@ const schemes = { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme: da
 const next = { auto: 'light', light: 'dark', dark: 'auto' } as const
 const pictures = { auto: 'system', light: 'light', dark: 'dark' } as const
 
-/** Chooses the colours; the next ones with each click. */
+/** Selects the colour scheme; each click selects the next one. */
 function Scheme() {
   const { colorScheme, setColorScheme } = useMantineColorScheme()
   return (
@@ -244,7 +244,7 @@ function Scheme() {
 
 const warnMs = 5 * 60_000
 
-/** Tells in time that the identity token expires. */
+/** Warns in time that the identity token expires. */
 function Expiry({ at }: { readonly at: number | undefined }) {
   const [now, setNow] = useState(Date.now)
   useEffect(() => {

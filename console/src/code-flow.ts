@@ -1,6 +1,6 @@
 /**
- * Signing in at an identity provider: an authorization code with PKCE. The browser keeps state and
- * verifier until it comes back, never a token.
+ * Signing in at an identity provider: an authorization code with PKCE. The browser stores state and verifier until it
+ * comes back, never a token.
  */
 
 import { ApiError, refusalIn } from './api.ts'
@@ -8,7 +8,7 @@ import { ApiError, refusalIn } from './api.ts'
 export interface Provider {
   readonly issuer: string
   readonly name: string
-  /** Its page for signing in, without state and challenge. */
+  /** The provider's sign-in page, without state and challenge. */
   readonly page: string
 }
 
@@ -16,24 +16,24 @@ interface Begun {
   readonly issuer: string
   readonly state: string
   readonly verifier: string
-  /** The path to which this provider sends the browser back; each has another one. */
+  /** The path to which this provider redirects the browser; each provider has its own. */
   readonly back: string
-  /** The address that was open, to which to return. */
+  /** The address to return to. */
   readonly address: string
 }
 
 const keptUnder = 'tollgate-sign-in'
-/** Where providers send the browser to. */
+/** The paths to which providers redirect. */
 const backs = /^\/console\/signed-in(?:\/|$)/
-/** Characters of a provider's text; a longer one would push everything else off the page. */
+/** Maximum length of a provider's text; a longer one would push everything else off the page. */
 const maxRefusalLength = 300
 
-/** How one can sign in. */
+/** The ways to sign in. */
 export interface Ways {
   readonly providers: readonly Provider[]
-  /** Whether an identity token may be kept in the tab; undefined: that is not known. */
+  /** Whether an identity token may be stored in the tab; undefined: unknown. */
   readonly keepsToken?: boolean
-  /** Of the sample of `npm start`, for whoever has its link. */
+  /** The sample of `npm start`, for holders of its link. */
   readonly sampleUsers?: readonly string[]
 }
 
@@ -46,7 +46,7 @@ export async function readWays(): Promise<Ways> {
   }
 }
 
-/** Leaves for the provider's page. Rejects with an ApiError. */
+/** Navigates to the provider's page. Rejects with an ApiError. */
 export async function begin({ issuer, page }: Provider): Promise<undefined> {
   if (!isSecureContext) {
     throw new ApiError(
@@ -69,22 +69,22 @@ export async function begin({ issuer, page }: Provider): Promise<undefined> {
 }
 
 /**
- * The token, if this address is where the provider has sent the browser to; undefined otherwise.
- * Returns to the address that was open before. Rejects with an ApiError.
+ * The token, if this is the address to which the provider has redirected the browser; undefined otherwise. Returns to
+ * the address that was open before. Rejects with an ApiError.
  */
 export async function finish(): Promise<string | undefined> {
   const { pathname } = location
   if (!backs.test(pathname)) return undefined
   const query = new URLSearchParams(location.search)
   const begun = takeBegun()
-  // Before anything else: the code must not stay in the address.
+  // First, because the code must not stay in the address.
   history.replaceState(null, '', begun?.address ?? '/console')
   dispatchEvent(new PopStateEvent('popstate'))
   const code = query.get('code')
   const refusal = query.get('error_description') ?? query.get('error')
   const from = query.get('iss')
   const isOurs = query.get('state') === begun?.state && pathname === begun?.back
-  // Also before a refusal is shown: anybody can make a link with a text in it.
+  // Validated even before a refusal is shown: anybody can make a link with a text in it.
   if (!begun || !isOurs || !(code || refusal) || (from !== null && from !== begun.issuer)) {
     throw new ApiError(0, 'unknown', 'This sign-in was not begun in this tab; begin again.')
   }

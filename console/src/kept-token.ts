@@ -1,21 +1,21 @@
 /**
- * The identity token of this tab (sessionStorage), so that a reload does not forget it: until its owner
- * signs out, it expires or the service refuses it. Never an API key, and nothing where the service says so.
+ * Stores the identity token of this tab (sessionStorage), so that a reload does not lose it: until its owner signs out,
+ * it expires or the service refuses it. Never stores an API key, nor anything if the service forbids it.
  */
 
 const keptUnder = 'tollgate-token'
-/** The longest time of a timer of the browser, in milliseconds. */
+/** Maximum duration of a timer in browsers, in milliseconds. */
 const longestMs = 2 ** 31 - 1
 
 interface Kept {
   readonly token: string
-  /** Milliseconds since the epoch, if the token says it. */
+  /** The expiry in milliseconds since the epoch, if the token has one. */
   readonly expiresAt: number | undefined
 }
 
 let mayKeep = false
 
-/** What the service allows. Until it is known, nothing is kept. */
+/** Whether the service allows storing. Until that is known, nothing is stored. */
 export function allowKeeping(isAllowed: boolean): void {
   mayKeep = isAllowed
   if (!isAllowed) forgetToken()
@@ -45,7 +45,7 @@ export function forgetToken(): void {
   sessionStorage.removeItem(keptUnder)
 }
 
-/** Also while nobody uses the page. */
+/** Also while the page is not used. */
 function forgetAt({ token, expiresAt }: Kept): void {
   if (expiresAt === undefined) return
   const waitMs = Math.min(expiresAt - Date.now(), longestMs)

@@ -1,4 +1,4 @@
-/** Where the page is: a path below /console, and the query, which holds what a table shows. */
+/** The page's location: a path below /console, and the query, which holds the state of tables. */
 
 import { useSyncExternalStore } from 'react'
 
@@ -34,7 +34,7 @@ export function go(address: string): void {
   arrive()
 }
 
-/** The address of this place with a changed query; an empty value removes its name. */
+/** The current address with a changed query; an empty value removes its name. */
 export function addressHere(changes: Readonly<Record<string, string>>): string {
   const query = new URLSearchParams(location.search)
   for (const [name, value] of Object.entries(changes)) {
@@ -45,7 +45,7 @@ export function addressHere(changes: Readonly<Record<string, string>>): string {
   return location.pathname + (search && `?${search}`)
 }
 
-/** Changes the query of this place. */
+/** Changes the query of the current address. */
 export function refine(changes: Readonly<Record<string, string>>): void {
   history.replaceState(null, '', addressHere(changes))
   arrive()

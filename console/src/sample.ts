@@ -11,14 +11,14 @@ addEventListener('hashchange', () => {
   if (takeCode()) location.reload()
 })
 
-/** Who each sample user is, and so what signing in as that one shows. */
+/** The sample users, and what signing in as each shows. */
 export const sampleRoles: Readonly<Record<string, string>> = {
   alice: 'A user in team A, with three subscriptions.',
   bob: 'A user in team B, with one subscription.',
   admin: "An administrator: everybody's usage, two weeks of it after tollgate demo.",
 }
 
-/** Moves the code out of the address, where it could be read over a shoulder or copied with the link. */
+/** Removes the code from the address, where it could be read over a shoulder or copied with the link. */
 function takeCode(): boolean {
   const code = inFragment.exec(location.hash)?.[1]
   if (code === undefined) return false
@@ -27,12 +27,12 @@ function takeCode(): boolean {
   return true
 }
 
-/** Whether this tab was opened by the link. */
+/** Whether the link has opened this tab. */
 export function hasSampleCode(): boolean {
   return sessionStorage.getItem(keptUnder) !== null
 }
 
-/** The token of a sample user. Rejects with an ApiError; a code of an earlier start is forgotten. */
+/** The token of a sample user. Rejects with an ApiError; discards a code of an earlier start. */
 export async function signInToSample(user: string): Promise<string> {
   const code = sessionStorage.getItem(keptUnder) ?? ''
   const response = await fetch('/console/sign-in/sample', {

@@ -1,4 +1,4 @@
-/** Who is signed in. */
+/** The session: who is signed in. */
 
 import { createContext, useContext } from 'react'
 import { type Me, send } from './api.ts'
@@ -6,15 +6,15 @@ import { keepToken } from './kept-token.ts'
 
 export interface Session {
   readonly me: Me
-  /** When the identity token expires, in milliseconds since the epoch, if it says so. */
+  /** The expiry of the identity token in milliseconds since the epoch, if it has one. */
   readonly expiresAt: number | undefined
   /** The credential, if it is an API key. */
   readonly ownKey: string | undefined
-  /** Calls the API. Rejects with an ApiError; a credential that is refused ends the session. */
+  /** Calls the API. Rejects with an ApiError; a refused credential ends the session. */
   readonly call: <Answer>(method: string, path: string, body?: unknown) => Promise<Answer>
-  /** The same for an answer that is text. */
+  /** The same for a text answer. */
   readonly read: (path: string) => Promise<string>
-  /** Called when the user signs out: what is still asked then ends no later session. */
+  /** Called when the user signs out: calls in progress cannot end a later session. */
   readonly close: () => void
 }
 
@@ -26,7 +26,7 @@ export function useSession(): Session {
   return session
 }
 
-/** Asks the service who the token stands for, and keeps an identity token for a reload. Rejects with an ApiError. */
+/** Asks the service for the user of the token, and stores an identity token for a reload. Rejects with an ApiError. */
 export async function openSession(token: string, onEnd: () => void): Promise<Session> {
   let isClosed = false
   const ask = async (method: string, path: string, body?: unknown) => {

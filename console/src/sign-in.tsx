@@ -26,11 +26,11 @@ interface SignInProps {
   readonly onEnd: () => void
 }
 
-/** The browser comes back from a provider once, when the page is loaded. */
+/** A provider's redirect is handled once, when the page is loaded. */
 const returned = finish()
 returned.catch(() => undefined)
 
-/** The token that the page is loaded with: of a provider, or of before a reload. */
+/** The token at load time: from a provider, or from before a reload. */
 async function firstToken(): Promise<string | undefined> {
   return (await returned) ?? keptToken()
 }
@@ -61,7 +61,7 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
 
   useEffect(() => {
     document.title = 'Sign in · Tollgate'
-    // A notice says that a session has ended, so this is not the first time.
+    // A notice says that a session has ended, so this is not the first visit.
     const isFirst = notice === undefined
     if (!isFirst) forgetToken()
     void readWays().then((found) => {
@@ -79,7 +79,7 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
 
   const isOneClick = ways?.sampleUsers !== undefined && hasSampleCode()
   const hasWays = ways !== undefined && (ways.providers.length > 0 || isOneClick)
-  // The form would only be seen for a moment.
+  // The form would only flash.
   if (isRestoring) {
     return (
       <Container size={440} py={80} component="main">

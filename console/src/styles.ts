@@ -1,4 +1,4 @@
-/** The styles of the components in use, in the order that Mantine asks for; all of them are three times as much. */
+/** The styles of the used components, in the order that Mantine requires; all of them are three times as much. */
 
 import '@mantine/core/styles/baseline.css'
 import '@mantine/core/styles/default-css-variables.css'

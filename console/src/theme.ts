@@ -61,7 +61,7 @@ export const theme = createTheme({
       defaultProps: {
         lockScroll: false,
         centered: true,
-        // The button that has opened it may be gone, as after a revocation.
+        // The button that opened it may be gone, as after a revocation.
         onExitTransitionEnd: () => {
           if (document.activeElement === document.body) document.querySelector('h1')?.focus()
         },
@@ -72,7 +72,7 @@ export const theme = createTheme({
   },
 })
 
-/** Mantine's dimmed text does not have the contrast of 4.5 to 1. */
+/** Mantine's dimmed text lacks the contrast of 4.5 to 1. */
 export const variables: CSSVariablesResolver = () => ({
   variables: {},
   light: {

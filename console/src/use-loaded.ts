@@ -1,10 +1,10 @@
-/** What a page shows: loaded when it opens and whenever what it depends on changes. */
+/** Loads the data of a page when it opens and whenever its dependencies change. */
 
 import { useCallback, useEffect, useRef, useState } from 'react'
 import type { ApiError } from './api.ts'
 
 export interface Loaded<Value> {
-  /** The last value, also while a newer one is loaded. */
+  /** The last value, also while a newer one is loading. */
   readonly value: Value | undefined
   /** When it was read, in milliseconds since the epoch. */
   readonly at: number | undefined

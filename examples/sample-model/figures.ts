@@ -1,4 +1,4 @@
-/** The operations on texts that return figures: vectors, scores, judgements, tokens. */
+/** The operations on texts that return numbers: vectors, scores, judgements, tokens. */
 
 import { type Answer, chatUsage, countWords, madeAt, write } from './words.ts'
 
@@ -11,7 +11,7 @@ export const embeddings: Answer = (body) => {
   return { whole: { object: 'list', data, model: body.model, usage } }
 }
 
-/** A text in common with the question is worth its share of words. */
+/** The score of a text is the share of words that it has in common with the question. */
 function scoreOf(query: unknown, text: unknown): number {
   const words = (value: unknown) => new Set(JSON.stringify(value ?? '').match(/\w+/g))
   const [asked, found] = [words(query), words(text)]

@@ -32,5 +32,5 @@ export const speech: Answer = () => {
   return { whole: sound, type: 'audio/wav' }
 }
 
-/** Of an upload, which nobody listens to. */
+/** For an upload, which is not listened to. */
 export const transcription: Answer = (body) => ({ whole: { text: write(body, undefined).text } })

@@ -1,11 +1,11 @@
-/** What the sample model says, and the parts that all of its answers share. */
+/** The sample model's words, and the parts that all of its answers share. */
 
 export type Json = Record<string, unknown>
 
 /** An answer to a POST. `events` are sent instead of `whole` if the request asks for a stream. */
 export interface Written {
   readonly whole: Json | Buffer
-  /** Of `whole`, if it is not JSON. */
+  /** The content type of `whole`, if it is not JSON. */
   readonly type?: string
   readonly events?: readonly Json[]
   /** The last line of the stream, if its API has one. */
@@ -14,20 +14,20 @@ export interface Written {
 
 export type Answer = (body: Json) => Written
 
-/** The moment of everything that the sample has made, in Unix seconds. */
+/** The creation time of everything in the sample, in Unix seconds. */
 export const madeAt = 1_704_067_200
 
-/** Agents allow tens of thousands, and somebody reads the answer. */
+/** Agents allow tens of thousands, but a person reads the answer. */
 const maxWords = 64
 const usualWords = 16
 const vocabulary = 'a small river carries quiet words past the old stone mill at dawn'.split(' ')
-/** The fields of all operations in which a text is sent. */
+/** The fields of all operations that may contain a text. */
 const asking = [
   ...['system', 'instructions', 'messages', 'input', 'prompt', 'tools'],
   ...['query', 'documents', 'text_1', 'text_2', 'queries'],
 ]
 
-/** The words of an answer, of which `most` are allowed, and the usage. A word is a token. */
+/** The words of an answer, at most `most`, and the usage. A word is a token. */
 export function write(body: Json, most: unknown) {
   const length = typeof most === 'number' ? Math.max(0, Math.min(most, maxWords)) : usualWords
   const pieces = Array.from({ length }, (_, i) => ` ${vocabulary[i % vocabulary.length]}`)

@@ -16,7 +16,7 @@ import { useLoaded } from '../use-loaded.ts'
 
 const pageSize = 50
 
-/** Who can use a model, and through what: a row for each model and each user or group. */
+/** Who can use a model, and through which policy: a row for each model and each user or group. */
 export function AccessPage() {
   const { call } = useSession()
   const { query } = usePlace()

@@ -92,7 +92,7 @@ const phases: Readonly<Record<string, 'green' | 'yellow' | 'red'>> = {
   Failed: 'red',
 }
 
-/** These say that something is wrong when they are true. */
+/** Conditions that report a problem when they are true. */
 const alarms = ['SpecPriorityDuplicate', 'Bypass']
 
 const columns: readonly Column<ResourceList['data'][number]>[] = [
@@ -114,7 +114,7 @@ function isWell({ type, status }: Condition): boolean {
   return status === (alarms.includes(type) ? 'False' : 'True')
 }
 
-/** What is not as it should be; the rest is folded. */
+/** The conditions with a problem; the others are folded. */
 function Conditions({ conditions }: { readonly conditions: readonly Condition[] }) {
   const well = conditions.filter(isWell)
   return (

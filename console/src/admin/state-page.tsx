@@ -122,7 +122,7 @@ function State(state: ServiceState) {
 interface PartProps {
   readonly title: string
   readonly isWell: boolean
-  /** For well and unwell. */
+  /** Colors for good and bad states. */
   readonly words: readonly [string, string]
   readonly children: ReactNode
 }
@@ -138,7 +138,7 @@ function Part({ title, isWell, words, children }: PartProps) {
   )
 }
 
-/** A process that has not asked for this long is silent; seconds. */
+/** A process that has not polled for this long counts as silent; seconds. */
 const silentAfter = 5
 
 const columns: readonly Column<ReplicaState>[] = [

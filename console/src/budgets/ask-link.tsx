@@ -8,11 +8,11 @@ import type { LimitRequest } from './own-requests.tsx'
 interface AskLinkProps {
   readonly limit: Limit
   readonly currency?: string | undefined
-  /** What of it the caller waits for. */
+  /** The caller's open requests for it. */
   readonly open?: readonly LimitRequest[]
 }
 
-/** Leads to the form that asks for more of a limit, where one can. */
+/** The link to the form for an increase, where one can be requested. */
 export function AskLink({ limit, currency, open = [] }: AskLinkProps) {
   const { me } = useSession()
   if (!mayAsk(limit, me)) return null

@@ -14,12 +14,12 @@ import { MoreFields, ReasonField } from './more-fields.tsx'
 type LimitRequest = LimitRequestList['data'][number]
 
 interface AskProps {
-  /** The caller's own. */
+  /** The caller's own limits. */
   readonly limits: LimitList
   readonly onAsked: () => void
 }
 
-/** Asks for more of the limit that the address names. */
+/** Requests an increase of the limit in the address. */
 export function Ask({ limits: { data, currency }, onAsked }: AskProps) {
   const { me } = useSession()
   const wanted = usePlace().query.get('ask')

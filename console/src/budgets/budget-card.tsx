@@ -8,11 +8,11 @@ import { type Budget, forecast } from './budget.ts'
 interface BudgetCardProps {
   readonly budget: Budget
   readonly currency: string | undefined
-  /** What leads further. */
+  /** Links. */
   readonly more?: ReactNode
 }
 
-/** What is left of a budget, what was used, and how long it will last. */
+/** What is left of a budget, its usage, and how long it will last. */
 export function BudgetCard({ budget, currency, more }: BudgetCardProps) {
   const { name, kind, limit, used, remaining, percentLeft, resetsAt, enforced } = budget
   const { increasedUntil } = budget
@@ -63,12 +63,12 @@ export function BudgetCard({ budget, currency, more }: BudgetCardProps) {
   )
 }
 
-/** What money is to its last digit. */
+/** An amount of money with all digits. */
 function exactly(value: number | string, currency = ''): string {
   return `${value} ${currency}`.trim()
 }
 
-/** On what it is, and who shares it. */
+/** Where it applies, and who shares it. */
 function aboutOf(budget: Budget): string {
   const { subscription, model, models, scope } = budget
   const on = model ?? models?.join(', ') ?? (scope === 'key' ? 'this key' : 'all models')
@@ -93,7 +93,7 @@ function Outlook({ budget, currency }: Pick<BudgetCardProps, 'budget' | 'currenc
   )
 }
 
-/** Of a guess only the first digits mean something. */
+/** A forecast has few significant digits. */
 function roundedTo(kind: Budget['kind'], value: number): number {
   const digits = Number(value.toPrecision(3))
   return kind === 'cost' ? digits : Math.round(digits)

@@ -16,11 +16,11 @@ const maxCards = 60
 interface BudgetCardsProps
   extends Pick<Loaded<LimitList | SharedLimitList>, 'value' | 'error'>,
     Pick<CardsProps, 'more'> {
-  /** What is said where there is none. */
+  /** The text for an empty list. */
   readonly empty: string
 }
 
-/** A card for each budget of a list, once it is there. */
+/** A card for each budget of a list, once it is loaded. */
 export function BudgetCards({ value, error, empty, more }: BudgetCardsProps) {
   const budgets = value && budgetsIn(value.data)
   return (
@@ -48,11 +48,11 @@ export function BudgetCards({ value, error, empty, more }: BudgetCardsProps) {
 interface CardsProps {
   readonly budgets: readonly Budget[]
   readonly currency: string | undefined
-  /** What leads further from one. */
+  /** The links of a budget. */
   readonly more: (budget: Budget) => ReactNode
 }
 
-/** The first ones. */
+/** Cards of the first budgets. */
 export function Cards({ budgets, currency, more }: CardsProps) {
   return (
     <div className="budgets">

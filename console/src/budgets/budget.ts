@@ -1,11 +1,11 @@
-/** Which limits are budgets, and what becomes of one if its use goes on as it has begun. */
+/** Which limits are budgets, and the forecast of a budget. */
 
 import type { LimitList } from '../api.ts'
 import { sharersIn } from '../parts/limits.tsx'
 
 export type Limit = LimitList['data'][number]
 
-/** A limit by name on money, or over a day and more. */
+/** A limit by name on money, or with a window of a day or longer. */
 export interface Budget extends Limit {
   readonly startsAt: string
   readonly resetsAt: string
@@ -20,47 +20,47 @@ export function isBudget(limit: Limit): limit is Budget {
   return kind === 'cost' || Date.parse(resetsAt) - Date.parse(startsAt) >= longMs
 }
 
-/** Those of a list, with the least left first. */
+/** The budgets among the limits, the one with the least left first. */
 export function budgetsIn(limits: readonly Limit[]): readonly Budget[] {
   return limits.filter(isBudget).sort((a, b) => a.percentLeft - b.percentLeft)
 }
 
-/** A limit by name, as every list of the API tells it. */
+/** A limit by name, as in every list of the API. */
 export type Named = Pick<Limit, 'subscription' | 'model' | 'kind' | 'scope' | 'whom'> & {
   readonly name: string | null
 }
 
-/** What tells it from others: its resource, name and who shares it. */
+/** Identifies it: its resource, name and who shares it. */
 export function idOf({ subscription, model, name, kind, whom = '' }: Named): string {
   return [subscription ?? model ?? '', name, kind, whom].join(' ')
 }
 
-/** Whose it is and who shares it: `funded · shared by group team`. */
+/** Its resource and who shares it: `funded · shared by group team`. */
 export function whereOf({ subscription, model, ...names }: Named): string {
   const of = subscription ?? model ?? 'the installation'
   return [of, sharersIn(names)].filter(Boolean).join(' · ')
 }
 
-/** How much of it is used, 1 being all of it. */
+/** The used share, 1 being all of it. */
 export function partUsed({ limit, used, percentLeft }: Budget): number {
   if (limit === null || used === null) return 1 - percentLeft / 100
   return Number(used) / Number(limit)
 }
 
 export type Forecast =
-  /** Too little of the window is over to say. */
+  /** Too early in the window. */
   | { readonly is: 'unknown' }
   | { readonly is: 'unused' }
   | { readonly is: 'spent' }
   /** `at` in milliseconds since the epoch. */
   | { readonly is: 'short'; readonly at: number; readonly part: number }
-  /** `part`: how much of it will have been used at the end. */
+  /** `part`: the used share at the end. */
   | { readonly is: 'enough'; readonly part: number }
 
-/** Of a window, before which its pace says nothing. */
+/** The share of a window below which no forecast is made. */
 const leastPart = 0.02
 
-/** As if it went on as it has since the window began. */
+/** Extrapolates the average rate since the start of the window. */
 export function forecast(budget: Budget, now: number): Forecast {
   const [from, to] = [Date.parse(budget.startsAt), Date.parse(budget.resetsAt)]
   const used = partUsed(budget)

@@ -5,7 +5,7 @@ import { useSession } from '../session.tsx'
 import { Mine } from './mine.tsx'
 import { everybody, Shared } from './shared.tsx'
 
-/** The own budgets and what was asked for; for administrators all that several share, and what is asked and given. */
+/** The caller's budgets and requests; for administrators all shared budgets, open requests and increases. */
 export function BudgetsPage() {
   const { me } = useSession()
   const { query } = usePlace()

@@ -1,4 +1,4 @@
-/** What tables of requests and increases show alike. */
+/** Cells that tables of requests and increases share. */
 
 import { figure } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
@@ -8,12 +8,12 @@ import { type Named, whereOf } from './budget.ts'
 
 interface LimitCellProps {
   readonly limit: Named
-  /** Whose, of one per user or of a key. */
+  /** The user or key, for a limit per user or of a key. */
   readonly user?: string | undefined
   readonly keyId?: string | undefined
 }
 
-/** Which limit. */
+/** The limit. */
 export function LimitCell({ limit, user, keyId }: LimitCellProps) {
   return (
     <>
@@ -44,7 +44,7 @@ interface AmountCellProps {
   readonly until: string
 }
 
-/** How much, and how long. */
+/** The amount and the end. */
 export function AmountCell({ kind, value, currency, until }: AmountCellProps) {
   return (
     <>
@@ -61,7 +61,7 @@ export function AmountCell({ kind, value, currency, until }: AmountCellProps) {
   )
 }
 
-/** What a person has written. */
+/** Text that a person has written. */
 export function Said({ text }: { readonly text: string }) {
   return <bdi className="said">{text}</bdi>
 }

@@ -13,13 +13,13 @@ import { moreIn, namedOf, usualEnd } from './more.ts'
 import { MoreFields, ReasonField } from './more-fields.tsx'
 
 interface GrantProps {
-  /** Those that several share. */
+  /** The shared limits. */
   readonly limits: readonly Limit[]
   readonly currency: string | undefined
   readonly onGranted: () => void
 }
 
-/** Gives more of the limit that the address names, or of one that is written down. */
+/** Grants an increase of the limit in the address, or of one that is typed. */
 export function Grant({ limits, currency, onGranted }: GrantProps) {
   const wanted = usePlace().query.get('raise')
   const onClose = () => refine({ raise: '' })
@@ -32,7 +32,7 @@ export function Grant({ limits, currency, onGranted }: GrantProps) {
 }
 
 interface FormProps extends Omit<GrantProps, 'limits'> {
-  /** undefined: it is written down. */
+  /** undefined: the limit is typed. */
   readonly limit: Limit | undefined
   readonly onClose: () => void
 }
@@ -73,7 +73,7 @@ function Form({ limit, currency, onClose, onGranted }: FormProps) {
   )
 }
 
-/** What names a limit that is not in the list, such as one per user. */
+/** The fields that name a limit that is not in the list, such as one per user. */
 const fields = ['name', 'subscription', 'model', 'user', 'whom', 'keyId'] as const
 const abouts = {
   name: 'As in spec.limits of the Subscription or ModelRef; without both, of the Tenant.',

@@ -24,7 +24,7 @@ interface IncreasesProps extends Omit<Loaded<IncreaseList>, 'at' | 'reload'> {
   readonly onEnded: () => void
 }
 
-/** The increases in force, for administrators to end early, and the way to make one. */
+/** The increases in force, for administrators, who can end them early and grant one. */
 export function Increases({ value, error, currency, onEnded }: IncreasesProps) {
   const [ending, setEnding] = useState<Increase>()
   const columns: readonly Column<Increase>[] = [

@@ -10,13 +10,13 @@ import { OwnRequests, requestPage } from './own-requests.tsx'
 const everyMs = 10_000
 const none: LimitRequestList = { object: 'list', data: [], has_more: false }
 
-/** The caller's budgets, and what was asked for. */
+/** The caller's budgets and requests. */
 export function Mine() {
   const { call, me } = useSession()
   const limits = useLoaded('', () => call<LimitList>('GET', '/v1/limits'), everyMs)
   const requests = useLoaded(
     '',
-    // Only persons ask.
+    // Only persons can request an increase.
     async () =>
       me.credential === 'identity-token'
         ? await call<LimitRequestList>('GET', `/v1/limit-requests?limit=${requestPage}`)

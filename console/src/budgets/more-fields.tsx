@@ -3,16 +3,16 @@ import { useFieldError } from '../parts/field-error.tsx'
 import { maxDays, toField } from './more.ts'
 
 interface MoreFieldsProps {
-  /** What there is now, or what it may be. */
+  /** The current limit, or the requested one. */
   readonly about: string
   readonly limit?: number | string
   /** Milliseconds since the epoch. */
   readonly until: number
-  /** Left out: within the days that more may last. */
+  /** Omitted: any time within the maximum duration of an increase. */
   readonly latest?: number
 }
 
-/** How much, and how long. */
+/** The amount and the end of an increase. */
 export function MoreFields({ about, limit, until, latest }: MoreFieldsProps) {
   const end = latest ?? Date.now() + maxDays * 86_400_000
   return (
@@ -48,7 +48,7 @@ export function MoreFields({ about, limit, until, latest }: MoreFieldsProps) {
   )
 }
 
-/** Why it is asked for, given or not given. */
+/** The reason for a request or a decision. */
 export function ReasonField({ about, isRequired = true }: { about: string; isRequired?: boolean }) {
   return (
     <Textarea

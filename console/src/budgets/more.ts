@@ -1,4 +1,4 @@
-/** More of a limit for a while: whose limit it is, and what forms hold of it. */
+/** Temporary increases of a limit: which limit is meant, and the fields of forms. */
 
 import type { Me } from '../api.ts'
 import { textIn } from '../parts/dialog-form.tsx'
@@ -9,17 +9,17 @@ import { idOf, type Limit, type Named } from './budget.ts'
 const dayMs = 86_400_000
 export const maxDays = 92
 
-/** Whether the person may ask for more of it, which only a limit by name can be given. */
+/** Whether the person may request an increase of it; only limits by name can be increased. */
 export function mayAsk({ name, scope, enforced }: Limit, { credential }: Me): boolean {
   return credential === 'identity-token' && name !== null && scope !== 'key' && enforced
 }
 
-/** Where the form is. */
+/** The address of the form. */
 export function askAddress(limit: Named): string {
   return addressOf('budgets', { ask: idOf(limit) })
 }
 
-/** A limit as requests name it. */
+/** The fields that identify a limit in requests. */
 export function namedOf({ subscription, model, name, whom }: Named) {
   return {
     ...(subscription === null ? model !== null && { model } : { subscription }),
@@ -28,7 +28,7 @@ export function namedOf({ subscription, model, name, whom }: Named) {
   }
 }
 
-/** How much and how long. What is wrong with it, the API says. */
+/** Amount and end in a form. The API validates them. */
 export function moreIn(form: FormData, kind: string) {
   const written = ungrouped(textIn(form, 'limit'))
   const until = Date.parse(textIn(form, 'until'))
@@ -38,13 +38,13 @@ export function moreIn(form: FormData, kind: string) {
   }
 }
 
-/** As a field of a date and time has it: by the clock of the browser, in whole minutes. */
+/** The value of a datetime field: the browser's local time, in whole minutes. */
 export function toField(ms: number): string {
   const local = ms - new Date(ms).getTimezoneOffset() * 60_000
   return new Date(local).toISOString().slice(0, 16)
 }
 
-/** Until the window ends, if that is a while; else a week. */
+/** The end of the window if that is more than a day away; else a week. */
 export function usualEnd(resetsAt: string | null, now: number): number {
   const end = resetsAt === null ? 0 : Date.parse(resetsAt)
   return end > now + dayMs && end < now + maxDays * dayMs ? end : now + 7 * dayMs

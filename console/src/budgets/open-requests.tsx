@@ -15,7 +15,7 @@ import { Section } from './section.tsx'
 
 const everyMs = 60_000
 
-/** What everybody asks for, for administrators to decide. */
+/** The open requests of all users, for administrators to decide. */
 export function OpenRequestList({ onDecided }: { readonly onDecided: () => void }) {
   const { call, me } = useSession()
   const { value, error, reload } = useLoaded('', () => readOpenRequests(call), everyMs)

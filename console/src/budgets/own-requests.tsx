@@ -13,12 +13,12 @@ export const requestPage = 100
 
 interface OwnRequestsProps {
   readonly requests: LimitRequestList
-  /** The caller's, as they are now. */
+  /** The caller's limits, as they are now. */
   readonly limits: readonly Limit[]
   readonly currency: string | undefined
 }
 
-/** What the caller has asked for, and what became of it. */
+/** The caller's requests, and their outcomes. */
 export function OwnRequests({ requests, limits, currency }: OwnRequestsProps) {
   const { data, has_more } = requests
   if (data.length === 0) return null
@@ -50,7 +50,7 @@ export function OwnRequests({ requests, limits, currency }: OwnRequestsProps) {
 /** Other processes read an increase a moment later. */
 const spreadMs = 2_000
 
-/** Whether what was approved is in force no more: its time is over, or it was ended early. */
+/** Whether an approved increase is no longer in force: it has expired, or was ended early. */
 function isOver(request: LimitRequest, limits: readonly Limit[]): boolean {
   const { state, decidedAt = '', grantedUntil = '' } = request
   if (state !== 'approved') return false

@@ -1,4 +1,4 @@
-/** The requests that wait for an administrator, each with what there is now and what of it is used. */
+/** The requests that wait for an administrator, each with the current limit and its usage. */
 
 import type { SharedLimitList } from '../api.ts'
 import type { Session } from '../session.tsx'
@@ -8,7 +8,7 @@ import type { LimitRequest } from './own-requests.tsx'
 export const openPage = 25
 
 export interface OpenRequest extends LimitRequest {
-  /** undefined: nothing is used of a limit per user, or it is in force no more. */
+  /** undefined: a limit per user without usage, or no longer in force. */
   readonly now: Pick<Limit, 'limit' | 'used' | 'window'> | undefined
 }
 
@@ -42,7 +42,7 @@ export async function readOpenRequests(call: Session['call']): Promise<OpenReque
   return { rows, hasMore: has_more, currency: 'currency' in shared ? shared.currency : undefined }
 }
 
-/** What a user has used of their limits of that name. */
+/** The usage of the user's limits of that name. */
 async function readOwn(call: Session['call'], { user, subscription, model, name }: LimitRequest) {
   const query = new URLSearchParams({
     ...{ user, name },
@@ -50,7 +50,7 @@ async function readOwn(call: Session['call'], { user, subscription, model, name 
     ...(model !== null && { model }),
   })
   const path = `/v1/counters?${query}`
-  // Without it the request can be decided all the same.
+  // The request can also be decided without it.
   const { data } = await call<Listed<Limit>>('GET', path).catch(() => ({ data: [] }))
   return data
 }

@@ -8,7 +8,7 @@ interface SectionProps {
   readonly children: ReactNode
 }
 
-/** A title with what is below it, such as a table, which has a border of its own. */
+/** A title above content with a border of its own, such as a table. */
 export function Section({ title, action, children }: SectionProps) {
   return (
     <section aria-label={title}>

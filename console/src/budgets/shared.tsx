@@ -13,12 +13,12 @@ import { OpenRequestList } from './open-requests.tsx'
 import { WhoUsed } from './who-used.tsx'
 
 const everyMs = 10_000
-/** Of what changes rarely, and is audited whenever it is read. */
+/** For what changes rarely, and is audited whenever it is read. */
 const rarelyMs = 60_000
-/** The `owner` of the address. */
+/** The value of `owner` in the address. */
 export const everybody = '*'
 
-/** For administrators: what is asked for, all budgets that several share, and what was given. */
+/** For administrators: open requests, all shared budgets, and increases. */
 export function Shared() {
   const { call, me } = useSession()
   const { query } = usePlace()

@@ -6,12 +6,12 @@ import { useLoaded } from '../use-loaded.ts'
 const everyMs = 60_000
 const decided = 'limit-request-decided'
 
-/** To be called after one was decided, so that nobody waits for the next look. */
+/** To be called after a decision, so that the next poll is not waited for. */
 export function noteDecided(): void {
   dispatchEvent(new Event(decided))
 }
 
-/** For administrators, how many requests for more of a limit are open; undefined: nobody knows. Read again with the key. */
+/** For administrators, the number of open requests for increases; undefined: unknown. Reloaded when the key changes. */
 export function useOpenRequests(key: string): number | undefined {
   const { call, me } = useSession()
   const { value, reload } = useLoaded(

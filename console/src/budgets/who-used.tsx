@@ -21,7 +21,7 @@ interface Used {
   readonly cost: number
 }
 
-/** Who used what of a budget in its window, by the ledger; for administrators. */
+/** The users of a budget in its window, by the ledger; for administrators. */
 export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: string }) {
   const { call } = useSession()
   const { value, error } = useLoaded(
@@ -98,7 +98,7 @@ function questionOf({ subscription, model, scope, whom, startsAt }: Budget): URL
   return query
 }
 
-/** What the limit counts of a row; all tokens where it counts none. */
+/** The tokens of a row that the limit counts; all tokens if it counts none. */
 const tokensOf: Readonly<Record<Budget['kind'], (row: UsageRow) => number>> = {
   tokens: ({ counted_tokens }) => counted_tokens,
   input: ({ input_tokens }) => input_tokens,
@@ -108,7 +108,7 @@ const tokensOf: Readonly<Record<Budget['kind'], (row: UsageRow) => number>> = {
   cost: ({ total_tokens }) => total_tokens,
 }
 
-/** By user, the most used first. */
+/** By user, the highest usage first. */
 function toRows(rows: readonly UsageRow[], { kind, models }: Budget): readonly Used[] {
   const counted = rows.filter(({ model = '' }) => models?.includes(model) ?? true)
   const byUser = Map.groupBy(counted, ({ user = '' }) => user)

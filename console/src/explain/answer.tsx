@@ -13,11 +13,11 @@ import { useSession } from '../session.tsx'
 
 interface AnswerProps {
   readonly explanation: Explanation
-  /** The caller's own ones, for their names. */
+  /** The caller's own keys, for their names. */
   readonly keys: readonly ApiKey[]
 }
 
-/** What was decided then, what would be now, and the steps to it. */
+/** The decision at that time, the decision now, and its steps. */
 export function Answer({ explanation, keys }: AnswerProps) {
   const { allowed, refusal, limits, model, steps, subscriptions } = explanation
   const { me } = useSession()
@@ -96,7 +96,7 @@ export function Answer({ explanation, keys }: AnswerProps) {
   )
 }
 
-/** With which credential it was asked, and of whom. */
+/** The user and the credential of the question. */
 function Asked({ explanation: { user, keyId, askedAs }, keys }: AnswerProps) {
   if (user === undefined) return null
   const id = askedAs?.keyId ?? keyId
@@ -125,7 +125,7 @@ function Asked({ explanation: { user, keyId, askedAs }, keys }: AnswerProps) {
   )
 }
 
-/** That the server of the model has not answered the last request; nothing is refused for it. */
+/** Reports that the model's server did not answer the last request; nothing is refused for it. */
 function Server({ backend, model }: Explanation) {
   if (backend === undefined) return null
   const { reason, detail } = backend
@@ -146,11 +146,11 @@ interface VerdictProps {
   readonly isOfOther: boolean
 }
 
-/** What is true now, and what to do next. */
+/** The decision now, and what to do next. */
 function Verdict({ explanation, isOfOther }: VerdictProps) {
   const { allowed, status, code, message, reason, refusal, changesAt } = explanation
   const what = refusal ? 'Now it' : 'It'
-  // The same but for how long it lasts.
+  // Equal except for the reset time.
   const isSame = code === refusal?.code && reason === refusal?.reason
   return (
     <div className="verdict" data-kind={allowed ? 'yes' : 'no'}>

@@ -7,7 +7,7 @@ interface QuestionFormProps {
   readonly children: ReactNode
 }
 
-/** Asks by putting its fields into the address. */
+/** A form that puts the question into the address. */
 export function QuestionForm({ isColumn = false, children }: QuestionFormProps) {
   function ask(event: FormEvent<HTMLFormElement>) {
     event.preventDefault()

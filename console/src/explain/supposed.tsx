@@ -8,11 +8,11 @@ import { QuestionForm } from './question-form.tsx'
 
 interface SupposedProps {
   readonly query: URLSearchParams
-  /** The caller's own ones, as far as they are read. */
+  /** The caller's own keys, as far as they are loaded. */
   readonly keys: readonly ApiKey[]
 }
 
-/** A question about a request that has not been made, chosen from what the caller has. */
+/** A question about a hypothetical request, chosen from the caller's keys and models. */
 export function Supposed({ query, keys }: SupposedProps) {
   const { call, me } = useSession()
   const [key, setKey] = useState(query.get('key') ?? '')

@@ -1,6 +1,5 @@
 /**
- * How coding agents are started with the key in TOLLGATE_KEY: lines for a shell, of which the last one starts
- * the agent.
+ * Starts coding agents with the key in TOLLGATE_KEY: lines for a shell, the last of which starts the agent.
  * docs/clients.md shows them, and `npm run compat` runs them.
  */
 

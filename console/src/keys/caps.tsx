@@ -1,4 +1,4 @@
-/** What a key may do less than its owner: in a form, in requests, in the table. */
+/** Caps of a key: in a form, in requests, in the table. */
 
 import { Checkbox, Group, Stack, Text, Textarea, TextInput } from '@mantine/core'
 import type { ReactNode } from 'react'
@@ -13,11 +13,11 @@ const names = ['models', 'tokenRateLimits', 'limits', 'allowedAddresses'] as con
 
 export type Caps = Pick<ApiKey, (typeof names)[number]>
 
-/** As a request has them; null drops one. */
+/** In the form of requests; null removes one. */
 export type CapChanges = { readonly [Name in keyof Caps]?: Caps[Name] | null }
 
 interface CapFieldsProps {
-  /** The present ones; those of a new key are none. */
+  /** The current caps; a new key has none. */
   readonly caps?: Caps
   /** `<namespace>/<name>` of the models that the subscription pays for, as far as they are known. */
   readonly models: readonly string[]
@@ -99,7 +99,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
   )
 }
 
-/** The caps of a form that are not those of `from`. What is wrong with them, the API says. */
+/** The caps in a form that differ from those of `from`. The API validates them. */
 export function capsIn(form: FormData, from?: Caps): CapChanges {
   const further = textIn(form, 'models').split(',')
   const models = [...form.getAll('model').map(String), ...further.map((name) => name.trim())]
@@ -139,7 +139,7 @@ function Line({ children }: { readonly children: ReactNode }) {
   return <div className="note">{children}</div>
 }
 
-/** As they are written in a form. */
+/** The text for the form. */
 function toLines({
   models = [],
   tokenRateLimits = [],

@@ -9,7 +9,7 @@ import { nameOf } from './caps.tsx'
 import { KeyFields, keyFieldsIn } from './key-fields.tsx'
 
 interface EditKeyProps {
-  /** undefined: nothing is edited. */
+  /** undefined: the dialog is closed. */
   readonly record: ApiKey | undefined
   readonly onClose: () => void
   readonly onChanged: () => void
@@ -25,7 +25,7 @@ export function EditKey({ record, onClose, onChanged }: EditKeyProps) {
 
 function Form({ record, onClose, onChanged }: EditKeyProps & { readonly record: ApiKey }) {
   const { call } = useSession()
-  // Those of the caller; that of another user's key may not be among them.
+  // The caller's subscriptions; another user's key may have one that is not among them.
   const subscriptions = useLoaded('', () =>
     call<readonly Subscription[]>('GET', '/v1/subscriptions'),
   )

@@ -1,4 +1,4 @@
-/** What the table of keys shows, as its address says it, and where it comes from. */
+/** The query of the table of keys, in the address and for the API. */
 
 import type { ApiKey, UsagePage } from '../api.ts'
 import { pageIn } from '../parts/pages.tsx'
@@ -20,9 +20,9 @@ export type SortField = (typeof sortFields)[number]
 export interface FoundKeys {
   readonly keys: readonly ApiKey[]
   readonly hasMore: boolean
-  /** How many keys fit; undefined: more than are known. */
+  /** Number of matching keys; undefined: more than were read. */
   readonly number: number | undefined
-  /** Whether there are more keys than were searched for the text. */
+  /** Whether only the first keys were searched for the text. */
   readonly isPartial: boolean
 }
 
@@ -35,7 +35,7 @@ export const pageSize = 25
 const maxPage = 100
 const maxSearched = 1_000
 
-/** Reads a query. What is missing or not one of the values has its default. */
+/** Reads a query. Missing and invalid values have defaults. */
 export function readWanted(query: URLSearchParams, { me }: Session): Wanted {
   const sortBy = sortFields.find((each) => each === query.get('sort')) ?? 'created_at'
   const owner = query.get('owner') ?? ''
@@ -49,10 +49,7 @@ export function readWanted(query: URLSearchParams, { me }: Session): Wanted {
   }
 }
 
-/**
- * A page of keys. The API finds keys by their beginning; names are compared here, in the first
- * thousand keys.
- */
+/** A page of keys. The API finds keys by their prefix; names are compared here, in the first thousand keys. */
 export async function findKeys(wanted: Wanted, { call }: Session): Promise<FoundKeys> {
   const { username, status, text, sortBy, order, page } = wanted
   const isPrefix = text.startsWith('sk-')
@@ -100,7 +97,7 @@ export interface Spending {
   readonly currency: string | undefined
 }
 
-/** What keys have used this month, by id; undefined: not known, or of too many keys to be read for a table. */
+/** This month's usage of keys, by id; undefined: unknown, or too many keys to read for a table. */
 export async function readSpending(
   { username }: Wanted,
   { call, me }: Session,

@@ -3,7 +3,7 @@ import { EditKey } from './edit-key.tsx'
 import { RevokeKey } from './revoke-key.tsx'
 import { RotateKey } from './rotate-key.tsx'
 
-/** What can be done with an active key. */
+/** Actions on an active key. */
 export const keyActs = { edit: 'Edit…', rotate: 'Rotate…', revoke: 'Revoke…' } as const
 export type KeyAct = keyof typeof keyActs
 
@@ -16,7 +16,7 @@ interface KeyDialogsProps {
   /** undefined: none is open. */
   readonly dialog: KeyDialog | undefined
   readonly onClose: () => void
-  /** Something about the key is not as it was. */
+  /** The key has changed. */
   readonly onChanged: () => void
 }
 
@@ -31,7 +31,7 @@ export function KeyDialogs({ dialog, onClose, onChanged }: KeyDialogsProps) {
   )
 }
 
-/** What the caller may do with keys: an API key only revokes. */
+/** What the caller may do with keys: an API key can only revoke. */
 export function actsOf(credential: 'identity-token' | 'api-key'): readonly KeyAct[] {
   return credential === 'api-key' ? ['revoke'] : ['edit', 'rotate', 'revoke']
 }

@@ -13,15 +13,15 @@ interface KeyFieldsProps {
   /** `<namespace>/<name>` of the models that its subscription pays for, as far as they are known. */
   readonly models: readonly string[]
   readonly isNameRequired?: boolean
-  /** Before what restricts the key. */
+  /** Content before the caps. */
   readonly children?: ReactNode
 }
 
-/** What the holder of a key chooses, also later. */
+/** Fields that the holder of a key chooses, also later. */
 export function KeyFields({ record, models, isNameRequired = true, children }: KeyFieldsProps) {
   const { me } = useSession()
   const name = useRef<HTMLInputElement>(null)
-  // The fields may come after the dialog, which then has given the focus to something else.
+  // The fields may be rendered after the dialog, which then has focused something else.
   useEffect(() => name.current?.focus(), [])
   return (
     <>
@@ -51,7 +51,7 @@ export function KeyFields({ record, models, isNameRequired = true, children }: K
   )
 }
 
-/** What of it a request changes. */
+/** The fields for a request that changes the key. */
 export function keyFieldsIn(form: FormData, record?: ApiKey) {
   return {
     name: textIn(form, 'name'),

@@ -20,7 +20,7 @@ type KeyWithUsage = ApiKey & { readonly usage?: KeyUsage }
 
 const everyMs = 30_000
 
-/** A key of the address `keys/<id>`. */
+/** The key in the address `keys/<id>`. */
 export function KeyPage() {
   const { call, me } = useSession()
   const id = usePlace().path.replace(/^keys\//, '')

@@ -25,16 +25,16 @@ import { LabelList } from './labels.tsx'
 interface KeyTableProps {
   readonly wanted: Wanted
   readonly found: FoundKeys
-  /** undefined: not known. */
+  /** undefined: unknown. */
   readonly spending: Spending | undefined
   readonly showsOwner: boolean
   readonly onAct: (act: KeyAct, key: ApiKey) => void
   readonly acts: readonly KeyAct[]
-  /** What is done to all of them. */
+  /** Actions on all of them. */
   readonly end?: ReactNode
 }
 
-/** Keys; those that this page has made to try models are folded. */
+/** Keys; those that this page has created to try models are folded. */
 export function KeyTable({ wanted, found, end, ...shown }: KeyTableProps) {
   const columns = columnsOf(wanted, shown)
   const own = found.keys.filter((key) => !isMadeHere(key))
@@ -186,11 +186,11 @@ export function Status({ status }: { readonly status: ApiKey['status'] }) {
   return <Dot color={colors[status]}>{status}</Dot>
 }
 
-/** The head of a column by which the API sorts. */
+/** The head of a column by which the API can sort. */
 function sortable({ sortBy, order }: Wanted, field: SortField, title: string) {
   const isSorted = sortBy === field
   const isUp = isSorted && order === 'asc'
-  // Names are read from a to z, dates from the latest.
+  // Names ascend, dates descend.
   const first = field === 'name' ? 'asc' : 'desc'
   const next = isSorted ? (isUp ? 'desc' : 'asc') : first
   return {

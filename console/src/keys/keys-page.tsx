@@ -31,7 +31,7 @@ export function KeysPage() {
   const close = () => setDialog(undefined)
   const isMine = wanted.username === session.me.username
   const canCreate = session.me.credential === 'identity-token'
-  // The address says it, so that other pages lead to the form.
+  // In the address, so that other pages can link to the form.
   const isNew = canCreate && query.has('new')
   const openNew = () => refine({ new: '1' })
   const revokeAll = wanted.username !== undefined && (

@@ -4,7 +4,7 @@ import { useFieldError } from '../parts/field-error.tsx'
 
 type Labels = Readonly<Record<string, string>>
 
-/** Labels of a key in a form: a line each. */
+/** Labels of a key in a form, one per line. */
 export function LabelsField({ labels = {} }: { readonly labels?: Labels | undefined }) {
   return (
     <Textarea
@@ -22,7 +22,7 @@ export function LabelsField({ labels = {} }: { readonly labels?: Labels | undefi
   )
 }
 
-/** The labels that a form holds. What is wrong with them, the API says. */
+/** The labels in a form. The API validates them. */
 export function labelsIn(form: FormData): Labels {
   return Object.fromEntries(
     linesIn(form, 'labels').map((line) => {
@@ -34,7 +34,7 @@ export function labelsIn(form: FormData): Labels {
 
 interface LabelListProps {
   readonly labels?: Labels | undefined
-  /** How many are shown; all by default. */
+  /** Maximum number shown; all by default. */
   readonly most?: number
 }
 

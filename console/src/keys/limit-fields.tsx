@@ -35,11 +35,11 @@ const kinds: Readonly<Record<Kind, string>> = {
 
 interface LimitFieldsProps {
   readonly limits?: readonly KeyLimit[] | undefined
-  /** Whether those that are in force may go. */
+  /** Whether limits in force may be removed. */
   readonly mayDrop: boolean
 }
 
-/** Rows that can be added and removed. Their fields have the names that the API's messages call them by. */
+/** Rows that can be added and removed. Their fields have the names in the API's messages. */
 export function LimitFields({ limits = [], mayDrop }: LimitFieldsProps) {
   const [rows, setRows] = useState(() => limits.map((limit, id) => ({ id, limit })))
   const [next, setNext] = useState(limits.length)
@@ -175,7 +175,7 @@ function Row({ index, limit, onRemove }: RowProps) {
 
 const parts: readonly (string | undefined)[] = ['name', 'of', 'limit', 'window', 'models']
 
-/** Those that a form holds. What is wrong with them, the API says. */
+/** The limits in a form. The API validates them. */
 export function limitsIn(form: FormData): KeyLimit[] {
   const limits: KeyLimit[] = []
   while (form.has(`limits[${limits.length}].name`)) limits.push(limitIn(form, limits.length))
@@ -193,7 +193,7 @@ function limitIn(form: FormData, index: number): KeyLimit {
   return {
     name: text('name'),
     ...(of !== 'tokens' && { of }),
-    // What is no number is 0, of which the API says what it must be.
+    // Anything but a number becomes 0, which the API refuses with an explanation.
     limit: of === 'cost' ? written : /^\d+$/.test(written) ? Number(written) : 0,
     ...(window !== '' && of !== 'concurrency' && { window }),
     ...(models.length > 0 && { models: models.map(toModel) }),
@@ -207,7 +207,7 @@ export function toModel(written: string) {
   return { namespace, name: name.join('/') }
 }
 
-/** The same text for the same limit. */
+/** Equal for equal limits. */
 export function limitKey({ name, of = 'tokens', limit, window, models, enforce = true }: KeyLimit) {
   return JSON.stringify([
     name,

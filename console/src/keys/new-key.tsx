@@ -17,7 +17,7 @@ interface NewKeyProps {
   readonly onCreated: () => void
 }
 
-/** Makes a key and shows it. */
+/** Creates a key and shows it. */
 export function NewKey({ isOpen, onClose, onCreated }: NewKeyProps) {
   return (
     <KeyModal title="New API key" {...{ isOpen, onClose }} onMade={onCreated}>

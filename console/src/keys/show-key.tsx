@@ -10,16 +10,16 @@ import { nameOf } from './caps.tsx'
 import { exportKey, type Snippet, snippets } from './snippets.ts'
 
 interface KeyModalProps {
-  /** Of the question that leads to the key. */
+  /** The title of the form. */
   readonly title: string
   readonly isOpen: boolean
   readonly onClose: () => void
   readonly onMade: () => void
-  /** The question; calls what it is given with the answer. */
+  /** The form; calls its argument with the result. */
   readonly children: (onMade: (key: CreatedKey) => void) => ReactNode
 }
 
-/** Asks, and then shows the key, which nothing but its own button closes. */
+/** Shows the form, then the key, which only its own button closes. */
 export function KeyModal({ title, isOpen, onClose, onMade, children }: KeyModalProps) {
   const [created, setCreated] = useState<CreatedKey>()
   const close = () => {
@@ -51,7 +51,10 @@ function toItem({ id, label }: Snippet) {
   return { value: id, label }
 }
 
-/** For what comes with the dialog open: the button that had the focus is gone, and a screen reader would say nothing. */
+/**
+ * For content that replaces the form in an open dialog: the focused button is gone, and a screen reader would stay
+ * silent.
+ */
 function focus(node: HTMLElement | null) {
   node?.focus()
 }

@@ -1,26 +1,28 @@
 /**
- * How a key is used in a shell and by libraries: text to be copied as it stands. Tests run it. The key comes from
- * the environment, so that it is neither in code nor in the history of a shell a second time.
+ * How to use a key in a shell and with libraries: text to copy unchanged, which tests run. The key comes from the
+ * environment, so that it is neither in code nor again in the history of a shell.
  */
 
 export interface SnippetValues {
-  /** The gateway's address, without a slash at the end. */
+  /** The gateway's address, without a trailing slash. */
   readonly gateway: string
-  /** Only for a file that is an environment itself. */
+  /** Only for a file that sets environment variables itself. */
   readonly key: string
-  /** As a body names it. The model's server chooses it, so it may be code for what the text is pasted into. */
+  /**
+   * The model's name in a body. The model's server chooses it, so it may be malicious code where the text is pasted.
+   */
   readonly model: string
 }
 
 export interface Snippet {
   readonly id: string
   readonly label: string
-  /** Where it goes, or what it needs; by default a shell. */
+  /** Where to paste it, or what it needs; by default a shell. */
   readonly hint?: string
   readonly text: (values: SnippetValues) => string
 }
 
-/** Puts the key where the other lines find it. */
+/** Sets the variable with the key for the other lines. */
 export function exportKey(key: string): string {
   return `export TOLLGATE_KEY=${key}`
 }

@@ -6,7 +6,7 @@ export interface ChatRequest {
   readonly key: string
   /** `<namespace>/<name>` of the ModelRef; the path names it. */
   readonly owner: string
-  /** As `GET /v1/models` has it. */
+  /** The id in `GET /v1/models`. */
   readonly model: string
   readonly prompt: string
   readonly maxTokens: number
@@ -20,7 +20,7 @@ export interface Usage {
 
 export interface ChatAnswer {
   readonly usage: Usage | undefined
-  /** The headers of the response that a client may use. */
+  /** The response headers that clients may use. */
   readonly headers: readonly (readonly [string, string])[]
   readonly ms: number
 }
@@ -39,7 +39,7 @@ export async function chat(
   signal: AbortSignal,
 ): Promise<ChatAnswer> {
   const from = performance.now()
-  // On the model's own path its server would get a published id as it is.
+  // On the model's own path, its server would get a published id unchanged.
   const path = model.startsWith('publishers/') ? '' : `/${owner}`
   const response = await fetch(`${path}/v1/chat/completions`, {
     method: 'POST',
@@ -77,7 +77,7 @@ export async function chat(
   return { usage, headers, ms: performance.now() - from }
 }
 
-/** A `data:` line that holds a chunk; others are comments, the end, or not ours to read. */
+/** A `data:` line with a chunk; other lines are comments, the end, or unknown. */
 function chunkOf(line: string): Chunk | undefined {
   if (!line.startsWith('data:')) return undefined
   try {

@@ -14,7 +14,7 @@ import { aboutModel, nameOf } from './models-page.tsx'
 import { type Offer, readOffers } from './offers.ts'
 import { TryIt } from './try-it.tsx'
 
-/** A model of the address: `models/<namespace>/<name>?id=…`. */
+/** The model in the address: `models/<namespace>/<name>?id=…`. */
 export function ModelPage() {
   const { call } = useSession()
   const { path, query } = usePlace()
@@ -41,7 +41,7 @@ export function ModelPage() {
   )
 }
 
-/** How often what is left is read, in milliseconds. */
+/** Interval between reads of what is left, in milliseconds. */
 const everyMs = 5_000
 
 function Open({ model, subscriptions }: Offer) {

@@ -11,7 +11,7 @@ import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { limitsOf, type Offer, readOffers } from './offers.ts'
 
-/** How often what is used is read, in milliseconds. */
+/** Interval between reads of usage, in milliseconds. */
 const everyMs = 10_000
 
 export function ModelsPage() {
@@ -81,7 +81,7 @@ function Subscribed({ model, subscription, states }: SubscribedProps) {
       <b className="breaks">{display_name ?? name}</b>
       <LimitBars
         limits={limitsOf(subscription, model).map((limit) => ({
-          // Until its counter is read, or where nothing has been counted.
+          // Until its counter is read, or if nothing has been counted.
           ...{ used: 0, remaining: limit.limit, percentLeft: 100, resetsAt: null },
           ...states.get(keyOf({ ...limit, name: null, subscription: name, model: model.owned_by })),
           ...limit,
@@ -105,12 +105,12 @@ function keyOf({
   return JSON.stringify([subscription, model, name, kind, window])
 }
 
-/** The id of a model; with its namespace, where it is the name of the ModelRef. */
+/** The id of a model; with its namespace if it is the name of the ModelRef. */
 export function nameOf({ id, owned_by }: Pick<Model, 'id' | 'owned_by'>): string {
   return owned_by.endsWith(`/${id}`) ? owned_by : id
 }
 
-/** What its server or its operator says of a model, beyond its name. */
+/** The description of a model by its server or operator, besides its name. */
 export function aboutModel(model: Model): string {
   const { owned_by, modelDetails = {} } = model
   const { displayName, description, contextWindow } = modelDetails

@@ -12,7 +12,7 @@ import { forgetTryKey, tryKeyOf } from './try-key.ts'
 interface TryItProps {
   readonly model: Model
   readonly subscription: string
-  /** The call may have used something up. */
+  /** Called after a call, which may have changed what is left. */
   readonly onAnswered: () => void
 }
 

@@ -1,9 +1,9 @@
-/** The keys with which models are tried: ephemeral ones, one for each subscription, in memory only. */
+/** The keys with which models are tried: ephemeral ones, one per subscription, in memory only. */
 
 import type { ApiKey, CreatedKey } from '../api.ts'
 import type { Session } from '../session.tsx'
 
-/** The label of these keys, by which the table of keys knows them. */
+/** The label of these keys, by which the table of keys recognizes them. */
 const madeHere = { 'made-by': 'console' }
 
 export function isMadeHere({ ephemeral, labels }: ApiKey): boolean {
@@ -12,7 +12,7 @@ export function isMadeHere({ ephemeral, labels }: ApiKey): boolean {
 
 const madeIn = new WeakMap<Session, Map<string, CreatedKey>>()
 
-/** A key that is good for a minute at least. The session's own credential, if that is a key. */
+/** A key that is valid for at least a minute. The session's own credential if that is a key. */
 export async function tryKeyOf(session: Session, subscription: string): Promise<string> {
   if (session.ownKey !== undefined) return session.ownKey
   const made = madeIn.get(session) ?? new Map<string, CreatedKey>()
@@ -25,14 +25,14 @@ export async function tryKeyOf(session: Session, subscription: string): Promise<
   return key.key
 }
 
-/** Forgets the key of a subscription, which may have been revoked. */
+/** Discards the key of a subscription, which may have been revoked. */
 export function forgetTryKey(session: Session, subscription: string): void {
   madeIn.get(session)?.delete(subscription)
 }
 
 /**
- * Ends the keys that this page has made for the user, also before a reload and in other tabs, which make new
- * ones. Never rejects: those that cannot be ended now expire within the hour.
+ * Revokes the keys that this page has created for the user, also before a reload and in other tabs, which create new
+ * ones. Never rejects: those that cannot be revoked now expire within the hour.
  */
 export async function endTryKeys(session: Session): Promise<void> {
   if (session.ownKey !== undefined) return

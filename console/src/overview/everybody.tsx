@@ -23,7 +23,7 @@ const stateEveryMs = 10_000
 const maxRefusals = 200
 const dayMs = 86_400_000
 
-/** What an administrator looks at first. */
+/** The overview for administrators. */
 export function Everybody() {
   const session = useSession()
   const { call } = session
@@ -77,7 +77,7 @@ export function Everybody() {
 
 interface UsageOfAll {
   readonly periods: Periods
-  /** The largest first. */
+  /** The highest first. */
   readonly users: readonly UsageRow[]
 }
 
@@ -164,7 +164,7 @@ function TopUsers({ users }: { readonly users: readonly UsageRow[] }) {
 const wellPhases = ['Ready', 'Active']
 const maxUnwell = 5
 
-/** Resources that are not in force as they are written; nothing if there are none. */
+/** Resources that are not in force as written; empty if there are none. */
 function Unwell({ data, problems, more_problems }: ResourceList) {
   const unwell = data.filter(({ phase }) => phase && !wellPhases.includes(phase))
   const number = problems.length + more_problems

@@ -12,13 +12,13 @@ interface LastRefusalsProps {
   readonly data: readonly Refusal[]
   readonly since?: string
   readonly showsUser?: boolean
-  /** Where all of them are. */
+  /** The address of the full list. */
   readonly all: string
 }
 
 const shown = 5
 
-/** The last refusals, each with its reason and where to ask further. */
+/** The last refusals, each with its reason and a link to an explanation. */
 export function LastRefusals({ data, since, showsUser = false, all }: LastRefusalsProps) {
   const isMore = data.length > shown
   return (

@@ -28,7 +28,7 @@ const shownKeys = 5
 const shownLimits = 4
 const shownBudgets = 3
 
-/** What the holder of keys looks at first. */
+/** The overview for holders of keys. */
 export function Mine() {
   const session = useSession()
   const { call, me } = session
@@ -72,7 +72,7 @@ export function Mine() {
   )
 }
 
-/** The way of somebody who has no key. */
+/** The first steps of a user without a key. */
 function Begin() {
   const address = addressOf('keys', { new: '1' })
   return (

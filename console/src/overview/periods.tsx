@@ -43,7 +43,7 @@ function PeriodCard({
   )
 }
 
-/** By how much it is more or less than before, at the same point of the period. */
+/** The change since the previous period, at the same point of it. */
 export function Change({ now, before }: { readonly now: number; readonly before: number }) {
   if (before === 0) return null
   const change = now / before - 1

@@ -1,4 +1,4 @@
-/** Today, this week and this month, each with the one before. Days, weeks and months are those of UTC. */
+/** Today, this week and this month, each with the previous one. Days, weeks and months are in UTC. */
 
 import type { UsagePage } from '../api.ts'
 import type { Session } from '../session.tsx'
@@ -16,29 +16,29 @@ export interface Period {
   readonly name: string
   readonly before: string
   readonly now: Sum
-  /** As much of the one before as there is of this one. */
+  /** The previous period, up to the same point. */
   readonly soFar: Sum
-  /** The whole one before. */
+  /** The whole previous period. */
   readonly whole: Sum
 }
 
 export interface Periods {
   readonly periods: readonly Period[]
   readonly currency: string | undefined
-  /** Of the last days, in milliseconds since the epoch. */
+  /** The last days, in milliseconds since the epoch. */
   readonly starts: readonly number[]
-  /** Of these days, by day and model. */
+  /** Usage of these days, by day and model. */
   readonly days: readonly UsageRow[]
-  /** Of these days by model, the largest first. */
+  /** Usage of these days by model, the highest first. */
   readonly models: readonly UsageRow[]
 }
 
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
-/** How many days are shown, today included. */
+/** Number of days shown, today included. */
 export const shownDays = 14
 
-/** The beginnings of the present periods and of those before. */
+/** The starts of the current and the previous periods. */
 function spansAt(now: number) {
   const date = new Date(now)
   const today = Math.floor(now / dayMs) * dayMs
@@ -55,7 +55,7 @@ function spansAt(now: number) {
   ] as const
 }
 
-/** `user` undefined: everybody, for administrators. Without a ledger undefined. Rejects with an ApiError. */
+/** `user` undefined: everybody, for administrators. undefined without a ledger. Rejects with an ApiError. */
 export async function readPeriods(
   { call, me }: Session,
   user: string | undefined,

@@ -3,20 +3,20 @@ import type { ReactNode } from 'react'
 
 interface StatProps {
   readonly title: string
-  /** Its name, if the title says more. */
+  /** Its name, if the title contains more. */
   readonly label?: string
-  /** undefined: it is being read. */
+  /** undefined: it is loading. */
   readonly value: string | undefined
-  /** In small letters behind the value. */
+  /** In small letters after the value. */
   readonly unit?: string | undefined
   /** The exact value, on hover. */
   readonly exact?: string
   readonly line?: ReactNode
-  /** What the value is compared with; left out until it is known. */
+  /** The value for comparison; omitted until it is known. */
   readonly foot?: ReactNode
 }
 
-/** A figure, and what to make of it. */
+/** A figure, with a comparison. */
 export function Stat({ title, label = title, value = '–', unit, exact, line, foot }: StatProps) {
   return (
     <Card withBorder component="section" aria-label={label} className="stat">

@@ -14,7 +14,7 @@ const format = new Intl.DateTimeFormat(undefined, {
   timeZone: 'UTC',
 })
 
-/** Tokens of the last days by model, with totals and shares beside them. */
+/** Tokens of the last days by model, with totals and shares. */
 export function TokensPlot({ starts, days, models, more }: Periods & { readonly more: string }) {
   const series = useMemo(() => toSeries(starts, models, days, 'model'), [starts, models, days])
   return (
@@ -43,10 +43,10 @@ export function TokensPlot({ starts, days, models, more }: Periods & { readonly 
 }
 
 interface SharesProps {
-  /** The largest first. */
+  /** The highest first. */
   readonly rows: readonly UsageRow[]
   readonly nameOf: (row: UsageRow) => string
-  /** Where a row leads. */
+  /** The link of a row. */
   readonly toOf?: (row: UsageRow) => string
   /** Whether the rows have the colours of a plot. */
   readonly colored?: boolean
@@ -54,7 +54,7 @@ interface SharesProps {
 
 const most = 6
 
-/** Names with their totals, and their part of all of them. */
+/** Names with their totals, and their shares. */
 export function Shares({ rows, nameOf, toOf, colored = true }: SharesProps) {
   const all = rows.reduce((sum, row) => sum + row.total_tokens, 0)
   return (

@@ -3,7 +3,7 @@ import { Link } from './link.tsx'
 
 const pages = /\b(Models|Access|Resources|Budgets) page\b/
 
-/** What to do, as the words of a code have it; each page that it names is a link. */
+/** The advice for a code, with links to the pages that it names. */
 export function Advice({ text }: { readonly text: string }) {
   return text.split(pages).map((part, at) =>
     at % 2 === 0 ? (

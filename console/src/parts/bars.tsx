@@ -9,27 +9,27 @@ export interface Series {
 }
 
 interface BarsProps {
-  /** For those who do not see it; a table or list beside it has the numbers. */
+  /** For those who cannot see it; a table or list next to it has the numbers. */
   readonly label: string
-  /** Beginnings of the spans, in milliseconds since the epoch. */
+  /** Starts of the spans, in milliseconds since the epoch. */
   readonly times: readonly number[]
   /** The first one is at the bottom. */
   readonly series: readonly Series[]
-  /** A line across the bars; left out if it is far above them. */
+  /** A line across the bars; omitted if it is far above them. */
   readonly ceiling?: number | undefined
-  /** For the times. */
+  /** For the labels of times. */
   readonly format: Intl.DateTimeFormat
   readonly height?: number
 }
 
 const margin = { top: 10, right: 2, bottom: 26, left: 46 }
-/** Of one time, with room around it; pixels. */
+/** The width of one time with its margins; pixels. */
 const labelWidth = 74
 const maxBar = 46
-/** How many times the highest bar a line may be, so that the bars are still seen. */
+/** Maximum height of the line in multiples of the highest bar, so that the bars stay visible. */
 const farAbove = 5
 
-/** Bars over time, the series upon each other, with the numbers of the one that is pointed at. */
+/** Stacked bars over time, with the numbers of the one under the pointer. */
 export function Bars({ label, times, series, ceiling = 0, format, height = 240 }: BarsProps) {
   const place = useRef<HTMLDivElement>(null)
   const [width, setWidth] = useState(0)
@@ -139,7 +139,7 @@ export function Swatch({ color }: { readonly color: string }) {
   )
 }
 
-/** Beside the bar, on the side where there is room. */
+/** Next to the bar, on the side with room. */
 function tipAt(x: number, width: number) {
   return x < width / 2 ? { left: x + 14 } : { right: width - x + 14 }
 }
@@ -153,7 +153,7 @@ function ticksUpTo(most: number): readonly number[] {
   return Array.from({ length: Math.ceil(most / step) + 1 }, (_, i) => i * step)
 }
 
-/** What is drawn at a time: from where to where in which colour. */
+/** The segments drawn for a time: their range and colour. */
 function stackOf(series: readonly Series[], i: number) {
   let from = 0
   const parts = series.flatMap(({ color, values }) => {

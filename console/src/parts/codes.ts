@@ -1,4 +1,4 @@
-/** The codes of refusals in words: what was wrong, and what to do next. */
+/** The codes of refusals in words: the reason, and what to do next. */
 
 import type { ErrorCode } from '../../../src/formats/errors.ts'
 
@@ -7,7 +7,7 @@ export interface Words {
   readonly next: string
 }
 
-/** As they are written in answers: two codes are inside the service only. */
+/** The codes in answers: two codes exist only within the service. */
 type PublicCode =
   | Exclude<ErrorCode, 'token_limit_exceeded' | 'subscription_pending'>
   | 'rate_limit_exceeded'
@@ -129,7 +129,7 @@ const codes: Readonly<Record<PublicCode, Words>> = {
   counters_unavailable: { title: 'Counters unavailable', next: again },
 }
 
-/** To an administrator about the request of somebody else, where the words to the caller do not fit. */
+/** For an administrator about another user's request, where the words for the caller do not fit. */
 const ofOthers: Partial<Readonly<Record<PublicCode, Words>>> = {
   rate_limit_exceeded: {
     title: 'Token limit used up',
@@ -173,7 +173,7 @@ const ofOthers: Partial<Readonly<Record<PublicCode, Words>>> = {
   },
 }
 
-/** Why a subscription does not pay: what it does, or is. */
+/** Why a subscription does not pay. */
 export const passedOver = {
   not_named: 'was not considered: the key or the request names another one',
   not_found: 'does not exist',
@@ -183,14 +183,14 @@ export const passedOver = {
   multiple_subscriptions: 'is one of several; the request must name one',
 } as const
 
-/** What administrators are told beyond the message: a text, or why a subscription does not pay. */
+/** The reason that administrators get besides the message: a text, or why a subscription does not pay. */
 export function reasonIn(reason: string): string {
   return Object.hasOwn(passedOver, reason)
     ? `The subscription ${passedOver[reason as keyof typeof passedOver]}.`
     : reason
 }
 
-/** To the caller, or about somebody else's request; a code of a newer service has no words of its own. */
+/** For the caller, or about another user's request; undefined for a code of a newer service. */
 export function wordsOf(code: string, isOfOther = false): Words {
   if (!Object.hasOwn(codes, code)) return { title: code.replaceAll('_', ' '), next: written }
   return (isOfOther && ofOthers[code as PublicCode]) || codes[code as PublicCode]

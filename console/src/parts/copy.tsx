@@ -3,7 +3,7 @@ import { Button, CopyButton } from '@mantine/core'
 interface CopyProps {
   readonly value: string
   readonly label?: string
-  /** Whether it is what one has come for. */
+  /** Whether it is the main action. */
   readonly isMain?: boolean
 }
 

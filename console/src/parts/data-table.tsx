@@ -1,8 +1,8 @@
 // biome-ignore-all lint/a11y/noRedundantRoles: some browsers forget what a table is when its display changes
 
 /**
- * A table of data; where it has little room, each row is a card. All in it is plain elements, because a
- * component of Mantine for each cell costs more than everything else about a page.
+ * A table of data; if it has little room, each row is a card. It consists of plain elements, because a component of
+ * Mantine for each cell costs more than everything else on a page.
  */
 
 import type { ReactNode } from 'react'
@@ -10,15 +10,15 @@ import type { ReactNode } from 'react'
 export interface Column<Row> {
   /** Its head, and the label of its cells on cards. */
   readonly title: string
-  /** Shown as the head in place of the title, such as a button that sorts. */
+  /** Replaces the title as the head, such as a button that sorts. */
   readonly head?: ReactNode
   readonly sorted?: 'ascending' | 'descending' | undefined
   /**
-   * `number`: at the right; `wide`: gets room first; `tall`: also has several lines, and is below its label on cards;
-   * `acts`: buttons or links, without a title that is seen.
+   * `number`: aligned right; `wide`: gets room first; `tall`: may have several lines, and is below its label on cards;
+   * `acts`: buttons or links, without a visible title.
    */
   readonly kind?: 'number' | 'wide' | 'tall' | 'acts'
-  /** Left out where there is room for columns, but not for many. */
+  /** Hidden if there is room for columns, but not for many. */
   readonly isExtra?: boolean
   readonly cell: (row: Row, at: number) => ReactNode
 }
@@ -28,7 +28,7 @@ interface DataTableProps<Row> {
   /** The first one is the heading of a card. */
   readonly columns: readonly Column<Row>[]
   readonly rows: readonly Row[]
-  /** Identifies a row among all. */
+  /** A key that identifies the row. */
   readonly keyOf: (row: Row) => string
 }
 

@@ -5,15 +5,15 @@ import { FieldErrorContext, fieldErrorOf } from './field-error.tsx'
 import { Problem } from './problem.tsx'
 
 interface DialogFormProps {
-  /** What the button says that sends it, and the one that does not. */
+  /** The labels of the submit and the cancel button. */
   readonly label: string
   readonly cancel?: string
-  /** Of the first button; red for what cannot be undone. */
+  /** The colour of the submit button; red for irreversible actions. */
   readonly color?: string
   readonly isDisabled?: boolean
-  /** Beside the buttons. */
+  /** Next to the buttons. */
   readonly note?: string
-  /** Rejects with an ApiError, which is shown; what was filled in stays. */
+  /** Rejects with an ApiError, which is shown; the input stays. */
   readonly onSubmit: (form: FormData) => Promise<void>
   readonly onCancel: () => void
   readonly children: ReactNode
@@ -44,7 +44,7 @@ export function DialogForm({ onSubmit, onCancel, children, ...rest }: DialogForm
 
   const atField = error && fieldErrorOf(error)
   return (
-    // What is wrong is said by the API alone, in one language and at the field.
+    // Only the API reports faults, in one language and at the field.
     <form onSubmit={send} noValidate>
       <Stack>
         <FieldErrorContext.Provider value={atField}>{children}</FieldErrorContext.Provider>
@@ -67,12 +67,12 @@ export function DialogForm({ onSubmit, onCancel, children, ...rest }: DialogForm
   )
 }
 
-/** A text of a form, without blanks around it. */
+/** A text of a form, trimmed. */
 export function textIn(form: FormData, name: string): string {
   return String(form.get(name) ?? '').trim()
 }
 
-/** The lines of a text of a form that hold something. */
+/** The nonblank lines of a text of a form. */
 export function linesIn(form: FormData, name: string): readonly string[] {
   const lines = textIn(form, name).split('\n')
   return lines.map((line) => line.trim()).filter((line) => line !== '')

@@ -4,7 +4,7 @@ import { Panel } from './panel.tsx'
 
 interface FactsProps {
   readonly title: string
-  /** Beside the title. */
+  /** Next to the title. */
   readonly badge?: ReactNode
   readonly children: ReactNode
 }
@@ -38,7 +38,7 @@ interface LongFactProps {
   readonly children: string
 }
 
-/** A fact that may be long, such as a path: on a line of its own, cut off where it does not fit. */
+/** A fact that may be long, such as a path: on a line of its own, truncated if it does not fit. */
 export function LongFact({ name, children }: LongFactProps) {
   return (
     <Table.Tr>

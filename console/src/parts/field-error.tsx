@@ -1,4 +1,4 @@
-/** Errors of the API at the field of the form that they are about, in the words of the page. */
+/** Errors of the API at the field of the form, in the words of the page. */
 
 import { createContext, useContext } from 'react'
 import type { ApiError } from '../api.ts'
@@ -6,12 +6,12 @@ import type { ApiError } from '../api.ts'
 export interface FieldError {
   readonly field: string
   readonly text: string
-  /** Of a list: which entry, and which of its fields. */
+  /** For a list: the entry, and the field in it. */
   readonly index?: number
   readonly part?: string | undefined
 }
 
-/** What a form calls the fields of the API. */
+/** The API's fields in the words of forms. */
 export const fieldNames = {
   name: 'Name',
   description: 'Description',
@@ -46,14 +46,14 @@ export function fieldErrorOf({ status, message }: ApiError): FieldError | undefi
   const place = { field, index: Number(index), part }
   if (field === 'limits')
     return { ...place, text: `${words}${partNames[part ?? ''] ?? 'It'} ${rest}` }
-  // Every other list is a text with a line for each entry.
+  // Every other list is a text with a line per entry.
   const line = `Line ${place.index + 1}${part ? `: the ${part === 'limit' ? 'number' : 'time'}` : ''}`
   return { ...place, text: `${words}${line} ${rest}` }
 }
 
 type Field = keyof typeof fieldNames
 
-/** What a form calls the fields of an entry of `limits`. */
+/** The fields of an entry of `limits` in the words of forms. */
 const partNames: Readonly<Record<string, string>> = {
   name: 'The name',
   of: 'What it counts',
@@ -65,14 +65,14 @@ const partNames: Readonly<Record<string, string>> = {
 
 export const FieldErrorContext = createContext<FieldError | undefined>(undefined)
 
-/** The error of a field, by its name in the API; of `limits` as a whole. */
+/** The error of a field, by its name in the API; for `limits`, of the list as a whole. */
 export function useFieldError(field: Field): string | undefined {
   const error = useContext(FieldErrorContext)
   const isOfEntry = field === 'limits' && error?.index !== undefined
   return error?.field === field && !isOfEntry ? error.text : undefined
 }
 
-/** That of one entry of a list. */
+/** The error of one entry of a list. */
 export function useEntryError(field: Field, index: number): FieldError | undefined {
   const error = useContext(FieldErrorContext)
   return error?.field === field && error.index === index ? error : undefined

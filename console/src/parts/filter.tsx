@@ -4,15 +4,15 @@ import { refine, usePlace } from '../route.ts'
 import { Icon } from './icon.tsx'
 
 interface FilterProps {
-  /** In the query of the address. */
+  /** Its name in the query of the address. */
   readonly name: string
   readonly label: string
   readonly placeholder?: string
-  /** In pixels, where it is not as wide as a phone. */
+  /** In pixels; full width on a phone. */
   readonly width?: number
 }
 
-/** A field that narrows a table while one types; the address holds it. */
+/** A field that filters a table as one types; its value is in the address. */
 export function Filter({ name, label, placeholder = label, width = 250 }: FilterProps) {
   const { query } = usePlace()
   const narrow = useDebouncedCallback((text: string) => refine({ [name]: text, page: '' }), 300)

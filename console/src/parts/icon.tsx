@@ -1,4 +1,4 @@
-/** Pictures beside words that say the same: 24 units wide, drawn with the colour of the text. */
+/** Icons next to words with the same meaning: 24 units wide, in the colour of the text. */
 
 const paths = {
   overview: 'M4 4h7v9H4zM13 4h7v5h-7zM13 11h7v9h-7zM4 15h7v5H4z',

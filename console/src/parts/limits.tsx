@@ -8,7 +8,7 @@ interface Rate {
   readonly window: string
 }
 
-/** Limits as a subscription states them for a model. */
+/** The limits of a subscription for a model. */
 export interface StatedLimits {
   readonly token_rate_limits?: readonly Rate[]
   readonly request_rate_limits?: readonly Rate[]
@@ -16,12 +16,12 @@ export interface StatedLimits {
 }
 
 export interface Limit {
-  /** null, or left out: it has none. */
+  /** null or omitted: it has none. */
   readonly name?: string | null
   readonly kind: 'tokens' | 'input' | 'output' | 'requests' | 'concurrency' | 'cost'
-  /** null: of concurrency. */
+  /** null: for concurrency. */
   readonly window: string | null
-  /** Money is a decimal string; null: only administrators are told. */
+  /** Money is a decimal string; null: visible to administrators only. */
   readonly limit: number | string | null
 }
 
@@ -36,7 +36,7 @@ export function limitsIn(stated: StatedLimits): readonly Limit[] {
   ]
 }
 
-/** Limits without what is used of them. */
+/** Limits without their usage. */
 export function LimitList(stated: StatedLimits) {
   return (
     <>
@@ -56,15 +56,15 @@ export interface LimitState extends Limit {
   readonly percentLeft: number
   /** null: it has no window. */
   readonly resetsAt: string | null
-  /** Left out: it is that of the resource. */
+  /** Omitted: not increased. */
   readonly increasedUntil?: string
-  /** Whether it is the one that refuses the request that is explained. */
+  /** Whether it refuses the explained request. */
   readonly refuses?: boolean
 }
 
 const units: Readonly<Record<string, string>> = { s: 'second', m: 'minute', h: 'hour', d: 'day' }
 
-/** `hour`, `24 hours`; a window that is a word stays it. */
+/** `hour`, `24 hours`; a calendar window keeps its word. */
 export function windowIn(window: string): string {
   const [, number, unit = ''] = /^(\d+)([smhd])$/.exec(window) ?? []
   if (number === undefined) return window
@@ -85,7 +85,7 @@ export function amount(kind: Limit['kind'], value: number | string, currency?: s
   return kind === 'cost' ? money(Number(value), currency) : some(Number(value), counted[kind])
 }
 
-/** The same without what it counts. */
+/** The same without the unit. */
 export function figure(kind: Limit['kind'], value: number | string, currency?: string): string {
   return kind === 'cost' ? money(Number(value), currency) : count(Number(value))
 }
@@ -101,18 +101,18 @@ export function whole({ name, kind, limit, window }: Limit, currency?: string): 
   return `${what} ${per({ window })}`
 }
 
-/** `monthly, shared by group team-a`; empty for a limit without a name that nobody shares. */
+/** `monthly, shared by group team-a`; empty for a limit without a name that is not shared. */
 export function nameIn({ name, ...names }: LimitState): string {
   return [name, sharersIn(names)].filter(Boolean).join(', ')
 }
 
-/** `shared by group team`; empty: nobody shares it. */
+/** `shared by group team`; empty: not shared. */
 export function sharersIn({ scope = 'user', whom }: Pick<LimitState, 'scope' | 'whom'>): string {
   if (scope === 'user' || scope === 'key') return ''
   return `shared by ${whom ? `${scope} ${whom}` : `the whole ${scope}`}`
 }
 
-/** How much of it is left, from 0 to 1. */
+/** The share that is left, from 0 to 1. */
 export function partLeft({ limit, remaining, percentLeft }: LimitState): number {
   if (limit === null || remaining === null) return percentLeft / 100
   return Math.min(1, Number(remaining) / Number(limit))
@@ -123,10 +123,10 @@ export function isSpent({ percentLeft }: Pick<LimitState, 'percentLeft'>): boole
   return percentLeft === 0
 }
 
-/** Below this part of it a limit is soon used up. */
+/** Below this share a limit counts as nearly used up. */
 const little = 0.2
 
-/** What is left, full at the start. */
+/** What is left; full at the start. */
 export function LeftBar({ state, label }: { readonly state: LimitState; readonly label: string }) {
   const left = partLeft(state)
   return (
@@ -144,7 +144,7 @@ export function LeftBar({ state, label }: { readonly state: LimitState; readonly
   )
 }
 
-/** What is left of each limit, and when it is whole again. */
+/** What is left of each limit, and when it resets. */
 export function LimitBars<State extends LimitState>({
   limits,
   of,
@@ -153,9 +153,9 @@ export function LimitBars<State extends LimitState>({
 }: {
   readonly limits: readonly State[]
   readonly of: string
-  /** What leads further. */
+  /** Links. */
   readonly more?: (state: State) => ReactNode
-  /** Of limits on cost. */
+  /** For limits on cost. */
   readonly currency?: string | undefined
 }) {
   if (limits.length === 0) return <Text size="sm">No limit.</Text>
@@ -165,7 +165,7 @@ export function LimitBars<State extends LimitState>({
         const { name, kind, window, limit, used, remaining, percentLeft, resetsAt } = state
         const { increasedUntil, refuses } = state
         const left = remaining === null ? `${percentLeft}%` : figure(kind, remaining, currency)
-        // Without a figure the name is the limit.
+        // Without a figure, the name already describes the limit.
         const about = nameIn(limit === null ? { ...state, name: null } : state)
         return (
           <div key={`${name} ${state.scope} ${state.whom} ${kind} ${window} ${limit}`}>

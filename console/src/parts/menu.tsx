@@ -4,17 +4,17 @@ import { Icon } from './icon.tsx'
 export interface MenuItem {
   readonly label: string
   readonly onSelect: () => void
-  /** It cannot be undone: red, and apart from the others. */
+  /** Irreversible: red, and apart from the others. */
   readonly isDangerous?: boolean
 }
 
 interface MenuProps {
-  /** Of the button, for those who do not see where it is. */
+  /** The label of the button, for those who cannot see its place. */
   readonly label: string
   readonly items: readonly MenuItem[]
 }
 
-/** A button that opens a list of actions. Only an open one costs anything. */
+/** A button that opens a list of actions. Only an open list costs anything. */
 export function Menu({ label, items }: MenuProps) {
   const [isOpen, setOpen] = useState(false)
   const button = useRef<HTMLButtonElement>(null)
@@ -57,7 +57,7 @@ function Items({ id, label, items, button, onClose }: ItemsProps) {
   const latest = useRef(onClose)
   latest.current = onClose
 
-  // In the top layer, where the table's own scrolling does not cut it off.
+  // In the top layer, where the table's own scrolling does not clip it.
   useLayoutEffect(() => {
     const element = list.current
     if (element === null) return

@@ -15,7 +15,7 @@ export function compact(value: number): string {
   return short.format(value)
 }
 
-/** `24 %`; what is little is more exact. */
+/** `24 %`; small shares are more precise. */
 export function share(part: number): string {
   if (part > 0 && part < 0.001) return `<${exact.format(0.001)}`
   return (part > 0 && part < 0.01 ? exact : percent).format(part)
@@ -26,7 +26,7 @@ export function some(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`
 }
 
-/** An amount of money; of little ones the first digits that are not 0. */
+/** An amount of money; small ones with their first significant digits. */
 export function money(value: number, currency: string | undefined): string {
   const digits =
     Math.abs(value) >= 1 || value === 0
@@ -43,7 +43,7 @@ export function duration(seconds: number): string {
   return seconds < 1 ? `${Math.round(seconds * 1_000)} ms` : `${seconds.toFixed(1)} s`
 }
 
-/** What a person has written, without the marks between thousands: `1,234.5` is 1234.5, while `2,50` stays, as no number. */
+/** A person's input without thousands separators: `1,234.5` is 1234.5, while `2,50` stays, as no number. */
 export function ungrouped(written: string): string {
   return written.replaceAll(/(?<=\d)[\s,_](?=\d{3}(?!\d))/g, '')
 }

@@ -4,12 +4,12 @@ import { type ReactNode, useEffect, useRef } from 'react'
 interface PageProps {
   readonly title: string
   readonly about: ReactNode
-  /** Buttons beside the title. */
+  /** Buttons next to the title. */
   readonly actions?: ReactNode
   readonly children: ReactNode
 }
 
-/** A page with its heading, which gets the focus, so that a screen reader says where one is. */
+/** A page with its heading, which gets the focus, so that a screen reader announces the page. */
 export function Page({ title, about, actions, children }: PageProps) {
   const heading = useRef<HTMLHeadingElement>(null)
   useEffect(() => {

@@ -1,7 +1,7 @@
 import { Button, Group, Text } from '@mantine/core'
 import { refine } from '../route.ts'
 
-/** The page that an address names; the first one by default. */
+/** The page number in the address; the first page by default. */
 export function pageIn(query: URLSearchParams): number {
   return Math.max(1, Math.trunc(Number(query.get('page') ?? 1)) || 1)
 }

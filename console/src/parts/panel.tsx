@@ -6,14 +6,14 @@ interface PanelProps {
   readonly title: string
   /** Its name, if the title changes. */
   readonly label?: string
-  /** Where the rest is, and what it is called. */
+  /** The address and the label of the link to the rest. */
   readonly more?: readonly [to: string, text: string] | undefined
-  /** Beside the title. */
+  /** Next to the title. */
   readonly badge?: ReactNode
   readonly children: ReactNode
 }
 
-/** A card with a title, and what stands beside it. */
+/** A card with a title, and content next to it. */
 export function Panel({ title, label = title, more, badge, children }: PanelProps) {
   return (
     <Card withBorder component="section" aria-label={label}>

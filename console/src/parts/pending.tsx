@@ -4,11 +4,11 @@ const skeletonMs = 300
 const sentenceMs = 5_000
 
 interface PendingProps {
-  /** What will be there. */
+  /** The shape of the content. */
   readonly shape?: 'cards' | 'rows'
 }
 
-/** Stands for what is being read: nothing at first, then its outline, then a sentence. */
+/** A placeholder while content loads: nothing at first, then its outline, then a sentence. */
 export function Pending({ shape = 'rows' }: PendingProps) {
   const [phase, setPhase] = useState<'short' | 'long' | 'very long'>('short')
   useEffect(() => {

@@ -4,12 +4,12 @@ import { toast } from './toast.tsx'
 
 interface PropagationNoteProps {
   readonly propagation: Propagation
-  /** What has been done, such as `Revoked`. */
+  /** The action, such as `Revoked`. */
   readonly done: string
   readonly onClose: () => void
 }
 
-/** Ends a dialog: at once if the change is in force everywhere; otherwise it stays, and says where it is not. */
+/** Closes a dialog: at once if the change is in force everywhere; otherwise it stays, and shows where it is not. */
 export function endWith(
   propagation: Propagation | undefined,
   { done, name }: { readonly done: string; readonly name: string },

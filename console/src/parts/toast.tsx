@@ -1,4 +1,4 @@
-/** A sentence about what was done, for some seconds, beside whatever the page shows. */
+/** A message about a completed action, for some seconds, over any page. */
 
 import { useSyncExternalStore } from 'react'
 import { Icon } from './icon.tsx'
@@ -25,7 +25,7 @@ export function toast(text: string): void {
   setTimeout(() => show(shown.filter((each) => each.id !== id)), shownMs)
 }
 
-/** Where they appear; always there, so that screen readers notice what comes. */
+/** The region of the messages; always rendered, so that screen readers notice new ones. */
 export function Toasts() {
   const all = useSyncExternalStore(
     (listener) => {

@@ -3,16 +3,16 @@ import { useDebouncedCallback } from '@mantine/hooks'
 import { refine } from '../route.ts'
 
 interface WhoseSwitchProps {
-  /** What it is about, for those who do not see the page. */
+  /** The label, for those who cannot see the page. */
   readonly label: string
   readonly isEverybody: boolean
-  /** What `owner` in the address is for each. */
+  /** The value of `owner` in the address for each. */
   readonly owners?: { readonly mine: string; readonly everybody: string }
 }
 
 const usual = { mine: '', everybody: '*' }
 
-/** For administrators: the own, or that of everybody; the address holds it. */
+/** For administrators: their own, or everybody's; the choice is in the address. */
 export function WhoseSwitch({ label, isEverybody, owners = usual }: WhoseSwitchProps) {
   return (
     <SegmentedControl
@@ -27,7 +27,7 @@ export function WhoseSwitch({ label, isEverybody, owners = usual }: WhoseSwitchP
   )
 }
 
-/** For administrators, beside the switch: one of everybody. `owner` is that of the address. */
+/** For administrators, next to the switch: one user of all. `owner` is the one in the address. */
 export function OwnerField({ label, owner }: { readonly label: string; readonly owner: string }) {
   const narrow = useDebouncedCallback(
     (name: string) => refine({ owner: name || usual.everybody, page: '' }),

@@ -1,6 +1,9 @@
 import { distance } from './time.tsx'
 
-/** Since when refusals are known, `since` being the start of a service that is younger than the hour for which it remembers them. */
+/**
+ * The time since which refusals are known; `since` is the start of a service that is younger than the hour that it
+ * remembers.
+ */
 export function within(since: string | undefined): string {
   return since === undefined
     ? 'within the last hour'

@@ -1,5 +1,5 @@
 interface WrittenAtProps {
-  /** Left out where the column says it. */
+  /** Omitted if the column shows it. */
   readonly kind?: string | undefined
   readonly name: string
   readonly namespace?: string | undefined
@@ -7,7 +7,7 @@ interface WrittenAtProps {
   readonly line?: number | undefined
 }
 
-/** A resource by its name, with the file and line where it is written, if they are known. */
+/** A resource by its name, with its file and line if they are known. */
 export function WrittenAt({ kind, namespace, name, file, line }: WrittenAtProps) {
   return (
     <>

@@ -1,4 +1,4 @@
-/** What the page shows of the API's own description (OpenAPI 3.1). */
+/** The parts of the API's own description (OpenAPI 3.1) that the page shows. */
 
 export interface Parameter {
   readonly name: string

@@ -18,7 +18,7 @@ interface OperationDetailsProps {
   readonly description: Description
 }
 
-/** An operation in a line, and all of it when it is opened. */
+/** An operation in a line, with its details when it is opened. */
 export function OperationDetails({ operation, description }: OperationDetailsProps) {
   const [isOpen, setOpen] = useState(false)
   const { method, path, summary } = operation
@@ -98,7 +98,7 @@ interface Answer {
   readonly error?: ApiError
 }
 
-/** Sends it, with what is filled in. */
+/** Sends it with the current input. */
 function Send({ operation, description }: OperationDetailsProps) {
   const { call } = useSession()
   const { method, path, parameters = [], requestBody } = operation
@@ -177,7 +177,7 @@ function Send({ operation, description }: OperationDetailsProps) {
   )
 }
 
-/** The path with its parameters, and the query with those that are filled in. */
+/** The path with its parameters, and the query with the ones that are not empty. */
 function addressWith(path: string, parameters: Operation['parameters'] = [], form: FormData) {
   const query = new URLSearchParams()
   let filled = path

@@ -9,7 +9,7 @@ import { useLoaded } from '../use-loaded.ts'
 import { type Description, type Operation, operationsOf } from './document.ts'
 import { OperationDetails } from './operation-details.tsx'
 
-/** The API as it describes itself, tried with the credential of the session. */
+/** The API's own description, to be tried with the credential of the session. */
 export function ReferencePage() {
   const { call, me } = useSession()
   const { value, error } = useLoaded('', () => call<Description>('GET', '/openapi.json'))

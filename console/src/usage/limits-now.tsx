@@ -11,7 +11,7 @@ const maxCards = 12
 /** The limits of a model in a subscription, or of several models together. */
 interface LimitGroup {
   readonly model: string
-  /** Empty: of whichever pays. */
+  /** Empty: of whichever subscription pays. */
   readonly subscription: string
   readonly states: readonly Limit[]
 }
@@ -72,8 +72,8 @@ export function LimitsNow({
 const windows = { hour: ['1h', '60m'], day: ['24h', '1440m'], month: [] as string[] }
 
 /**
- * The limit that each bar of the plot may be compared with; undefined: none. All usage in a bar must
- * be what one limit counts: of one model, which one subscription pays for, in windows of its length.
+ * The limit with which each bar of the plot can be compared; undefined: none. One limit must count all usage in a bar:
+ * of one model, which one subscription pays for, in windows of its length.
  */
 export function ceilingOf({ span, by, key }: Asked, { totals, limits }: FoundUsage) {
   const [only, ...others] = totals

@@ -1,11 +1,11 @@
-/** What the page of usage shows, as its address says it, and where it comes from. */
+/** The query of the usage page, in the address and for the API. */
 
 import type { ApiKey, LimitList, UsagePage } from '../api.ts'
 import type { Session } from '../session.tsx'
 
 export type UsageRow = UsagePage['data'][number]
 
-/** How many hours, days or months of UTC, the present one included. */
+/** Number of hours, days or months in UTC, the current one included. */
 export const spans = [
   { value: '24h', label: '24 hours', count: 24, unit: 'hour' },
   { value: '7d', label: '7 days', count: 7, unit: 'day' },
@@ -31,11 +31,11 @@ export interface Asked {
 }
 
 export interface FoundUsage extends Pick<UsagePage, 'gaps'> {
-  /** Of the costs. */
+  /** The currency of the costs. */
   readonly currency: string | undefined
-  /** Of the hours, days or months, in milliseconds since the epoch. */
+  /** The starts of the hours, days or months, in milliseconds since the epoch. */
   readonly starts: readonly number[]
-  /** One row for each group, the largest total first. */
+  /** One row per group, the largest total first. */
   readonly totals: readonly UsageRow[]
   /** By hour, day or month, and group. */
   readonly times: readonly UsageRow[]
@@ -43,9 +43,9 @@ export interface FoundUsage extends Pick<UsagePage, 'gaps'> {
   readonly isPartial: boolean
   /** The names of keys by id, as far as they are known. */
   readonly names: ReadonlyMap<string, string>
-  /** What is left of the caller's limits, of the chosen model; empty for the usage of others. */
+  /** What is left of the caller's limits on the chosen model; empty for the usage of others. */
   readonly limits: LimitList['data']
-  /** Of limits on cost. */
+  /** For limits on cost. */
   readonly limitCurrency: string | undefined
 }
 
@@ -61,7 +61,7 @@ export function readAsked(query: URLSearchParams, { me }: Session): Asked {
   return { span, by, user, model: query.get('model') ?? '', key: query.get('key') ?? '' }
 }
 
-/** The beginning of each hour, day or month, in milliseconds since the epoch. */
+/** The start of each hour, day or month, in milliseconds since the epoch. */
 function startsOf({ count, unit }: Asked['span'], now: number): readonly number[] {
   const date = new Date(now)
   const lengthMs = unit === 'hour' ? hourMs : 24 * hourMs
@@ -72,7 +72,7 @@ function startsOf({ count, unit }: Asked['span'], now: number): readonly number[
   })
 }
 
-/** The address of a query of the API, without groups. */
+/** The address of a query to the API, without groups. */
 function addressOf({ span, user, model, key }: Asked, now: number): string {
   const [from = now] = startsOf(span, now)
   const parameters = new URLSearchParams({ from: new Date(from).toISOString() })
@@ -82,7 +82,7 @@ function addressOf({ span, user, model, key }: Asked, now: number): string {
   return `/v1/usage?${parameters}`
 }
 
-/** The whole of it as CSV, by time and group. */
+/** The complete result as CSV, by time and group. */
 export function csvAddress(asked: Asked, now = Date.now()): string {
   return `${addressOf(asked, now)}&group_by=${asked.span.unit},${asked.by.value}&format=csv`
 }

@@ -3,7 +3,7 @@
 import type { Series } from '../parts/bars.tsx'
 import type { UsageRow } from './read-usage.ts'
 
-/** Of the groups with the most tokens; the last one is that of all others together. */
+/** The groups with the most tokens; the last one contains all others. */
 export const colors = ['#4c6ef5', '#12b886', '#f59f00', '#e64980', '#15aabf', '#868e96'] as const
 const others = colors.length - 1
 

@@ -107,7 +107,7 @@ function Usage() {
   )
 }
 
-/** Saves what is shown, by time and group. */
+/** Saves the current result, by time and group. */
 function Csv({ asked }: { readonly asked: Asked }) {
   const { read } = useSession()
   const [error, setError] = useState<ApiError>()
@@ -226,7 +226,7 @@ interface NarrowedProps {
   readonly children: string
 }
 
-/** Leads from a user or key to what that one has used, by model. */
+/** Links to the usage of a user or key, by model. */
 function Narrowed({ field, value, children }: NarrowedProps) {
   const { query } = usePlace()
   const name = { user: 'owner', key_id: 'key', model: undefined, subscription: undefined }[field]
