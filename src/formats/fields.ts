@@ -177,7 +177,15 @@ function breaksNumber(value: unknown, { type, minimum, maximum }: Schema): strin
   const isOne = type === 'integer' ? Number.isInteger(value) : typeof value === 'number'
   const number = isOne ? Number(value) : Number.NaN
   if (number >= (minimum ?? Number.NaN) && number <= (maximum ?? Number.NaN)) return undefined
-  return `must be a ${type === 'integer' ? 'whole ' : ''}number from ${minimum} to ${maximum}`
+  const whole = type === 'integer' ? 'whole ' : ''
+  return `must be a ${whole}number from ${minimum} to ${maximum}${hintForNumber(value)}`
+}
+
+/** In YAML 1_000 and 1'000 are texts. */
+function hintForNumber(value: unknown): string {
+  return typeof value === 'string' && /^\d{1,3}([_,'’ ]\d{3})+$/.test(value)
+    ? ` (did you mean ${value.replace(/\D/g, '')}?)`
+    : ''
 }
 
 /** How a text violates its schema. The length is checked before the pattern, which takes longer. */

@@ -294,6 +294,17 @@ test('advice is not a problem', async (t) => {
   t.match(output, 'advice: priority 0 is shared by 2 Subscriptions: one, two')
 })
 
+test('advises against a Subscription without an owner', async (t) => {
+  const lonely = subscription('lonely', {}, { 'llm/small': [[100, '1m']] })
+  const { status, output } = await check(t, { 'a.yaml': [...good, lonely] })
+  t.equal(status, 0)
+  t.match(
+    output,
+    /^advice: Subscription\/models-as-a-service\/lonely has no owner: nobody can create keys/m,
+  )
+  t.notMatch(output, /\/one has no owner/)
+})
+
 test('reports a missing folder, a file, and a folder without resources', async (t) => {
   const empty = await check(t, { 'a.txt': 'nothing' })
   t.match(empty, { status: 1, output: /has no resources; they are in files that end in \.yaml/ })

@@ -114,6 +114,15 @@ test('integers must be whole and in range', async (t) => {
   }
 })
 
+test('a number with separators is a text', async (t) => {
+  for (const value of ['1_000', "1'000", '1 000', '1,000'])
+    t.strictSame(
+      read(value, integer(1, 9999)),
+      [undefined, ['it must be a whole number from 1 to 9999 (did you mean 1000?)']],
+      value,
+    )
+})
+
 test('problems of list items name their index', async (t) => {
   const models = list(text(), { minItems: 1, maxItems: 2, item: 'model' })
   t.strictSame(read(['a', 'b'], models), [['a', 'b'], []])

@@ -54,6 +54,12 @@ export function adviceOn(snapshot: Snapshot, refused: readonly Refused[] = []): 
           `${resourceKey(resource)} names the model ${key} again; only its first entry is in force`,
       ),
     ),
+    ...[...subscriptions.values()]
+      .filter(({ resource: { owner } }) => owner.users.length + owner.groups.length === 0)
+      .map(
+        ({ resource }) =>
+          `${resourceKey(resource)} has no owner: nobody can create keys for it, or use those that exist`,
+      ),
     ...unsaid(snapshot),
     ...uncallable(snapshot, refused),
     ...sharedPriorities(snapshot),

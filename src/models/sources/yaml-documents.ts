@@ -70,7 +70,11 @@ function read(
     if (repeated !== undefined) {
       const { at, name } = repeated
       // In braces 2,000,000 is a number and two fields.
-      const mend = /^[0-9]+$/.test(name) ? '; write numbers without separators' : ''
+      const mend = /^[0-9]+$/.test(name)
+        ? '; write numbers without separators'
+        : /^(apiVersion|kind)$/.test(name)
+          ? '; a line --- separates resources'
+          : ''
       return fail(
         lineAt(at),
         `Map keys must be unique, and ${name.slice(0, 64)} is there twice${mend}`,

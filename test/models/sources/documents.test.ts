@@ -90,6 +90,7 @@ test('reports invalid YAML and reads the other documents', async (t) => {
     ['a: [', 2, /flow collection|sequence/i],
     ['a:\n\t- b', 2, /Tabs are not allowed/],
     ['a: 1\na: 2', 2, /Map keys must be unique, and a is there twice$/],
+    ['kind: a\nb: 1\nkind: c', 3, /kind is there twice; a line --- separates resources$/],
     ['a: { limit: 2,000,000 }', 1, /000 is there twice; write numbers without separators$/],
     ['a: *none', 1, /alias|anchor/i],
     ['a: b: c', 1, /Nested mappings/],
