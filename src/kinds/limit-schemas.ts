@@ -265,7 +265,7 @@ export function calendarSchema(description: string, otherwise?: string) {
         otherwise: otherwise ?? '1',
       }),
     }),
-    { description, closed: true },
+    { description },
   )
 }
 

@@ -102,11 +102,6 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'kinds/limit-schemas.ts',
-    ['kinds/limits.test.ts'],
-    [['{ description, closed: true }', '{ description }']],
-  ),
-  ...mutants(
     'formats/fields.ts',
     ['kinds/resources.test.ts'],
     [['if (tooMany && !schema.cut)', 'if (false)']],
@@ -445,11 +440,17 @@ export const allMutants: readonly Mutant[] = [
       ['room.used >= room.limit)', 'room.used > room.limit)'],
       ['room.held.count === 0 ? !mayPass : !fits', '!fits'],
       ['canLimitOutput || !expected.isSeveral || ', 'true || '],
-      ['return Math.max(needed, share)', 'return share'],
-      ['(factors?.grain ?? 1) ** 2 * ', ''],
       ['pooled <= leftOf(room) && ', ''],
       ['Math.min(Math.ceil(beyondRoom), ', 'Math.max(Math.ceil(beyondRoom), '],
       ['canLimitOutput && ceiling < expected.least', 'false'],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/rules/estimates/admit.ts',
+    ['extauthz/reserve.test.ts'],
+    [
+      ['return Math.max(needed, share)', 'return share'],
+      ['(factors?.grain ?? 1) ** 2 * ', ''],
     ],
   ),
   ...mutants(
@@ -508,7 +509,6 @@ export const allMutants: readonly Mutant[] = [
     ['usage/rules/usage.test.ts'],
     [
       ['return input || output ? undefined : total', 'return total'],
-      ['input === undefined || output === undefined', 'input === undefined'],
       ['bounded(input + output + estimated)', 'bounded(estimated)'],
       ['status >= 200 && status <= 299', 'status >= 200 && status <= 399'],
       ['(value as number) >= 0', '(value as number) > 0'],

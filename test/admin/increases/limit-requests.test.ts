@@ -16,8 +16,8 @@ const snapshot = snapshotOf(
       { ...day, name: 'each', per: 'subscription' },
     ],
   }),
-  accessPolicy('open', ['llm/small'], { groups: ['team-a', 'team-b'] }),
-  subscription('premium', { groups: ['team-b', 'team-a'] }, perMinute, {
+  accessPolicy('open', ['llm/small'], { users: [longAdmin], groups: ['team-a', 'team-b'] }),
+  subscription('premium', { users: [longAdmin], groups: ['team-b', 'team-a'] }, perMinute, {
     ofModels: { billingRate: { perToken: '0.01' } },
     ...limited(
       { ...day, name: 'own' },
@@ -179,10 +179,12 @@ test('nobody decides for themselves, or without being an administrator (403)', a
 
 test('nobody decides for their own counter under the name in lines either (403)', async (t) => {
   const api = await createKeyApi(t, { snapshot })
-  const { id } = await ask(api, userInLines(longAdmin), asked)
-  for (const verb of ['approve', 'deny'])
-    refused(t, await decide(api, id, verb, longAdmin), 403, 'admin_required', verb)
-  t.equal((await decide(api, id, 'approve')).statusCode, 200)
+  for (const user of [longAdmin, userInLines(longAdmin)]) {
+    const { id } = await ask(api, user, asked)
+    for (const verb of ['approve', 'deny'])
+      refused(t, await decide(api, id, verb, longAdmin), 403, 'admin_required', verb)
+    t.equal((await decide(api, id, 'approve')).statusCode, 200)
+  }
 })
 
 test('five of a user are open at most, also if they are asked at a time (400)', async (t) => {

@@ -37,3 +37,57 @@ test('the mode that a Subscription leaves out is as the setting says', async (t)
 test('a Subscription may count where all others reserve', async (t) => {
   t.equal(rulesOf({ mode: 'count' }, 'reserve'), undefined)
 })
+
+test('an entry that lacks what an enforced limit needs is not in force', async (t) => {
+  const daily = { name: 'day', of: 'cost', limit: '5', window: 'day' }
+  const organizational = { name: 'org', per: 'organization', limit: 5, window: 'day' }
+  const observed = { enforce: false }
+  const priced = { ofModels: { billingRate: { perToken: '0.1' } } }
+  const member = { spec: { tokenMetadata: { organizationId: 'acme' } } }
+  const notInForce = 'so the entry of llm/small is not in force'
+  /** The problems of a Subscription, and whether it is in force. */
+  const checked = (own: object, ofTenant: object) => {
+    const written = subscription('one', owner, { 'llm/small': [[5, '1m']] }, own)
+    const tenant = {
+      ...{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant' },
+      ...{ metadata: { name: 'default-tenant' }, spec: ofTenant },
+    }
+    const { subscriptions } = compile([modelRef('small'), written, tenant].map(resourceOf))
+    const found = subscriptions.get('one')
+    return [found?.phase, ...(found?.problems ?? []).map(({ message }) => message)]
+  }
+  for (const [own, ofTenant, expected] of [
+    [{}, {}, ['Active']],
+    [
+      {},
+      { calendar: { monthStartsOn: 29 } },
+      ['Failed', `may have a limit in the Tenant, whose limits cannot be read, ${notInForce}`],
+    ],
+    [
+      { named: [daily] },
+      {},
+      ['Failed', `needs a billingRate under the limit day on cost, ${notInForce}`],
+    ],
+    [{ named: [{ ...daily, ...observed }] }, {}, ['Active']],
+    [{ named: [daily], ...priced }, {}, ['Active']],
+    [
+      {},
+      { limits: [organizational] },
+      [
+        'Failed',
+        `needs tokenMetadata.organizationId, because the limit org of the Tenant is per organization, ${notInForce}`,
+      ],
+    ],
+    [
+      {},
+      { limits: [{ ...organizational, ...observed }] },
+      [
+        'Active',
+        'needs tokenMetadata.organizationId, because the limit org of the Tenant is per organization',
+      ],
+    ],
+    [member, { limits: [organizational] }, ['Active']],
+  ] as const) {
+    t.strictSame(checked(own, ofTenant), expected, JSON.stringify([own, ofTenant]))
+  }
+})
