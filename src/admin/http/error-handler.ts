@@ -119,7 +119,12 @@ function validationMessage({ validation, validationContext }: FastifyError): str
 
 /** Ajv's own text, except for rules whose text does not name the allowed values, or runs types together. */
 function describeProblem({ keyword, message, ...rule }: FastifySchemaValidationError): string {
-  const { parentSchema } = rule as { parentSchema?: { enum?: unknown[]; examples?: unknown[] } }
+  const { parentSchema } = rule as {
+    parentSchema?: { enum?: unknown[]; examples?: unknown[]; required?: string[] }
+  }
+  const needs = parentSchema?.required?.join(' and ')
+  if (keyword === 'type' && message === 'must be object' && needs !== undefined)
+    return `${message} with ${needs}`
   if (keyword === 'type') return message?.replaceAll(',', ' or ') ?? 'is not valid'
   const values = keyword === 'enum' ? parentSchema?.enum : parentSchema?.examples
   if ((keyword !== 'enum' && keyword !== 'pattern') || values === undefined) {

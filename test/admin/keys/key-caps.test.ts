@@ -65,7 +65,7 @@ test('wrong caps are refused with the field', async (t) => {
   const { id } = await api.createKey('alice')
   for (const [body, message] of [
     [{ models: [] }, /^models must not be empty/],
-    [{ models: ['llm/small'] }, /^models\.0 must be object/],
+    [{ models: ['llm/small'] }, /^models\.0 must be object with namespace and name\.$/],
     [{ models: [{ ...small, x: 1 }] }, /^models\.0 has no field "x"/],
     [
       { models: [{ namespace: 'llm', name: 'other' }] },
