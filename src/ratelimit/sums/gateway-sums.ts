@@ -1,7 +1,6 @@
 /**
- * The sums of one gateway in one of its processes: it follows the gateway's files, and, if it is the
- * writer, keeps a checkpoint and writes the sums to the store. Every process has them exactly, whether the
- * store answers or not.
+ * The sums of one gateway, as one of its processes has them. Each process follows the gateway's files, so each has exact
+ * sums, whether the store responds or not. The writer also saves a checkpoint and sends the sums to the store.
  */
 
 import { greatest, minus, plus } from '../../formats/exact.ts'
@@ -26,50 +25,47 @@ export interface GatewaySumsOptions
   extends Omit<SharedSumsOptions, 'sums' | 'nonce' | 'isWriter' | 'onBeyond' | 'onRival'> {
   readonly folder: Folder
   readonly kept: DurableFiles
-  /** The files that are followed, by their names; of the first one a Check sees the end before it decides. */
+  /** Names of the current files. A Check reads the first of them to its end before it decides. */
   readonly files: readonly string[]
-  /** What `files` and the others begin with: `usage` by default. */
+  /** Prefix of the names of all files of the folder; `usage` by default. */
   readonly stem?: string
-  /** What a line adds. Must not throw. */
+  /** Returns what a line adds to counters. Must not throw. */
   readonly countedOf: (line: ReadLine) => readonly Counted[]
-  /**
-   * Called in every process with each line and what it has counted, once that is in the sums; not with those of
-   * before its start.
-   */
+  /** Called in every process for each line after it is counted, except for lines from before the process's start. */
   readonly onLine?: (line: ReadLine, counted: readonly Counted[]) => void
   /**
-   * Called in the writer alone, with each line once across the processes of a gateway, and once it is in
-   * the sums. Around a process that is killed at most a second is told again, or not.
+   * Called in the writer alone, for each line after it is counted: once per gateway. When a writer is killed, lines of at
+   * most one second are passed twice or not at all.
    */
   readonly onTold?: (line: ReadLine) => void
-  /** Reads the text of a line; another one in tests. */
+  /** Parses the text of a line; replaced in tests. */
   readonly readText?: (text: string) => ReadLine | undefined
-  /** Resets that are known at the start. */
+  /** The resets known at the start. */
   readonly resets?: Resets
-  /** Where files were read to before there was a checkpoint. */
+  /** The position from which files are read if no checkpoint has one. */
   readonly begunAt?: Position | undefined
-  /** How many renamed files of each are kept; 4 by default. */
+  /** How many rotated files of each name are retained; 4 by default. */
   readonly keptFiles?: number
-  /** Whether a renamed file may be removed once its lines are saved, as far as others are concerned. */
+  /** Whether all other readers are done with a rotated file, so that it may be removed once its lines are saved. */
   readonly isDone?: IsDone
-  /** Another gateway writes under the same name: a copied volume. */
+  /** Called when another gateway writes under the same name: a copied volume. */
   readonly onDouble: () => void
-  /** The files have been handed over to this name, under which they are to be opened again. */
+  /** Called when the files were handed over to this gateway name, under which the caller opens them again. */
   readonly onRenamed?: (gateway: string) => void
-  /** What failed in the background, and is tried again. */
+  /** Called for errors of background work, which is retried. */
   readonly onFault: (error: unknown) => void
 }
 
-/** What a Check reads at most before it decides. */
+/** The most bytes that a Check reads before it decides. */
 const checkBytes = 65_536
-/** What is read at once before the store is believed to have more than the files. */
+/** The most bytes read in one turn to find out whether the store has more than the files. */
 const catchUpBytes = 1_048_576
-/** A writer that has not looked for so long looks before it tells anything: another one may have begun. */
+/** After this long without a check, a writer checks its place before it passes lines on: another may have taken over. */
 const lookAfterMs = silentMs / 2
 
 export type GatewaySums = Awaited<ReturnType<typeof openGatewaySums>>
 
-/** Resolves once the files are read to their ends. The process is no writer until `becomeWriter`. */
+/** Resolves once the files are read to their ends. The process is not a writer until `becomeWriter`. */
 export async function openGatewaySums(options: GatewaySumsOptions) {
   const { folder, kept, files, gateway, now, monotonic, keptFiles = 4, stem = 'usage' } = options
   const { countedOf, onFault, readText = readLine } = options
@@ -93,7 +89,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   let isHandedOver = false
   let lookedAt = monotonic()
   let position: Position = new Map()
-  /** Set by the first `rebuild`. */
+  /** Assigned by the first `rebuild`. */
   let follower: Follower
   const shared = createSharedSums({
     ...options,
@@ -118,7 +114,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     onFault,
   })
 
-  /** Takes a line whose sums are in force. */
+  /** Counts a line in the sums in force. */
   function take(text: string): void {
     bytesRead += text.length
     const line = readText(text)
@@ -143,7 +139,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     if (isWriter) call(() => options.onTold?.(line))
   }
 
-  /** An error of a listener does not prevent that a line is counted once. */
+  /** Calls a listener; its errors are reported and do not affect counting. */
   function call(listener: () => void): void {
     try {
       listener()
@@ -155,21 +151,22 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   async function load(): Promise<KeptState> {
     const state = await checkpoint.load(writers.all())
     const isOther = state.gateway !== undefined && state.gateway !== gateway
-    // What is alone has a name for nobody.
+    // Without a store nobody else sees the name.
     if (!isOther || options.store === undefined) return state
     options.onRenamed?.(state.gateway as string)
     throw new Error(`the sums are those of ${state.gateway}, not of ${gateway}`)
   }
 
   /**
-   * Takes sums and position from the checkpoint, and reads on from there. What was known until now stays in
-   * force until then: the last writer may have removed files that this process had not read.
+   * Rebuilds the sums from the latest checkpoint and the lines after it. The current sums stay in force until then. Needed
+   * because the last writer may have removed files that this process had not read.
    */
   async function rebuild(): Promise<void> {
     const state = await load()
     resets.noteAll(state.resets)
     const rebuilt = await readSince(state, { ...options, resets: resets.all, countText })
-    // What a Check has read meanwhile must not be missing for a moment, and listeners get what it has not read.
+    // Both are read to the end in this turn: no line that a Check has counted is missing for a moment, and listeners get
+    // each line that was not read before.
     follower?.catchUp(Number.POSITIVE_INFINITY)
     rebuilt.follower.catchUp(Number.POSITIVE_INFINITY)
     follower?.close()
@@ -179,7 +176,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     follower = rebuilt.follower
   }
 
-  /** What this process has read of files that are gone, and no checkpoint has, stays counted, and is not read again. */
+  /** Retains the sums of lines that are only in removed files and in no checkpoint, and their positions, so that they count once. */
   function keepRead(next: Position, replace: () => void): void {
     const before = sums.own(now()).map((tally) => [tally, ownOf(tally)] as const)
     replace()
@@ -188,14 +185,14 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     for (const [head, bytes] of position) if (bytes > (next.get(head) ?? 0)) next.set(head, bytes)
   }
 
-  /** Whether this process still is the one that writes. */
+  /** Returns whether this process still is the writer, and ends its role if it is not. */
   function isStillWriter(): boolean {
     lookedAt = monotonic()
     if (isWriter && !writers.isLast()) stopWriting()
     return isWriter
   }
 
-  /** The same, and shows the others that one writes. */
+  /** Checks its place, and shows other processes that the gateway has a writer. */
   function look(): void {
     if (isStillWriter() || isBecoming) writers.show()
   }
@@ -209,13 +206,13 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     if (!isHandedOver) await inSlices(follower.readAll())
   }
 
-  /** Saves the sums, then removes what nobody needs any more. */
+  /** Saves a checkpoint, then removes files and checkpoints that are no longer needed. */
   async function save(): Promise<void> {
     if (!isStillWriter() || isHandedOver) return
     const saved = await checkpoint.save(() => {
       return { gateway, position, own: sums.own(now()), resets: resets.all }
     })
-    // A process that has become the writer meanwhile may have begun before this was saved.
+    // Another process that became the writer meanwhile may have read the checkpoint before this one.
     if (!isStillWriter()) return
     follower.tidy(saved, keptFiles, options.isDone)
     await checkpoint.removeEarlier()
@@ -229,25 +226,25 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     get isWriter(): boolean {
       return isWriter
     },
-    /** Lines that this process has read since its start, and how many of no known form; bytes that are not read yet. */
+    /** Lines read since the process's start, lines of unknown format, and bytes not read yet. */
     get stats() {
       return { ...read, unreadBytes: follower.unreadBytes }
     },
-    /** The first of these figures, for those who ask often. */
+    /** `stats.lines` without the other figures, which cost more. */
     get linesRead(): number {
       return read.lines
     },
-    /** How long these lines were together. */
+    /** Total length of these lines in characters. */
     get bytesRead(): number {
       return bytesRead
     },
-    /** How many windows are known. */
+    /** Number of windows in memory. */
     get size(): number {
       return sums.all.size
     },
     /** Whether this gateway has a process that writes. */
     hasWriter: (): boolean => isWriter || isBecoming || !writers.isFree(),
-    /** Takes the place of the writer. Resolves once its sums are sent to the store, but not yet answered. */
+    /** Becomes the writer. Resolves once the sums are queued for the store and the checkpoint is saved. */
     async becomeWriter(): Promise<void> {
       isBecoming = true
       try {
@@ -255,7 +252,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
         await rebuild()
         isWriter = writers.isLast()
         lookedAt = monotonic()
-        // In the turn in which the sums are in force: listeners get each line here from now on, or got it before.
+        // In the same turn in which the sums come into force, so that listeners get each line exactly once.
         if (isWriter) consumer.begin(position)
       } finally {
         isBecoming = false
@@ -265,38 +262,38 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       await save()
     },
     /**
-     * Calls back when a file may have grown, or there is another one; returns what ends that, or nothing where it
-     * can't be told. `onEnd`: it can't be told any more.
+     * Calls `onChange` when a file may have grown or was replaced. Returns a function that stops the watch, or undefined if
+     * the folder cannot be watched. `onEnd` is called if the watch fails later.
      */
     watch: (onChange: (isMoved: boolean) => void, onEnd: () => void): (() => void) | undefined =>
       folder.watch((changed, isMoved) => {
         if (changed === undefined || files.some((name) => changed.startsWith(name)))
           onChange(isMoved)
       }, onEnd),
-    /** Which folder it is that `watch` watches. */
+    /** Identity of the folder that `watch` watches. */
     watched: (): string | undefined => folder.identity(),
-    /** Reads what Envoy's script has written since, which does not buffer: little, because a Check waits for it. */
+    /** Reads new lines of Envoy's script, which are not buffered. Bounded, because a Check waits for it. */
     readEnd(): void {
       if (!isHandedOver) follower.readEnds(checkBytes, files[0])
     },
-    /** Reads what was written since; of all files, also new ones, if they have moved. */
+    /** Reads new lines of all files; after a rotation (`isMoved`) it also looks for new files. */
     readEnds(isMoved = false): void {
       if (isHandedOver) return
       if (isMoved) follower.catchUp(checkBytes)
       else follower.readEnds(checkBytes)
     },
-    /** Looks for new files, and reads all to their ends. */
+    /** Looks for new files, and reads all of them to their ends. */
     readAll: (): Promise<void> => readToEnds(),
-    /** To be called each second. */
+    /** Call once a second. */
     beat(): void {
       look()
       if (isWriter) consumer.keep(position)
     },
-    /** At each rotation, and at the end. */
+    /** Call at each rotation and at shutdown. */
     save,
     /**
-     * Ends what this gateway has counted under its name, and has the files go on under the next one, if the store
-     * has acknowledged all of it; returns whether it has. Nothing is read or sent here afterwards.
+     * Hands the files over to the gateway name `next`, if the store has acknowledged all sums under the present name; returns
+     * whether it has. Afterwards nothing is read or sent here.
      */
     async handOver(next: string): Promise<boolean> {
       if (!isStillWriter() || adoption.isPending) return false
@@ -311,16 +308,16 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       }
       return true
     },
-    /** Leaves the writer's place to another process, and the files. Nothing else is to be called afterwards. */
+    /** Releases the writer's place and closes the files. Call nothing else afterwards. */
     close(): void {
       if (isStillWriter()) consumer.keep(position)
       stopWriting()
       writers.leave()
       follower.close()
     },
-    /** From now on what ended after it counts in a new window. */
+    /** Notes a reset: responses that end after it count in a new window. */
     reset: resets.note,
-    /** All that are known. */
+    /** All known resets, by counter key. */
     resets: resets.all,
   }
 }
