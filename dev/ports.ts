@@ -26,7 +26,7 @@ export async function checkPorts(addresses: readonly Listen[]): Promise<void> {
   }
   if (problems.length === 0) return
   throw new StartError(
-    `${problems.join('\n')}\nFree ${problems.length === 1 ? 'that port' : 'those ports'}, or name others by the settings in brackets.`,
+    `${problems.join('\n')}\nFree ${problems.length === 1 ? 'that port' : 'those ports'}, or choose others by the settings in brackets.`,
   )
 }
 

@@ -82,7 +82,7 @@ async function untilAnswered(
   const deadline = Date.now() + withinMs
   for (let last = ''; ; await delay(pollMs)) {
     if (Date.now() > deadline) {
-      throw new StartError(`A sample request should be answered ${expected}, and was not: ${last}`)
+      throw new StartError(`A sample request was not answered as expected (${expected}): ${last}`)
     }
     const response = await fetch(url, {
       method: 'POST',

@@ -148,7 +148,7 @@ function outside(): string {
   const { uid, mode } = lstatSync(outsideFolder)
   if (uid !== 0 || (mode & 0o022) !== 0) {
     throw new Error(
-      `${outsideFolder} is not root's alone to write to: repair that, or set DATABASE_URL.`,
+      `${outsideFolder} must be writable by root only: correct its permissions, or set DATABASE_URL.`,
     )
   }
   chmodSync(outsideFolder, 0o755)

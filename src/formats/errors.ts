@@ -31,7 +31,7 @@ const catalogue = {
   ...all(403, 'permission_error', {
     identity_token_required: 'An API key cannot create API keys; use an identity token.',
     invalid_subscription:
-      'No subscription that you have access to matches: name one of yours, or ask an administrator to add you or one of your groups to one.',
+      'No subscription that you have access to matches: name one of your own, or ask an administrator to add you or one of your groups to one.',
     subscription_not_ready: 'The subscription is not ready to be used.',
     model_not_allowed: 'The model does not exist or you have no access to it.',
     subscription_not_allowed: 'You have no access to the subscription for this model.',

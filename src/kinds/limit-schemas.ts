@@ -96,7 +96,7 @@ const amount = integerOrText(
   text({
     maxLength: 32,
     pattern: moneyPattern,
-    form: 'a decimal number above 0 and at most 9000000000, with at most 9 digits behind the point',
+    form: 'a decimal number above 0 and at most 9000000000, with at most 9 decimal places',
     hint: (raw) => asked(meantNumber(raw)),
   }),
 )
@@ -344,7 +344,7 @@ const weight = (of: string) =>
       {
         // The nearest number with three digits after the point.
         cel: 'double(int(self * 1000.0 + 0.5)) / 1000.0 == self',
-        message: 'must have at most 3 digits behind the point',
+        message: 'must have at most 3 decimal places',
         holds: (weight: number) => thousandths(weight) / 1_000 === weight,
       },
     ],

@@ -117,7 +117,7 @@ test('a user asks for more of a limit', async (t) => {
     [
       [...mine.slice(0, 2), ...more],
       1,
-      /^You have no limit of this name there; .* Without a subscription or a model one of the installation is meant/,
+      /^You have no limit of this name there; .* Without a subscription or a model, the limit is looked up in the installation/,
     ],
     [[...mine, ...more, '--to', '100'], 1, /^--to must be above/],
     [[...mine, ...more, '--user', 'bob'], 2, /--user/],

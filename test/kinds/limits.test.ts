@@ -97,7 +97,7 @@ test('each kind limits its own', async (t) => {
 
 const wholeNumber = 'limit must be a whole number from 1 to 1000000000000000'
 const decimal =
-  'limit must be a decimal number above 0 and at most 9000000000, with at most 9 digits behind the point'
+  'limit must be a decimal number above 0 and at most 9000000000, with at most 9 decimal places'
 const quoted = ' is of cost: its limit must be a decimal number in quotes, like "500" or "0.25"'
 
 test('a faulty limit is a problem, and what it is in is not in force', async (t) => {
@@ -166,9 +166,9 @@ test('a faulty limit has one problem, with what was probably meant', async (t) =
     [{ limit: 1.5 }, / is of cost: its limit must be a decimal number in quotes/],
     [{ limit: '$500' }, /\.limit .*\(did you mean "500"\?\)$/],
     [{ limit: '1,000.50 USD' }, /\.limit .*\(did you mean "1000\.50"\?\)$/],
-    [{ limit: '2,50' }, /behind the point$/],
-    [{ limit: '0,500' }, /behind the point$/],
-    [{ limit: '0' }, /behind the point$/],
+    [{ limit: '2,50' }, /decimal places$/],
+    [{ limit: '0,500' }, /decimal places$/],
+    [{ limit: '0' }, /decimal places$/],
     [{ models: ['llm/small'] }, /\.models\[0\] must be an object like \{ namespace: llm, name: /],
     [{ of: 'usd' }, /\.of .*\(did you mean cost\?\)$/],
     [{ name: 'Team A' }, /\.name .*\(did you mean team-a\?\)$/],
@@ -396,7 +396,10 @@ test('weights are thousandths', async (t) => {
   t.equal(read(undefined), undefined)
   for (const output of [-0.001, 100.001, 0.0005, 1.0001, '4', true, Number.NaN]) {
     const found = problemsOf(ofTeam({}, { weights: { output } }))
-    t.match(found[0], /weights\.output must (be a number from 0 to 100|have at most 3 digits)/)
+    t.match(
+      found[0],
+      /weights\.output must (be a number from 0 to 100|have at most 3 decimal places)/,
+    )
   }
   t.match(
     inForce<Subscription>(ofTeam({}, { weights: { ouput: 4 } })).outOfForce,

@@ -135,7 +135,7 @@ export function readFigure(kind: LimitKind, raw: number | string): Exact {
     const nano = parseMoney(`${raw}`)
     if (nano !== undefined) return nano
     throw invalidRequest(
-      'limit must be an amount of cost such as 60 or "60.50": at most 9000000000, with at most 9 digits behind the point.',
+      'limit must be an amount of cost such as 60 or "60.50": at most 9000000000, with at most 9 decimal places.',
     )
   }
   if (typeof raw === 'number' && raw <= maxLimit) return raw

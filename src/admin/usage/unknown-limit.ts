@@ -32,7 +32,7 @@ async function reasonOf({ subscription, model, name }: Asked, snapshot: Snapshot
   if (same !== undefined) return `window: the limit of ${where} has the window ${same.window}.`
   const owners = few((await limitsWhere({ name }, snapshot)).map(showOwner))
   if (owners === '' && field === 'tenant') return 'name: no limit of this name is in force.'
-  const hint = owners && `; who has one: ${owners}`
+  const hint = owners && `; others with a limit of this name: ${owners}`
   const known = few(there.map(({ limitName = '' }) => limitName))
   if (known !== '') return `name: ${where} has no limit of this name, only ${known}${hint}.`
   if (field === 'tenant') return `name: ${where} has no limit of this name${hint}.`
@@ -53,6 +53,6 @@ function few(words: readonly string[]): string {
 /** The refusal of a limit that does not apply to the user; the same whether or not it exists. */
 export function foreignLimit(): ServiceError {
   const message =
-    'You have no limit of this name there; GET /v1/limits lists the subscription and model of each of yours. Without a subscription or a model one of the installation is meant.'
+    'You have no limit of this name there; GET /v1/limits lists the subscription and model of each of yours. Without a subscription or a model, the limit is looked up in the installation.'
   return new ServiceError('not_found', { message })
 }

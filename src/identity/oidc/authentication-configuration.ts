@@ -97,7 +97,7 @@ export function parseAuthenticationConfiguration(
 
   const root = readFields(raw.value, head, problems)
   for (const path of unknownFields(raw.value, head, [])) {
-    strange.push({ path, message: 'is not taken' })
+    strange.push({ path, message: 'is not supported' })
   }
 
   const seen = new Set(issuers)
@@ -106,7 +106,7 @@ export function parseAuthenticationConfiguration(
     const at = ['jwt', index]
     const others = unknownFields(jwt, provider, at)
     for (const path of others) {
-      strange.push({ path, message: 'is not taken, so this provider is left out' })
+      strange.push({ path, message: 'is not supported, so this provider is left out' })
     }
     const before = problems.length
     const read = others.length > 0 ? undefined : readFields(jwt, provider, problems, at)

@@ -154,7 +154,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     // Without a store nobody else sees the name.
     if (!isOther || options.store === undefined) return state
     options.onRenamed?.(state.gateway as string)
-    throw new Error(`the sums are those of ${state.gateway}, not of ${gateway}`)
+    throw new Error(`the sums belong to gateway ${state.gateway}, not to ${gateway}`)
   }
 
   /**

@@ -113,7 +113,7 @@ function compare(migrations: readonly Migration[], before: readonly Applied[]) {
     const known = applied.get(name)?.checksum ?? checksum
     if (known !== checksum) {
       throw new Error(
-        `The database was brought to its schema by another form of ${name} than this version has. ` +
+        `The database was migrated by another form of ${name} than this version has. ` +
           'Restore a backup from before, or use the version that it was migrated with.',
       )
     }

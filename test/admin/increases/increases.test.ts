@@ -143,10 +143,18 @@ test('an increase is ended early (200), once (404)', async (t) => {
 })
 
 const wrong: readonly (readonly [object, number, RegExp])[] = [
-  [{ subscription: 'none' }, 404, /^subscription: Subscription none is not in force, .* has one: /],
+  [
+    { subscription: 'none' },
+    404,
+    /^subscription: Subscription none is not in force, .* others with a limit of this name: /,
+  ],
   [{ name: 'none' }, 404, /^name: Subscription premium has no limit of this name, only /],
   [{ subscription: undefined, name: 'none' }, 404, /^name: no limit of this name is in force/],
-  [{ subscription: undefined }, 404, /^name: the Tenant .* has one: Subscription .* \(per user\)/],
+  [
+    { subscription: undefined },
+    404,
+    /^name: the Tenant .* others with a limit of this name: Subscription .* \(per user\)/,
+  ],
   [{ model: 'llm/small' }, 400, /either subscription or model/],
   [{ user: undefined }, 400, /^user is needed: the limit is per user/],
   [{ whom: 'team-a' }, 400, /^whom: the limit is per user/],

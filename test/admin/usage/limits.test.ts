@@ -450,7 +450,7 @@ test('the command shows all shared limits, and one of them', async (t) => {
     [['budgets'], /^--limit: no limit of this name is in force\.$/],
     [
       ['fair', '--subscription', 'premium'],
-      /^--limit: .* only budget, .*; who has one: ModelRef llm/,
+      /^--limit: .* only budget, .*; others with a limit of this name: ModelRef llm/,
     ],
     [['fair', '--subscription', 'none'], /^--subscription: Subscription none is not in force, or/],
   ] as const)

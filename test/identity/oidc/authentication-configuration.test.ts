@@ -101,7 +101,7 @@ test('an unsupported field is reported with its line and disables its provider',
   ] as const) {
     const { providers, broken, leftOut } = read(part, by)
     t.strictSame(broken, [], line)
-    t.strictSame(leftOut, [`${line} is not taken, so this provider is left out`])
+    t.strictSame(leftOut, [`${line} is not supported, so this provider is left out`])
     t.strictSame(
       providers.map(({ issuer }) => issuer),
       ['http://127.0.0.1:9000/realms/main'],
@@ -109,7 +109,7 @@ test('an unsupported field is reported with its line and disables its provider',
     )
   }
   const { providers, leftOut } = read('jwt:', 'anonymous: { enabled: true }\njwt:')
-  t.strictSame(leftOut, ['line 3: anonymous is not taken'])
+  t.strictSame(leftOut, ['line 3: anonymous is not supported'])
   t.equal(providers.length, 2, 'the problem concerns no provider')
   const empty = '    userValidationRules: []\n    claimMappings:\n      uid:\n      username:\n'
   t.strictSame(

@@ -112,7 +112,7 @@ root.test('a provider with an unsupported field is left out, the others stay', a
   const { put, oidc, lines, userOf } = openWorld(t, [strange, entry(second)])
   t.equal(oidc.find(first.url), undefined)
   t.equal(await userOf(second), 'ada')
-  t.match(lines.join(''), /line \d+: jwt\[0\].issuer.egressSelectorType is not taken/)
+  t.match(lines.join(''), /line \d+: jwt\[0\].issuer.egressSelectorType is not supported/)
   put([entry(first)])
   await poll(() => oidc.find(first.url), 'the provider is in force')
   put([strange])
