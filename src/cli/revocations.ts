@@ -25,7 +25,7 @@ export async function replay(
       const { revocations, ended, broken, left } = replayed
       if (!flags.json)
         out(
-          `${file}: ${revocations} revocations, ${ended} of them of keys that were active again and are now revoked.`,
+          `${file}: ${revocations} revocations, ${ended} of keys that were active again and are now revoked.`,
         )
       if (broken > 0) err(`${file}: ${broken} lines cannot be read.`)
       if (left > 0) err(`${file}: ${left} keys are locked by a transaction; repeat the command.`)
