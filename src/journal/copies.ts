@@ -41,8 +41,11 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   const piece = Buffer.allocUnsafe(pieceBytes)
   /** By the inode of the original. */
   const copied = new Map<string, Copied>()
-  /** Whether somebody else has removed files that still have copies. */
-  let isGone = false
+  /**
+   * Whether files were removed by somebody else, whose copies are still there. At first, too: they may have been just before the
+   * writer before this one was killed, which alone knew them.
+   */
+  let isGone = true
 
   /** Renames the copy of a file to the file's name, and determines how much of the file it has. */
   async function match({ name, inode }: Listed): Promise<Copied> {

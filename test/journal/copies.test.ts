@@ -119,6 +119,9 @@ test('what somebody else has removed is put back while it is known', async (t) =
   t.strictSame(copied(), rest, 'copies go by the names of their files')
 
   rmSync(join(path, 'usage.jsonl.1795000000000'))
+  await begin().step()
+  t.equal(there()['usage.jsonl.1795000000000'], '\nfirst\n', 'by another writer, too')
+  rmSync(join(path, 'usage.jsonl.1795000000000'))
   await copies.remove('usage.jsonl.1795000000000')
   await copies.step()
   t.notOk('usage.jsonl.1795000000000' in there(), 'what the service removes is gone')
