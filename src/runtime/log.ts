@@ -15,7 +15,7 @@ const readWithinMs = 1_000
 
 export function createLog(level: string): Logger {
   // Opening it makes a pipe refuse what it has no room for: a thread that waits for room would hold up the exit.
-  process.stdout.on('error', () => {})
+  if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => {})
   let isWaiting = false
   /** At the end, when a reader that takes nothing is given up; and what was left before the last try. */
   let end: { at: number; left: number } | undefined
