@@ -1,3 +1,4 @@
+import { endAtRest, endNow } from '../runtime/end-process.ts'
 import { createLog } from '../runtime/log.ts'
 import { onStop } from '../runtime/stop-signals.ts'
 import { loadConfig } from '../settings/config.ts'
@@ -19,6 +20,6 @@ export async function runController(
   const started = serveController(config, log)
   await Promise.race([started, asked])
   await asked
-  setTimeout(() => process.exit(1), 5_000).unref()
-  process.exit((await (await started).stop()) ? 0 : 1)
+  setTimeout(() => endNow(1), 5_000).unref()
+  return await endAtRest((await (await started).stop()) ? 0 : 1)
 }

@@ -1,4 +1,5 @@
 import { type Service, serve } from '../main.ts'
+import { endAtRest, endNow } from '../runtime/end-process.ts'
 import { onStop } from '../runtime/stop-signals.ts'
 import type { CommandIo } from './terminal.ts'
 
@@ -16,7 +17,7 @@ export async function runServe(_call: unknown, { env }: Pick<CommandIo, 'env'>):
   void asked.then(() => {
     starting.abort()
     // A start that hangs has nothing to lose yet.
-    setTimeout(() => process.exit(1), endWithinMs).unref()
+    setTimeout(() => endNow(1), endWithinMs).unref()
   })
   let service: Service | undefined
   // During the start the signal must not end the process, as it does by default.
@@ -24,9 +25,9 @@ export async function runServe(_call: unknown, { env }: Pick<CommandIo, 'env'>):
   try {
     service = await serve(env, starting.signal)
   } catch (error) {
-    if (starting.signal.aborted) process.exit(0)
+    if (starting.signal.aborted) return await endAtRest(0)
     throw error
   }
   await asked
-  process.exit((await service.stop()) ? 0 : 1)
+  return await endAtRest((await service.stop()) ? 0 : 1)
 }
