@@ -119,8 +119,13 @@ export const conditions: Readonly<Record<string, Condition>> = {
   TollgateLedgerGaps: grows(/^tollgate_ledger_gaps_total/),
   TollgateSeriesOverflow: grows(/^authorized_hits_total\{.*overflow="true"/),
   TollgateNoModels: ({ now }) => (now.get('tollgate_models') === 0 ? [] : undefined),
+  // During an outage of the database it is unknown what is in force elsewhere, which is no fault of a document.
   TollgateResourceProblems: (seen) =>
-    listed(seen.problems) ?? above('tollgate_resource_problems')(seen),
+    listed(
+      seen.problems.filter(
+        (each) => seen.databaseError === undefined || !each.includes('Postgres does not answer'),
+      ),
+    ) ?? above('tollgate_resource_problems')(seen),
   TollgateModelsWaiting: above('tollgate_models_waiting'),
   TollgateModelFailing: (seen) =>
     listed(seen.unreachable) ?? grows(/^tollgate_model_failures_total/)(seen),

@@ -94,6 +94,22 @@ test('an outage that closes the table is named alone', async (t) => {
   t.strictSame(found({ ...closed, journal: ['/journal is missing'] }), ['TollgateJournalFailing'])
 })
 
+test('what only the database would tell of resources is no problem of a document', async (t) => {
+  const unknown =
+    'AccessPolicy ns/team is Degraded: llm/a is not known to be enforced: Postgres does not answer'
+  const databaseError = 'ECONNREFUSED'
+  t.strictSame(found({ problems: [unknown], databaseError }), ['TollgateDatabaseAway'])
+  t.strictSame(
+    conditions.TollgateResourceProblems?.({
+      ...quiet,
+      problems: [unknown, 'a.yaml:3: error: …'],
+      databaseError,
+    }),
+    ['a.yaml:3: error: …'],
+  )
+  t.strictSame(found({ problems: [unknown] }), ['TollgateResourceProblems'])
+})
+
 test('an audit trail that cannot be written matters until it can', async (t) => {
   t.strictSame(conditions.TollgateAuditLost?.({ ...quiet, degraded: ['audit'] }), [
     '/readyz lists audit',
