@@ -1409,9 +1409,9 @@ for _, name in ipairs(LATER) do
   UNCOUNTED[name] = name .. " must be false or left out, because the tokens of such a response are not counted"
 end
 local CLOSED = {
-  choosing = " may choose another model or account than the one that is checked and counted; spec.modelFields of the ModelRef opens it",
-  internal = " is for the servers of a model, and may give access to the memory of other requests there; spec.modelFields of the ModelRef opens it",
-  stored = " names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it",
+  choosing = " may choose another model or account than the one that is checked and counted; spec.modelFields of the ModelRef allows it",
+  internal = " is for the servers of a model, and may give access to the memory of other requests there; spec.modelFields of the ModelRef allows it",
+  stored = " names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef allows it",
 }
 
 -- Refuses the first field that the model does not open. If the body's name is compared with the model's, or replaced,

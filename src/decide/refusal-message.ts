@@ -44,7 +44,7 @@ function describeDetail(detail: DenialDetail): string {
     case 'stored':
       return (
         `${detail.method} ${detail.operation} is closed: all callers of this model share one account at its ` +
-        'server, and its stored objects; spec.state: shared of its ModelRef opens it.'
+        'server, and its stored objects; spec.state: shared of its ModelRef allows it.'
       )
     case 'uncounted': {
       const { method, operation, open } = detail

@@ -75,16 +75,16 @@ export function openedFields({ state, modelFields }: ModelRef): string | undefin
 }
 
 function choosingProblem(field: string): string {
-  return `${field} may choose another model or account than the one that is checked and counted; spec.modelFields of the ModelRef opens it`
+  return `${field} may choose another model or account than the one that is checked and counted; spec.modelFields of the ModelRef allows it`
 }
 
 function internalProblem(field: string): string {
-  return `${field} is for the servers of a model, and may give access to the memory of other requests there; spec.modelFields of the ModelRef opens it`
+  return `${field} is for the servers of a model, and may give access to the memory of other requests there; spec.modelFields of the ModelRef allows it`
 }
 
 /** The script has the same text, and those for the other fields. */
 function stateProblem(field: string): string {
-  return `${field} names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it`
+  return `${field} names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef allows it`
 }
 
 /** Families of operations, among those that every model serves, below which a server keeps something in its account. */

@@ -133,7 +133,7 @@ export async function openCounters(
     onRestored: () =>
       log.warn(
         { code: 'journal_folder_restored', journal: path },
-        'the folder of the usage journal was removed: it is made again and filled from the copies in DATA_DIR, and Envoy opens its files again; find out what removes it, because lines of the last second are lost each time',
+        'the folder of the usage journal was removed and has been recreated from the copies in DATA_DIR, without the lines of the last second: find out what removes it',
       ),
     onRenamed: (from, to) =>
       log.warn(

@@ -98,7 +98,10 @@ export async function openResources(
     },
     report: createResourceLogger(log),
     onFailure: (error) =>
-      log.error({ code: 'resources_failing', err: error }, 'cannot put resources in force'),
+      log.error(
+        { code: 'resources_failing', err: error },
+        'cannot put resources in force: will retry',
+      ),
   }).catch((error: unknown) => {
     throw new Error(`RESOURCES: cannot read ${origin.shown}`, { cause: error })
   })

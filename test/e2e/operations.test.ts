@@ -387,7 +387,7 @@ test('a body names nothing that is stored', async (t, gateway) => {
       const byBody = await ask(operation, 'own', members)
       t.strictSame([byPath.status, byBody.status], [400, 400], members)
       t.strictSame(JSON.parse(byPath.text), JSON.parse(byBody.text))
-      const message = `The request body is refused: ${field} names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it.`
+      const message = `The request body is refused: ${field} names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef allows it.`
       t.equal(JSON.parse(byBody.text).error.message, message, members)
     }
   }

@@ -101,7 +101,10 @@ export async function startClusterController(options: ClusterControllerOptions) 
     if (problem === undefined) {
       log.info({ code: 'cluster_readable', collection }, 'resumed reading the cluster')
     } else {
-      log.warn({ code: 'cluster_unreadable', collection, problem }, 'cannot read the cluster')
+      log.warn(
+        { code: 'cluster_unreadable', collection, problem },
+        'cannot read the cluster: statuses may be outdated',
+      )
     }
   }
   const groups = config.watchGroups
@@ -217,7 +220,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     publish,
     report: createResourceLogger(log),
     onFailure: (error) =>
-      log.error({ code: 'resources_unreadable', err: error }, 'cannot read resources'),
+      log.error({ code: 'resources_unreadable', err: error }, 'cannot read resources: will retry'),
   })
 
   return {

@@ -14,7 +14,7 @@ export function logFollower(log: Logger) {
         ? log.info({ code: 'database_available' }, 'Postgres is back')
         : log.error(
             { code: 'database_unavailable', cause: String(cause) },
-            'cannot reach Postgres: cached keys stay valid',
+            'cannot reach Postgres: cached keys stay valid, other keys get 503',
           ),
     onTriggersOff: (names: readonly string[]) =>
       names.length === 0
@@ -48,7 +48,7 @@ export function logKeeper(log: Logger, onFault: (error: unknown) => void) {
       error instanceof LockedRows
         ? log.warn(
             { code: 'revocations_locked', keys: error.keys },
-            'keys are not revoked again yet, because a transaction has locked their rows: they stay refused, and the next attempt follows',
+            'cannot revoke keys again yet, because a transaction has locked their rows: they stay refused, and the next attempt follows',
           )
         : onFault(error),
     onReplayed: (ids: readonly string[]) =>

@@ -49,7 +49,7 @@ export function startNotifier(options: NotifierOptions) {
     if (lines.pass('fault', clock()) === undefined) return
     log.warn(
       { code: 'notices_failing', cause: errorMessage(error) },
-      'cannot record or send notices',
+      'cannot record or send notices: will retry',
     )
   }
   const loops = Promise.all([
