@@ -74,7 +74,7 @@ export const settings = {
     'whether operations that may return text without being counted are served, or refused with 403'),
   /** What a response without usable usage counts: nothing, or an estimate from its length. */
   unusableUsage: setting('UNUSABLE_USAGE', 'allow', form.oneOf('allow', 'estimate'),
-    'whether a response without usable usage counts nothing, or one token for every four bytes'),
+    'whether a response without usable usage counts nothing, or one token for every four bytes (also used by Envoy)'),
   chargeUnreported: setting('CHARGE_UNREPORTED', 'false', form.flag,
     'whether usage that a model does not report is estimated and charged, for example if the client disconnects during a stream; with `reserve`, and under an enforced limit on cost, it always is'),
   /** The mode of Subscriptions without one. */
@@ -214,7 +214,7 @@ export const settings = {
   logLevel: setting('LOG_LEVEL', 'info', form.oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'),
     'lowest level that is logged'),
   traceTrustClients: setting('TRACE_TRUST_CLIENTS', 'false', form.flag,
-    'whether to join the trace of a client\'s `traceparent` if it is sampled; otherwise the header is removed'),
+    'whether to join the trace of a client\'s `traceparent` if it is sampled; otherwise the header is removed (also used by Envoy)'),
 } as const
 
 export type Settings = typeof settings

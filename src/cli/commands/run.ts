@@ -70,8 +70,8 @@ export const envoyConfigCommand = command({
   about:
     'Prints the complete configuration as JSON. Settings: GATEWAY_ADDRESS, GATEWAY_TLS_CERT_FILE, GATEWAY_TLS_KEY_FILE, ' +
     'GATEWAY_TRUSTED_HOPS, GATEWAY_GRPC_ENDPOINTS and GATEWAY_API_ENDPOINTS (one for each process of the service), ' +
-    'ENVOY_ADMIN_ADDRESS, USAGE_JOURNAL, BACKEND_CA_FILE, CORS_ALLOWED_ORIGINS, BODY_LIMIT, ' +
-    'ENVOY_HEAP_BYTES, ENVOY_CONFIG_DIR. Start Envoy with: envoy -c <path> --file-flush-interval-msec 20',
+    'ENVOY_ADMIN_ADDRESS, USAGE_JOURNAL, BACKEND_CA_FILE, CORS_ALLOWED_ORIGINS, HEADERS_TO_MODELS, ' +
+    'BODY_LIMIT, ENVOY_HEAP_BYTES, UNUSABLE_USAGE, TRACE_TRUST_CLIENTS, OTEL_… and ENVOY_CONFIG_DIR. Start Envoy with: envoy -c <path> --file-flush-interval-msec 20',
   flags: envoyConfigFlags,
 })
 
