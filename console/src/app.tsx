@@ -268,7 +268,7 @@ function Expiry({ at }: { readonly at: number | undefined }) {
 
 function Unknown() {
   return (
-    <Page title="There is no such page" about="The address leads nowhere in this console.">
+    <Page title="There is no such page" about="This console has no page at this address.">
       <Nothing title="Nothing here">
         <Link to={addressOf('keys')}>Go to your API keys</Link>
       </Nothing>

@@ -30,7 +30,7 @@ export function Ask({ limits: { data, currency }, onAsked }: AskProps) {
       {limit && <Form {...{ limit, currency, onClose, onAsked }} />}
       {wanted !== null && !limit && (
         <Nothing title="You have no such limit">
-          You can ask for more only of a limit by name that applies to you.
+          You can request more only of a named limit that applies to you.
         </Nothing>
       )}
     </Modal>

@@ -76,7 +76,7 @@ function Form({ limit, currency, onClose, onGranted }: FormProps) {
 /** The fields that name a limit that is not in the list, such as one per user. */
 const fields = ['name', 'subscription', 'model', 'user', 'whom', 'keyId'] as const
 const abouts = {
-  name: 'As in spec.limits of the Subscription or ModelRef; without both, of the Tenant.',
+  name: 'Its name in spec.limits of the Subscription or ModelRef; if neither is given, of the Tenant.',
   subscription: 'The Subscription with the limit.',
   model: 'Or the ModelRef: namespace/name.',
   user: 'For a limit per user.',

@@ -48,7 +48,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
           key={known.join(' ')}
           label="Models"
           error={errors.models}
-          description="The only ones that the key may call. If none is chosen: all of its subscription."
+          description="Models that the key may call. If none is chosen, it may call all models of its subscription."
           defaultValue={present.models}
         >
           <Group gap="sm" mt="xs">
@@ -88,7 +88,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
           name="addresses"
           error={errors.allowedAddresses}
           label="Networks"
-          description="The only ones that the key may be used from. One per line, such as 192.0.2.0/24."
+          description="Networks that the key may be used from. One per line, such as 192.0.2.0/24."
           autosize
           defaultValue={present.allowedAddresses.join('\n')}
           autoComplete="off"

@@ -70,7 +70,7 @@ function Form({ record, onCancel, onRotated }: FormProps) {
         data-autofocus
       />
       <Checkbox
-        label="At most until an hour after the first use of the new one"
+        label="But at most for an hour after the first use of the new one"
         disabled={ends}
         checked={isShort && !ends}
         onChange={({ currentTarget }) => setShort(currentTarget.checked)}
