@@ -31,7 +31,7 @@ function readSort(raw = 'created_at'): { by: string; order: string } {
   const [by = '', order = by === 'name' ? 'asc' : 'desc', ...rest] = raw.split(':')
   const known = ['created_at', 'expires_at', 'last_used_at', 'name']
   if (!known.includes(by) || !['asc', 'desc'].includes(order) || rest.length > 0) {
-    throw new WrongCall(`--sort is one of ${known.join(', ')}, with :asc or :desc.`)
+    throw new WrongCall(`--sort must be one of ${known.join(', ')}, with :asc or :desc.`)
   }
   return { by, order }
 }

@@ -56,7 +56,7 @@ function refuseTogether(flags: Given): void {
     throw new WrongCall('--tenant needs --from, and cannot be combined with --in-place.')
   }
   if (from !== undefined && postgresUrl.read(from) === invalid) {
-    throw new WrongCall(`--from is ${postgresUrl.form.replaceAll('`', '')}.`)
+    throw new WrongCall(`--from must be ${postgresUrl.form.replaceAll('`', '')}.`)
   }
 }
 

@@ -35,7 +35,7 @@ function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
   if ((from ?? to) !== undefined)
     throw new WrongCall('Give either --since, or --from and --to, not both.')
   const sinceMs = parseDuration(since)
-  if (sinceMs === undefined) throw new WrongCall('--since is a duration such as 7d or 36h.')
+  if (sinceMs === undefined) throw new WrongCall('--since must be a duration such as 7d or 36h.')
   return { from: toTimestamp(Date.now() - sinceMs) }
 }
 

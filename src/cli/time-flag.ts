@@ -26,7 +26,7 @@ export function readTimeFlag(flag: string, raw: string, direction: Direction): n
   if (read !== undefined && read >= 0 && read < farthest) return read
   const from = direction === 'ahead' ? 'from now' : 'ago'
   throw new WrongCall(
-    `${flag} is a day like 2026-03-01, a time like 2026-03-01T12:00:00Z, or a duration ${from} like 3d.`,
+    `${flag} must be a day like 2026-03-01, a time like 2026-03-01T12:00:00Z, or a duration ${from} like 3d.`,
   )
 }
 

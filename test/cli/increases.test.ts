@@ -88,8 +88,8 @@ test('what is wrong with an increase is said in the words of the command', async
   const run = as('admin')
   const wrong: readonly (readonly [readonly string[], number, RegExp])[] = [
     [[], 2, /^Give --limit, --to, --until and --reason\./],
-    [[...own, ...more, '--to', '3e5'], 2, /^--to is a whole number, or an amount/],
-    [[...own, ...more, '--until', 'later'], 2, /^--until is a day like .* like 3d\. See/],
+    [[...own, ...more, '--to', '3e5'], 2, /^--to must be a whole number, or an amount/],
+    [[...own, ...more, '--until', 'later'], 2, /^--until must be a day like .* like 3d\. See/],
     [[...own, ...more, '--until', '93d'], 1, /^--until must be within 92 days/],
     [[...own, ...more, '--to', '100'], 1, /^--to must be above that of the resource, 100/],
     [[...own, ...more, '--to', '300.5'], 1, /^--to must be an integer/],

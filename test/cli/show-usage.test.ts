@@ -122,7 +122,7 @@ test('invalid arguments say where help is, and refusals their reason', async (t)
     },
   })
   t.match(await run('usage', 'alice-token', '--from', 'yesterday'), {
-    ...{ status: 2, err: /^--from is a day like/ },
+    ...{ status: 2, err: /^--from must be a day like/ },
   })
   t.match(await run('usage', 'alice-token', '--user', 'bob'), { status: 1, err: /^Only an admin/ })
 })

@@ -10,7 +10,11 @@ test('a time is a day, an instant, or a duration from now or ago', async (t) => 
     t.equal(readTimeFlag('--x', '2026-03-01T12:00:00Z', direction), noon)
     t.equal(readTimeFlag('--x', '2026-03-01T14:00:00+02:00', direction), noon)
     for (const raw of ['monday', '2026-02-30', '2026-03-01T12:00', '3', '-3d', '999999999d'])
-      t.throws(() => readTimeFlag('--x', raw, direction), /^--x is a day like .* like 3d\.$/, raw)
+      t.throws(
+        () => readTimeFlag('--x', raw, direction),
+        /^--x must be a day like .* like 3d\.$/,
+        raw,
+      )
   }
   const away = (direction: 'ahead' | 'ago') => readTimeFlag('--x', '1.5h', direction) - Date.now()
   t.ok(Math.abs(away('ahead') - 5_400_000) < 60_000)
@@ -36,7 +40,7 @@ test('every flag that takes a time takes the same forms', async (t) => {
       ] as const) {
         const { status, err } = await runAt({ env }, ...words, `--${flag}`, raw)
         t.equal(status === 2, !isTime, `${name} --${flag} ${raw}: ${err}`)
-        if (!isTime) t.match(err, `--${flag} is a day like`)
+        if (!isTime) t.match(err, `--${flag} must be a day like`)
       }
       const isKnown = Object.values(timeForms).some((forms) => each.means.includes(forms))
       t.ok(isKnown || flag === 'to', `${name} --${flag} says so`)
