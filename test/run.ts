@@ -40,6 +40,11 @@ const maxRepeats = 2
 const startedAt = performance.now()
 process.chdir(packageRoot)
 
+for (const name of ['timeout', 'jobs'] as const) {
+  if (/^[1-9]\d{0,5}$/.test(options[name])) continue
+  print(`--${name} is a whole number above 0.`)
+  process.exit(2)
+}
 const { files, absent } = findNamed(named)
 if (absent.length > 0) {
   print(`There is no ${absent.join(', ')}`)

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
@@ -48,6 +49,14 @@ async function runTogether(t: Test, count: number, jobs: number, idle: number) {
   t.equal(readdirSync(begun).length, files.length)
   return most
 }
+
+test('npm test refuses figures that are none', async (t) => {
+  for (const flag of ['--jobs=x', '--jobs=0', '--timeout=1m']) {
+    const args = ['test/run.ts', flag, 'test/formats/time.test.ts']
+    const { status, stdout } = spawnSync(process.execPath, args, { timeout: 60_000 })
+    t.match([status, `${stdout}`], [2, /^--(jobs|timeout) is a whole number above 0\.\n$/], flag)
+  }
+})
 
 test('a folder stands for its test files', async (t) => {
   const all = findTestFiles()
