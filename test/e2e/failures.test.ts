@@ -132,6 +132,20 @@ test('a response that is not HTTP is 502', async (t, gateway) => {
   t.ok(isEnvelope(text, 'bad_gateway'))
 })
 
+test('a response that is not valid, or ends early, is 502 in the same words', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'limit-1' })
+  const head = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n'
+  for (const [path, response] of [
+    [otherPath, `${head}{"id":`],
+    [otherPath.replace('chat/completions', 'messages'), 'I am a teapot\r\n\r\n'],
+  ] as const) {
+    script = (socket) => socket.end(response)
+    const { status, text } = await gateway.chat(key, {}, {}, path)
+    t.equal(status, 502, path)
+    t.match(JSON.parse(text).error.message, /is not valid, or ended before it was complete\.$/)
+  }
+})
+
 test('a model that closes the connection is 503', async (t, gateway) => {
   script = (socket) => socket.destroy()
   const { key } = await gateway.mint({ subscription: 'limit-1' })
