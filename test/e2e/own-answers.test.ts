@@ -129,6 +129,11 @@ test('a stored response needs the model in the path', async (t, gateway) => {
     const nobody = await sendRaw(gateway.port, toBytes({ method, path }))
     isRefusal(t, nobody, 401, 'credential_invalid', path)
   }
+  for (const path of ['/v1/chat/completions', '/v1/embeddings', '/v1/messages/count_tokens']) {
+    const { status, body } = await sendRaw(gateway.port, toBytes({ method: 'GET', path, headers }))
+    t.equal(status, 400, path)
+    t.match(body, `Name the model in the path: /<namespace>/<model>${path}. GET has no body`)
+  }
   const other = toBytes({ method: 'GET', path: '/v1/responses/a/b/c', headers })
   isRefusal(t, await sendRaw(gateway.port, other), 404, 'not_found', 'no operation')
 })
