@@ -285,6 +285,7 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
         (await redis.spend({ ...asked, id: '', others, own }))[0]
       t.equal(await spend(4, 5), 'held')
       t.equal(await spend(5, 5), 'spent', 'of the requests')
+      t.equal((await redis.spend({ ...asked, id: '', others: 3, own: 4 }))[3], 7, 'of the tokens')
       await redis.write('g1', { tokens: 400, requests: 6 }, [])
       await redis.write('g2', { tokens: 100, requests: 3 }, [])
       t.equal(await spend(3, 6), 'held', 'it is no addition')

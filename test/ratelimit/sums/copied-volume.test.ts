@@ -1,7 +1,8 @@
-import { appendFileSync, cpSync, rmSync } from 'node:fs'
+import { appendFileSync, cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
 import type { Exact } from '../../../src/formats/exact.ts'
+import { filesOf, keptJournalOf } from '../../../src/journal/files.ts'
 import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import type { SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
@@ -66,6 +67,31 @@ root.test('a volume that was copied goes on under a name of its own', async (t) 
   t.equal(await last.used(), 45)
   t.same(last.faults, [])
 })
+
+root.test(
+  'a process that is killed before it records the new name finds it in the checkpoint',
+  async (t) => {
+    const { fields, total, open, copy, log, placesOf } = makeWorld(t)
+    const first = await open('a')
+    log('a', 40)
+    await poll(() => total() === 40, 'the store has it')
+    await first.sums.stop(1_000)
+    copy('a', 'b')
+    const { path, dataDir } = placesOf('b')
+    const names = [filesOf(path).name, keptJournalOf(path, dataDir).name]
+    const before = names.map((name) => readFileSync(name))
+    const heir = await open('b')
+    await poll(() => heir.sums.name !== first.sums.name, 'it has another name')
+    log('b', 3)
+    await poll(() => fields().get(heir.sums.name) === 3, 'under which it counts')
+    await heir.sums.stop(1_000)
+    for (const [i, name] of names.entries()) writeFileSync(name, before[i] as Buffer)
+    const last = await open('b')
+    t.equal(last.sums.name, heir.sums.name)
+    t.equal(await last.used(), 43)
+    t.equal(total(), 43)
+  },
+)
 
 root.test('a copy of a volume that lives is told from it', async (t) => {
   const { placesOf, total, open, copy, log } = makeWorld(t)

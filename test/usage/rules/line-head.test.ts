@@ -105,6 +105,7 @@ test('long names are cut, and still differ', async (t) => {
       t.not(one?.[field], other?.[field], field)
     }
     t.equal(one?.held?.bytes, 999_999_999_999_999, 'nothing that is read is cut')
+    t.ok((one?.payer?.length ?? 0) <= 'organization=&cost_center=&rate='.length + 3 * 160)
     t.match(one?.payer, /^organization=.+&cost_center=.+&rate=0\.000001$/)
     t.equal(userInLines(userInLines(name)), userInLines(name))
   }
