@@ -30,7 +30,7 @@ export type ApiClient = (
 /** Each 2xx response of the API has one of these. */
 const marks = [
   ...['allowed', 'answers', 'data', 'key', 'propagation'],
-  ...['revokedCount', 'state', 'text', 'username'],
+  ...['reset', 'revokedCount', 'state', 'text', 'username'],
 ]
 const timeoutMs = 30_000
 /**

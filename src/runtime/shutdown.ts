@@ -70,7 +70,7 @@ export async function stopInOrder(
       complete = false
       log.error(
         { code: 'shutdown_part_failed', part: name, lost, err: error },
-        'stopping a component failed',
+        'cannot stop a component',
       )
     }
     waiting.abort()

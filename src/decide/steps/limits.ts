@@ -62,10 +62,10 @@ function describeOversized(hold: Hold): string | undefined {
   const most = mostEver(counters, expected, overshoot)
   if (least <= most) return undefined
   if (!canLimitOutput) {
-    return `its ${choices} answers may use ${least} tokens of output, and at most ${Math.max(0, most)} fit into the limits; the gateway cannot set a maximum at this model, so ask for fewer answers (n, best_of, prompt)`
+    return `its ${choices} answers may use ${least} tokens of output, which nothing bounds, because the gateway cannot set a maximum at this model; at most ${Math.max(0, most)} fit into the limits; ask for fewer (n, best_of, prompt)`
   }
   if (least <= choices) {
-    return `its ${choices} answers are more than the ${most} tokens that fit into the limits; ask for fewer answers (n, best_of, prompt)`
+    return `its ${choices} answers are more than the ${most} tokens that fit into the limits; ask for fewer (n, best_of, prompt)`
   }
   const each = choices > 1 ? `its ${choices} answers need` : 'it needs'
   return (

@@ -254,8 +254,7 @@ function* splitDocuments(text: string): Generator<{ text: string; linesBefore: n
 function openTiers(mapping: { readonly data?: unknown }): unknown {
   const { data } = mapping
   if (typeof data !== 'object' || data === null || !('tiers' in data)) return mapping
-  if (typeof data.tiers !== 'string')
-    return new Error('must be a string, written as a block after |')
+  if (typeof data.tiers !== 'string') return new Error('must be a text, written as a block after |')
   const [document, second] = parseYaml(data.tiers)
   const isValid = document?.problem === undefined && second === undefined
   if (!isValid) return new Error('is not valid YAML')

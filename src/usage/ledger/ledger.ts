@@ -41,15 +41,15 @@ export function createLedger(options: LedgerOptions) {
   /** Opened once the folder exists, whose mode others choose. */
   let reader: ReturnType<typeof openReader> | undefined
   const refusals = createRefusalSums(ledger)
-  const feeding = outageOf(['ledger_failing', 'ledger_restored'], 'writing the usage ledger')
-  const archiving = outageOf(['archive_failing', 'archive_restored'], 'archiving the usage journal')
+  const feeding = outageOf(['ledger_failing', 'ledger_restored'], 'write the usage ledger')
+  const archiving = outageOf(['archive_failing', 'archive_restored'], 'archive the usage journal')
   const adding = outageOf(
     ['ledger_refusals_failing', 'ledger_refusals_restored'],
-    'adding counts of refusals to the usage ledger',
+    'add counts of refusals to the usage ledger',
   )
   const tending = outageOf(
     ['ledger_partitions_failing', 'ledger_partitions_restored'],
-    'maintaining the partitions of the usage ledger',
+    'maintain the partitions of the usage ledger',
   )
   const ending = new AbortController()
   const { signal } = ending
@@ -81,8 +81,8 @@ export function createLedger(options: LedgerOptions) {
   /** A lasting error is logged once. */
   function outageOf([failing, restored]: readonly [string, string], what: string) {
     return createOutage<unknown>((cause) => {
-      if (cause === undefined) log.info({ code: restored }, `resumed ${what}`)
-      else log.error({ code: failing, cause: causeMessage(cause) }, `${what} failed`)
+      if (cause === undefined) log.info({ code: restored }, `can ${what} again`)
+      else log.error({ code: failing, cause: causeMessage(cause) }, `cannot ${what}`)
     })
   }
 
