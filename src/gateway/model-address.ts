@@ -74,7 +74,7 @@ export function createAddressRules({
         spellingsOf(each.host).some((own) => hosts.some((host) => reaches(host, own))),
     )
     if (own !== undefined) {
-      return `is the gateway itself (${own.setting}); use the address of the model's server`
+      return `leads to ${own.setting} of the gateway itself; use the address of the model's server`
     }
     // An address that is allowed as it is written may contain any other.
     if (isAllowed(hosts[0] as string)) return undefined

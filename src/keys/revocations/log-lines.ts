@@ -24,7 +24,7 @@ export function logFollower(log: Logger) {
           )
         : log.error(
             { code: 'triggers_off', triggers: names },
-            'triggers on api_keys are disabled or missing, so revocations are not logged: until they are enabled, cached keys stay valid and other keys get 503, as when the database is unavailable',
+            'cannot log revocations: triggers on api_keys are off or missing; until they are enabled, cached keys stay valid and other keys get 503, as when the database is unavailable',
           ),
     onGap: () =>
       log.warn(
