@@ -23,7 +23,10 @@ const names = [
 /** Time beyond DRAIN_SECONDS for the last response. */
 const marginMs = 10_000
 
-/** Runs the command; 1 if requests are still in progress, 3 if nothing could be drained because Envoy does not respond. */
+/** The exit status for the state in which the drain ended. */
+const statusOf = { drained: 0, draining: 1, overdue: 1, unreachable: 3 } as const
+
+/** Runs the command and returns its exit status. */
 export async function drain(
   { flags }: Call<typeof json>,
   { env, out: print, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
@@ -43,7 +46,7 @@ export async function drain(
       out('Envoy does not answer, so the command did not wait for requests.')
     else out(`${requests} requests are still running after ${seconds()}.`)
     if (flags.json) print(toJson({ status, requests }))
-    return status === 'drained' ? 0 : status === 'unreachable' ? 3 : 1
+    return statusOf[status]
   } catch (error) {
     const { envoyAdminAddress: admin } = config
     throw new Unreachable(`ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} does not answer`, {

@@ -69,15 +69,9 @@ function read(
     const repeated = findRepeatedKey(document.contents)
     if (repeated !== undefined) {
       const { at, name } = repeated
-      // In braces 2,000,000 is a number and two fields.
-      const mend = /^[0-9]+$/.test(name)
-        ? '; write numbers without separators'
-        : /^(apiVersion|kind)$/.test(name)
-          ? '; a line --- separates resources'
-          : ''
       return fail(
         lineAt(at),
-        `Map keys must be unique, and ${name.slice(0, 64)} is there twice${mend}`,
+        `Map keys must be unique, and ${name.slice(0, 64)} is there twice${mendOfRepeated(name)}`,
       )
     }
     const value: unknown = document.toJS({ maxAliasCount: aliasLimit })
@@ -85,6 +79,12 @@ function read(
   } catch (error) {
     return fail(start, errorMessage(error))
   }
+}
+
+function mendOfRepeated(name: string): string {
+  // In braces 2,000,000 is a number and two fields.
+  if (/^[0-9]+$/.test(name)) return '; write numbers without separators'
+  return /^(apiVersion|kind)$/.test(name) ? '; a line --- separates resources' : ''
 }
 
 /** The first key that its map has twice, and its position. */
