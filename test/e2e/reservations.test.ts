@@ -15,6 +15,8 @@ import { readJournal } from '../support/window-accounts.ts'
 
 const team = { groups: ['team'] }
 const limit = 5_000
+/** Of windows of seconds, and the words of their answers. */
+const short = { limit: 2_500, words: [100, 300] } as const
 const reserving = { admission: { mode: 'reserve', overshootPercent: 25 } }
 const counting = { admission: { mode: 'count' } }
 const greedy = await startGreedyModel()
@@ -54,8 +56,8 @@ const test = gatewayTests({
         ofModels: { requestRateLimits: [{ limit: 10, window: '1h' }], concurrency: 1 },
       },
     ),
-    subscription('short', team, { 'llm/sim': [[limit, '8s']] }, reserving),
-    subscription('short-counts', team, { 'llm/sim': [[limit, '8s']] }, counting),
+    subscription('short', team, { 'llm/sim': [[short.limit, '5s']] }, reserving),
+    subscription('short-counts', team, { 'llm/sim': [[short.limit, '5s']] }, counting),
     meter,
   ],
   env: {
@@ -322,7 +324,10 @@ test('the answers to several prompts share a ceiling', async (t, gateway) => {
   }
 })
 
-/** One request of a new user; a string is the text of further members. */
+/**
+ * One request of a new user, or of a key once its earlier ones have been counted; a string is the text of further
+ * members.
+ */
 async function askGreedy(
   gateway: Gateway,
   at: string,
@@ -334,10 +339,10 @@ async function askGreedy(
   const input =
     '"messages":[{"role":"user","content":"Hi"}],"input":"Hi","max_tokens_of_no_server":1'
   const body = `{"model":"${model}",${input}${own === '' ? '' : `,${own}`}}`
+  if (key !== undefined) await gateway.settled()
   const before = greedy.answered.length
   const answer = await gateway.ask(at, by, { method: 'POST', body })
   const made = greedy.answered.slice(before)
-  await gateway.settled()
   return { ...answer, key: by, made: made[0], tokens: made[0]?.totalTokens ?? 0 }
 }
 
@@ -551,13 +556,15 @@ test('a stream that breaks off is charged for what was sent', async (t, gateway)
     gateway.chat(key, { words: 100, ...sim }, { stream: true, messages }, shared).catch(() => {})
   const whole = await usedBy(gateway, key)
   for (let i = 0; i < 20; i += 1) await stream({})
-  const each = ((await usedBy(gateway, key)) - whole) / 20
+  let before = await usedBy(gateway, key)
+  const each = (before - whole) / 20
   t.equal(each, 200)
   for (let tenth = 1; tenth < 10; tenth += 1) {
-    const before = await usedBy(gateway, key)
     // The first event has no text.
     await stream({ dropAfterChunks: 10 * tenth + 1 })
-    const charged = (await usedBy(gateway, key)) - before
+    const used = await usedBy(gateway, key)
+    const charged = used - before
+    before = used
     const sent = each - 100 + 10 * tenth
     t.ok(Math.abs(charged - sent) <= 0.15 * sent, `${charged} for ${sent} tokens`)
   }
@@ -565,12 +572,15 @@ test('a stream that breaks off is charged for what was sent', async (t, gateway)
 
 test('with usage in every chunk it is charged exactly', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'large' })
+  let before = await usedBy(gateway, key)
   for (let tenth = 0; tenth < 10; tenth += 1) {
     const dropAfterChunks = 10 * tenth + 2
-    const [before, sent] = [await usedBy(gateway, key), await gateway.model.tally()]
+    const sent = await gateway.model.tally()
     const sim = { words: 100, usageEveryChunk: true, dropAfterChunks }
     await gateway.chat(key, sim, { stream: true }, shared).catch(() => {})
-    const charged = (await usedBy(gateway, key)) - before
+    const used = await usedBy(gateway, key)
+    const charged = used - before
+    before = used
     const { totalTokens } = await gateway.model.tally()
     // One more is that of the meter which waits for the others.
     t.equal(charged, totalTokens - sent.totalTokens - 1)
@@ -613,15 +623,17 @@ test('a client that hangs up is charged for what was produced until then', async
     return received
   }
   for (let i = 0; i < 20; i += 1) await hangUp(words, 'whole', {})
+  let before = await usedBy(gateway, key)
   for (let tenth = 1; tenth < 10; tenth += 1) {
     for (const usageEveryChunk of [false, true]) {
       const label = `${tenth} ${usageEveryChunk}`
-      const before = await usedBy(gateway, key)
       const after = (words * tenth) / 10
       // The first event has no text. While it waits, nothing is under way when the client leaves.
       const sim = { usageEveryChunk, hangAfterChunks: after + 1 }
       t.equal(await hangUp(after, label, sim), after, 'the client has received what was produced')
-      const charged = (await usedBy(gateway, key)) - before
+      const used = await usedBy(gateway, key)
+      const charged = used - before
+      before = used
       const produced = (await gateway.model.tally()).produced?.[label] ?? 0
       const title = `${charged} for ${produced} tokens`
       if (usageEveryChunk) t.equal(charged, produced, title)
@@ -783,16 +795,16 @@ test('window after window stays within the bound, hang-ups included', async (t, 
   const run = async (name: string) => {
     const minted = [gateway.mint({ subscription: name }), gateway.mint({ subscription: name })]
     const loaded = await runStreams({
-      ...{ url: gateway.url, keys: (await Promise.all(minted)).map(({ key }) => key), atOnce: 25 },
-      ...{ forMs: 14_000, words: [200, 600], takesMs: [1_000, 3_000] },
+      ...{ url: gateway.url, keys: (await Promise.all(minted)).map(({ key }) => key), atOnce: 14 },
+      ...{ forMs: 9_000, words: short.words, takesMs: [1_000, 3_000] },
       // Often enough that none of some thirty streams is very unlikely.
       ...{ hangUps: 30, random },
     })
-    t.comment(`${name}: ${JSON.stringify(loaded)}, limit ${limit}`)
+    t.comment(`${name}: ${JSON.stringify(loaded)}, limit ${short.limit}`)
     t.ok(loaded.windows >= 3 && loaded.hungUp > 0, `${loaded.windows} windows`)
     return loaded.fullest
   }
   const [held = 0, counted = 0] = await Promise.all(['short', 'short-counts'].map(run))
-  t.ok(held <= 1.25 * limit, `${held} tokens in a window, seed ${random.seed}`)
-  t.ok(counted > 1.25 * limit, `${counted} tokens without holds`)
+  t.ok(held <= 1.25 * short.limit, `${held} tokens in a window, seed ${random.seed}`)
+  t.ok(counted > 1.25 * short.limit, `${counted} tokens without holds`)
 })
