@@ -14,8 +14,17 @@ import { fileFaults, tablePlaces } from '../support/table-faults.ts'
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
+const isLong = process.env.FAULTS === 'all'
 /** Longer than any lease. */
 const leaseMs = 1_500
+
+let starting: ReturnType<typeof start> | undefined
+
+/** For all tests: starting two processes takes as much CPU as most of them. */
+function shared() {
+  starting ??= start(root as unknown as Test)
+  return starting
+}
 
 async function start(t: Test) {
   const proxies: TcpProxy[] = []
@@ -87,23 +96,24 @@ const few = [
   ...['both deleted', 'the table cut in a bucket', 'lanes emptied'],
   ...['garbage in its place', 'a copy of itself', 'a pipe'],
 ]
-const befallen = Object.entries(fileFaults).filter(
-  ([name]) => process.env.FAULTS === 'all' || few.includes(name),
-)
+const befallen = Object.entries(fileFaults).filter(([name]) => isLong || few.includes(name))
 
 const besides200 = (shots: readonly Shot[]) => tally(shots.filter(({ status }) => status !== 200))
 
 root.test('files of the table that something happens to', { skip }, async (t) => {
-  const { journal, envoy, mint, revoke, callOf, statusOf, isHit, counted, model } = await start(
-    t as Test,
-  )
+  const { journal, envoy, mint, revoke, callOf, statusOf, isHit, counted, model } = await shared()
   const places = tablePlaces(journal)
   const { key } = await mint()
   await isHit(key)
   for (const [name, befall] of befallen) {
     const { key: ended, id } = await mint()
     await isHit(ended)
-    const load = startCallers(4, () => callOf(key))
+    // Without pauses, as for long, it would be most of the work of the file.
+    const load = startCallers(
+      4,
+      () => callOf(key),
+      () => (isLong ? 0 : 10),
+    )
     await delay(20)
     befall(places)
     const state = await revoke(id)
@@ -123,7 +133,7 @@ root.test('files of the table that something happens to', { skip }, async (t) =>
 })
 
 root.test('who writes the table', { skip }, async (t) => {
-  const world = await start(t as Test)
+  const world = await shared()
   const { all, envoy, proxies, hits, mint, revoke, callOf, statusOf, isHit } = world
   const [first, second] = all
   const { key } = await mint()

@@ -67,14 +67,23 @@ export function startLoad(
 }
 
 /**
- * `count` callers, each of which sends the next request on its kept connection when it has the whole previous answer.
+ * `count` callers, each of which sends the next request on its kept connection when it has the whole previous answer,
+ * and has waited as long as `pauseMs` says then.
  */
-export function startCallers(count: number, next: () => LoadRequest): SteadyLoad {
+export function startCallers(
+  count: number,
+  next: () => LoadRequest,
+  pauseMs: () => number = () => 0,
+): SteadyLoad {
   const agent = new Agent({ keepAlive: true, maxSockets: count, scheduling: 'fifo' })
   const shots: Shot[] = []
   let running = true
   const callers = Array.from({ length: count }, async () => {
-    while (running) shots.push(await sendShot(agent, next()))
+    while (running) {
+      shots.push(await sendShot(agent, next()))
+      const ms = pauseMs()
+      if (ms > 0) await delay(ms)
+    }
   })
   return {
     shots,

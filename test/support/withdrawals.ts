@@ -62,8 +62,10 @@ interface Way {
   readonly allowed?: number
   readonly wishes?: object
   readonly request?: Partial<LoadRequest>
-  /** Resolves at the moment for which it is promised; false: it is not promised. */
-  end(minted: MintedKey): Promise<boolean>
+  /** How long each caller waits between two requests, until it is near. */
+  readonly pauseMs?: number
+  /** Calls `near` a moment before, if it has a pause. Resolves at the moment for which it is promised; false: it is not promised. */
+  end(minted: MintedKey, near: () => void): Promise<boolean>
 }
 
 /** Starts two processes behind an Envoy of two threads. */
@@ -140,9 +142,13 @@ export async function startWithdrawals(t: Test, env: Record<string, string> = {}
     expired: {
       status: 401,
       wishes: { expiresIn: '3s' },
-      async end({ expiresAt }) {
+      // Its seconds would be most of the load of all ways.
+      pauseMs: 50,
+      async end({ expiresAt }, near) {
         // Shown without its fraction of a second.
         const end = Date.parse(expiresAt) + 1_000
+        await delay(end - 1_100 - Date.now())
+        near()
         await delay(end - Date.now())
         while (Date.now() <= end) await delay(1)
         return true
@@ -161,9 +167,16 @@ export async function startWithdrawals(t: Test, env: Record<string, string> = {}
       ...way.request,
       headers: { ...headers, authorization: `Bearer ${minted.key}` },
     }
-    const load = startCallers(8, () => request)
+    let { pauseMs = 0 } = way
+    const load = startCallers(
+      8,
+      () => request,
+      () => pauseMs,
+    )
     await poll(() => load.shots.filter(({ status }) => status === 200).length >= 60, 'it is in use')
-    const isPromised = await way.end(minted)
+    const isPromised = await way.end(minted, () => {
+      pauseMs = 0
+    })
     const endedAt = performance.now()
     await delay(forMs)
     const shots = await load.stop()
