@@ -10,7 +10,7 @@ import { idsOf } from '../support/lines.ts'
 import { poll } from '../support/poll.ts'
 import { mountSmallDisk, skipSmallDisk } from '../support/small-disk.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { skipValkey, startValkey } from '../support/valkey.ts'
+import { type RunningValkey, skipValkey, startValkey } from '../support/valkey.ts'
 import { lasting } from '../support/window-ends.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
@@ -144,31 +144,20 @@ root.test('rotation under load neither loses nor repeats a line', { skip }, asyn
   t.equal(gateway.lines.torn(), 0)
 })
 
-root.test('a process that is killed loses nothing', { skip: skipRedis }, async (t) => {
-  const valkey = await startValkey(t)
-  const gateway = await startJournaled(t, { count: 2, env: { REDIS_URL: valkey.url } })
-  // The first process writes for the gateway.
-  const [writer, other] = gateway.all
-  let total = 0
-  let killed: Promise<unknown> | undefined
-  const caller = async (first: number): Promise<void> => {
-    for (let i = 1; i <= 60; i += 1) {
-      if (first === 0 && i === 30) killed = writer?.end('SIGKILL')
-      // Requests in progress at the killed process fail; Envoy notices at once.
-      const done = await gateway.spend(ann, first + i).catch(() => undefined)
-      if (done !== undefined) total += first + i
-    }
-  }
-  await Promise.all(Array.from({ length: 8 }, (_, i) => caller(1_000 * i)))
-  t.equal(await killed, 'SIGKILL')
-  t.equal(await gateway.used(ann), total)
-  t.notMatch(other?.log(), 'fault')
-  t.equal((await gateway.model.tally()).totalTokens, total, "the model server's own tally")
-})
+let startingPair: Promise<{ valkey: RunningValkey; gateway: Journaled }> | undefined
+
+/** Two processes that share a Redis; ann's and bob's usage are of one test each, the last of which kills a process. */
+function pair() {
+  startingPair ??= (async () => {
+    const valkey = await startValkey(root as unknown as Test)
+    const env = { REDIS_URL: valkey.url }
+    return { valkey, gateway: await startJournaled(root as unknown as Test, { count: 2, env }) }
+  })()
+  return startingPair
+}
 
 root.test('a Redis that has lost everything gets it again', { skip: skipRedis }, async (t) => {
-  const valkey = await startValkey(t)
-  const gateway = await startJournaled(t, { count: 2, env: { REDIS_URL: valkey.url } })
+  const { valkey, gateway } = await pair()
   for (let i = 0; i < 50; i += 1) await gateway.spend(ann, 100)
   t.equal(await gateway.used(ann), 5_000)
   await valkey.client.flushall()
@@ -182,6 +171,30 @@ root.test('a Redis that has lost everything gets it again', { skip: skipRedis },
     return totals.includes(5_100)
   }
   await poll(stored, 'Redis has it')
+})
+
+root.test('a process that is killed loses nothing', { skip: skipRedis }, async (t) => {
+  const { gateway } = await pair()
+  // The first process writes for the gateway.
+  const [writer, other] = gateway.all
+  const logged = other?.log().length
+  const before = await gateway.model.tally()
+  let total = 0
+  let killed: Promise<unknown> | undefined
+  const caller = async (first: number): Promise<void> => {
+    for (let i = 1; i <= 60; i += 1) {
+      if (first === 0 && i === 30) killed = writer?.end('SIGKILL')
+      // Requests in progress at the killed process fail; Envoy notices at once.
+      const done = await gateway.spend(bob, first + i).catch(() => undefined)
+      if (done !== undefined) total += first + i
+    }
+  }
+  await Promise.all(Array.from({ length: 8 }, (_, i) => caller(1_000 * i)))
+  t.equal(await killed, 'SIGKILL')
+  t.equal(await gateway.used(bob), total)
+  t.notMatch(other?.log().slice(logged), 'fault')
+  const { totalTokens } = await gateway.model.tally()
+  t.equal(totalTokens - before.totalTokens, total, "the model server's own tally")
 })
 
 async function degraded({ all: [first] }: Journaled, service = first): Promise<unknown> {
