@@ -200,6 +200,8 @@ test('two Envoys share a folder, one after the other', { skip }, async (t) => {
           else failed.push(response.status)
         })
         .catch((error) => failed.push(String(error)))
+      // Often enough that some are under way whenever one takes over; without it, the load would be all of the processors.
+      await delay(10)
     }
   }
   const load = Promise.all([caller(), caller(), caller(), caller()])
