@@ -12,7 +12,7 @@ const limit = 8
 test('no known shape costs much more than a plain text', { skip }, async (t) => {
   const finds: Find[] = []
   const { tried } = await search({
-    ...{ world: await startWorld(t), seed: 1, seconds: 120, most: 150, limit },
+    ...{ world: await startWorld(t), seed: 1, seconds: 120, most: 150, limit, calibrateBy: 40 },
     onFind: (find) => {
       finds.push(find)
       t.comment(show(find))

@@ -21,6 +21,8 @@ export interface SearchOptions {
   readonly most?: number
   /** A find costs more than this many times the plain text of its length. */
   readonly limit: number
+  /** How many plain exchanges a first round compares with; a find is compared with more. */
+  readonly calibrateBy?: number
   readonly only?: RegExp | undefined
   readonly onFind: (find: Find) => void
 }
@@ -54,6 +56,7 @@ export async function search(options: SearchOptions): Promise<Score> {
     seconds,
     most = Number.POSITIVE_INFINITY,
     limit,
+    calibrateBy = 120,
     only = /./,
     onFind,
   } = options
@@ -62,10 +65,12 @@ export async function search(options: SearchOptions): Promise<Score> {
   let tried = 0
 
   const open = []
+  // Code that is new costs more than it will.
+  for (const place of places.slice(0, 1)) await world.measure(plainOf(place, world), 300)
   for (const place of places.filter(({ name }) => only.test(name))) {
     open.push({
       place,
-      plain: await calibrate(world, place),
+      plain: await calibrate(world, place, calibrateBy),
       queue: [...knownUnits(place.kind)],
       best: [] as Tried[],
       finds: 0,
@@ -118,10 +123,10 @@ const oddOf = ({ length, exchange }: Place, unit: Unit, world: World, count: num
   )
 
 /** Microseconds of a plain exchange. */
-async function calibrate(world: World, place: Place): Promise<number> {
+async function calibrate(world: World, place: Place, count: number): Promise<number> {
   const exchange = plainOf(place, world)
   await world.measure(exchange, 10)
-  const { micros } = await world.measure(exchange, 120)
+  const { micros } = await world.measure(exchange, count)
   return Math.max(micros, 50)
 }
 
