@@ -29,6 +29,8 @@ interface PartsOptions {
   readonly modelServerAddress: SocketAddress | undefined
   /** Replaces the sample model server: another Node program that listens on its address. */
   readonly modelServer?: string
+  /** The program that serves; by default the sources'. */
+  readonly program?: string | undefined
   /** Node flags for the service. */
   readonly serviceFlags?: readonly string[]
   /** Threads of Envoy; up to four by default. */
@@ -85,7 +87,7 @@ export function createParts(options: PartsOptions): SupervisedPart[] {
         command: process.execPath,
         args: [
           ...(options.serviceFlags ?? []),
-          join(packageRoot, 'src', 'cli', 'main.js'),
+          options.program ?? join(packageRoot, 'src', 'cli', 'main.js'),
           'serve',
         ],
         env: {

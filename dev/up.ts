@@ -82,6 +82,7 @@ async function start(read: UpSettings, supervisor: Supervisor, isVerbose: boolea
     modelServerAddress,
     envoy,
     log,
+    program: process.argv[1],
     ...(code !== undefined && { serviceEnv: { SAMPLE_SIGN_IN_CODE: code } }),
   })
   for (const part of parts) {

@@ -47,7 +47,10 @@ export function runTollgate(
   settings: Record<string, string>,
   root = packageRoot,
 ): RunningTollgate {
-  const command = [process.execPath, join(root, 'bin', 'tollgate.js'), ...args]
+  const { SERVICE_BUNDLE } = process.env
+  const isBundled = SERVICE_BUNDLE !== undefined && root === packageRoot
+  const program = isBundled ? SERVICE_BUNDLE : join(root, 'bin', 'tollgate.js')
+  const command = [process.execPath, program, ...args]
   const { PATH, HOME } = process.env
   const env = { PATH, HOME, ...settings }
   return runCommand(t, command, { env, cwd: packageRoot }, settings.DATA_DIR)
