@@ -93,7 +93,7 @@ function startStreams(gateway: Gateway, key: string, count: number, fields: obje
 test('events that do not end take no memory', async (t, gateway) => {
   const { key } = await gateway.mint()
   const size = 8 * MiB
-  const count = 30
+  const count = 20
   const text = randomBytes(size / 2).toString('hex')
   unfinished.begin(`data: {"choices":[{"delta":{"content":"${text}`)
   for (const fields of [{ stream: true }, asked]) {
@@ -129,8 +129,8 @@ const filler = (bytes: number) => 'x'.repeat(bytes)
 
 /** Events of any length, each of 40 tokens, as pieces. */
 const events: Readonly<Record<string, readonly string[]>> = {
-  'usage behind 20 MiB': [`data: {"a":"${filler(20 * MiB)}",${usage}}\n\n`],
-  'usage before 20 MiB': [`data: {${usage},"a":"${filler(20 * MiB)}"}\n\n`],
+  'usage behind 8 MiB': [`data: {"a":"${filler(8 * MiB)}",${usage}}\n\n`],
+  'usage before 8 MiB': [`data: {${usage},"a":"${filler(8 * MiB)}"}\n\n`],
   'usage behind many small things': [
     `data: {"a":[${'{"usage":{"total_tokens":1}},'.repeat(10_000)}1],${usage}}\n\n`,
   ],
