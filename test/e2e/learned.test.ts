@@ -19,6 +19,7 @@ test('a process that starts expects what the others have learned', { skip }, asy
   const valkey = await startValkey(t)
   const replicas = await startReplicas(t, {
     count: 3,
+    started: 2,
     env: { REDIS_URL: valkey.url },
     resources: (backendUrl) => [
       modelRef('sim', { backendUrl, output: { maxTokens: 10_000 } }),
@@ -29,7 +30,6 @@ test('a process that starts expects what the others have learned', { skip }, asy
   })
   const { url, all } = replicas
   const third = all[2]
-  await third?.end('SIGKILL')
   const minted = await fetch(`${url}/v1/api-keys`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', authorization: 'Bearer token-ada' },

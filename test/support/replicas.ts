@@ -41,6 +41,8 @@ export interface Replicas {
 
 export interface ReplicasSettings {
   readonly count: number
+  /** How many of them are started; all by default. */
+  readonly started?: number
   readonly resources: (backendUrl: string) => readonly WrittenDocument[]
   /** Lines of the token file; by convention `token-<user>`. */
   readonly tokens: readonly string[]
@@ -58,7 +60,7 @@ export interface ReplicasSettings {
 
 /** Starts them on free ports; everything ends with `t`. */
 export async function startReplicas(t: Test, settings: ReplicasSettings): Promise<Replicas> {
-  const { count, databaseFor = (url: string) => url } = settings
+  const { count, started = count, databaseFor = (url: string) => url } = settings
   const database = settings.database ?? (await createMigratedDatabase(t))
   const model = await startModelServer(t)
   const folder = temporaryFolder(t)
@@ -88,7 +90,7 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
       ...noRateLimits,
       ...places,
     })
-    await replica.start(settings.root)
+    if (i < started) await replica.start(settings.root)
     all.push(replica)
   }
   const envoy = await startEnvoy(t, {
