@@ -1,8 +1,8 @@
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Test, test } from 'tap'
+import root, { type Test, test } from 'tap'
 import {
   type EmbeddedPostgres,
   findEmbeddedPostgres,
@@ -26,6 +26,18 @@ test('the reason of a failure is its first error, else the last line', async (t)
 
 function folder(t: Test): string {
   return join(temporaryFolder(t), 'postgres')
+}
+
+const used = folder(root)
+
+/** A folder whose database exists: to create one takes half a second of CPU. */
+async function usedFolder(t: Test): Promise<string> {
+  if (!existsSync(used)) {
+    await (await startEmbeddedPostgres({ directory: used, log() {} })).stop()
+  }
+  const directory = folder(t)
+  execFileSync('cp', ['-a', used, directory])
+  return directory
 }
 
 async function start(t: Test, directory: string, log: string[] = []): Promise<EmbeddedPostgres> {
@@ -65,7 +77,7 @@ test('another process finds the server that runs, after each start', async (t) =
 })
 
 test('a connection needs the password', async (t) => {
-  const server = await start(t, folder(t))
+  const server = await start(t, await usedFolder(t))
   const url = new URL(server.url)
   url.password = 'guess'
   await t.rejects(ask(url.href, 'select 1'), { code: '28P01' })
@@ -74,7 +86,7 @@ test('a connection needs the password', async (t) => {
 })
 
 test('one process at a time may use a folder', async (t) => {
-  const directory = folder(t)
+  const directory = await usedFolder(t)
   await start(t, directory)
   await t.rejects(start(t, directory), { message: `in use by process ${process.pid}` })
 })
@@ -97,13 +109,13 @@ async function startAndDie(directory: string, env: NodeJS.ProcessEnv): Promise<n
 }
 
 test('a server ends with its process, even if that is killed', async (t) => {
-  const orphan = await startAndDie(folder(t), process.env)
+  const orphan = await startAndDie(await usedFolder(t), process.env)
   t.ok(orphan > 0)
   await poll(() => identify(orphan) === undefined, 'the server has ended', 30_000)
 })
 
 test('a server left by a killed process is stopped', async (t) => {
-  const directory = folder(t)
+  const directory = await usedFolder(t)
   // Nothing watches it: there is no sh on this PATH.
   const orphan = await startAndDie(directory, { ...process.env, PATH: '/nowhere' })
   t.ok(identify(orphan), 'it outlives its starter')
@@ -115,8 +127,7 @@ test('a server left by a killed process is stopped', async (t) => {
 })
 
 test('data of another major version is refused', async (t) => {
-  const directory = folder(t)
-  await (await start(t, directory)).stop()
+  const directory = await usedFolder(t)
   writeFileSync(join(directory, 'data', 'PG_VERSION'), '12\n')
   await t.rejects(start(t, directory), {
     message: /made by PostgreSQL 12 and this is PostgreSQL 18/,
