@@ -1,20 +1,36 @@
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
-import { type Test, test } from 'tap'
+import root, { type Test, test } from 'tap'
 import { journalPlace } from '../../dev/journal-place.ts'
 import { identify } from '../../dev/process-identity.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { firstRequests } from '../support/first-requests.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { ownSettings, processesOf, runTollgate } from '../support/tollgate.ts'
+import { databaseHome, ownSettings, processesOf, runTollgate } from '../support/tollgate.ts'
 import { paste, tryLines } from '../support/try-lines.ts'
 
 const WITHIN_MS = 30_000
 const UP = 'Tollgate is up'
 const skip = envoyPath() === undefined && 'no Envoy'
+
+/** The database of the first test, which is kept for others: to create one takes a second of CPU. */
+const created = join(temporaryFolder(root), 'postgres')
+
+function keepDatabase(dataDir: string): void {
+  const home = databaseHome(dataDir)
+  if (home === join(dataDir, 'postgres')) execFileSync('cp', ['-a', home, created])
+}
+
+/** A data folder that has a database, if the first test has kept one. */
+function usedFolder(t: Test): string {
+  const dataDir = temporaryFolder(t)
+  if (existsSync(created)) execFileSync('cp', ['-a', created, join(dataDir, 'postgres')])
+  return dataDir
+}
 
 async function start(t: Test, dataDir: string) {
   const settings = await ownSettings(dataDir)
@@ -50,6 +66,7 @@ test('the printed commands give 200, 403, 429', { skip }, async (t) => {
   tollgate.signal('SIGTERM')
   t.equal(await tollgate.ended, 0)
   t.strictSame(processes.filter(identify), [], 'no process is left')
+  keepDatabase(dataDir)
 
   await t.test('no file contains a plaintext key', async (t) => {
     const keys = lines.map((line) => /sk-tg-\w+/.exec(line)?.[0] ?? '')
@@ -86,7 +103,7 @@ test('the printed commands give 200, 403, 429', { skip }, async (t) => {
 })
 
 test("only the gateway's own address has to be free", { skip }, async (t) => {
-  const dataDir = temporaryFolder(t)
+  const dataDir = usedFolder(t)
   const { ENVOY_PATH = '' } = await ownSettings(dataDir)
   const settings = { DATA_DIR: dataDir, ENVOY_PATH, GATEWAY_ADDRESS: '127.0.0.1:0' }
   const tollgate = runTollgate(t, ['up', '--verbose'], settings)
@@ -123,7 +140,7 @@ test("only the gateway's own address has to be free", { skip }, async (t) => {
 })
 
 test('restarts a part that ends', { skip }, async (t) => {
-  const dataDir = temporaryFolder(t)
+  const dataDir = usedFolder(t)
   const { tollgate, gateway } = await start(t, dataDir)
   const key = await mint(gateway)
   for (const [name, title] of [
@@ -162,7 +179,7 @@ test('names every port in use with its setting', { skip }, async (t) => {
 })
 
 test('stops everything if Envoy does not start', async (t) => {
-  const settings = await ownSettings(temporaryFolder(t))
+  const settings = await ownSettings(usedFolder(t))
   const tollgate = runTollgate(t, ['up'], { ...settings, ENVOY_PATH: '/bin/false' })
   t.equal(await tollgate.ended, 1)
   t.match(tollgate.output(), /^Envoy ended before it was ready \(exit code 1\)/m)
