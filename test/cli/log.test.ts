@@ -1,10 +1,10 @@
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { test } from 'tap'
+import { type Test, test } from 'tap'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { ownSettings, runTollgate } from '../support/tollgate.ts'
+import { ownSettings, type RunningTollgate, runTollgate } from '../support/tollgate.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
@@ -16,7 +16,8 @@ test('only our user may read the logs', { skip }, async (t) => {
     writeFileSync(join(logs, name), 'of an older version')
     chmodSync(join(logs, name), 0o644)
   }
-  const up = runTollgate(t, ['up'], await ownSettings(dataDir))
+  const settings = await ownSettings(dataDir)
+  const up = runTollgate(t, ['up'], settings)
   await up.until('curl')
   const modes = readdirSync(logs).map((name) => [name, statSync(join(logs, name)).mode & 0o777])
   t.strictSame(Object.fromEntries(modes), {
@@ -25,18 +26,23 @@ test('only our user may read the logs', { skip }, async (t) => {
     'service.log': 0o600,
   })
   t.notMatch(readFileSync(join(logs, 'service.log'), 'utf8'), 'older version')
+
+  await t.test('finds a refusal in the log by the client’s request id', (t) =>
+    findsRefusals(t, settings, up),
+  )
   up.signal('SIGTERM')
   t.equal(await up.ended, 0)
 })
 
-test('finds a refusal in the log by the client’s request id', { skip }, async (t) => {
-  const dataDir = temporaryFolder(t)
-  const settings = await ownSettings(dataDir)
-  const up = runTollgate(t, ['up'], settings)
-  await up.until('curl')
+async function findsRefusals(
+  t: Test,
+  settings: Record<string, string>,
+  up: RunningTollgate,
+): Promise<void> {
+  const { DATA_DIR = '' } = settings
   const gateway = `http://${settings.GATEWAY_ADDRESS}`
   const lines = (): Record<string, unknown>[] =>
-    readFileSync(join(dataDir, 'log', 'service.log'), 'utf8')
+    readFileSync(join(DATA_DIR, 'log', 'service.log'), 'utf8')
       .split('\n')
       .flatMap((line) => (line.startsWith('{') ? JSON.parse(line) : []))
   const lineOf = (answer: Response) =>
@@ -87,6 +93,4 @@ test('finds a refusal in the log by the client’s request id', { skip }, async 
   await poll(async () => (await read()) === 'info', 'the second signal has changed it back')
   await fetch(level, { method: 'PUT', body: JSON.stringify({ level: 'error' }) })
   t.equal(await read(), 'error')
-  up.signal('SIGTERM')
-  t.equal(await up.ended, 0)
-})
+}
