@@ -30,7 +30,7 @@ root.test('a burst over four processes', { skip, timeout: 300_000 }, async (t) =
   await t.test('also if Redis hangs meanwhile', async (t) => {
     const key = await mint('reserves')
     const held = await burst({
-      ...{ key, calls, takesMs: 8_000, triesForMs: 15_000 },
+      ...{ key, calls, takesMs: 8_000, triesForMs: 15_000, triesAfterMs: 1_000 },
       async meanwhile() {
         await poll(async () => (await model.tally()).open > 0, 'the first are admitted')
         valkey.freeze()

@@ -33,6 +33,8 @@ export interface BurstOptions {
   readonly takesMs: number
   /** How long refused calls are repeated. */
   readonly triesForMs?: number
+  /** After what time at least, and at most after twice as long; by default after half a second. */
+  readonly triesAfterMs?: number
   /** Called once all calls are sent. */
   readonly meanwhile?: () => Promise<void>
 }
@@ -97,7 +99,7 @@ export async function startBurstWorld(
       }
       return ends
     },
-    async burst({ key, calls, takesMs, triesForMs = 0, meanwhile }) {
+    async burst({ key, calls, takesMs, triesForMs = 0, triesAfterMs = 500, meanwhile }) {
       const byStatus: Record<number, number> = {}
       const [before, chargedBefore] = [await model.tally(), await used(key)]
       const giveUpAt = performance.now() + triesForMs
@@ -114,7 +116,7 @@ export async function startBurstWorld(
           byStatus[answer.status] = (byStatus[answer.status] ?? 0) + 1
           await answer.text()
           if (answer.status === 200) return
-          await delay(500 + 500 * Math.random())
+          await delay(triesAfterMs * (1 + Math.random()))
         } while (performance.now() < giveUpAt)
       }
       await Promise.all([...Array.from({ length: calls }, client), meanwhile?.()])
