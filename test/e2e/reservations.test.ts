@@ -796,7 +796,7 @@ test('window after window stays within the bound, hang-ups included', async (t, 
     const minted = [gateway.mint({ subscription: name }), gateway.mint({ subscription: name })]
     const loaded = await runStreams({
       ...{ url: gateway.url, keys: (await Promise.all(minted)).map(({ key }) => key), atOnce: 14 },
-      ...{ forMs: 9_000, words: short.words, takesMs: [1_000, 3_000] },
+      ...{ forMs: 9_000, words: short.words, takesMs: [1_000, 3_000], retryMs: 500 },
       // Often enough that none of some thirty streams is very unlikely.
       ...{ hangUps: 30, random },
     })

@@ -18,6 +18,8 @@ export interface StreamLoad {
   readonly hangUps: number
   /** Messages by default, whose clients see their windows. */
   readonly operation?: 'messages' | 'chat'
+  /** How long a client waits after a refusal; 200 ms by default. */
+  readonly retryMs?: number
   readonly random: Random
   /** Called for each stream that is admitted. */
   readonly onAdmitted?: (request: AdmittedRequest) => void
@@ -42,7 +44,7 @@ const paths = { messages: '/v1/messages', chat: '/v1/chat/completions' }
 let streams = 0
 
 export async function runStreams(load: StreamLoad): Promise<Loaded> {
-  const { keys, forMs, atOnce, random, operation = 'messages' } = load
+  const { keys, forMs, atOnce, random, operation = 'messages', retryMs = 200 } = load
   const found = { allowed: 0, refused: 0, hungUp: 0, broken: 0 }
   /** Tokens by key and end of the window. */
   const windows = new Map<string, number>()
@@ -75,7 +77,7 @@ export async function runStreams(load: StreamLoad): Promise<Loaded> {
       await response.text()
       if (response.status !== 429) throw new Error(`${response.status}`)
       found.refused += 1
-      return void (await delay(200))
+      return void (await delay(retryMs))
     }
     const { headers } = response
     const window = nameWindow(key, headers.get('anthropic-ratelimit-tokens-reset'))
