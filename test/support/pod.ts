@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import type { WrittenDocument } from './documents.ts'
+import { entryOf } from './entry-of.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { freePorts } from './free-ports.ts'
 import { inPod } from './in-pod.ts'
@@ -77,7 +78,7 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
       () => 0,
     )
   const tollgate = (...args: string[]) => ({
-    line: [process.execPath, join(packageRoot, 'src', 'cli', 'main.js'), ...args],
+    line: [process.execPath, entryOf(packageRoot), ...args],
     cwd: folder,
   })
   const service = createRestartable(t, {

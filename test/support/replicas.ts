@@ -1,10 +1,11 @@
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { filesOf } from '../../src/journal/files.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { createMigratedDatabase } from './database.ts'
 import type { WrittenDocument } from './documents.ts'
+import { entryOf } from './entry-of.ts'
 import { type RunningEnvoy, startEnvoy } from './envoy.ts'
 import { freePorts } from './free-ports.ts'
 import { inPod } from './in-pod.ts'
@@ -105,17 +106,6 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
   })
   const { USAGE_JOURNAL: journal } = places
   return { url: `http://127.0.0.1:${envoy.port}`, database, envoy, model, all, folder, journal }
-}
-
-/**
- * The program for a command's process: this clone's in few files, if they exist; a version before 0.2.0 has it in
- * TypeScript.
- */
-function entryOf(root: string): string {
-  const { SERVICE_BUNDLE } = process.env
-  if (SERVICE_BUNDLE !== undefined && root === packageRoot) return SERVICE_BUNDLE
-  const entry = join(root, 'src', 'cli', 'main.js')
-  return existsSync(entry) ? entry : entry.replace(/js$/, 'ts')
 }
 
 /** A process that has not been started yet. */
