@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import chromium from '@sparticuz/chromium'
 import {
   type Browser,
+  type BrowserContext,
   type BrowserContextOptions,
   chromium as driver,
   type Page,
@@ -69,8 +70,9 @@ async function start(
     // Not the package's own flags: one of them switches off the protection of origins.
     const browser = await driver.launch({
       executablePath,
-      // There is no GPU, and software rendering on an emulated one is slower than without.
-      args: ['--no-sandbox', '--disable-gpu', ...args],
+      // There is no GPU, and software rendering on an emulated one is slower than without. A process per site: that of
+      // a page has compiled the console for the next one.
+      args: ['--no-sandbox', '--disable-gpu', '--process-per-site', ...args],
       headless: true,
       env: { ...process.env, ...env },
     })
@@ -94,20 +96,38 @@ export interface WatchedPage {
   readonly origins: ReadonlySet<string>
 }
 
-/** A page in a context of its own, which is closed with `t`. */
-export async function openPage(
+/** A context, which is closed with `t`: its pages share storage and caches. */
+export async function openContext(
   t: Test,
   browser: Browser,
   options: BrowserContextOptions = {},
-): Promise<WatchedPage> {
+): Promise<BrowserContext> {
   const context = await browser.newContext({
     locale: 'en-GB',
     timezoneId: 'Europe/Berlin',
     ...options,
   })
   t.teardown(() => context.close())
+  return context
+}
+
+/** A page in a context of its own, which is closed with `t`. */
+export async function openPage(
+  t: Test,
+  browser: Browser,
+  options: BrowserContextOptions = {},
+): Promise<WatchedPage> {
+  return watchPage(await openContext(t, browser, options))
+}
+
+/** A further page of a context. */
+export async function watchPage(context: BrowserContext): Promise<WatchedPage> {
   const page = await context.newPage()
   page.setDefaultTimeout(20_000)
+  // Transitions end at once: to draw their frames takes half of the time of all drawing.
+  const session = await context.newCDPSession(page)
+  await session.send('Animation.enable')
+  await session.send('Animation.setPlaybackRate', { playbackRate: 1_000 })
   const complaints: string[] = []
   const origins = new Set<string>()
   const expected = new Set<number>()

@@ -2,9 +2,9 @@
 
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import type { Page } from 'playwright-core'
+import type { Browser, BrowserContext, Page } from 'playwright-core'
 import root, { type Test } from 'tap'
-import { openPage, showIn, startBrowser, type WatchedPage } from './browser.ts'
+import { openContext, showIn, startBrowser, type WatchedPage, watchPage } from './browser.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { type Gateway, type GatewaySettings, startGateway } from './gateway.ts'
 
@@ -21,8 +21,8 @@ export interface ConsoleTest extends WatchedPage {
 const timeout = 20_000
 
 /**
- * Returns `test` for a file whose tests share one gateway and one browser. Each has a page of its own,
- * and fails if the page has reported an error or called an origin besides the gateway and `others`.
+ * Returns `test` for a file whose tests share one gateway and one browser. Each has a page of its own and finds storage
+ * and cookies empty, and fails if the page has reported an error or called an origin besides the gateway and `others`.
  * Skipped without Envoy or Chromium.
  */
 export function consoleTests(
@@ -30,14 +30,27 @@ export function consoleTests(
   others: readonly string[] = [],
 ): (title: string, body: (t: Test, console: ConsoleTest) => Promise<unknown>) => void {
   let starting: Promise<Gateway> | undefined
+  let shared: Promise<BrowserContext> | undefined
   return (title, body) => {
     root.test(title, { skip: envoyPath() === undefined && 'no Envoy' }, async (t) => {
       const browser = await startBrowser(root)
       if (browser === undefined) return void t.pass('no Chromium runs here', { skip: true })
       starting ??= startGateway(root, { lists: true, ...settings })
       const gateway = await starting
-      const watched = await openPage(t as Test, browser)
+      shared ??= openShared(browser, gateway)
+      const context = await shared
+      const watched = await watchPage(context)
       const { page, complaints, origins } = watched
+      t.teardown(async () => {
+        await Promise.all(
+          context
+            .pages()
+            .slice(1)
+            .map((each) => each.close()),
+        )
+        await context.clearCookies()
+        await context.pages()[0]?.evaluate('localStorage.clear()')
+      })
       const signIn: ConsoleTest['signIn'] = async (user, path = 'keys') => {
         if (page.url().startsWith(gateway.url)) {
           await page.evaluate("sessionStorage.removeItem('tollgate-token')")
@@ -53,6 +66,14 @@ export function consoleTests(
       t.strictSame(foreign, [], 'the page calls only its own origin')
     })
   }
+}
+
+/** A context whose first page, a refusal, stays open: the process of its site lasts until the last page is closed. */
+async function openShared(browser: Browser, { url }: Gateway): Promise<BrowserContext> {
+  const context = await openContext(root, browser)
+  const first = await context.newPage()
+  await first.goto(`${url}/v1/me`)
+  return context
 }
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
