@@ -52,8 +52,8 @@ interface HoldingDeps {
   readonly holds: HoldStore
   readonly estimators: Estimators
   /**
-   * While the store of holds does not respond: `allow`: this process decides alone; `deny`: nothing is admitted. In the
-   * first `briefMs` requests that reserve are not admitted in either case.
+   * What to do while the hold store is unreachable: with `allow` this process decides alone, with `deny` nothing is
+   * admitted. Either way, requests that reserve are refused for the first `briefMs` of an outage.
    */
   readonly onLoss: 'allow' | 'deny'
   /** Only decides, and holds nothing. */

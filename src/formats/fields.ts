@@ -159,7 +159,7 @@ function readMap(
   const raw = Object.entries(map).filter(([, text]) => text !== null)
   const entries = raw.slice(0, maxProperties)
   if (entries.length < raw.length) {
-    const message = `must have at most ${maxProperties} entries; the first ones are in force`
+    const message = `must have at most ${maxProperties} entries; only the first ${maxProperties} are used`
     problems.push({ path, message, isMild: true })
   }
   for (const [name, text] of entries) {

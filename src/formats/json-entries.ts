@@ -114,12 +114,12 @@ export function* readEntries(
     }
     let name = ''
     if (level !== 1) {
-      if (text[at] !== '"') throw new SyntaxError(`a name is missing at ${at}`)
+      if (text[at] !== '"') throw new SyntaxError(`expected a property name at ${at}`)
       const skipped = { at, depth: 0, isInString: false }
       while (!skipOn(text, skipped)) yield
       name = text.slice(at + 1, skipped.at - 1)
       at = endOfSpace(text, skipped.at)
-      if (text[at] !== ':') throw new SyntaxError(`a colon is missing at ${at}`)
+      if (text[at] !== ':') throw new SyntaxError(`expected ':' at ${at}`)
       at = endOfSpace(text, at + 1)
     }
     const isNamed: boolean = level === 0 && lists.includes(name)

@@ -449,7 +449,7 @@ function toOwnAddress(address: Address): object {
   return 'path' in address ? { pipe: { path: address.path, mode: 0o600 } } : toListener(address)
 }
 
-/** Envoy resolves no names to listen at. */
+/** Envoy does not resolve names in listener addresses, so `localhost` becomes 127.0.0.1. */
 function toListener(address: Address): object {
   const isLocal = 'host' in address && address.host === 'localhost'
   return toAddress(isLocal ? { ...address, host: '127.0.0.1' } : address)

@@ -107,7 +107,7 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
         const watcher = fs.watch(path, { persistent: false }, (event, name) => {
           onChange(name ?? undefined, event === 'rename')
         })
-        // For example, when the system's limit of watches is reached.
+        // For example, when the system's watch limit is reached.
         watcher.on('error', () => {
           watcher.close()
           onEnd()

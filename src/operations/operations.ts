@@ -312,8 +312,8 @@ function isTextless(operation: string, method: string): boolean {
 }
 
 /**
- * Escapes that no honest client sends: overlong and fullwidth forms, `%uXXXX`, and more than three
- * in a row. The route `malformed` of envoy/bootstrap.yaml has the same expression.
+ * Escapes that no honest client sends: overlong and fullwidth forms, `%uXXXX`, and characters that are
+ * escaped more than three times over. The route `malformed` of envoy/bootstrap.yaml has the same expression.
  */
 const malformed = /%(?:c[01]|e0%[89]|ef%b[cd]|u[0-9a-f]{4}|252525)/i
 

@@ -39,7 +39,7 @@ export interface DecisionTable {
   withdraw(keyHashes: readonly string[]): void
   /** When this returns, no record is in force. */
   withdrawAll(): void
-  /** Resolves when no script decides by an earlier record; nothing is published until `resume` was called as often. */
+  /** Resolves once no script can still decide by an earlier record. Nothing is published until one `resume` for each call. */
   suspend(): Promise<void>
   resume(): void
   /** To be called when the counter was reset: withdraws its block; the next one has another number. */

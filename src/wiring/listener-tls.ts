@@ -14,7 +14,10 @@ export function openTls({
   if (settings === undefined) return undefined
   const tls = openListenerTls(settings, {
     onRead: (validTo) =>
-      log.info({ code: 'certificate_read', file: settings.certFile, validTo }, 'certificate read'),
+      log.info(
+        { code: 'certificate_read', file: settings.certFile, validTo },
+        'loaded certificate',
+      ),
     onProblem: (problem) =>
       log.error(
         { code: 'certificate_unusable', problem },

@@ -100,8 +100,8 @@ export const newRequestCommand = command({
   name: 'limit-requests new',
   summary: 'Request a temporary limit increase',
   about:
-    'Requests more of a named limit that tollgate limits shows you. Needs an identity token. An administrator approves or denies the request; tollgate ' +
-    'limit-requests shows the decision. You may have five open requests.',
+    'Requests a temporary increase of a named limit that tollgate limits lists. Needs an identity token. An administrator approves or denies the request; ' +
+    'tollgate limit-requests shows the decision. You may have at most five open requests.',
   flags: newRequestFlags,
 })
 

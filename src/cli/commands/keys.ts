@@ -84,7 +84,7 @@ export const listKeysFlags = {
   },
   prefix: {
     takes: '<beginning>',
-    means: 'list only keys that begin with this, like sk-tg-4fTr0b',
+    means: 'list only keys with this prefix, such as sk-tg-4fTr0b',
     field: 'filters.keyPrefix',
   },
   user: {
@@ -141,7 +141,7 @@ export const rotateKeyFlags = {
   },
   'end-old-after-first-use': {
     takes: '<duration>',
-    means: 'end the current secret this long after the first use of the new one, like 1h',
+    means: 'how long the current secret stays valid after the first use of the new one, such as 1h',
     field: 'endOldAfterFirstUse',
   },
   ...common,

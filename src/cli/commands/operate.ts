@@ -130,8 +130,8 @@ export const cleanupCommand = command({
   name: 'cleanup',
   summary: 'Delete expired ephemeral keys now, through a running service',
   about:
-    'Deletes those that expired more than 30 minutes ago. Each process of the service does so every 15 minutes anyway; this ' +
-    'command lets a cron job do it visibly. <url> is the internal listener of any process, like http://127.0.0.1:8081 or unix:/path; by default that of ' +
+    'Deletes ephemeral keys that expired more than 30 minutes ago. Each process of the service does so every 15 minutes; use this command to run it ' +
+    'from a cron job and see the result. <url> is the internal listener of any process, such as http://127.0.0.1:8081 or unix:/path; it defaults to ' +
     'INTERNAL_ADDRESS.',
   operands: [{ name: 'url', optional: true }],
   flags: cleanupFlags,

@@ -66,7 +66,7 @@ export const envoyConfigFlags = {
 
 export const envoyConfigCommand = command({
   name: 'envoy-config',
-  summary: 'Print, write or validate the configuration of an Envoy of your own',
+  summary: 'Print, write or validate the configuration for your own Envoy',
   about:
     'Prints the complete configuration as JSON. Settings: GATEWAY_ADDRESS, GATEWAY_TLS_CERT_FILE, GATEWAY_TLS_KEY_FILE, ' +
     'GATEWAY_TRUSTED_HOPS, GATEWAY_GRPC_ENDPOINTS and GATEWAY_API_ENDPOINTS (one for each process of the service), ' +

@@ -153,8 +153,8 @@ export const limitsCommand = command({
   name: 'limits',
   summary: 'Show what is left of your limits',
   about:
-    'With an API key, the limits of its subscription. The call is not counted. With --user, --key or --limit, administrators ' +
-    "see the counters above 0 of a user, of a key's own limits, or of a shared limit.",
+    'With an API key, shows the limits of its subscription. The call is not counted. With --user, --key or --limit, shows administrators ' +
+    "the nonzero counters of a user, of a key's own limits, or of a shared limit.",
   flags: limitsFlags,
 })
 

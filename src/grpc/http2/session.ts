@@ -111,7 +111,7 @@ export class Session implements StreamsLink {
     }
   }
 
-  /** Handles a frame, whose payload is `buffer` from `start` to `end`. Throws a ConnectionError. */
+  /** Handles a frame whose payload is `buffer` from `start` to `end`. Throws a ConnectionError if the peer breaks the protocol. */
   take(
     type: number,
     flags: number,

@@ -1,7 +1,7 @@
 /**
  * Learns from earlier responses what one request of a user to a model under a subscription will use. Output is learned
- * by size class, the power of two of the client's own maximum; input as tokens per byte of the body. Before the first
- * response an answer is expected to have about 400 tokens.
+ * by size class, the power of two of the client's own maximum; input as tokens per byte of the body. Until the first
+ * response it assumes an output of about 400 tokens.
  */
 
 import { bytesOfToken } from '../unreported.ts'
