@@ -317,26 +317,29 @@ export function url(...schemes: readonly string[]): Reader<string> {
   }
 }
 
+const anyHttpUrl = url('http:', 'https:')
+
 /** The public base of URLs, to which paths are appended. */
 export const baseUrl: Reader<string> = {
-  ...url('http:', 'https:'),
+  ...anyHttpUrl,
   form: 'a URL that begins with `http://` or `https://`, without a user, a query and a fragment',
   read(raw) {
-    const read = url('http:', 'https:').read(raw)
+    const read = anyHttpUrl.read(raw)
     return read !== invalid && !/[?#]/.test(raw) && !URL.parse(raw)?.username ? read : invalid
   },
 }
 
+const anyPostgresUrl = url('postgres:', 'postgresql:')
 const sslModes = ['disable', 'prefer', 'require', 'verify-ca', 'verify-full']
 
 /** The driver takes an unknown mode for another one. */
 export const postgresUrl: Reader<string> = {
-  ...url('postgres:', 'postgresql:'),
+  ...anyPostgresUrl,
   form:
     'a URL that begins with `postgres://` or `postgresql://`, whose `sslmode`, if it has one, is one of ' +
     `${sslModes.map((mode) => `\`${mode}\``).join(', ')}, and \`verify-ca\` only with \`sslrootcert\``,
   read(raw) {
-    const read = url('postgres:', 'postgresql:').read(raw)
+    const read = anyPostgresUrl.read(raw)
     const query = URL.parse(raw)?.searchParams
     const modes = query?.getAll('sslmode') ?? []
     const isKnown = modes.every((mode) => sslModes.includes(mode))
