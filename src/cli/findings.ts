@@ -3,6 +3,8 @@
  * from outside show them.
  */
 
+import { databaseProblem } from '../cluster/rules/enforcement.ts'
+
 /** Figures of a scrape by series, `name{labels}`. */
 export type Figures = ReadonlyMap<string, number>
 
@@ -123,7 +125,7 @@ export const conditions: Readonly<Record<string, Condition>> = {
   TollgateResourceProblems: (seen) =>
     listed(
       seen.problems.filter(
-        (each) => seen.databaseError === undefined || !each.includes('Postgres does not answer'),
+        (each) => seen.databaseError === undefined || !each.includes(databaseProblem),
       ),
     ) ?? above('tollgate_resource_problems')(seen),
   TollgateModelsWaiting: above('tollgate_models_waiting'),

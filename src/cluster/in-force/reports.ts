@@ -7,7 +7,7 @@ import { createSingleFlight } from '../../runtime/single-flight.ts'
 import { startListener } from '../../store/postgres/listener.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { InForce, ProcessReport, Reports } from '../rules/enforcement.ts'
-import { isSilent } from '../rules/enforcement.ts'
+import { databaseProblem, isSilent } from '../rules/enforcement.ts'
 import { type Edition, inForceChannel, readReports } from './report-rows.ts'
 
 interface Known {
@@ -59,8 +59,7 @@ export function followReports(sql: Sql) {
         changed = undefined
         signature = ''
         failure = error
-        // The same sentence for every cause, because it appears in thousands of conditions.
-        return { problem: 'Postgres does not answer' }
+        return { problem: databaseProblem }
       }),
     ),
     /** Models whose reports have changed with the last `read`; undefined: possibly all. */

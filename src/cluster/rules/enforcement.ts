@@ -34,6 +34,9 @@ export interface ProcessReport {
   readonly inForce: ReadonlyMap<string, InForce>
 }
 
+/** Why nothing is known: one sentence for every cause, because it appears in thousands of conditions. */
+export const databaseProblem = 'Postgres does not answer'
+
 /** The reports of all processes that may be serving, or why they are unavailable. */
 export type Reports = readonly ProcessReport[] | { readonly problem: string }
 
