@@ -27,8 +27,8 @@ export type ApiClient = (
   once?: 'once',
 ) => Promise<unknown>
 
-/** Each 2xx response of the API has one of these. */
-const marks = [
+/** Fields of which each 2xx response that a command asks for has one: another server's has none. */
+export const responseMarks = [
   ...['allowed', 'answers', 'data', 'key', 'propagation'],
   ...['reset', 'revokedCount', 'state', 'text', 'username'],
 ]
@@ -69,7 +69,8 @@ export function createApiClient({ url, token, source }: ApiServer): ApiClient {
       })
       if (asked?.isOk) {
         // Another server may answer anything, as if a key had been revoked.
-        if (once || marks.some((mark) => mark in (asked.answer as object))) return asked.answer
+        if (once || responseMarks.some((mark) => mark in (asked.answer as object)))
+          return asked.answer
         throw new Error(`${url} does not answer like a Tollgate.`)
       }
       if (asked !== undefined && (pauseMs === undefined || !isUnsure(asked))) {
