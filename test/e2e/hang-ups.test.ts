@@ -97,3 +97,23 @@ test('connections take turns, whatever each has sent at once', async (t, gateway
   t.ok(checks < 2_000, `${checks} Checks for 5,000 requests that were cancelled before their turn`)
   t.strictSame(statuses, [200])
 })
+
+/** How a request ends: its status, or that it was reset. */
+async function outcome(stream: http2.ClientHttp2Stream): Promise<unknown> {
+  const closed = once(stream, 'close').then(() => 'reset')
+  const headers = once(stream, 'response').then(([head]) => head[':status'])
+  return Promise.race([headers, closed]).catch(() => 'reset')
+}
+
+test('a malformed HTTP/2 request does not end others of its connection', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const session = http2.connect(gateway.url)
+  t.teardown(() => session.destroy())
+  const head = { ':method': 'POST', authorization: `Bearer ${key}` }
+  const request = session.request({ ...head, ':path': chatPath })
+  const response = outcome(request)
+  const malformed = session.request({ ...head, ':path': `http://other${chatPath}` })
+  t.equal(await outcome(malformed.end('{}')), 'reset')
+  request.end('{"model":"sim","messages":[]}')
+  t.equal(await response, 200)
+})
