@@ -673,9 +673,9 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'wiring/table.ts',
+    'table/process-table.ts',
     ['wiring/table.test.ts'],
-    [['if (parts === undefined || !parts.isServing())', 'if (parts === undefined)']],
+    [['serving?.isServing() === true &&', 'serving !== undefined &&']],
   ),
   ...mutants(
     'usage/notices/notices.ts',

@@ -4,9 +4,10 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { openHeadFile } from '../../src/journal/head-file.ts'
+import type { Serving } from '../../src/table/process-table.ts'
 import type { Admitted } from '../../src/table/table.ts'
 import type { Context } from '../../src/wiring/context.ts'
-import { createTable, type TableParts } from '../../src/wiring/table.ts'
+import { createTable } from '../../src/wiring/table.ts'
 import { poll } from '../support/poll.ts'
 import { grantOf } from '../support/table-world.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -39,7 +40,7 @@ async function createWorld(t: Test, config: object = {}) {
       sums: { isWriter: true, stats: { failing: false }, shared: {}, ...state } as never,
       follower: { state: () => 'confirmed', leaseLeftMs: () => (state.isConfirmed ? 1_000 : 0) },
       isServing: () => state.isServing,
-    } as unknown as TableParts)
+    } as unknown as Serving)
   return {
     table,
     start,

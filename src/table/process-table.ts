@@ -1,0 +1,153 @@
+/** The decision table of this process. Parts may withdraw from it before it exists, and if there is none. */
+
+import { rmSync } from 'node:fs'
+import { filesOf } from '../journal/files.ts'
+import type { OpenSums } from '../ratelimit/sums/open-sums.ts'
+import { BoundedMap } from '../runtime/bounded-map.ts'
+import { createRepeats } from './repeats.ts'
+import {
+  type DecisionTable,
+  openDecisionTable,
+  type TableOptions,
+  type TableStats,
+} from './table.ts'
+
+export interface ProcessTable extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
+  /** Within milliseconds no script decides by an earlier record; the caller does not wait. */
+  beginAnew(): void
+  /** The hash of a key whose requests were offered recently, by the key's id: lines have no hashes. */
+  hashOf(keyId: string): string | undefined
+  /** undefined: this process is not its gateway's writer, or not yet. */
+  stats(): TableStats | undefined
+  /** Whether requests may be decided by a table at all. */
+  readonly isOn: boolean
+  /** Publishes while `isServing`. To be called once, when requests are served. */
+  start(serving: Omit<Serving, 'sums'> & { readonly sums: Serving['sums'] | undefined }): void
+  /** Publishes nothing from now on. */
+  stop(): void
+}
+
+interface ProcessTableOptions extends Pick<TableOptions, 'mode' | 'onFault'> {
+  readonly isOn: boolean
+  /** The table's files are beside it; without a journal there is no table. */
+  readonly usageJournal: string | undefined
+  /** Whether gateways share their counters, and what Check does while it cannot read them. */
+  readonly isShared: boolean
+  readonly onCounterLoss: 'allow' | 'deny'
+  /** The number of Envoy's workers, once it tells. */
+  readonly countWorkers: (isStopped: () => boolean) => Promise<number>
+}
+
+/** What a process that serves requests knows. */
+export interface Serving {
+  readonly sums: Pick<OpenSums, 'isWriter' | 'isUnreadable' | 'isUnavailable' | 'stats' | 'known'>
+  /** How long the key cache is still confirmed. */
+  readonly follower: { leaseLeftMs(): number }
+  /** Whether requests may be sent here. */
+  readonly isServing: () => boolean
+}
+
+const beatMs = 200
+/** As many keys as the table has records, and requests, which must repeat before they have one. */
+const [keysRemembered, requestsRemembered] = [20_000, 40_000]
+/** Maximum number of lanes that scripts can read (envoy/lua/lanes.lua). */
+const mostLanes = 256
+
+export function createProcessTable(options: ProcessTableOptions): ProcessTable {
+  const { usageJournal, isShared, onCounterLoss, mode, onFault } = options
+  let serving: Serving | undefined
+  let lanes = 0
+  let timer: NodeJS.Timeout | undefined
+  let isStopped = false
+  const hashes = new BoundedMap<string, string>(keysRemembered)
+  const isOn = options.isOn && usageJournal !== undefined
+  /** Creates no files before the first beat. */
+  const table = isOn
+    ? openDecisionTable({
+        paths: filesOf(usageJournal),
+        mode,
+        lanes: () => lanes,
+        isWriter,
+        mayServe: () => serving?.isServing() === true && isCounting(serving, onCounterLoss),
+        keyLeaseLeftMs: () => serving?.follower.leaseLeftMs() ?? 0,
+        readWindow(counter, at) {
+          const { sums } = serving as Serving
+          const { used, since, resetsAt, isKnown, ageMs } = sums.known(counter, at)
+          const heardMs = isKnown ? ageMs : -1
+          return {
+            used: Number(used),
+            start: since,
+            end: resetsAt,
+            ageMs: isShared ? heardMs : 0,
+            isShared,
+          }
+        },
+        isRepeated: createRepeats(requestsRemembered, () => performance.now()),
+        onFault,
+      })
+    : undefined
+
+  function isWriter(): boolean {
+    return serving?.sums.isWriter === true
+  }
+
+  /** Twice as many lanes as workers, because there are two Envoys while one is replaced. */
+  async function begin(beaten: DecisionTable): Promise<void> {
+    const workers = await options.countWorkers(() => isStopped)
+    if (isStopped) return
+    lanes = Math.min(mostLanes, 2 * workers)
+    timer = setInterval(beaten.beat, beatMs).unref()
+  }
+
+  return {
+    isOn,
+    get mark() {
+      return table?.mark ?? 0
+    },
+    admit(asked) {
+      const rule = table === undefined ? asked.rule : table.admit(asked)
+      const { caller } = asked.grant
+      if (rule === undefined && caller.by === 'key') hashes.set(caller.keyId, asked.keyHash)
+      return rule
+    },
+    hashOf: (keyId) => hashes.get(keyId),
+    withdraw: (keyHashes) => table?.withdraw(keyHashes),
+    withdrawAll: () => table?.withdrawAll(),
+    suspend: async () => table?.suspend(),
+    resume: () => table?.resume(),
+    beginAnew() {
+      void table?.suspend()
+      table?.resume()
+    },
+    dropCounter: (key) => table?.dropCounter(key),
+    onCounted: (line, counted) => table?.onCounted(line, counted),
+    stats: () => (isWriter() ? table?.stats() : undefined),
+    start({ sums, ...others }) {
+      if (table === undefined || sums === undefined) return removeFiles(usageJournal)
+      serving = { ...others, sums }
+      void begin(table).catch(onFault)
+    },
+    stop() {
+      isStopped = true
+      serving = undefined
+      clearInterval(timer)
+      table?.close()
+    },
+  }
+}
+
+/** Whether this process knows its counters as well as Check needs them to allow requests. */
+function isCounting(
+  { sums }: Serving,
+  onCounterLoss: ProcessTableOptions['onCounterLoss'],
+): boolean {
+  if (sums.isUnreadable) return false
+  return onCounterLoss === 'allow' || !(sums.stats.failing || sums.isUnavailable)
+}
+
+/** A script that finds no table asks for each request. */
+function removeFiles(usageJournal: string | undefined): void {
+  if (usageJournal === undefined) return
+  const { table, lanes } = filesOf(usageJournal)
+  for (const path of [table, lanes]) rmSync(path, { force: true })
+}
