@@ -221,8 +221,9 @@ export async function benchChurn(count = requests): Promise<readonly Figure[]> {
       ...{ status: 200, bytes: 100, reported: new Map([['total_tokens', 5]]) },
       response: { id: `${i}`, endedAt: Math.floor(now) },
     }
-    const line = { state: 'ended', isMetered: true, startedAt: Math.floor(now), usage } as const
-    for (const each of countedOf(line, snapshot, 'allow')) sums.count(each, now)
+    const charge = { tokens: 5, unusable: false, estimated: 0 }
+    const times = { state: 'ended', isMetered: true, startedAt: Math.floor(now) } as const
+    for (const each of countedOf({ ...times, usage, charge }, snapshot)) sums.count(each, now)
     telemetry.onCounted(usage, { tokens: 5, estimated: 0 })
   }
 

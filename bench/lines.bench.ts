@@ -12,6 +12,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pino } from 'pino'
 import { startEmbeddedPostgres } from '../dev/postgres/embedded-postgres.ts'
+import { readLine } from '../src/journal/read-line.ts'
 import { connectRedis } from '../src/ratelimit/redis/connection.ts'
 import { tagsOf } from '../src/ratelimit/redis/keys.ts'
 import { openSums } from '../src/ratelimit/sums/open-sums.ts'
@@ -83,7 +84,8 @@ async function measure(sql: Pool, redisUrl: string, directory: string): Promise<
     ...{ ...place, mode: 0o600 },
     ...{ now: Date.now, monotonic: () => performance.now(), ...tagsOf(false) },
     ...{ store: createRedisSums(connection.commands), longSums: createPostgresSums(sql) },
-    countedOf: (line) => countedOf(line, snapshot, 'allow'),
+    readText: (text) => readLine(text, 'allow'),
+    countedOf: (line) => countedOf(line, snapshot),
     onLine(line) {
       late.push(Number(process.hrtime.bigint() - BigInt(line.usage.response.id)) / 1e6)
       settle.onLine(line)

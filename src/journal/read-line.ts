@@ -22,9 +22,10 @@
 import { isObject } from '../formats/fields.ts'
 import type { Mutable } from '../formats/mutable.ts'
 import { readLane } from '../table/rules/lane.ts'
+import { chargeOfLine } from '../usage/rules/line-charges.ts'
 import { isWhole, type LineHead, parseObject, readLineHead } from '../usage/rules/read-line-head.ts'
 import { sayLeft } from '../usage/rules/response-flags.ts'
-import { nothingReported } from '../usage/rules/usage.ts'
+import { nothingReported, type UnusableUsage } from '../usage/rules/usage.ts'
 import { earlierLines, fromEarlier } from './earlier-line.ts'
 import type { ReadLine } from './line.ts'
 
@@ -38,13 +39,20 @@ const beginnings = ['{"bytes":', ...earlierLines]
 /** First bytes of the script's lines, which are framed. */
 const ofScript = '{"v"'
 
-/** Returns undefined for a torn line or an unknown format. Never throws. */
-export function readLine(text: string): ReadLine | undefined {
+/**
+ * Returns undefined for a torn line or an unknown format. Never throws. Charges its response, unless `unusableUsage` is
+ * missing: then its charge is undefined.
+ */
+export function readLine(text: string, unusableUsage?: UnusableUsage): ReadLine | undefined {
   const found = parseObject(text) ?? parseRest(text)
   const fields = found !== undefined && found.v === undefined ? fromEarlier(found) : found
   if (fields?.v !== 1) return undefined
   const head = readLineHead(fields.check)
-  return head && toLine(fields, head)
+  const line = head && toLine(fields, head)
+  if (line !== undefined && unusableUsage !== undefined) {
+    line.charge = chargeOfLine(line, unusableUsage)
+  }
+  return line
 }
 
 /** Whether a torn line of Envoy precedes what `readLine` reads. */
@@ -59,7 +67,7 @@ function parseRest(text: string): Fields | undefined {
 
 type Fields = Readonly<Record<string, unknown>>
 
-function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
+function toLine(fields: Fields, head: LineHead): Mutable<ReadLine> | undefined {
   const { type, ms, fb, status, bytes, sent, reported } = fields
   const [isOfScript, isRunning] = [type === undefined, type === 'DownstreamPeriodic']
   if (!isOfScript && !isRunning && type !== 'DownstreamEnd') return undefined
@@ -100,6 +108,7 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
     isMetered: fields.metered === true || by === 'table',
     by,
     usage,
+    charge: undefined,
     startedAt,
     firstByteMs: isWhole(fb) ? fb : undefined,
     flags,

@@ -4,10 +4,9 @@ import { outcomeOf } from '../journal/outcome.ts'
 import type { ReadLine } from '../journal/read-line.ts'
 import type { HoldFollower } from './hold-follower.ts'
 import type { Outcome } from './rules/model-failure.ts'
-import { type Charge, chargeOf, type UnusableUsage, type Usage } from './rules/usage.ts'
+import type { Charge, Usage } from './rules/usage.ts'
 
 interface SettleDeps {
-  readonly unusableUsage: UnusableUsage
   readonly holds: HoldFollower
   /** Milliseconds since the epoch. */
   readonly clock: () => number
@@ -37,7 +36,7 @@ export interface Settle {
 }
 
 export function createSettle(deps: SettleDeps): Settle {
-  const { unusableUsage, holds, clock, all, writer } = deps
+  const { holds, clock, all, writer } = deps
   return {
     onLine(line) {
       const { state, usage } = line
@@ -46,12 +45,11 @@ export function createSettle(deps: SettleDeps): Settle {
       all.onEnded(outcomeOf(line))
     },
     onTold(line) {
-      const { state, usage, isMetered, by, startedAt } = line
+      const { state, usage, charge, by, startedAt } = line
       if (state === 'running') return
       writer.onEnded(outcomeOf(line))
       if (by === 'table') writer.onAdmitted(usage, startedAt)
-      if (!isMetered) return
-      const charge = chargeOf(usage, unusableUsage)
+      if (charge === undefined) return
       holds.learn(usage, charge.estimated > 0 ? undefined : charge.tokens)
       writer.onCharged(usage, charge)
     },

@@ -5,6 +5,7 @@ import { ServiceError } from '../formats/errors.ts'
 import { askAdmin } from '../gateway/admin-page.ts'
 import type { JournalProblem } from '../journal/health.ts'
 import { fileModeOf } from '../journal/prepare-folder.ts'
+import { readLine } from '../journal/read-line.ts'
 import { createCounters, type ResettableCounters } from '../ratelimit/counters.ts'
 import { createMemoryHolds } from '../ratelimit/holds/memory.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
@@ -100,7 +101,8 @@ export async function openCounters(
     store: redis?.store,
     ...(redis && { longSums: createPostgresSums(pool) }),
     resets: Map.groupBy(early, ({ key }) => key),
-    countedOf: (line) => countedOf(line, snapshot(), unusableUsage),
+    readText: (text) => readLine(text, unusableUsage),
+    countedOf: (line) => countedOf(line, snapshot()),
     onLine(line, counted) {
       table.onCounted(line, counted)
       settle.onLine(line)

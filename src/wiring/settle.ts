@@ -24,10 +24,9 @@ interface Followers extends HoldFollowerDeps {
   readonly noteKeyUse: (keyId: string, at: number) => void
 }
 
-export function openSettle({ config, log, clock }: Context, followers: Followers): Settle {
+export function openSettle({ log, clock }: Context, followers: Followers): Settle {
   const { health, telemetry, noteUse, noteKeyUse } = followers
   return createSettle({
-    unusableUsage: config.unusableUsage,
     holds: createHoldFollower(followers),
     clock,
     all: { onEnded: health.note },

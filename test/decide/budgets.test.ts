@@ -306,9 +306,10 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
         : { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
       const line = readLine(
         `{"v":1,"metered":true,"ms":${endedAt - at},"status":200,"bytes":9,"reported":${JSON.stringify(reported)},"check":${check}}`,
+        'allow',
       )
       if (line === undefined) throw new Error('a line that cannot be read')
-      for (const { counters: own, amount, at: when } of countedOf(line, snapshot, 'allow')) {
+      for (const { counters: own, amount, at: when } of countedOf(line, snapshot)) {
         for (const counter of own) {
           const { id } = windowAt(counter, when)
           sums.set(id, plus(sums.get(id) ?? 0, amount))

@@ -82,7 +82,7 @@ function createWorld(options: Options = {}) {
   }
   const check = createCheck(deps)
   const settle = createSettle({
-    ...{ unusableUsage: 'allow', clock: () => clock.now },
+    clock: () => clock.now,
     holds: createHoldFollower({ snapshot: () => snapshot, holds, estimators }),
     all: { onEnded() {} },
     writer: { onEnded() {}, onAdmitted() {}, onCharged() {} },
@@ -102,9 +102,9 @@ function createWorld(options: Options = {}) {
       flags: '-',
       ...fields,
     }
-    const line = readLine(JSON.stringify(written))
+    const line = readLine(JSON.stringify(written), 'allow')
     if (line === undefined) throw new Error('no line')
-    const counted = countedOf(line, snapshot, 'allow')
+    const counted = countedOf(line, snapshot)
     for (const { at, amount, counters: all } of counted) counters.add(all, amount, at)
     settle.onLine(line)
     settle.onTold(line)

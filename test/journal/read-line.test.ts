@@ -57,6 +57,16 @@ test('reads what Envoy has written', async (t) => {
   t.match(readLine(ofEnvoy(failed)), { ...failed, usage: { held: { isBroken: true } } })
 })
 
+test('a metered response is charged as its line is read', async (t) => {
+  const chargeOf = (text: string) => readLine(text, 'estimate')?.charge
+  t.strictSame(chargeOf(ofScript()), { tokens: 17, unusable: false, estimated: 0 })
+  t.match(chargeOf(ofScript(head(), 'null')), { tokens: 309, unusable: true, estimated: 309 })
+  t.match(readLine(ofScript(head(), 'null'), 'allow')?.charge, { tokens: undefined })
+  t.equal(chargeOf(ofEnvoy({ metered: null })), undefined)
+  t.equal(chargeOf(ofEnvoy({ type: 'DownstreamPeriodic' })), undefined)
+  t.equal(readLine(ofScript())?.charge, undefined, 'without the setting nothing is')
+})
+
 test('a line says what it has added to its lane', async (t) => {
   const laneOf = (lane: unknown) => readLine(ofEnvoy({ lane }))?.lane
   t.strictSame(laneOf('281474976710655 17 3'), { file: 2 ** 48 - 1, added: 17, blocks: [3] })

@@ -854,7 +854,7 @@ export const allMutants: readonly Mutant[] = [
     'usage/settle.ts',
     ['usage/settle.test.ts'],
     [
-      ['if (!isMetered) return', ''],
+      ['if (charge === undefined) return', ''],
       ["if (by === 'table') writer", 'writer'],
       ['charge.estimated > 0 ? undefined : charge.tokens', 'charge.tokens'],
     ],
@@ -930,13 +930,18 @@ export const allMutants: readonly Mutant[] = [
     ['usage/rules/line-charges.test.ts'],
     [
       ["if (state === 'running') return nothing", ''],
-      ['isRequest || isMetered ? amountOf', 'true ? amountOf'],
+      ["isMetered && state === 'ended' ? chargeOf", 'true ? chargeOf'],
       ["admission?.charge === 'admission', tokenCountersOf", 'false, tokenCountersOf'],
       ['usage.held?.admittedAt || startedAt', 'usage.held?.admittedAt ?? startedAt'],
       ['isMetered || (usage.held?.admittedAt ?? 0) > 0', 'isMetered'],
       ['usage.chargesAdmission === true', 'false'],
       ['isRequest || isAtAdmission ?', 'isAtAdmission ?'],
     ],
+  ),
+  ...mutants(
+    'usage/rules/line-charges.ts',
+    ['journal/read-line.test.ts', 'usage/ledger/feed.test.ts'],
+    [["isMetered && state === 'ended' ? chargeOf", 'isMetered ? chargeOf']],
   ),
   ...mutants(
     'usage/ledger/verify.ts',
@@ -1492,7 +1497,6 @@ export const allMutants: readonly Mutant[] = [
       ['position.set(head, offset)', ''],
       ['if (!isOurs) throw new OtherReader()', ''],
       ['const head = headFromLedger(known)', 'const head = known'],
-      ["if (line.isMetered && line.state === 'ended')", 'if (line.isMetered)'],
       ['!isRetold(text, name)', 'true'],
       ['if (!done) noteGap(', 'if (false) noteGap('],
     ],

@@ -10,7 +10,7 @@ export function endedLine({
   return {
     ...{ state: 'ended', isMetered: true, by: 'check', startedAt: 1_000_000, firstByteMs: 10 },
     ...{ flags: '', details: 'via_upstream', isSent: true, transport: '', failure: undefined },
-    lane: undefined,
+    ...{ lane: undefined, charge: undefined },
     usage: {
       ...{ user: 'ada', subscription: 'basic', model: 'llm/small', status: 200, bytes: 1_001 },
       ...{ reported: reportedTotal(40), response },

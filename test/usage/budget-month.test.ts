@@ -65,7 +65,7 @@ async function startGateway(t: Test) {
       store: createRedisSums(connection.commands),
       now: () => clock.now,
       onLoss: 'allow',
-      countedOf: (line) => countedOf(line, snapshot, 'allow'),
+      countedOf: (line) => countedOf(line, snapshot),
       onLine: () => {},
       onTold: () => {},
     })

@@ -1,5 +1,6 @@
 import { test } from 'tap'
 import type { ReadLine } from '../../src/journal/read-line.ts'
+import { chargeOfLine } from '../../src/usage/rules/line-charges.ts'
 import type { UnusableUsage } from '../../src/usage/rules/usage.ts'
 import { createSettle } from '../../src/usage/settle.ts'
 import { endedLine, reportedTotal } from '../support/ended-line.ts'
@@ -7,7 +8,6 @@ import { endedLine, reportedTotal } from '../support/ended-line.ts'
 function tell(line: ReadLine, unusableUsage: UnusableUsage = 'allow'): unknown[] {
   const told: unknown[] = []
   const settle = createSettle({
-    unusableUsage,
     holds: {
       follow: ({ response }, now) => told.push(['renewed', response.id, now]),
       release: ({ response }) => told.push(['released', response.id]),
@@ -24,7 +24,7 @@ function tell(line: ReadLine, unusableUsage: UnusableUsage = 'allow'): unknown[]
   })
   settle.onLine(line)
   told.push('told')
-  settle.onTold(line)
+  settle.onTold({ ...line, charge: chargeOfLine(line, unusableUsage) })
   return told
 }
 

@@ -9,7 +9,7 @@ import type { DurableFiles } from '../../journal/durable-files.ts'
 import type { Folder } from '../../journal/folder.ts'
 import type { Follower, Position } from '../../journal/follower.ts'
 import { createLineConsumer } from '../../journal/line-consumer.ts'
-import { type ReadLine, readLine } from '../../journal/read-line.ts'
+import type { ReadLine } from '../../journal/read-line.ts'
 import type { IsDone } from '../../journal/remove-saved.ts'
 import { createWriters, silentMs } from '../../journal/writers.ts'
 import { inSlices } from '../../runtime/slices.ts'
@@ -21,14 +21,8 @@ import { createKnownResets } from './known-resets.ts'
 import { readSince } from './read-since.ts'
 import { createSharedSums, type SharedSumsOptions } from './shared-sums.ts'
 
-export interface GatewaySumsOptions
-  extends Omit<SharedSumsOptions, 'sums' | 'nonce' | 'isWriter' | 'onBeyond' | 'onRival'> {
-  readonly folder: Folder
-  readonly kept: DurableFiles
-  /** Names of the current files. A Check reads the first of them to its end before it decides. */
-  readonly files: readonly string[]
-  /** Prefix of the names of all files of the folder; `usage` by default. */
-  readonly stem?: string
+/** What is done with each line. */
+export interface LineHandlers {
   /** Returns what a line adds to counters. Must not throw. */
   readonly countedOf: (line: ReadLine) => readonly Counted[]
   /** Called in every process for each line after it is counted, except for lines from before the process's start. */
@@ -38,8 +32,19 @@ export interface GatewaySumsOptions
    * most one second are passed twice or not at all.
    */
   readonly onTold?: (line: ReadLine) => void
-  /** Parses the text of a line; replaced in tests. */
-  readonly readText?: (text: string) => ReadLine | undefined
+  /** Parses and charges a line. */
+  readonly readText: (text: string) => ReadLine | undefined
+}
+
+export interface GatewaySumsOptions
+  extends LineHandlers,
+    Omit<SharedSumsOptions, 'sums' | 'nonce' | 'isWriter' | 'onBeyond' | 'onRival'> {
+  readonly folder: Folder
+  readonly kept: DurableFiles
+  /** Names of the current files. A Check reads the first of them to its end before it decides. */
+  readonly files: readonly string[]
+  /** Prefix of the names of all files of the folder; `usage` by default. */
+  readonly stem?: string
   /** The resets known at the start. */
   readonly resets?: Resets
   /** The position from which files are read if no checkpoint has one. */
@@ -68,7 +73,7 @@ export type GatewaySums = Awaited<ReturnType<typeof openGatewaySums>>
 /** Resolves once the files are read to their ends. The process is not a writer until `becomeWriter`. */
 export async function openGatewaySums(options: GatewaySumsOptions) {
   const { folder, kept, files, gateway, now, monotonic, keptFiles = 4, stem = 'usage' } = options
-  const { countedOf, onFault, readText = readLine } = options
+  const { countedOf, onFault, readText } = options
   const writers = createWriters(folder, `${stem}.writers`, now)
   const checkpoint = createCheckpoint(kept, `${stem}.sums`, files, writers.nonce)
   const consumer = createLineConsumer({

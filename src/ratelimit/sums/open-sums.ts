@@ -6,16 +6,13 @@ import { type JournalOptions, openJournal } from '../../journal/open-journal.ts'
 import { repeat } from '../../runtime/loop.ts'
 import type { Counter } from '../rules/counter.ts'
 import type { CounterReset, Resets, WindowedCounter } from '../rules/windows.ts'
-import { type GatewaySums, type GatewaySumsOptions, openGatewaySums } from './gateway-sums.ts'
-import { type RunningSums, type RunningSumsOptions, runSums } from './running-sums.ts'
+import { type GatewaySumsOptions, type LineHandlers, openGatewaySums } from './gateway-sums.ts'
+import { type RunningSumsOptions, runSums } from './running-sums.ts'
 
 export interface SumsOptions
   extends JournalOptions,
-    Pick<
-      GatewaySumsOptions,
-      'store' | 'longSums' | 'tagOf' | 'tags' | 'countedOf' | 'onLine' | 'onTold' | 'resets'
-    >,
-    Pick<GatewaySumsOptions, 'keptFiles'>,
+    LineHandlers,
+    Pick<GatewaySumsOptions, 'store' | 'longSums' | 'tagOf' | 'tags' | 'resets' | 'keptFiles'>,
     Pick<RunningSumsOptions, 'flushMs' | 'onLoss' | 'onUnavailable'> {
   /** Called when the store has lost something that it had acknowledged. */
   readonly onLost: () => void
@@ -42,7 +39,7 @@ export async function openSums(options: SumsOptions) {
   let isBetween = false
   let current = await open(0)
 
-  async function open(writesFrom: number): Promise<Opened> {
+  async function open(writesFrom: number) {
     for (;;) {
       let handedOverTo: string | undefined
       try {
@@ -183,9 +180,4 @@ export async function openSums(options: SumsOptions) {
       return left
     },
   }
-}
-
-interface Opened {
-  readonly sums: GatewaySums
-  readonly running: RunningSums
 }

@@ -55,9 +55,9 @@ interface Place {
 
 /** Calls of `step` and `reset` must not overlap. */
 export function createLedgerFeed(options: LedgerFeedOptions) {
-  const { folder, names, journal, ledger, clock, monotonic, onGap } = options
-  const sums = createUsageSums(options.unusableUsage)
-  const limits = createLimitSums(options.unusableUsage)
+  const { folder, names, journal, ledger, unusableUsage, clock, monotonic, onGap } = options
+  const sums = createUsageSums()
+  const limits = createLimitSums()
   /** undefined: the position must be read from the database. */
   let revision: number | undefined
   /** By head, as the position. */
@@ -121,7 +121,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
   function take(text: string, place: Place, name: string): void {
     lines += 1
     changed = true
-    const line = readLine(text)
+    const line = readLine(text, unusableUsage)
     if (line === undefined ? !isRetold(text, name) : isAfterTorn(text)) noteLost(place)
     if (line === undefined) return
     const endedAt = Math.min(line.usage.response.endedAt, clock() + aheadMs)
@@ -129,7 +129,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     place.gapFrom = undefined
     if (place.endedAt === null) begunAt.set(name, Math.min(begunAt.get(name) ?? endedAt, endedAt))
     place.endedAt = endedAt
-    if (line.isMetered && line.state === 'ended') sums.add(line.usage, endedAt)
+    if (line.charge !== undefined) sums.add(line.usage, line.charge, endedAt)
     limits.add(line, endedAt)
   }
 

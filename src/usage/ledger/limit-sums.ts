@@ -6,13 +6,12 @@ import { hourMs } from '../../formats/time.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { spanAt, windowText } from '../../ratelimit/rules/windows.ts'
 import { type CountableLine, chargedOf } from '../rules/line-charges.ts'
-import type { UnusableUsage } from '../rules/usage.ts'
 import type { LimitRow } from '../store.ts'
 
 const always: Span = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
 
 /** `within`: only charges of this time count. */
-export function createLimitSums(unusableUsage: UnusableUsage, within = always) {
+export function createLimitSums(within = always) {
   let rows = new Map<string, LimitRow>()
   return {
     /** The number of rows. */
@@ -21,7 +20,7 @@ export function createLimitSums(unusableUsage: UnusableUsage, within = always) {
     },
     /** Adds the charges of a line, dated `latest` at the latest. */
     add(line: CountableLine, latest: number): void {
-      for (const { limit, whom, counter, at: charged, amount } of chargedOf(line, unusableUsage)) {
+      for (const { limit, whom, counter, at: charged, amount } of chargedOf(line)) {
         const at = Math.min(charged, latest)
         if (at < within.from || at >= within.to) continue
         const { resource, name, kind, per, window } = limit

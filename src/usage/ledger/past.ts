@@ -6,7 +6,7 @@ import { hourMs } from '../../formats/time.ts'
 import { readLine } from '../../journal/read-line.ts'
 import { isCharged, partsOfUse } from '../rules/amounts.ts'
 import type { PastUsage, Spender } from '../rules/simulate.ts'
-import { chargeOf, type UnusableUsage } from '../rules/usage.ts'
+import type { UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
 import type { KeptJournal } from './ledger-lines.ts'
 
@@ -67,12 +67,11 @@ async function readLines(
   for (const { files } of kept) {
     for await (const { lines } of files) {
       for await (const text of lines) {
-        const line = readLine(text)
-        if (!line?.isMetered || line.state === 'running') continue
-        const { usage, startedAt } = line
+        const line = readLine(text, unusableUsage)
+        if (line?.charge === undefined) continue
+        const { usage, charge, startedAt } = line
         const { endedAt } = usage.response
         if (endedAt < span.from || endedAt >= span.to) continue
-        const charge = chargeOf(usage, unusableUsage)
         if (!isCharged(usage, charge)) continue
         count += 1
         if (count > maxAnswers) throw new TooManyAnswers()

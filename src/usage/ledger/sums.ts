@@ -5,10 +5,10 @@ import { addTo } from '../../formats/lists.ts'
 import type { Mutable } from '../../formats/mutable.ts'
 import { hourMs } from '../../formats/time.ts'
 import { costOf, isCharged, partsOfUse, weightedTokens } from '../rules/amounts.ts'
-import { chargeOf, tokensByType, type UnusableUsage, type Usage } from '../rules/usage.ts'
+import { type Charge, tokensByType, type Usage } from '../rules/usage.ts'
 import type { UsageRow } from '../store.ts'
 
-export function createUsageSums(unusableUsage: UnusableUsage) {
+export function createUsageSums() {
   let rows: Mutable<UsageRow>[] = []
   /** The rows by key, or by user without a key: comparing a few names is cheaper than joining all. */
   let byName = new Map<string, Mutable<UsageRow>[]>()
@@ -61,8 +61,7 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
       return rows.length
     },
     /** Adds a response, unless it failed and is charged nothing. `endedAt` in milliseconds since the epoch. */
-    add(usage: Usage, endedAt: number): void {
-      const charge = chargeOf(usage, unusableUsage)
+    add(usage: Usage, charge: Charge, endedAt: number): void {
       if (!isCharged(usage, charge)) return
       const { tokens, unusable, estimated } = charge
       const row = rowOf(usage, endedAt)

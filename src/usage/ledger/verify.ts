@@ -73,11 +73,11 @@ const figures = Object.keys(usageFigures) as (keyof UsageSums)[]
 const comparedFigures = [...figures, 'cost'] as const
 
 export async function verifyUsage(options: VerifyOptions): Promise<Verification> {
-  const { state, kept, from, to } = options
+  const { state, kept, unusableUsage, from, to } = options
   const found = new Map<string, VerifiedSums>()
   const foundLimits = new Map<string, LimitRow>()
-  const sums = createUsageSums(options.unusableUsage)
-  const limitSums = createLimitSums(options.unusableUsage, options)
+  const sums = createUsageSums()
+  const limitSums = createLimitSums(options)
   const merge = (): void => {
     for (const row of limitSums.take()) addLimit(foundLimits, row)
     for (const row of sums.take()) {
@@ -92,12 +92,13 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
   async function readFile({ lines }: KeptFile): Promise<number | undefined> {
     let begin: number | undefined
     for await (const text of lines) {
-      const line = readLine(text)
+      const line = readLine(text, unusableUsage)
       if (line === undefined) continue
-      const { endedAt } = line.usage.response
+      const { usage, charge } = line
+      const { endedAt } = usage.response
       begin ??= endedAt
-      if (line.isMetered && line.state === 'ended' && endedAt >= from && endedAt < to) {
-        sums.add(line.usage, endedAt)
+      if (charge !== undefined && endedAt >= from && endedAt < to) {
+        sums.add(usage, charge, endedAt)
       }
       limitSums.add(line, endedAt)
       if (sums.size + limitSums.size >= maxRows) merge()

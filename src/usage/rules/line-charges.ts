@@ -18,6 +18,7 @@ import type { Counter } from '../../ratelimit/rules/counter.ts'
 import type { Counted } from '../../ratelimit/rules/sums.ts'
 import { amountOf } from './amounts.ts'
 import {
+  type Charge,
   chargeOf,
   countersOfKind,
   tokenCountersOf,
@@ -34,6 +35,8 @@ export interface CountableLine {
   readonly startedAt: number
   /** Caller, model and use; while the request runs, its use so far. Always with id and end. */
   readonly usage: Usage & Required<Pick<Usage, 'response'>>
+  /** As `chargeOfLine`, which its reader calls once. */
+  readonly charge: Charge | undefined
 }
 
 /** What a line adds to one limit by name. */
@@ -46,19 +49,22 @@ interface ChargedAmount {
   readonly amount: Exact
 }
 
-/** What the line adds; nothing while its request runs. Never throws. */
-export function countedOf(
-  line: CountableLine,
-  snapshot: Snapshot,
+/** What the response of a line is charged; undefined: it is not metered, or its request runs. */
+export function chargeOfLine(
+  { state, isMetered, usage }: Omit<CountableLine, 'charge'>,
   unusableUsage: UnusableUsage,
-): readonly Counted[] {
+): Charge | undefined {
+  return isMetered && state === 'ended' ? chargeOf(usage, unusableUsage) : undefined
+}
+
+/** What the line adds; nothing while its request runs. Never throws. */
+export function countedOf(line: CountableLine, snapshot: Snapshot): readonly Counted[] {
   const { usage, isMetered, state } = line
   if (state === 'running') return nothing
-  const chargeIn = chargesOf(line, unusableUsage)
   const counted: Counted[] = []
   const add = (kind: LimitKind, isAtAdmission: boolean, counters: readonly Counter[]): void => {
-    const charge = counters.length === 0 ? undefined : chargeIn(kind, isAtAdmission)
-    if (charge !== undefined) counted.push({ ...charge, counters })
+    const added = counters.length === 0 ? undefined : additionOf(line, kind, isAtAdmission)
+    if (added !== undefined) counted.push({ ...added, counters })
   }
   const { admission } = snapshot.subscriptions.get(usage.subscription) ?? {}
   if (isMetered) {
@@ -68,7 +74,7 @@ export function countedOf(
   if (isMetered || (usage.held?.admittedAt ?? 0) > 0) {
     add('requests', true, countersOfKind(usage, snapshot, 'requests'))
   }
-  for (const { at, amount, counter } of chargedOf(line, unusableUsage, chargeIn)) {
+  for (const { at, amount, counter } of chargedOf(line)) {
     counted.push({ at, amount, counters: [counter] })
   }
   return counted
@@ -77,37 +83,33 @@ export function countedOf(
 const nothing: readonly Counted[] = []
 
 /** What the line adds to the limits by name that it lists; nothing while its request runs. Never throws. */
-export function chargedOf(
-  line: CountableLine,
-  unusableUsage: UnusableUsage,
-  chargeIn = chargesOf(line, unusableUsage),
-): readonly ChargedAmount[] {
+export function chargedOf(line: CountableLine): readonly ChargedAmount[] {
   const { usage, state } = line
   const { limits } = usage
   if (limits === undefined || state === 'running') return []
   const whose = whoseOf(usage)
   return limits.flatMap((text) => {
     const limit = readChargedLimit(text)
-    const charge = limit && chargeIn(limit.kind, usage.chargesAdmission === true)
-    if (limit === undefined || charge === undefined) return []
+    const added = limit && additionOf(line, limit.kind, usage.chargesAdmission === true)
+    if (limit === undefined || added === undefined) return []
     const [whom, counter] = [counterOwnerOf(limit, whose), counterOfCharged(limit, whose)]
-    return { limit, whom, counter, ...charge }
+    return { limit, whom, counter, ...added }
   })
 }
 
 /** What the line adds to a counter of this kind, and when; undefined: nothing. A request counts at its admission. */
-function chargesOf(line: CountableLine, unusableUsage: UnusableUsage) {
-  const { usage, isMetered, startedAt } = line
-  const charge = chargeOf(usage, unusableUsage)
-  return (kind: LimitKind, isAtAdmission: boolean): Pick<Counted, 'at' | 'amount'> | undefined => {
-    const isRequest = kind === 'requests'
-    const amount = isRequest || isMetered ? amountOf(kind, usage, charge) : 0
-    if (amount === 0) return undefined
-    // When the request was admitted; without a hold, when it began.
-    const at =
-      isRequest || isAtAdmission ? usage.held?.admittedAt || startedAt : usage.response.endedAt
-    return { at, amount }
-  }
+function additionOf(
+  { usage, charge, startedAt }: CountableLine,
+  kind: LimitKind,
+  isAtAdmission: boolean,
+): Pick<Counted, 'at' | 'amount'> | undefined {
+  const isRequest = kind === 'requests'
+  const amount = isRequest ? 1 : charge === undefined ? 0 : amountOf(kind, usage, charge)
+  if (amount === 0) return undefined
+  // When the request was admitted; without a hold, when it began.
+  const at =
+    isRequest || isAtAdmission ? usage.held?.admittedAt || startedAt : usage.response.endedAt
+  return { at, amount }
 }
 
 /** Whose request it is. */

@@ -7,7 +7,7 @@ import { findOnPath } from '../../../dev/python-wheel.ts'
 import { priceUnits, showUnits } from '../../../src/formats/money.ts'
 import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { createUsageSums } from '../../../src/usage/ledger/sums.ts'
-import type { Usage } from '../../../src/usage/rules/usage.ts'
+import { chargeOf, type Usage } from '../../../src/usage/rules/usage.ts'
 import type { UsageRow } from '../../../src/usage/store.ts'
 import { createKeyApi } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
@@ -127,12 +127,13 @@ function pricedRows(): readonly UsageRow[] {
   const reporting = (fields: object, more: Partial<Usage> = {}): Usage => {
     return { ...usage, reported: new Map(Object.entries(fields)), ...more }
   }
-  const sums = createUsageSums('allow')
+  const sums = createUsageSums()
   const details = { details_cached_tokens: 4, details_cache_write_tokens: 2 }
-  sums.add(reporting({ prompt_tokens: 10, completion_tokens: 5, ...details }), today)
-  sums.add(reporting({ total_tokens: 1 }), today)
+  const add = (used: Usage) => sums.add(used, chargeOf(used, 'allow'), today)
+  add(reporting({ prompt_tokens: 10, completion_tokens: 5, ...details }))
+  add(reporting({ total_tokens: 1 }))
   const dear = { prices: 'token=0.0000000001&request=0.00005' }
-  sums.add(reporting({ prompt_tokens: 1, completion_tokens: 0 }, dear), today)
+  add(reporting({ prompt_tokens: 1, completion_tokens: 0 }, dear))
   return sums.take()
 }
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { filesOf } from '../../../src/journal/files.ts'
-import type { ReadLine } from '../../../src/journal/read-line.ts'
+import { type ReadLine, readLine } from '../../../src/journal/read-line.ts'
 import type { WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
 import { openSums, type SumsOptions } from '../../../src/ratelimit/sums/open-sums.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
@@ -52,6 +52,7 @@ export async function openProcess(places: Places, options: Partial<SumsOptions> 
     ...{ store: undefined, longSums: undefined, tags: ['all'], tagOf: () => 'all' },
     ...{ flushMs: 5, onLoss: 'deny', keptFiles: 1 },
     ...{ now: Date.now, monotonic: () => performance.now() },
+    readText: (text) => readLine(text, 'allow'),
     countedOf: (line) => [
       { at: line.usage.response.endedAt, amount: tokensOf(line), counters: [hour] },
     ],

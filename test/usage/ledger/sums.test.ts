@@ -3,15 +3,24 @@ import { inSlices } from '../../../src/runtime/slices.ts'
 import { digestOf } from '../../../src/store/postgres/sql.ts'
 import { rowsInSteps } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { createUsageSums } from '../../../src/usage/ledger/sums.ts'
-import type { Usage } from '../../../src/usage/rules/usage.ts'
+import { chargeOf, type Usage } from '../../../src/usage/rules/usage.ts'
 
 const usage: Usage = {
   ...{ user: 'ada', subscription: 'team-a', model: 'llm/small', status: 200, bytes: 0 },
   ...{ reported: new Map(), estimate: { input: 50, bytesPerToken: 200 } },
 }
 
+/** Sums of responses as they are charged. */
+function createSums() {
+  const sums = createUsageSums()
+  return {
+    add: (usage: Usage, endedAt: number) => sums.add(usage, chargeOf(usage, 'allow'), endedAt),
+    take: sums.take,
+  }
+}
+
 test('what is charged is summed, whether or not there was a response', async (t) => {
-  const sums = createUsageSums('allow')
+  const sums = createSums()
   sums.add({ ...usage, reported: new Map([['total_tokens', 7]]) }, 0)
   sums.add({ ...usage, status: 0, hasLeft: true }, 0)
   sums.add({ ...usage, status: 0 }, 0)
@@ -20,7 +29,7 @@ test('what is charged is summed, whether or not there was a response', async (t)
 })
 
 test('what is charged is summed by its prices, each response rounded up', async (t) => {
-  const sums = createUsageSums('allow')
+  const sums = createSums()
   const reported = new Map(
     Object.entries({ prompt_tokens: 10, completion_tokens: 3, details_cached_tokens: 4 }),
   )
@@ -39,7 +48,7 @@ test('what is charged is summed by its prices, each response rounded up', async 
 })
 
 test('without prices a row is that of the version before', async (t) => {
-  const sums = createUsageSums('allow')
+  const sums = createSums()
   const payer = 'organization=acme&cost_center=42&rate=0.5'
   sums.add({ ...usage, payer, reported: new Map([['total_tokens', 7]]) }, 0)
   const names = ['ada', 'team-a', 'llm/small', '', 'acme', '42', '0.5']

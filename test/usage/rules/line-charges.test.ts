@@ -1,6 +1,10 @@
 import { test } from 'tap'
 import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
-import { type CountableLine, countedOf } from '../../../src/usage/rules/line-charges.ts'
+import {
+  type CountableLine,
+  chargeOfLine,
+  countedOf,
+} from '../../../src/usage/rules/line-charges.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const owner = { users: ['ada'] }
@@ -25,7 +29,7 @@ function lineOf(
   line: Partial<CountableLine> = {},
 ): CountableLine {
   return {
-    ...{ state: 'ended', isMetered: true, startedAt: times.startedAt },
+    ...{ state: 'ended', isMetered: true, startedAt: times.startedAt, charge: undefined },
     usage: {
       ...{ user: 'ada', subscription, model: 'llm/small', status: 200, bytes: 40 },
       reported: new Map([['total_tokens', 7]]),
@@ -38,10 +42,12 @@ function lineOf(
 
 /** Each as amount, instant and keys. */
 const counted = (line: CountableLine, unusable: 'allow' | 'estimate' = 'allow') =>
-  countedOf(line, snapshot, unusable).map(({ at, amount, counters }) => [
-    ...[amount, at],
-    ...counters.map(({ key }) => key.replaceAll('\n', ' ')),
-  ])
+  countedOf({ ...line, charge: chargeOfLine(line, unusable) }, snapshot).map(
+    ({ at, amount, counters }) => [
+      ...[amount, at],
+      ...counters.map(({ key }) => key.replaceAll('\n', ' ')),
+    ],
+  )
 
 test('tokens count at the end of the response', async (t) => {
   for (const name of ['plain', 'ending']) {
@@ -90,11 +96,8 @@ test('an estimate counts as it is charged', async (t) => {
 })
 
 test('the counters of a key are those with which it was admitted', async (t) => {
-  const [one] = countedOf(
-    lineOf('plain', { keyCounters: 'key-1 60000,3600000' }),
-    snapshot,
-    'allow',
-  )
+  const line = lineOf('plain', { keyCounters: 'key-1 60000,3600000' })
+  const [one] = countedOf({ ...line, charge: chargeOfLine(line, 'allow') }, snapshot)
   t.match(one?.counters, [
     { owner: 'ada' },
     { key: 'plain\n@key-1\n60000\nada', owner: 'key-1', window: { ms: 60_000 } },

@@ -6,9 +6,9 @@ import { pathRules } from '../../../src/operations/operations.ts'
 import { readTarget } from '../../../src/operations/target.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
 import { createEstimators } from '../../../src/ratelimit/rules/estimates/estimators.ts'
-import { type CountableLine, countedOf } from '../../../src/usage/rules/line-charges.ts'
+import { countedOf } from '../../../src/usage/rules/line-charges.ts'
 import { type PastUsage, simulate } from '../../../src/usage/rules/simulate.ts'
-import type { Usage } from '../../../src/usage/rules/usage.ts'
+import { chargeOf, type Usage } from '../../../src/usage/rules/usage.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createRandom, type Random } from '../../support/random.ts'
@@ -111,7 +111,7 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
       const ended = { status: 200, bytes: 0, reported, response: { id, endedAt: now } }
       const usage = { ...past.spender, ...ended, ...tariffs.get(past) }
       const line = { state: 'ended', isMetered: true, startedAt: past.startedAt, usage } as const
-      const counted = countedOf(line satisfies CountableLine, snapshot, 'allow')
+      const counted = countedOf({ ...line, charge: chargeOf(usage, 'allow') }, snapshot)
       for (const { at, amount, counters: all } of counted) counters.add(all, amount, at)
       holds.release([], id)
       continue

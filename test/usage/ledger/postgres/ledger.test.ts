@@ -8,10 +8,12 @@ test('lines do not wait until thousands of rows are written', async (t) => {
   const sql = await createMigrated(t)
   const ledger = createUsageLedger(sql)
   const { revision } = await ledger.open('busy')
-  const sums = createUsageSums('allow')
+  const sums = createUsageSums()
   for (let i = 0; i < 4_000; i += 1) {
     const usage = { user: `user-${i}`, subscription: 'plenty', model: 'llm/sim', status: 200 }
-    sums.add({ ...usage, bytes: 100, reported: new Map([['total_tokens', 7]]) }, Date.now())
+    const reported = new Map([['total_tokens', 7]])
+    const charge = { tokens: 7, unusable: false, estimated: 0 }
+    sums.add({ ...usage, bytes: 100, reported }, charge, Date.now())
   }
   const rows = sums.take()
   const begun = process.threadCpuUsage()
