@@ -4,7 +4,8 @@
  */
 
 import * as fs from 'node:fs'
-import { open, statfs } from 'node:fs/promises'
+import { type FileHandle, statfs } from 'node:fs/promises'
+import { replaceFile } from '../runtime/replace-file.ts'
 
 const mebibyte = 1_048_576
 const wholeBytes = 16 * mebibyte
@@ -16,18 +17,12 @@ export function createBallast(path: string, bytes = wholeBytes) {
   let isMaking = false
 
   async function make(size: number): Promise<void> {
-    const draft = `${path}.tmp`
-    const file = await open(draft, 'w', 0o600)
-    try {
-      const piece = Buffer.alloc(65_536, 'ballast ')
+    const piece = Buffer.alloc(65_536, 'ballast ')
+    async function fill(file: FileHandle): Promise<void> {
       for (let at = 0; at < size; at += piece.length) await file.write(piece)
-      await file.close()
-      fs.renameSync(draft, path)
-    } catch {
-      // A later step tries again when there is more space.
-      await file.close()
-      fs.rmSync(draft, { force: true })
     }
+    // A later step tries again when there is more space.
+    await replaceFile(path, fill, { draft: `${path}.tmp`, mode: 0o600 }).catch(() => {})
   }
 
   return {

@@ -6,6 +6,7 @@
 
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { replaceFileSync } from '../runtime/replace-file.ts'
 import { growingOf } from './files.ts'
 import { createFile, type FileMode } from './prepare-folder.ts'
 import { openToRead, readSmallText } from './small-file.ts'
@@ -90,13 +91,13 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
         fs.closeSync(file)
       }
     },
-    /** Replaces a file atomically. */
-    replaceText(name: string, text: string) {
-      const draft = at(`${name}.${process.pid}.tmp`)
-      fs.rmSync(draft, { force: true })
-      fs.writeFileSync(draft, text, { mode, flag: 'wx' })
-      fs.renameSync(draft, at(name))
-    },
+    /** Replaces a file atomically. Unsynced, because a caller would wait for the disk. */
+    replaceText: (name: string, text: string) =>
+      replaceFileSync(at(name), text, {
+        mode,
+        draft: at(`${name}.${process.pid}.tmp`),
+        isSynced: false,
+      }),
     /**
      * Calls `onChange` when a file may have changed: its name (undefined if unknown), and whether the name may now
      * belong to another file. Returns a function that stops watching, or undefined if the folder can't be watched.

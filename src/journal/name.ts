@@ -3,11 +3,11 @@
  * created, so that a copied volume can be told from the original.
  */
 
-import { hash, randomBytes, randomInt } from 'node:crypto'
+import { hash, randomInt } from 'node:crypto'
 import * as fs from 'node:fs'
 import { hostname } from 'node:os'
 import { dirname } from 'node:path'
-import { toNamed } from '../runtime/name-file.ts'
+import { replaceFileSync } from '../runtime/replace-file.ts'
 import { readSmallText } from './small-file.ts'
 
 interface NameFile {
@@ -33,32 +33,6 @@ interface NameOptions {
 const length = 8
 const letters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const form = /^[0-9A-Za-z]{8}$/
-
-/**
- * Writes a small file atomically, with its folder if missing. Without `replaces`, an existing file is kept. `textOf`
- * gets the inode of the new file.
- */
-export function writeWhole(
-  path: string,
-  textOf: (inode: string) => string,
-  replaces = false,
-): void {
-  fs.mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-  const draft = `${path}.${randomBytes(8).toString('hex')}.tmp`
-  const file = fs.openSync(draft, 'wx', 0o600)
-  try {
-    fs.writeSync(file, textOf(String(fs.fstatSync(file, { bigint: true }).ino)))
-    fs.fsyncSync(file)
-    if (replaces) fs.renameSync(draft, path)
-    // A link never replaces a file: of concurrent callers exactly one creates it, complete.
-    else fs.linkSync(draft, path)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw toNamed(path, error)
-  } finally {
-    fs.closeSync(file)
-    fs.rmSync(draft, { force: true })
-  }
-}
 
 /** A random name. The probability that two of 5,000 gateways have the same is 1 in 17 million. */
 export function inventName(): string {
@@ -108,11 +82,13 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
   }
 
   function write(path: string, own: string, replaces = false, was?: string): void {
-    const textOf = (inode: string): string => {
-      const written: NameFile = { name: own, journal, inode, host, was }
+    fs.mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    const textOf = (inode: bigint): string => {
+      const written: NameFile = { name: own, journal, inode: String(inode), host, was }
       return `${JSON.stringify(written)}\n`
     }
-    writeWhole(path, textOf, replaces)
+    // Of processes that start at once, one creates the file.
+    replaceFileSync(path, textOf, { mode: 0o600, onlyIfAbsent: !replaces })
   }
 
   return {

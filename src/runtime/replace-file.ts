@@ -1,6 +1,7 @@
 /** Writes files atomically: for concurrent readers, and across a crash of the machine. */
 
 import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { toNamed } from './name-file.ts'
@@ -27,8 +28,7 @@ export async function replaceFile(
   content: string | Iterable<string> | ((draft: FileHandle) => Promise<void>),
   options: ReplaceOptions = {},
 ): Promise<void> {
-  const folder = dirname(path)
-  const { draft = join(folder, `.${process.pid}.${randomUUID()}`), onlyIfAbsent = false } = options
+  const { draft = draftOf(path), onlyIfAbsent = false } = options
   await rm(draft, { force: true })
   try {
     await within(open(draft, 'wx', options.mode ?? 0o644), async (file) => {
@@ -39,12 +39,52 @@ export async function replaceFile(
     // A link never replaces a file.
     await (onlyIfAbsent ? link(draft, path) : rename(draft, path))
   } catch (error) {
-    if (!onlyIfAbsent || (error as NodeJS.ErrnoException).code !== 'EEXIST')
-      throw toNamed(path, error)
+    if (!onlyIfAbsent || !isThere(error)) throw toNamed(path, error)
   } finally {
     await rm(draft, { force: true })
   }
-  if (options.isDurable) await within(open(folder), (opened) => opened.sync())
+  if (options.isDurable) await within(open(dirname(path)), (opened) => opened.sync())
+}
+
+interface SyncReplaceOptions extends Omit<ReplaceOptions, 'isDurable'> {
+  /** Whether to wait until the content is on the disk; true by default. */
+  readonly isSynced?: boolean
+}
+
+/**
+ * As `replaceFile`, at once: for small files, and callers that cannot wait. `content` may be made from the new file's inode.
+ */
+export function replaceFileSync(
+  path: string,
+  content: string | ((inode: bigint) => string),
+  options: SyncReplaceOptions = {},
+): void {
+  const { draft = draftOf(path), onlyIfAbsent = false, isSynced = true } = options
+  fs.rmSync(draft, { force: true })
+  try {
+    const file = fs.openSync(draft, 'wx', options.mode ?? 0o644)
+    try {
+      const inode = () => fs.fstatSync(file, { bigint: true }).ino
+      fs.writeFileSync(file, typeof content === 'function' ? content(inode()) : content)
+      if (isSynced) fs.fsyncSync(file)
+    } finally {
+      fs.closeSync(file)
+    }
+    if (onlyIfAbsent) fs.linkSync(draft, path)
+    else fs.renameSync(draft, path)
+  } catch (error) {
+    if (!onlyIfAbsent || !isThere(error)) throw toNamed(path, error)
+  } finally {
+    fs.rmSync(draft, { force: true })
+  }
+}
+
+function draftOf(path: string): string {
+  return join(dirname(path), `.${process.pid}.${randomUUID()}`)
+}
+
+function isThere(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException).code === 'EEXIST'
 }
 
 async function within(

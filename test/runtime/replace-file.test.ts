@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import root from 'tap'
-import { replaceFile } from '../../src/runtime/replace-file.ts'
+import { replaceFile, replaceFileSync } from '../../src/runtime/replace-file.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
 const folder = makeTemporaryFolder()
@@ -40,4 +40,19 @@ root.test('concurrent calls leave the text of one, whole', async (t) => {
   await Promise.all(texts.map((each) => replaceFile(path, each)))
   t.ok(texts.includes(text()))
   t.strictSame(readdirSync(folder.path), ['file'])
+})
+
+root.test('at once: whole, with its inode, over a draft that was left', async (t) => {
+  const draft = `${path}.new`
+  replaceFileSync(draft, 'left by a process that was killed')
+  replaceFileSync(path, (inode) => `I am ${inode}`, { draft, mode: 0o600, isSynced: false })
+  const { ino, mode } = statSync(path)
+  t.strictSame([text(), mode & 0o777], [`I am ${ino}`, 0o600])
+  replaceFileSync(path, 'second', { onlyIfAbsent: true })
+  t.equal(text(), `I am ${ino}`)
+  const refuse = () => {
+    throw new Error('full')
+  }
+  t.throws(() => replaceFileSync(path, refuse), { message: 'full' })
+  t.strictSame([text(), readdirSync(folder.path)], [`I am ${ino}`, ['file']])
 })

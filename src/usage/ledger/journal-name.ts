@@ -1,10 +1,11 @@
 /** The name of a journal in the ledger: a small file beside it, which is also kept below DATA_DIR. */
 
 import { randomBytes } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { keptJournalOf } from '../../journal/files.ts'
-import { writeWhole } from '../../journal/name.ts'
 import { readSmallText } from '../../journal/small-file.ts'
+import { replaceFileSync } from '../../runtime/replace-file.ts'
 
 const form = /^[0-9a-f]{16}$/
 
@@ -46,7 +47,8 @@ function filesOf(path: string, dataDir: string | undefined) {
 function create(file: string, name: string): string {
   const known = readName(file)
   if (known !== undefined) return known
-  writeWhole(file, () => name)
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  replaceFileSync(file, name, { mode: 0o600, onlyIfAbsent: true })
   const made = readName(file)
   if (made === undefined)
     throw new Error(`${file} does not contain the name of a journal; remove it`)
