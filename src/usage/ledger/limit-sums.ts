@@ -1,12 +1,12 @@
 /** Sums of what lines charge to limits by name, between two steps of the ledger. */
 
-import { type Exact, plus } from '../../formats/exact.ts'
 import type { Span } from '../../formats/span.ts'
 import { hourMs } from '../../formats/time.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { spanAt, windowText } from '../../ratelimit/rules/windows.ts'
 import { type CountableLine, chargedOf } from '../rules/line-charges.ts'
 import type { LimitRow } from '../store.ts'
+import { addCharge, mergeBy } from './merge.ts'
 
 const always: Span = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
 
@@ -25,13 +25,12 @@ export function createLimitSums(within = always) {
         if (at < within.from || at >= within.to) continue
         const { resource, name, kind, per, window } = limit
         const begin = beginOf(counter, at)
-        const known = rows.get(`${begin}\n${per}\n${counter.key}`)
-        const row = known ?? {
+        const row = {
           resource: per === 'key' ? `key/${line.usage.keyId}` : resource,
           ...{ name, kind, per, whom, window: windowText(window), begin },
-          ...{ amount: 0, first: at, last: at },
+          ...{ amount, first: at, last: at },
         }
-        rows.set(`${begin}\n${per}\n${counter.key}`, withCharge(row, amount, at))
+        mergeBy(rows, `${begin}\n${per}\n${counter.key}`, row, addCharge)
       }
     },
     /** Returns the rows so far, and starts with none. */
@@ -47,11 +46,4 @@ export function createLimitSums(within = always) {
 function beginOf({ window, owner }: Counter, at: number): number {
   if ('ms' in window && window.ms < hourMs) return at - (at % hourMs)
   return spanAt(window, owner, at).start
-}
-
-/** The row plus a charge of this amount. */
-export function withCharge(row: LimitRow, amount: Exact, first: number, last = first): LimitRow {
-  const { amount: sum, first: earlier, last: later } = row
-  const times = { first: Math.min(earlier, first), last: Math.max(later, last) }
-  return { ...row, ...times, amount: plus(sum, amount) }
 }

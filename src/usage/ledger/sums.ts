@@ -7,6 +7,7 @@ import { hourMs } from '../../formats/time.ts'
 import { costOf, isCharged, partsOfUse, weightedTokens } from '../rules/amounts.ts'
 import { type Charge, tokensByType, type Usage } from '../rules/usage.ts'
 import type { UsageRow } from '../store.ts'
+import { addFigure } from './merge.ts'
 
 export function createUsageSums() {
   let rows: Mutable<UsageRow>[] = []
@@ -69,18 +70,18 @@ export function createUsageSums() {
       row.answers += 1
       if (row.cost !== null) row.cost = plus(row.cost, costOf(parts, row.prices))
       if (tokens === undefined) return
-      row.total = sum(row.total, tokens)
-      row.estimated = sum(row.estimated, estimated)
-      row.pricedInput = sum(row.pricedInput, parts.input)
-      row.pricedCached = sum(row.pricedCached, parts.cached)
-      row.cacheWrite = sum(row.cacheWrite, parts.cacheWrite)
-      row.weight = sum(row.weight, weightedTokens(parts, usage.weights) - tokens)
+      row.total = addFigure(row.total, tokens)
+      row.estimated = addFigure(row.estimated, estimated)
+      row.pricedInput = addFigure(row.pricedInput, parts.input)
+      row.pricedCached = addFigure(row.pricedCached, parts.cached)
+      row.cacheWrite = addFigure(row.cacheWrite, parts.cacheWrite)
+      row.weight = addFigure(row.weight, weightedTokens(parts, usage.weights) - tokens)
       if (unusable) return
       const { input, output, cached, reasoning } = tokensByType(usage.reported)
-      row.input = sum(row.input, input)
-      row.output = sum(row.output, output)
-      row.cached = sum(row.cached, cached)
-      row.reasoning = sum(row.reasoning, reasoning)
+      row.input = addFigure(row.input, input)
+      row.output = addFigure(row.output, output)
+      row.cached = addFigure(row.cached, cached)
+      row.reasoning = addFigure(row.reasoning, reasoning)
     },
     /** Returns the rows so far, and starts with none. */
     take(): readonly UsageRow[] {
@@ -90,9 +91,4 @@ export function createUsageSums() {
       return taken
     },
   }
-}
-
-/** Models may report any figure, so sums are capped where whole numbers are no longer exact. */
-function sum(one: number, other: number): number {
-  return Math.min(Number.MAX_SAFE_INTEGER, one + other)
 }

@@ -1,7 +1,7 @@
 /** Recomputes the sums of a ledger from the lines of journals, and compares them. */
 
 import { cutName } from '../../formats/bound-text.ts'
-import { type Exact, minus, plus } from '../../formats/exact.ts'
+import { type Exact, minus } from '../../formats/exact.ts'
 import { addTo } from '../../formats/lists.ts'
 import type { Span } from '../../formats/span.ts'
 import { hourMs } from '../../formats/time.ts'
@@ -17,7 +17,8 @@ import {
 } from '../store.ts'
 import type { LineSource } from './journal-files.ts'
 import type { KeptFile, KeptJournal } from './ledger-lines.ts'
-import { createLimitSums, withCharge } from './limit-sums.ts'
+import { createLimitSums } from './limit-sums.ts'
+import { addCharge, addUsage, mergeBy } from './merge.ts'
 import { comparedWindows } from './moved-windows.ts'
 import { createUsageSums } from './sums.ts'
 
@@ -79,11 +80,13 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
   const sums = createUsageSums()
   const limitSums = createLimitSums(options)
   const merge = (): void => {
-    for (const row of limitSums.take()) addLimit(foundLimits, row)
+    for (const row of limitSums.take()) {
+      mergeLimit(foundLimits, { ...row, resource: cutName(row.resource), whom: cutName(row.whom) })
+    }
     for (const row of sums.take()) {
-      const { hour } = row
       const [user, keyId, model] = [cutName(row.user), cutName(row.keyId), cutName(row.model)]
-      add(found, { ...row, hour, user, keyId, model, cost: row.cost ?? 0 })
+      const cut = { ...row, user, keyId, model, cost: row.cost ?? 0 }
+      mergeBy(found, nameOf(cut), cut, addUsage)
     }
   }
   /**
@@ -182,14 +185,8 @@ function compareLimits(
   return { differences, beyond, compared: all.length }
 }
 
-function addLimit(all: Map<string, LimitRow>, raw: LimitRow): void {
-  mergeLimit(all, { ...raw, resource: cutName(raw.resource), whom: cutName(raw.whom) })
-}
-
 function mergeLimit(all: Map<string, LimitRow>, row: LimitRow): void {
-  const known = all.get(limitNameOf(row))
-  const sum = known && withCharge(known, row.amount, row.first, row.last)
-  all.set(limitNameOf(row), sum ?? row)
+  mergeBy(all, limitNameOf(row), row, addCharge)
 }
 
 function limitNameOf({ resource, name, kind, per, whom, window, begin }: LimitGroup): string {
@@ -198,19 +195,6 @@ function limitNameOf({ resource, name, kind, per, whom, window, begin }: LimitGr
 
 function nameOf({ hour, user, keyId, model }: Difference['group']): string {
   return JSON.stringify([hour, user, keyId, model])
-}
-
-function add(all: Map<string, VerifiedSums>, row: VerifiedSums): void {
-  const { hour, user, keyId, model } = row
-  const sum = all.get(nameOf(row))
-  const next = Object.fromEntries(
-    figures.map((figure) => [
-      figure,
-      Math.min(Number.MAX_SAFE_INTEGER, (sum?.[figure] ?? 0) + row[figure]),
-    ]),
-  ) as unknown as UsageSums
-  const cost = plus(sum?.cost ?? 0, row.cost)
-  all.set(nameOf(row), { hour, user, keyId, model, cost, ...next })
 }
 
 function compare(

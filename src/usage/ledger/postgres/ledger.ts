@@ -1,7 +1,6 @@
 /** The usage ledger in Postgres: its sums, and its position in each journal. */
 
 import { cutName } from '../../../formats/bound-text.ts'
-import { plus } from '../../../formats/exact.ts'
 import { readPrice } from '../../../formats/money.ts'
 import { readPayer } from '../../../models/rules/payer.ts'
 import { inSlices } from '../../../runtime/slices.ts'
@@ -15,9 +14,10 @@ import {
   type UsageGroup,
   type UsageLedger,
   type UsageRow,
+  type UsageSums,
   usageFigures,
 } from '../../store.ts'
-import { withCharge } from '../limit-sums.ts'
+import { addCharge, addUsage, figureNames, mergeBy } from '../merge.ts'
 
 /** Every method throws `store_unavailable` if the database is unavailable. */
 export function createUsageLedger(sql: Sql): UsageLedger {
@@ -95,7 +95,7 @@ function addRows(
 
 const groupColumns =
   'username, subscription, model, key_id, organization, cost_center, rate, prices'
-const figureColumns: Readonly<Record<string, string>> = { ...usageFigures, refusals: 'refusals' }
+const figureColumns = { ...usageFigures, refusals: 'refusals' } as const
 
 /** Steps for `inSlices`, because thousands of rows take several: their JSON text. */
 function* textOf(
@@ -109,7 +109,8 @@ function* textOf(
   return `[${texts.join()}]`
 }
 
-type LedgerRow = UsageGroup & Partial<Pick<UsageRow, 'prices' | 'cost'>>
+type LedgerRow = UsageGroup &
+  Partial<UsageSums & Pick<UsageRow, 'prices' | 'cost'> & { readonly refusals: number }>
 
 /**
  * Rows of the table: names in bounded form, the payer in its parts. Rows whose names become the same are merged,
@@ -118,35 +119,36 @@ type LedgerRow = UsageGroup & Partial<Pick<UsageRow, 'prices' | 'cost'>>
 export function* rowsInSteps(
   rows: readonly LedgerRow[],
 ): Generator<undefined, Record<string, unknown>[]> {
-  const merged = new Map<string, Record<string, unknown>>()
+  const merged = new Map<string, { readonly columns: object; readonly row: LedgerRow }>()
   // Thousands of rows have few payers.
   const payers = new Map<string, ReturnType<typeof toPayerColumns>>()
   for (const row of rows) {
-    const { hour, user, subscription, model, keyId, payer, prices = '', cost, ...sums } = row
-    const columns = payers.get(payer) ?? toPayerColumns(payer)
-    payers.set(payer, columns)
+    const { hour, user, subscription, model, keyId, payer, prices = '' } = row
+    const payerColumns = payers.get(payer) ?? toPayerColumns(payer)
+    payers.set(payer, payerColumns)
     const group = {
       username: cutName(user),
       subscription: cutName(subscription),
       model: cutName(model),
       key_id: cutName(keyId),
-      ...columns,
+      ...payerColumns,
     }
     // Without prices as the previous version has it, which knows none and adds to the same rows.
     const names = Object.values(group)
     const id = digestOf(JSON.stringify(prices === '' ? names : [...names, prices]))
-    const sum = merged.get(`${hour} ${id}`) ?? { hour: new Date(hour), id, ...group, prices }
-    if (cost !== undefined && cost !== null) {
-      sum.cost_nano = `${plus(BigInt(`${sum.cost_nano ?? 0}`), cost)}`
-    }
-    for (const [name, figure] of Object.entries(sums)) {
-      const column = figureColumns[name] as string
-      sum[column] = Math.min(maxSum, Number(sum[column] ?? 0) + Number(figure))
-    }
-    merged.set(`${hour} ${id}`, sum)
+    const columns = { hour: new Date(hour), id, ...group, prices }
+    mergeBy(merged, `${hour} ${id}`, { columns, row }, (one, other) => {
+      return { ...one, row: addUsage(one.row, other.row) }
+    })
     yield
   }
-  return [...merged.values()]
+  const written: Record<string, unknown>[] = []
+  for (const { columns, row } of merged.values()) {
+    const figures = figureNames.map((name) => [figureColumns[name], row[name]])
+    written.push({ ...columns, ...Object.fromEntries(figures), cost_nano: row.cost?.toString() })
+    yield
+  }
+  return written
 }
 
 /** The same for limits: rows whose names become the same when they are cut are merged. */
@@ -155,12 +157,10 @@ function* limitRowsInSteps(
 ): Generator<undefined, readonly Record<string, unknown>[]> {
   const merged = new Map<string, LimitRow>()
   for (const row of rows) {
-    const [resource, whom] = [cutName(row.resource), cutName(row.whom)]
-    const { name, kind, per, window, begin, amount, first, last } = row
+    const cut = { ...row, resource: cutName(row.resource), whom: cutName(row.whom) }
+    const { resource, name, kind, per, whom, window } = cut
     const id = digestOf(JSON.stringify([resource, name, kind, per, whom, window]))
-    const known = merged.get(`${begin} ${id}`)
-    const cut = { ...row, resource, whom }
-    merged.set(`${begin} ${id}`, known ? withCharge(known, amount, first, last) : cut)
+    mergeBy(merged, `${row.begin} ${id}`, cut, addCharge)
     yield
   }
   return [...merged].map(([key, { begin, window, amount, first, last, ...group }]) => ({
