@@ -777,6 +777,8 @@ test('what an API server has pruned is read as it was applied', async (t) => {
   for (const applied of ['{', 'null', '[]', '{"spec":5}', '{"spec":{"modelRefs":{}}}']) {
     t.strictSame(problemsOf(annotated(applied, paid)), [], applied)
   }
+  const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
+  t.strictSame(problemsOf(annotated(`{"spec":{"backendUrl":${deep}}}`, model)), [], 'too deep')
 })
 
 test('all problems are found at once', async (t) => {

@@ -193,8 +193,34 @@ function error(path: FieldPath, message: string): Reading {
   return { problems: [{ path, severity: 'error', message }] }
 }
 
-/** Reads a document that has been parsed to plain values. */
+/**
+ * Reads a document that has been parsed to plain values. Never throws: an object in the cluster that breaks its reader
+ * must not keep those of everybody else from being read.
+ */
 export function readObject(value: unknown): Reading {
+  try {
+    return readParsed(value)
+  } catch (fault) {
+    const sentence = `cannot be read: ${errorMessage(fault)}`
+    const { problems } = error([], `${named(value)}${sentence}`)
+    if (hasLimits(value, 'Tenant')) return { resource: unreadableTenant, problems }
+    return notInForce(value, sentence, problems)
+  }
+}
+
+/** A document that is not in force, and what refers to it. */
+function notInForce(
+  value: unknown,
+  sentence: string,
+  problems: readonly DocumentProblem[],
+): Reading {
+  const refused = toRefused(value, sentence)
+  const unread = keyOfUnread(value)
+  if (unread === undefined) return { refused, problems }
+  return { refused, problems: problems.map((problem) => ({ ...problem, unread })) }
+}
+
+function readParsed(value: unknown): Reading {
   const opened = isTierMapping(value) ? openTiers(value as object) : value
   if (opened instanceof Error) {
     return error(['data', 'tiers'], `${named(value)}data.tiers ${opened.message}`)
@@ -225,10 +251,7 @@ export function readObject(value: unknown): Reading {
   })
   if ('resource' in result) return { resource: result.resource, problems }
   if (isTenantByMistake(opened)) return { resource: unreadableTenant, problems }
-  const refused = toRefused(value, found.map(({ sentence }) => sentence).join('; '))
-  const unread = keyOfUnread(value)
-  if (unread === undefined) return { refused, problems }
-  return { refused, problems: problems.map((problem) => ({ ...problem, unread })) }
+  return notInForce(value, found.map(({ sentence }) => sentence).join('; '), problems)
 }
 
 /**

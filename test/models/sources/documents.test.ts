@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { type FileContent, readInSteps } from '../../../src/models/sources/documents.ts'
+import { type FileContent, readInSteps, readObject } from '../../../src/models/sources/documents.ts'
 import { toEnd } from '../../support/to-end.ts'
 
 function readDocuments(file: string, text: string): FileContent {
@@ -146,6 +146,31 @@ test('reports a document that is nested too deeply', async (t) => {
     const { problems } = read(deep)
     t.match(problems, [/error /], deep.slice(0, 8))
   }
+})
+
+test('a document that breaks its reader is not in force, and breaks no other', async (t) => {
+  const broken = (kind: string, spec: object) =>
+    readObject({
+      apiVersion: 'tollgate.dev/v1alpha1',
+      kind,
+      metadata: { name: 'default-tenant' },
+      spec: Object.defineProperty(spec, 'calendar', {
+        enumerable: true,
+        get() {
+          throw new RangeError('too deep')
+        },
+      }),
+    })
+  const paid = broken('Subscription', { modelRefs: [{ namespace: 'llm', name: 'small' }] })
+  t.match(paid, {
+    resource: undefined,
+    refused: { modelKeys: ['llm/small'], message: 'cannot be read: too deep' },
+    problems: [
+      { severity: 'error', message: 'Subscription default-tenant: cannot be read: too deep' },
+    ],
+  })
+  const tenant = broken('Tenant', { limits: [{ name: 'all' }] })
+  t.match(tenant, { resource: { unreadable: [{ message: 'cannot be read' }] } })
 })
 
 test('merge keys are merged', async (t) => {

@@ -18,16 +18,13 @@ export function withPruned(object: unknown, schema: Schema): unknown {
   const text = isObject(annotations) ? annotations[annotation] : undefined
   if (!isObject(object) || typeof text !== 'string') return object
   const { spec } = schema.properties ?? {}
-  const restored = spec && restore(specIn(text), object.spec, spec)
-  return restored === undefined ? object : { ...object, spec: restored }
-}
-
-function specIn(text: string): unknown {
   try {
     const applied: unknown = JSON.parse(text)
-    return isObject(applied) ? applied.spec : undefined
+    const restored = spec && isObject(applied) && restore(applied.spec, object.spec, spec)
+    return restored ? { ...object, spec: restored } : object
   } catch {
-    return undefined
+    // Anybody may write the annotation: it may not be JSON, or too deep to be written again.
+    return object
   }
 }
 
