@@ -50,6 +50,14 @@ export interface KubeClient {
   open(request: KubeRequest & { readonly idleMs: number }): Promise<AsyncIterable<Buffer>>
 }
 
+/** The response is larger than a client reads. */
+export class TooLarge extends Error {}
+
+/** Whether the API server refuses us, which only other credentials or permissions can change. */
+export function isRefusal(error: unknown): boolean {
+  return error instanceof KubeError && (error.status === 401 || error.status === 403)
+}
+
 /** The API server refused the request. */
 export class KubeError extends Error {
   readonly status: number
@@ -124,7 +132,7 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
   async function readWhole(answer: IncomingMessage): Promise<string> {
     const text = await readBody(answer, maxBytes)
     if (text !== undefined) return text
-    throw new Error(`the response of the API server is larger than ${maxBytes / 1_048_576} MiB`)
+    throw new TooLarge(`the response of the API server is larger than ${maxBytes / 1_048_576} MiB`)
   }
 
   return {

@@ -8,7 +8,7 @@ import { isObject, type JsonObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { repeat } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
-import { type KubeClient, KubeError } from './client.ts'
+import { isRefusal, type KubeClient, KubeError } from './client.ts'
 
 export interface LeaseOptions {
   readonly client: KubeClient
@@ -112,7 +112,7 @@ export function followLease(options: LeaseOptions) {
     },
     onFault(error) {
       const isRace = error instanceof KubeError && error.status === 409
-      if (!isRace) outage.note(errorMessage(error))
+      if (!isRace) outage.note(errorMessage(error), isRefusal(error) ? 'refused' : undefined)
       report()
     },
     restMs: () => (isHeld() ? renewMs : renewMs / 2),

@@ -1,7 +1,7 @@
 /** A whole collection of the API server, page by page. */
 
 import { isObject } from '../formats/fields.ts'
-import type { KubeClient } from './client.ts'
+import { type KubeClient, TooLarge } from './client.ts'
 
 /** An object of the cluster; only its name is validated. */
 export interface KubeObject {
@@ -30,7 +30,7 @@ export interface ListOptions {
   readonly selector?: string
   /** Reduces an object to what is kept; by default all of it. */
   readonly keep?: ((object: KubeObject) => KubeObject) | undefined
-  /** Objects per page; 500 by default. */
+  /** Objects per page; 500 by default, and fewer if they are so large that a page would not be read. */
   readonly pageSize?: number | undefined
   readonly signal?: AbortSignal
 }
@@ -46,11 +46,16 @@ export async function listObjects(
 ): Promise<Listed> {
   const objects = new Map<string, KubeObject>()
   let from = ''
+  let limit = pageSize
   for (;;) {
-    const page = await client.send({
-      path: `${path}?limit=${pageSize}${selector}${from}`,
-      ...(signal && { signal }),
+    const asked = { path: `${path}?limit=${limit}${selector}${from}`, ...(signal && { signal }) }
+    const page = await client.send(asked).catch((error: unknown) => {
+      if (!(error instanceof TooLarge) || limit === 1) throw error
     })
+    if (page === undefined) {
+      limit = Math.ceil(limit / 4)
+      continue
+    }
     const { items, metadata } = page
     if (!Array.isArray(items) || !isObject(metadata)) throw new Error('the response is not a list')
     for (const item of items) if (isKubeObject(item)) objects.set(objectKey(item), keep(item))

@@ -8,7 +8,7 @@ import { isObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { restAfter } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
-import { type KubeClient, KubeError } from './client.ts'
+import { isRefusal, type KubeClient, KubeError } from './client.ts'
 import { isKubeObject, type KubeObject, type ListOptions, listObjects, objectKey } from './list.ts'
 
 interface ReflectorOptions extends Pick<ListOptions, 'keep' | 'pageSize'> {
@@ -77,18 +77,19 @@ export function startReflector(options: ReflectorOptions): Reflector {
   let missed = 0
   /** How often in a row access was forbidden. */
   let refusals = 0
-  const { note } = createOutage(onProblem)
+  const outage = createOutage(onProblem)
   let listedAt = Number.NEGATIVE_INFINITY
 
   function worked(): void {
     failures = 0
     missed = 0
     refusals = 0
-    note(undefined)
+    outage.note(undefined)
   }
 
   /** Lists the whole collection; returns the version from which to watch. */
   async function list(): Promise<string> {
+    listedAt = performance.now()
     path = newest
     try {
       return await listPath()
@@ -157,6 +158,8 @@ export function startReflector(options: ReflectorOptions): Reflector {
     const next = { restMs: restAfter(refusals, backoff), isLost: true }
     if (refusals < refusalsBelieved) return next
     const lacking = `list and watch are not granted (${said})`
+    // Its cause is not that of a server that was away before.
+    const note = (problem: string): void => outage.note(problem, 'refused')
     if (isSynced) note(lacking)
     else if (await isNeeded()) note(`nothing is in force before they are: ${lacking}`)
     else {
@@ -169,14 +172,14 @@ export function startReflector(options: ReflectorOptions): Reflector {
   async function classify(error: unknown): Promise<Next> {
     const status = error instanceof KubeError ? error.status : 0
     // The version is too old: the changes since are lost, but the current state can be listed. If a
-    // new list is too old at once, it is not repeated in a tight loop.
+    // new list is too old at once, or before its last page, it is not repeated in a tight loop.
     if (status === 410)
       return { restMs: performance.now() - listedAt < 1_000 ? 1_000 : 0, isLost: true }
     if (status === 404) {
       missed += 1
       // An API server that is starting may not serve it yet.
       if (objects.size > 0 && missed < 3) return { restMs: 1_000, isLost: true }
-      note(undefined)
+      outage.note(undefined)
       replaceAll(new Map(), true)
       return { restMs: absentMs, isLost: true }
     }
@@ -184,7 +187,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     failures += 1
     const restMs = restAfter(failures, backoff)
     // A watch that breaks off and continues at once has missed nothing.
-    if (failures > 1) note(errorMessage(error))
+    if (failures > 1) outage.note(errorMessage(error), isRefusal(error) ? 'refused' : undefined)
     const asked = error instanceof KubeError ? 1_000 * Math.min(error.retryAfterSeconds, 60) : 0
     // After a few watches that break off, the cause may be an object that cannot be parsed.
     const isLost = error instanceof SyntaxError || failures % 5 === 0

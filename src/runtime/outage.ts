@@ -1,16 +1,18 @@
 /** An outage: something fails for a while. */
 
-/** `onChange` is called with the cause when it begins to fail, and with undefined when it works again. */
+/** `onChange` is called with the cause when it begins to fail or fails in another way, and with undefined when it works again. */
 export function createOutage<Cause>(onChange: (cause: Cause | undefined) => void) {
   let isOpen = false
+  let lastWay: unknown
   return {
     get isOpen(): boolean {
       return isOpen
     },
-    /** Notes the result of an attempt; undefined: success. */
-    note(cause: Cause | undefined): void {
-      if (isOpen === (cause !== undefined)) return
-      isOpen = !isOpen
+    /** Notes the result of an attempt; undefined: success. Causes with the same `way` count as one. */
+    note(cause: Cause | undefined, way?: unknown): void {
+      if (isOpen === (cause !== undefined) && (!isOpen || lastWay === way)) return
+      isOpen = cause !== undefined
+      lastWay = way
       onChange(cause)
     },
   }

@@ -17,7 +17,9 @@ export function createReview(access: ClusterAccess, options: ClientOptions = {})
   const client = createClient(access, { maxBytes, ...options })
   return async function review(path, body) {
     const answer = await client.send({ method: 'POST', path, body }).catch((error: unknown) => {
-      throw error instanceof KubeError ? new Error(toProblem(error.status, path)) : error
+      throw error instanceof KubeError
+        ? new KubeError(error.status, toProblem(error.status, path))
+        : error
     })
     if (!isObject(answer.status)) throw new Error('the response of the API server is not a review')
     return answer.status

@@ -7,6 +7,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import type { JsonObject } from '../../formats/fields.ts'
 import { networkOf } from '../../formats/network.ts'
 import type { Source } from '../../keys/store.ts'
+import { isRefusal } from '../../kubernetes/client.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import { createOutage } from '../../runtime/outage.ts'
@@ -78,7 +79,7 @@ export function createTokenReview(options: TokenReviewOptions) {
       refused.keep(hash, null, begunAt, begunAt + refusedMs)
       return null
     } catch (error) {
-      outage.note(errorMessage(error))
+      outage.note(errorMessage(error), isRefusal(error) ? 'refused' : undefined)
       pauses.failed(network)
       return doWithout(hash)
     }

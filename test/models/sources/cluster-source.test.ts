@@ -304,6 +304,38 @@ test('does not retry in a tight loop if every watch is 410', async (t) => {
   await poll(() => snapshot().models.has('llm/fresh'), 'the list alone shows the change')
 })
 
+test('does not retry in a tight loop if every second page is 410', async (t) => {
+  const world = await startDouble(t)
+  for (let i = 0; i < 600; i += 1) await world.apply(modelRef(`m${i}`))
+  world.faults.refuses = (_, url) => (url.includes('&continue=') ? 410 : 0)
+  const following = follow(t, world)
+  const times = () => world.faults.refusedAt.get('/apis/tollgate.dev/v1alpha1/modelrefs') ?? []
+  await poll(() => times().length > 2, 'it retries')
+  const [, second = 0, third = 0] = times()
+  t.ok(third - second > 900, 'at most once a second')
+  world.faults.refuses = undefined
+  t.equal((await following).snapshot().models.size, 600)
+})
+
+test('a permission that is missing after an outage is reported, too', async (t) => {
+  const world = await startDouble(t)
+  world.faults.status = 503
+  const told: string[] = []
+  const closing = new AbortController()
+  t.teardown(() => closing.abort())
+  const source = createClusterSource({
+    client: createClient(world.access),
+    groups: ['tollgate.dev'],
+    onProblem: (collection, problem) => told.push(`${collection}: ${problem ?? 'back'}`),
+  })
+  source.next(closing.signal).catch(() => {})
+  const about = (text: string) =>
+    told.filter((line) => line.startsWith('modelrefs') && line.includes(text))
+  await poll(() => about('503').length === 1, 'the API server is away')
+  world.faults.status = 403
+  await poll(() => about('not granted').length === 1, 'it is back, and refuses', 30_000)
+})
+
 test('changes during an outage are seen after it', async (t) => {
   const world = await startDouble(t)
   await world.apply(model)
@@ -508,6 +540,23 @@ test('reads a large cluster in pages', async (t) => {
   const { snapshot } = await follow(t, world)
   t.equal(snapshot().models.size, 1_200)
   t.equal(world.faults.requests.filter((each) => each.includes('/modelrefs?limit')).length, 3)
+})
+
+test('reads objects that are too large for a page of the usual length', async (t) => {
+  const world = await startDouble(t)
+  for (let i = 0; i < 40; i += 1) {
+    const { metadata, ...rest } = modelRef(`m${i}`)
+    const annotations = { 'example.com/large': 'x'.repeat(10_000) }
+    await world.apply({ ...rest, metadata: { ...metadata, annotations } })
+  }
+  const source = createClusterSource({
+    client: createClient(world.access, { maxBytes: 100_000 }),
+    groups: ['tollgate.dev'],
+    onProblem: (collection, problem) => t.fail(`${collection}: ${problem}`),
+  })
+  const closing = new AbortController()
+  t.teardown(() => closing.abort())
+  t.equal((await source.next(closing.signal)).resources.length, 40)
 })
 
 test('reads tiers from their ConfigMap', async (t) => {
