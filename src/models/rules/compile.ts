@@ -98,9 +98,10 @@ export function* compileInSteps(
       problems.push({ resource: resourceKey(tenant), path, message, missing: keyOfModel(model) })
     }
   }
-  for (const other of mappings.slice(1)) {
+  const [mapping, ...others] = mappings.sort(byTrust)
+  for (const other of others) {
     const path = ['metadata', 'namespace']
-    const message = 'is a duplicate ConfigMap and ignored; the first one is used'
+    const message = `is a duplicate ConfigMap and ignored; ${mapping && keyOf(mapping)} is used`
     problems.push({ resource: resourceKey(other), path, message })
   }
   return {
@@ -111,11 +112,18 @@ export function* compileInSteps(
     owners,
     policies,
     tenant: withOidc(tenant, externalOidc),
-    tiers: mappings[0]?.tiers,
+    tiers: mapping?.tiers,
     problems,
     saidOfMissing: previous.saidOfMissing,
     admissionMode,
   }
+}
+
+/** Authors of any namespace may write a mapping: first that of the administrators' namespace, then the oldest. */
+function byTrust({ metadata: a }: TierMapping, { metadata: b }: TierMapping): number {
+  const [isOurs, isTheirs] = [a, b].map(({ namespace }) => namespace === subscriptionNamespace)
+  if (isOurs !== isTheirs) return isOurs ? -1 : 1
+  return (a.createdAt ?? 0) - (b.createdAt ?? 0)
 }
 
 /** The Tenant with this provider, unless it names one itself. */

@@ -3,6 +3,7 @@ import { test } from 'tap'
 import { type FileContent, readInSteps } from '../../../src/models/sources/documents.ts'
 import { loadSnapshot } from '../../../src/models/sources/pipeline.ts'
 import { packageRoot } from '../../../src/runtime/package-root.ts'
+import { snapshotOf } from '../../support/documents.ts'
 
 function readDocuments(file: string, text: string): FileContent {
   const steps = readInSteps(file, { text, isUtf8: true })
@@ -60,4 +61,24 @@ test('the sample mapping is the one in the contract', async (t) => {
       ['enterprise', 2, 'tier-enterprise-users,enterprise-group,admin-group'],
     ],
   )
+})
+
+test('of several mappings the one of the administrators counts, else the oldest', async (t) => {
+  const about = (namespace: string, hour: number) => ({
+    ...{ apiVersion: 'v1', kind: 'ConfigMap', spec: {} },
+    metadata: {
+      ...{ name: 'tier-to-group-mapping', namespace },
+      creationTimestamp: `2026-01-01T0${hour}:00:00Z`,
+    },
+    data: { tiers: [{ name: namespace, groups: [] }] },
+  })
+  const [tenants, original, ours] = [
+    about('aaa', 3),
+    about('opendatahub', 1),
+    about('models-as-a-service', 5),
+  ]
+  const tierOf = (...documents: Parameters<typeof snapshotOf>) =>
+    snapshotOf(...documents).tiers?.[0]?.name
+  t.equal(tierOf(tenants, original), 'opendatahub')
+  t.equal(tierOf(tenants, original, ours), 'models-as-a-service')
 })
