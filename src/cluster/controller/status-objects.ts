@@ -39,8 +39,9 @@ export function createStatusObjects(options: StatusObjectsOptions) {
 
   function desired(key: string, now: KubeObject): ObjectStatus | undefined {
     const object = current?.objects.get(key)
-    // Later changes are compiled soon, and checked again then.
-    if (current === undefined || (now.metadata.generation ?? 0) !== object?.generation) return
+    // Later changes are compiled soon, and checked again then. An object that was recreated has the same generation.
+    const { generation = 0, uid } = now.metadata
+    if (current === undefined || generation !== object?.generation || uid !== object.uid) return
     const about = { before: now.status, generation: object.generation, now: clock() }
     if (object.problem !== undefined) return toFailedStatus(object.problem, about)
     const status = current.statusOfKey(object.resource)
@@ -96,10 +97,11 @@ export function* changedObjects(
   before: ReadonlyMap<string, ClusterObject>,
   after: ReadonlyMap<string, ClusterObject>,
 ): Generator<string> {
-  for (const [key, { generation, isDeleting, problem, warning }] of after) {
+  for (const [key, { uid, generation, isDeleting, problem, warning }] of after) {
     const known = before.get(key)
-    const isSame = known?.generation === generation && known.isDeleting === isDeleting
-    if (!isSame || known.problem !== problem || known.warning !== warning) yield key
+    const isSame =
+      known?.uid === uid && known?.generation === generation && known?.isDeleting === isDeleting
+    if (!isSame || known?.problem !== problem || known?.warning !== warning) yield key
   }
 }
 

@@ -200,7 +200,8 @@ function generatedAt(kind: PolicyKind, model: string) {
 /** `weak`: the condition that prevents it from being ready. */
 function entryOf(weak: Condition | undefined, readyReason: string) {
   if (weak === undefined) return { ready: true, reason: readyReason, message: '' }
-  return { ready: false, reason: weak.reason, message: weak.message.slice(0, maxEntryLength) }
+  const message = shorten(weak.message, maxEntryLength)
+  return { ready: false, reason: weak.reason, message }
 }
 
 /** The status of an object that cannot be parsed. */
@@ -214,8 +215,9 @@ function conditionsOf(status: unknown): readonly ObjectCondition[] {
   return Array.isArray(found) ? found : []
 }
 
-function shorten(message: string): string {
-  return message.length <= maxMessageLength ? message : `${message.slice(0, maxMessageLength - 1)}…`
+/** Without half of a character, which the API server would not store as it is, so that it would be written again and again. */
+function shorten(message: string, most = maxMessageLength): string {
+  return message.length <= most ? message : `${message.slice(0, most - 1).toWellFormed()}…`
 }
 
 const fields: ReadonlySet<string> = new Set([

@@ -15,6 +15,7 @@ export interface ClusterObject {
   readonly path: string
   readonly apiVersion: string
   readonly kind: string
+  readonly uid: string | undefined
   readonly generation: number
   readonly isDeleting: boolean
   /** Why it is not in force; undefined: it is. */
@@ -66,6 +67,7 @@ export function keepObject(
     apiVersion,
     kind,
     path: `/apis/${apiVersion}/namespaces/${metadata.namespace}/${plural}/${metadata.name}`,
+    uid: metadata.uid,
     generation: metadata.generation ?? 0,
     isDeleting: metadata.deletionTimestamp !== undefined,
     problem: joined(problems, 'error'),

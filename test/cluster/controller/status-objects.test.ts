@@ -1,5 +1,9 @@
 import { test } from 'tap'
-import { objectsAbout } from '../../../src/cluster/controller/status-objects.ts'
+import {
+  changedObjects,
+  createStatusObjects,
+  objectsAbout,
+} from '../../../src/cluster/controller/status-objects.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 test('finds the objects about a model in both groups', async (t) => {
@@ -20,4 +24,26 @@ test('finds the objects about a model in both groups', async (t) => {
     [...ours, ...ours.map((key) => `maas.opendatahub.io/${key}`)].sort(),
   )
   t.strictSame([...objectsAbout(new Set(), snapshot)], [])
+})
+
+test('an object that was recreated has no status of the former one', async (t) => {
+  const current = { metadata: { name: 'small', namespace: 'llm', uid: '2', generation: 1 } }
+  const object = (uid: string) => ({
+    ...({ group: 'tollgate.dev', resource: 'ModelRef/llm/small', path: '/small' } as const),
+    ...{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'ModelRef', uid, generation: 1 },
+    ...{ isDeleting: false, problem: undefined, warning: undefined, current: () => current },
+  })
+  const objectsOf = (uid: string) => new Map([['ModelRef/llm/small', object(uid)]])
+  const statusObjects = createStatusObjects({ clock: () => 0, mayWriteOriginal: () => false })
+  const requests = (uid: string) => {
+    const objects = objectsOf(uid)
+    const policyConditions = () => []
+    statusObjects.setDesired({
+      ...{ snapshot: snapshotOf(modelRef('small')), objects, policyConditions, gatewayUrl: '' },
+    })
+    return [...statusObjects.targetsOf()].map(({ next }) => next(current) !== undefined)
+  }
+  t.strictSame(requests('1'), [false])
+  t.strictSame(requests('2'), [true])
+  t.strictSame([...changedObjects(objectsOf('1'), objectsOf('2'))], ['ModelRef/llm/small'])
 })

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { toOriginalStatus } from '../../../src/cluster/rules/object-status.ts'
+import { toConditions, toOriginalStatus } from '../../../src/cluster/rules/object-status.ts'
 
 test('a status of an original kind has only the fields of that kind', async (t) => {
   const conditions = [
@@ -19,4 +19,15 @@ test('a status of an original kind has only the fields of that kind', async (t) 
     'phase',
     'conditions',
   ])
+})
+
+test('a message that is cut has no half of a character', async (t) => {
+  const about = { before: undefined, generation: 1, now: 0 }
+  const ready = { type: 'Ready', status: 'False', reason: 'ReconcileFailed' } as const
+  for (const before of ['', 'x']) {
+    const message = `${before}${'😀'.repeat(4_000)}`
+    const [condition] = toConditions([{ ...ready, message }], about).conditions
+    t.ok(condition?.message.isWellFormed(), 'the API server stores it as it is')
+    t.equal(condition?.message.length, 4_096)
+  }
 })
