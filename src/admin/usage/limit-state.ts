@@ -203,19 +203,25 @@ export function limitsIn(
   return inOrder([...found.values()])
 }
 
-/** The limits of a key itself, on this model or on any. */
+/** The limits of a key itself, on this model or on any, unless it may use none of their models. */
 export function limitsOfKey(
   caps: CompiledCaps | undefined,
   subscription: Pick<CompiledSubscription, 'name' | 'calendar'>,
-  user: string,
+  { user, mayUse }: Pick<Drawing, 'user' | 'mayUse'>,
   model?: string,
 ): readonly OwnLimit[] {
+  if (model !== undefined && !mayUse(model)) return []
   const { limits = [], observed = [] } = caps?.limitsOn?.(model, subscription.calendar) ?? {}
   const own = (limit: CountedLimit, isEnforced: boolean) => {
     const about = aboutOf(limit, null, subscription)
-    return { ...about, limit, isEnforced, counter: counterOf(limit, user) }
+    const models = about.models?.filter(mayUse)
+    const isOpen = models === undefined ? about.model === null || mayUse(about.model) : models[0]
+    return isOpen ? [{ ...about, models, limit, isEnforced, counter: counterOf(limit, user) }] : []
   }
-  return [...limits.map((each) => own(each, true)), ...observed.map((each) => own(each, false))]
+  return [
+    ...limits.flatMap((each) => own(each, true)),
+    ...observed.flatMap((each) => own(each, false)),
+  ]
 }
 
 /** The same, from the key's record. */
@@ -225,7 +231,7 @@ export function limitsOfRecord(
 ): readonly OwnLimit[] {
   const { subscription: name, user } = key
   const { calendar = {} } = subscriptions.get(name) ?? {}
-  return limitsOfKey(compileCaps(key), { name, calendar }, user)
+  return limitsOfKey(compileCaps(key), { name, calendar }, { user, mayUse: () => true })
 }
 
 export function isSelected(

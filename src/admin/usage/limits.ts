@@ -91,15 +91,15 @@ export function limitsOf(
       (caller.by === 'token' || name === caller.subscription) &&
       name === (only.subscription ?? name),
   )
-  const caps = capsOf(caller)
-  const ofKey = open.flatMap((subscription) =>
-    limitsOfKey(caps, subscription, caller.user, only.model),
-  )
   const mayUse = (key: string) => {
     const model = snapshot.models.get(key)
     return model !== undefined && mayCall(caller, model)
   }
   const { user, groups } = caller
+  const caps = capsOf(caller)
+  const ofKey = open.flatMap((subscription) =>
+    limitsOfKey(caps, subscription, { user, mayUse }, only.model),
+  )
   const poolIn = ({ resource }: CompiledSubscription) => poolOf(resource, groups)
   return inOrder([...limitsIn(open, only, { user, poolIn, mayUse }), ...ofKey])
 }

@@ -334,6 +334,30 @@ test('a limit of a key says which models it is about', async (t) => {
   t.strictSame(await asked('model=llm/large'), ['all', 'two'])
 })
 
+test('a key does not see its limits on models that its caps exclude', async (t) => {
+  const { api } = await startPools(t)
+  const of = { limit: 5, window: 'day' }
+  const limits = [
+    { name: 'all', ...of },
+    { name: 'other', ...of, models: refs('large') },
+    { name: 'seen', ...of, models: refs('large'), enforce: false },
+    { name: 'two', ...of, models: refs('small', 'large') },
+  ]
+  const { key } = await api.createKey('alice', { models: refs('small'), limits })
+  const own = async (query: string) =>
+    ((await read(api, key, query)) as { name: string; scope: string; models?: string[] }[])
+      .filter(({ scope }) => scope === 'key')
+      .map(({ name, models }) => [name, models])
+  const shown = [
+    ['all', undefined],
+    ['two', ['llm/small']],
+  ]
+  t.strictSame(await own(''), shown)
+  t.strictSame(await own('model=llm/small'), shown)
+  t.strictSame(await own('model=llm/large'), [])
+  t.strictSame(await own('model=llm/unknown'), [])
+})
+
 test('administrators see all shared limits, page by page (200, 403)', async (t) => {
   const { api } = await startPools(t)
   const ask = (query = '', as = 'admin') => api.ask(`GET /v1/admin/limits?${query}`, { as })
