@@ -62,7 +62,7 @@ export function AccessPage() {
 type Subject = AccessList['data'][number]
 
 const columns: readonly Column<Subject>[] = [
-  { title: 'Model', cell: ({ model }) => model },
+  { title: 'Model', kind: 'wide', cell: ({ model }) => model },
   {
     title: 'Who',
     cell: ({ subject_kind, subject }) => (
