@@ -2,6 +2,7 @@
  * The message of a refusal by a limit: which limit it is, how much of it is used, when it resets, and who shares it.
  */
 
+import type { ErrorCode } from '../formats/errors.ts'
 import { toMoney } from '../formats/money.ts'
 import { toQuoted } from '../formats/redact.ts'
 import { toEndTimestamp, toZonedTimestamp } from '../formats/time.ts'
@@ -24,6 +25,12 @@ export function limitMessageOf(denial: Denial, now: number): string | undefined 
 
 /** Programs wait up to this long without a person. */
 const longestWaitS = 60
+
+/** The code that clients get. They take insufficient_quota as final: while they may wait for a budget, it has the code of tokens. */
+export function codeAt({ code, retryAt }: Denial, now: number): ErrorCode {
+  const isSoon = secondsUntil(retryAt ?? now, now) <= longestWaitS
+  return isSoon && code === 'insufficient_quota' ? 'token_limit_exceeded' : code
+}
 
 function describe({ isBusy, needed }: Denial, state: LimitState, where: string): string {
   const { limit, used, held = 0 } = state

@@ -3,6 +3,7 @@
  * others.
  */
 
+import { codeAt } from '../decide/limit-message.ts'
 import { isOf, type PastRefusal, type PastRefusals } from '../decide/past-refusal.ts'
 import { messageOf } from '../decide/refusal-message.ts'
 import { describe } from '../formats/errors.ts'
@@ -106,7 +107,7 @@ function toKeep(refused: RefusedCheck): PastRefusal | undefined {
   return {
     requestId,
     at: now,
-    code,
+    code: codeAt({ ...denial, code }, now),
     status,
     reason,
     caller,

@@ -42,6 +42,19 @@ test('a refusal is found by its request id, by its user or by anybody, for an ho
   t.strictSame(memory.recent(10, start), [found])
 })
 
+test('a budget that resets soon has the code of the response', async (t) => {
+  const memory = createRefusalMemory()
+  for (const [id, waitMs] of [
+    ['soon', 60_000],
+    ['late', 60_001],
+  ] as const) {
+    const code = 'insufficient_quota'
+    memory.note(refusalOf(id, { code, denial: { allowed: false, code, retryAt: start + waitMs } }))
+  }
+  t.equal(memory.find('soon', 'ada', start)?.code, 'token_limit_exceeded')
+  t.equal(memory.find('late', 'ada', start)?.code, 'insufficient_quota')
+})
+
 test('the last of several with one id is found, and each only by its user', async (t) => {
   const memory = createRefusalMemory()
   memory.note(refusalOf('same', { status: 403 }))

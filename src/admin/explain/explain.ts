@@ -3,6 +3,7 @@
 import { setImmediate } from 'node:timers/promises'
 import type { Decision } from '../../decide/decision.ts'
 import type { Explanation } from '../../decide/explain.ts'
+import { codeAt } from '../../decide/limit-message.ts'
 import { isOf, type PastRefusal } from '../../decide/past-refusal.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
@@ -71,7 +72,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     asked: Hypothetical,
     at: number,
   ): Promise<readonly OtherKey[]> {
-    const codeOf = (each: Decision) => (each.allowed ? undefined : each.code)
+    const codeOf = (each: Decision) => (each.allowed ? undefined : codeAt(each, at))
     const found: OtherKey[] = []
     for (const record of otherKeys) {
       // Each takes milliseconds if the person has thousands of subscriptions.

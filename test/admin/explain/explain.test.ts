@@ -9,6 +9,7 @@ import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
 import { createEstimators } from '../../../src/ratelimit/rules/estimates/estimators.ts'
 import { noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import type { CountedLimit } from '../../../src/ratelimit/rules/limit.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { type Asked, createKeyApi } from '../../support/key-api.ts'
@@ -183,6 +184,28 @@ test('limits by name say who shares them; figures of all are for administrators'
   const spent = await explain('alice', asked)
   t.match(spent, { allowed: false, status: 429, code: 'insufficient_quota' })
   t.match(spent, { currency: 'EUR', changesAt: '2026-04-01T00:00:00Z' })
+})
+
+test('a budget that resets soon has the code of the refusal, that of tokens', async (t) => {
+  const budget = { name: 'budget', of: 'cost', limit: '1', window: '30s' }
+  const snapshot = snapshotOf(
+    modelRef('small'),
+    accessPolicy('open', ['llm/small'], teams),
+    subscription(
+      'basic',
+      teams,
+      { 'llm/small': [[100, '1m']] },
+      { named: [budget], ofModels: { billingRate: { perToken: '1' } } },
+    ),
+  )
+  const { api, counters, explain } = await createWorld(t, noOtherProcess, { snapshot })
+  const { id: keyId } = await api.createKey('alice')
+  const [, limit] = snapshot.subscriptions.get('basic')?.limits.get('llm/small') ?? []
+  counters.add([counterOf(limit as CountedLimit, 'alice')], 1_000_000_000, api.now)
+  t.match(await explain('alice', { keyId, model: 'llm/small' }), {
+    ...{ allowed: false, status: 429, code: 'rate_limit_exceeded' },
+    message: /budget "budget".*Please try again in \d+s/,
+  })
 })
 
 test('the limit that refuses is marked, and whose it is named', async (t) => {
