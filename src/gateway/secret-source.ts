@@ -1,5 +1,6 @@
 /**
- * Reads secrets from `SECRETS_DIR`: `<namespace>/<file>`, never through a link to another place.
+ * Reads secrets from `SECRETS_DIR`: `<namespace>/<file>`, never through a link to another place; and from the cluster's
+ * Secrets.
  */
 
 import { X509Certificate } from 'node:crypto'
@@ -11,12 +12,27 @@ import type { Secret } from './secret-location.ts'
 /** Its text, or the problem with its file. The problem never contains the text. */
 export type Reading = { readonly text: string } | { readonly problem: string }
 
+/** Reads an entry of a Secret in the cluster. */
+type ReadEntry = (namespace: string, name: string, key: string) => Promise<Reading>
+
 const maxBytes = 1_048_576
 const headerValue = /^[!-~](?:[ -~]*[!-~])?$/
 const certificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
 
+/** Reads what a resource names: a Secret with `readEntry`, otherwise a file of the folder. */
+export function createReadSecret(folder: string | undefined, readEntry?: ReadEntry) {
+  return async (secret: Secret): Promise<Reading> => {
+    const { namespace, secretRef, prefix } = secret
+    if (secretRef === undefined || readEntry === undefined) return await readSecret(folder, secret)
+    const { name, key } = secretRef
+    const entry = await readEntry(namespace, name, key)
+    if ('problem' in entry) return entry
+    return toCredential(`the Secret ${namespace}/${name}`, entry.text, prefix)
+  }
+}
+
 /** Reads one. Authors of a namespace's resources can reach only that namespace's files. */
-export async function readSecret(folder: string | undefined, secret: Secret): Promise<Reading> {
+async function readSecret(folder: string | undefined, secret: Secret): Promise<Reading> {
   const { namespace, file, secretRef } = secret
   if (file === undefined) {
     return { problem: `the Secret ${namespace}/${secretRef?.name} needs RESOURCES=kubernetes` }
@@ -53,7 +69,7 @@ async function readWhole(path: string): Promise<string | undefined> {
 }
 
 /** The header's value from the content of a file or a Secret. */
-export function toCredential(shown: string, written: string, prefix: string): Reading {
+function toCredential(shown: string, written: string, prefix: string): Reading {
   // Editors and `echo` end a file with a line break.
   const value = written.trim()
   if (value === '') return { problem: `${shown} is empty` }

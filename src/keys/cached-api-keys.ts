@@ -7,9 +7,10 @@
 import { ServiceError } from '../formats/errors.ts'
 import { createKeyLookups, type LookupStats } from './key-lookups.ts'
 import { createKnownKeys, type RememberedKey } from './known-keys.ts'
-import { hashesOf } from './revocations/revocation-log.ts'
 import type { ApiKeyStore, ApiKeyTable, FoundKey, KeyAnswer, KnownKey, Source } from './store.ts'
 import { createUnknownHashes } from './unknown-hashes.ts'
+import { createWarmUp } from './warm-up.ts'
+import { writeThrough } from './write-through.ts'
 
 /** Whether a process may still trust its cache of API keys. */
 export interface Freshness {
@@ -122,27 +123,12 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     isUnavailable: () => freshness.state() === 'unavailable',
     monotonic,
   })
+  const warmUp = createWarmUp((key) => {
+    if (known.get(key.hash) !== undefined) return false
+    known.set(key.hash, withStatus(key), trustedUntil())
+    return true
+  })
   const counts = { hits: 0, misses: 0, unknownHits: 0 }
-  /** For each load in progress, the hashes that it must not cache. */
-  const loads = new Set<{ readonly evicted: Set<string>; void: boolean }>()
-
-  function findByHash(
-    hash: string,
-    source: Source = nowhere,
-  ): KeyAnswer | undefined | Promise<KeyAnswer | undefined> {
-    const key = known.get(hash)
-    const state = freshness.state()
-    if (state === 'confirmed' && key !== undefined && isFresh(hash, key)) {
-      counts.hits += 1
-      return key
-    }
-    if (state === 'unavailable') return findDuringOutage(key)
-    if (key === undefined && unknownHashes.has(hash)) {
-      counts.unknownHits += 1
-      return undefined
-    }
-    return find(hash, source)
-  }
 
   /** The key as in the table, unless it has been revoked since. */
   function withStatus(found: FoundKey): FoundKey {
@@ -161,16 +147,49 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     return monotonic() + (1.5 + Math.random() / 2) * reviewMs
   }
 
-  /**
-   * Whether a key may be trusted without reading it first. Starts reading it again when that is
-   * due.
-   */
-  function isFresh(hash: string, { trustedUntil }: RememberedKey): boolean {
+  function findByHash(
+    hash: string,
+    source: Source = nowhere,
+  ): KeyAnswer | undefined | Promise<KeyAnswer | undefined> {
+    const key = known.get(hash)
     const now = monotonic()
-    if (now < trustedUntil - reviewMs) return true
-    if (now >= trustedUntil) return false
-    if (lookups.stats.waiting < maxReviewing) lookups.find(hash, undefined).catch(() => {})
-    return true
+    const next = nextStep(freshness.state(), key, now)
+    if (next === 'use') return use(hash, key as RememberedKey, now)
+    if (next === 'outlast') return findDuringOutage(key)
+    if (key === undefined && unknownHashes.has(hash)) {
+      counts.unknownHits += 1
+      return undefined
+    }
+    return find(hash, source)
+  }
+
+  async function find(hash: string, source: Source): Promise<KeyAnswer | undefined> {
+    for (let turn = 0; turn < maxTurns; turn += 1) {
+      const key = known.get(hash)
+      const now = monotonic()
+      const next = nextStep(freshness.state(), key, now)
+      if (next === 'use') return use(hash, key as RememberedKey, now)
+      if (next === 'outlast') return findDuringOutage(key)
+      if (next === 'read') {
+        counts.misses += 1
+        // Look-ups of known keys are no flood, however many there are.
+        const found = await lookups.find(hash, known.has(hash) ? undefined : source)
+        // A result from before a pause of this process may be outdated.
+        if (found === undefined || freshness.state() === 'confirmed') return found
+      }
+      await freshness.confirm()
+    }
+    throw unavailable
+  }
+
+  /** Starts reading it again when that is due. */
+  function use(hash: string, key: RememberedKey, now: number): KeyAnswer {
+    counts.hits += 1
+    const isDue = now >= key.trustedUntil - reviewMs
+    if (isDue && lookups.stats.waiting < maxReviewing) {
+      lookups.find(hash, undefined).catch(() => {})
+    }
+    return key
   }
 
   /** No caller waits for a table that is known to be unavailable. */
@@ -184,138 +203,51 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     throw unavailable
   }
 
-  async function find(hash: string, source: Source): Promise<KeyAnswer | undefined> {
-    for (let turn = 0; turn < maxTurns; turn += 1) {
-      const state = freshness.state()
-      const key = known.get(hash)
-      if (state === 'unavailable') return findDuringOutage(key)
-      if (key === undefined || (state === 'confirmed' && !isFresh(hash, key))) {
-        counts.misses += 1
-        // Look-ups of known keys are no flood, however many there are.
-        const found = await lookups.find(hash, known.has(hash) ? undefined : source)
-        // A result from before a pause of this process may be outdated.
-        if (found === undefined || freshness.state() === 'confirmed') return found
-      } else if (state === 'confirmed') {
-        counts.hits += 1
-        return key
-      }
-      await freshness.confirm()
-    }
-    throw unavailable
-  }
-
   function evict(hashes: readonly string[]): void {
     if (hashes.length > 0) onForgotten(hashes)
     for (const hash of hashes) {
       known.delete(hash)
       unknownHashes.delete(hash)
-      for (const { evicted } of loads) evicted.add(hash)
+      warmUp.evict(hash)
     }
     lookups.repeat(hashes)
   }
 
-  function forgetAll(): void {
+  /** Evicts those that `drop` takes out of the cache, and all that are being read. */
+  function evictAll(drop: () => void): void {
+    // Not only the cached ones.
     onForgotten(undefined)
-    known.doubtAll()
-    repeatAll()
-  }
-
-  function repeatAll(): void {
+    drop()
     lookups.repeatAll()
-    for (const load of loads) load.void = true
-  }
-
-  /** Runs a revocation. One that fails may still have been committed, so its keys are evicted. */
-  async function revoking<T>(
-    revocation: Promise<T>,
-    isMeant: (key: KnownKey) => boolean,
-  ): Promise<T> {
-    try {
-      return await revocation
-    } catch (error) {
-      // Not only the cached ones.
-      onForgotten(undefined)
-      known.deleteWhere(isMeant)
-      repeatAll()
-      throw error
-    }
+    warmUp.evictAll()
   }
 
   return {
     findByHash,
-    async insert(record, attempt, most) {
-      try {
-        await table.insert(record, attempt, most)
-      } finally {
-        evict([record.hash])
-      }
-    },
-    findById: (id) => table.findById(id),
-    async change(id, owner, changes, now, from) {
-      const changing = table.change(id, owner, changes, now, from)
-      if (changes.caps === undefined) return await changing
-      const changed = await revoking(changing, (key) => key.id === id)
-      if (changed !== undefined) evict(hashesOf([changed]))
-      return changed
-    },
-    async revoke(id, owner, now) {
-      const revoked = await revoking(
-        table.revoke(id, owner, now),
-        (key) => key.id === id && (owner === undefined || key.user === owner),
-      )
-      if (revoked !== undefined) evict(hashesOf([revoked]))
-      return revoked
-    },
-    async rotate(id, owner, rotation, now) {
-      const isMeant = (key: KnownKey) => key.id === id
-      const rotated = await revoking(table.rotate(id, owner, rotation, now), isMeant)
-      if (rotated !== undefined) evict([rotation.hash, ...hashesOf([rotated.replaced])])
-      return rotated
-    },
-    async endPrevious(hash, now) {
-      const isMeant = (key: KnownKey) => key.isPrevious === true
-      const revoked = await revoking(table.endPrevious(hash, now), isMeant)
-      if (revoked !== undefined) evict([hash])
-      return revoked
-    },
-    search: (search) => table.search(search),
-    countActive: (scope, now) => table.countActive(scope, now),
-    countEndingSoon: (now) => table.countEndingSoon(now),
-    async revokeAll(scope, now) {
-      const { user, subscription } = scope
-      const revoked = await revoking(
-        table.revokeAll(scope, now),
-        (key) =>
-          (user === undefined || key.user === user) &&
-          (subscription === undefined || key.subscription === subscription),
-      )
-      evict(hashesOf(revoked))
-      return revoked
-    },
-    // Deleted keys expired long ago, so no look-up accepts them, cached or not.
-    deleteExpiredEphemeral: (now) => table.deleteExpiredEphemeral(now),
+    ...writeThrough(table, {
+      evict,
+      evictWhere: (isMeant) => evictAll(() => known.deleteWhere(isMeant)),
+    }),
     evict,
-    forgetAll,
-    async warm(limit, now) {
-      const load = { evicted: new Set<string>(), void: false }
-      loads.add(load)
-      try {
-        const found = await table.findLastUsed(Math.min(limit, entries), now)
-        if (load.void) return 0
-        let warmed = 0
-        // The most recently used one is set last, and so evicted last.
-        for (const key of found.toReversed()) {
-          if (load.evicted.has(key.hash) || known.get(key.hash) !== undefined) continue
-          known.set(key.hash, withStatus(key), trustedUntil())
-          warmed += 1
-        }
-        return warmed
-      } finally {
-        loads.delete(load)
-      }
-    },
+    forgetAll: () => evictAll(known.doubtAll),
+    warm: (limit, now) => warmUp.run(table.findLastUsed(Math.min(limit, entries), now)),
     stats: () => ({ entries: known.size, ...counts, ...lookups.stats }),
   }
+}
+
+/**
+ * What a request for a key needs next: to `use` the cached one, to `read` it first, to have the cache confirmed, or to
+ * `outlast` an outage of the table.
+ */
+function nextStep(
+  state: ReturnType<Freshness['state']>,
+  key: RememberedKey | undefined,
+  now: number,
+): 'use' | 'read' | 'confirm' | 'outlast' {
+  if (state === 'unavailable') return 'outlast'
+  if (key === undefined) return 'read'
+  if (state === 'unconfirmed') return 'confirm'
+  return now < key.trustedUntil ? 'use' : 'read'
 }
 
 /** The source of a request without one. */

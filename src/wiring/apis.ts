@@ -90,7 +90,7 @@ export function createExternalApi(
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     // Leaves connections for look-ups and revocations, which never wait for searches.
     searchesAtOnce: Math.max(1, Math.floor(config.databaseConnections / 5)),
-    probeModel: openProbes(context, keyParts.listingSeal),
+    probeModel: openProbes(context, parts.listingSeal),
     onServed: discovery.note,
     accessCheckTimeoutMs: config.accessCheckTimeoutMs,
   })

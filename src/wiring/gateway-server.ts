@@ -48,7 +48,7 @@ export function createGatewayServer(
       paths: config.paths,
       tokensOpen: config.tokensOpenInference,
       trustedHops: config.gatewayTrustedHops,
-      openListing: parts.keyParts.listingSeal.open,
+      openListing: parts.listingSeal.open,
       clock,
       ...traceDecisions(tracing, { onDecided, onRefused }),
       table: table.isOn ? table : undefined,

@@ -3,20 +3,12 @@
 import { serviceActor } from '../audit/event.ts'
 import { auditAct } from '../audit/service-events.ts'
 import { ServiceError } from '../formats/errors.ts'
-import type { CachedApiKeys } from '../keys/cached-api-keys.ts'
-import type { Idempotency } from '../keys/idempotency.ts'
-import type { RevocationKeeper } from '../keys/revocations/revocation-keeper.ts'
 import { purgeRevocations } from '../keys/revocations/revocation-log.ts'
 import { repeat } from '../runtime/loop.ts'
 import { part } from '../runtime/stops.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
-
-interface Cleaned extends Pick<Database, 'pool'> {
-  readonly keys: CachedApiKeys
-  readonly keeper: RevocationKeeper
-  readonly idempotency: Idempotency
-}
+import type { Keys } from './keys.ts'
 
 /** From the end of a cleanup of keys to the next one (contract, 3.13). */
 const cleanupEveryMs = 900_000
@@ -27,7 +19,8 @@ const cleanupEveryMs = 900_000
  */
 export function startKeyCleanup(
   { log, audit, clock, onFault, stops }: Context,
-  { pool, keys, keeper, idempotency }: Cleaned,
+  { pool }: Database,
+  { keys, keeper, idempotency }: Pick<Keys, 'keys' | 'keeper' | 'idempotency'>,
 ): () => number | undefined {
   let endingSoon: number | undefined
   const ending = new AbortController()

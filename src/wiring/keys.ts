@@ -1,7 +1,6 @@
-/** API keys: the table, the cache, and the follower of revocations. */
+/** API keys: the table, the cache, and the follower of revocations, which tells increases of limits too. */
 
 import { noteStart } from '../cluster/in-force/report-rows.ts'
-import { createListingSeal } from '../identity/listing-seal.ts'
 import { createCachedApiKeys, minGraceMs } from '../keys/cached-api-keys.ts'
 import { createIdempotency } from '../keys/idempotency.ts'
 import { startLastUsed } from '../keys/last-used.ts'
@@ -18,12 +17,10 @@ import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { untilAnswered } from '../store/postgres/until-answered.ts'
-import { readSharedSecret } from '../store/shared-secret.ts'
 import { callBounds, createDurations } from '../telemetry/durations.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
-import { startKeyCleanup } from './key-cleanup.ts'
-import { openPods } from './pods.ts'
+import type { Pods } from './pods.ts'
 import type { Table } from './table.ts'
 
 export type Keys = Awaited<ReturnType<typeof openKeys>>
@@ -48,12 +45,12 @@ export async function openKeys(
   context: Context,
   { pool, url }: Database,
   decisions: Pick<Table, 'withdraw' | 'withdrawAll' | 'suspend' | 'resume'>,
+  pods: Pods,
 ) {
   const { config, log, clock, onFault, stops } = context
   const graceMs = outageGraceMs(config)
   // A separate connection, so that no other query delays the follower.
   const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
-  const pods = openPods(context, pool)
   const increases = createActiveIncreases(createIncreaseStore(pool), clock)
   const ownIncreases = createIncreaseStore(own, increasesMs)
   const follower = createRevocationFollower({
@@ -145,18 +142,14 @@ export async function openKeys(
   )
   const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })
   stops.push(part('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
-  const idempotency = createIdempotency(pool)
-  const secret = await untilAnswered(() => readSharedSecret(pool, 'listing'), context)
   return {
     keys,
     increases,
     follower,
     propagation,
     keeper,
-    idempotency,
+    idempotency: createIdempotency(pool),
     queries,
     noteUse: lastUsed.note,
-    listingSeal: createListingSeal(secret),
-    endingSoon: startKeyCleanup(context, { pool, keys, keeper, idempotency }),
   }
 }

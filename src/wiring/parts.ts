@@ -4,15 +4,20 @@ import { traceKey } from '../extauthz/check-spans.ts'
 import { createDenialLog } from '../extauthz/denial-log.ts'
 import { createRefusalMemory } from '../extauthz/refusal-memory.ts'
 import { createAuthenticate, createVerifyKey } from '../identity/authenticate.ts'
+import { createListingSeal } from '../identity/listing-seal.ts'
 import { createModelHealth } from '../models/model-health.ts'
 import { createEstimators } from '../ratelimit/rules/estimates/estimators.ts'
+import { untilAnswered } from '../store/postgres/until-answered.ts'
+import { readSharedSecret } from '../store/shared-secret.ts'
 import type { Context } from './context.ts'
 import { type Counters, openCounters } from './counters.ts'
 import { openDatabase } from './database.ts'
 import { startSharing } from './estimates.ts'
+import { startKeyCleanup } from './key-cleanup.ts'
 import { openKeys } from './keys.ts'
 import { openLedger } from './ledger.ts'
 import { startNotifications } from './notifications.ts'
+import { openPods } from './pods.ts'
 import { openResources } from './resources.ts'
 import { openServedNames } from './served-names.ts'
 import { openSettle, startNotices } from './settle.ts'
@@ -29,7 +34,9 @@ export async function openParts(context: Context) {
   const tracing = openTracing(config)
   const table = createTable(context)
   const database = await openDatabase(context)
-  const keyParts = await openKeys(context, database, table)
+  const keyParts = await openKeys(context, database, table, openPods(context, database))
+  const secret = await untilAnswered(() => readSharedSecret(database.pool, 'listing'), context)
+  const endingSoon = startKeyCleanup(context, database, keyParts)
   const resources = await openResources(context, database, keyParts, table)
   // The resources in force, with the names that model servers list.
   const discovery = openServedNames(context, resources, table)
@@ -49,6 +56,7 @@ export async function openParts(context: Context) {
   const telemetry = openTelemetry(context, {
     ...keyParts,
     ...resources,
+    endingSoon,
     ledger,
     counters,
     table,
@@ -83,6 +91,7 @@ export async function openParts(context: Context) {
     tracing,
     database,
     keyParts,
+    listingSeal: createListingSeal(secret),
     resources,
     discovery,
     tokens,

@@ -7,14 +7,16 @@ import { type ReplicaPod, removeEnded } from '../keys/revocations/revocation-log
 import { accessOf } from '../kubernetes/access.ts'
 import { type ClusterAccess, createClient } from '../kubernetes/client.ts'
 import { createEndedPods } from '../kubernetes/ended-pods.ts'
-import type { Sql } from '../store/postgres/sql.ts'
 import type { Context } from './context.ts'
+import type { Database } from './database.ts'
+
+export type Pods = ReturnType<typeof openPods>
 
 /**
  * undefined: this process is not known to run in a pod. Throws an error that names the setting to
  * check.
  */
-export function openPods({ config, log, onFault, stops }: Context, pool: Sql) {
+export function openPods({ config, log, onFault, stops }: Context, { pool }: Database) {
   const { podNamespace: namespace, podName: name, podUid: uid } = config
   const isReachable = config.kubeconfig !== undefined || config.kubernetesHost !== undefined
   if (namespace === undefined || name === undefined || uid === undefined) return undefined

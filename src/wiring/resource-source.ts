@@ -1,7 +1,6 @@
 /** The source of resources and secrets: a folder or a cluster. */
 
-import type { Secret } from '../gateway/secret-location.ts'
-import { type Reading, readSecret, toCredential } from '../gateway/secret-source.ts'
+import { createReadSecret } from '../gateway/secret-source.ts'
 import { accessOf } from '../kubernetes/access.ts'
 import { createClient } from '../kubernetes/client.ts'
 import { createReadSecretEntry } from '../kubernetes/secrets.ts'
@@ -15,13 +14,15 @@ import type { Context } from './context.ts'
  */
 export function openResourceSource({ config, log }: Context) {
   const { resourceFolder, secretsDir, watchGroups } = config
-  const fromFolder = (secret: Secret): Promise<Reading> => readSecret(secretsDir, secret)
   if (resourceFolder !== undefined) {
-    const source = createFolderSource(resourceFolder)
-    return { source, readSecret: fromFolder, degraded: () => [], shown: resourceFolder }
+    return {
+      source: createFolderSource(resourceFolder),
+      readSecret: createReadSecret(secretsDir),
+      degraded: () => [],
+      shown: resourceFolder,
+    }
   }
   const client = createClient(accessOf(config), { timeoutMs: 30_000 })
-  const readEntry = createReadSecretEntry(client)
   const source = createClusterSource({
     client,
     groups: watchGroups,
@@ -37,14 +38,7 @@ export function openResourceSource({ config, log }: Context) {
   })
   return {
     source,
-    async readSecret(secret: Secret): Promise<Reading> {
-      const { namespace, secretRef, prefix } = secret
-      if (secretRef === undefined) return fromFolder(secret)
-      const { name, key } = secretRef
-      const entry = await readEntry(namespace, name, key)
-      if ('problem' in entry) return entry
-      return toCredential(`the Secret ${namespace}/${name}`, entry.text, prefix)
-    },
+    readSecret: createReadSecret(secretsDir, createReadSecretEntry(client)),
     degraded: (): readonly string[] => (source.isUnavailable ? ['kubernetes'] : []),
     shown: 'the cluster',
   }

@@ -22,6 +22,8 @@ interface Measured extends Keys, Resources {
   readonly ledger?: Pick<Ledger, 'stats'> | undefined
   /** undefined: there is none. */
   readonly table?: Pick<Table, 'isOn' | 'stats'>
+  /** The number of keys about to expire; undefined: not counted yet. */
+  readonly endingSoon: () => number | undefined
   /** Called only after everything is built. */
   readonly counters: () => Counters
 }

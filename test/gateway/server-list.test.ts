@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'tap'
 import type { Secret } from '../../src/gateway/secret-location.ts'
-import { readSecret } from '../../src/gateway/secret-source.ts'
+import { createReadSecret } from '../../src/gateway/secret-source.ts'
 import { askServer, serverOf } from '../../src/gateway/server-list.ts'
 import type { ModelRef } from '../../src/kinds/resources.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
@@ -15,9 +15,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const refOf = (spec: object, namespace?: string) =>
   resourceOf(modelRef('m', spec, namespace)) as ModelRef
-const from = (secretsDir?: string) => ({
-  readSecret: (secret: Secret) => readSecret(secretsDir, secret),
-})
+const from = (secretsDir?: string) => ({ readSecret: createReadSecret(secretsDir) })
 const options = (limitMs = 20_000) => ({
   ...from(),
   caFile: undefined,

@@ -1216,17 +1216,18 @@ export const allMutants: readonly Mutant[] = [
     'keys/cached-api-keys.ts',
     ['keys/cached-api-keys.test.ts'],
     [
-      [
-        "if (state === 'unavailable') return findDuringOutage(key)\n    if (key === undefined && unknown",
-        'if (key === undefined && unknown',
-      ],
+      ["if (state === 'unavailable') return 'outlast'\n", ''],
       ['ageMs < graceMs', 'ageMs < 2 * graceMs'],
-      ['if (revoked !== undefined) evict(hashesOf([revoked]))', ''],
-      ['now >= trustedUntil)', 'now >= trustedUntil + 9 * reviewMs)'],
+      ['now < key.trustedUntil', 'now < key.trustedUntil + 9 * reviewMs'],
       ['if (hashes.length > 0) onForgotten(hashes)', ''],
-      ['    onForgotten(undefined)\n    known.doubtAll()', '    known.doubtAll()'],
+      ['    onForgotten(undefined)\n', ''],
       ["if (key?.status !== 'active' && known.has(hash)) onForgotten([hash])", ''],
     ],
+  ),
+  ...mutants(
+    'keys/write-through.ts',
+    ['keys/cached-api-keys.test.ts'],
+    [['if (revoked !== undefined) evict(hashesOf([revoked]))', '']],
   ),
   ...mutants(
     'keys/revocations/lease.ts',

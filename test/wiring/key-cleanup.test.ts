@@ -2,7 +2,9 @@ import { pino } from 'pino'
 import { test } from 'tap'
 import { ServiceError } from '../../src/formats/errors.ts'
 import type { Context } from '../../src/wiring/context.ts'
+import type { Database } from '../../src/wiring/database.ts'
 import { startKeyCleanup } from '../../src/wiring/key-cleanup.ts'
+import type { Keys } from '../../src/wiring/keys.ts'
 
 /** The faults of a first cleanup that fails with this error. */
 async function faultsAfter(error: Error): Promise<readonly unknown[]> {
@@ -15,10 +17,8 @@ async function faultsAfter(error: Error): Promise<readonly unknown[]> {
     onFault: (fault: unknown) => faults.push(fault),
   }
   const deleteExpiredEphemeral = () => Promise.reject(error)
-  startKeyCleanup(
-    context as unknown as Context,
-    { keys: { deleteExpiredEphemeral } } as unknown as Parameters<typeof startKeyCleanup>[1],
-  )
+  const deps = { keys: { deleteExpiredEphemeral } }
+  startKeyCleanup(context as unknown as Context, {} as Database, deps as unknown as Keys)
   await new Promise(setImmediate)
   for (const each of stops) if ('stop' in each) await each.stop(1_000)
   return faults
