@@ -7,7 +7,7 @@
  * the time limit of a file in seconds; `--jobs=4`: how many files run at a time, at most.
  */
 import { spawn } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { existsSync, mkdirSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -70,6 +70,8 @@ claimForRun(folder.path)
 // Those that run at night fill disks.
 if (files.every((file) => file.endsWith('.test.ts')))
   env.TMPDIR = makeFilesFolder(folder) ?? env.TMPDIR
+env.CLAIMED_PORTS = join(folder.path, 'ports')
+mkdirSync(env.CLAIMED_PORTS)
 let database: EmbeddedPostgres | undefined
 await obtain('Postgres', async () => {
   if (env.TEST_DATABASE_URL) return

@@ -1,6 +1,9 @@
 import t from 'tap'
 import { freePorts } from './free-ports.ts'
 
+// Outside of a run.
+process.env.CLAIMED_PORTS ??= t.testdir()
+
 t.test('no port is given out twice, also when it is free again', async (t) => {
   const first = await freePorts(400)
   const others = new Set(await freePorts(400))

@@ -1,7 +1,6 @@
 import { once } from 'node:events'
-import { closeSync, mkdirSync, openSync, statSync, utimesSync } from 'node:fs'
+import { closeSync, openSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 /**
@@ -11,8 +10,8 @@ import { join } from 'node:path'
 const [lowest, highest] = [10_000, 32_000]
 
 /**
- * Finds `count` free ports on 127.0.0.1, holding all at once so that they differ. Each is claimed for an hour: between
- * its choice and its use, and while its process restarts, no other test may get it.
+ * Finds `count` free ports on 127.0.0.1, holding all at once so that they differ. During a run of tests no other
+ * caller gets them: neither before their use, nor while their process restarts.
  */
 export async function freePorts(count: number): Promise<number[]> {
   const servers = new Map<number, Server>()
@@ -34,20 +33,15 @@ export async function freePorts(count: number): Promise<number[]> {
   return [...servers.keys()]
 }
 
-/** Claims the port by a file, which all processes of a run see. */
+/** Claims the port by a file in the folder that all processes of a run share. */
 function claim(port: number): boolean {
-  const folder = join(tmpdir(), 'tollgate-test-ports')
-  mkdirSync(folder, { recursive: true, mode: 0o777 })
-  const path = join(folder, String(port))
+  const { CLAIMED_PORTS } = process.env
+  if (!CLAIMED_PORTS) return true
   try {
-    closeSync(openSync(path, 'wx'))
+    closeSync(openSync(join(CLAIMED_PORTS, String(port)), 'wx'))
     return true
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-    if (Date.now() - statSync(path).mtimeMs < claimMs) return false
-    utimesSync(path, new Date(), new Date())
-    return true
+    return false
   }
 }
-
-const claimMs = 3_600_000
