@@ -215,6 +215,8 @@ export function tlsTo(host: string, authorities?: SecretLocation): object {
       // RFC 6066 allows no addresses in SNI.
       ...(isName && { sni: host }),
       common_tls_context: {
+        // Envoy as a client would offer at most TLS 1.2, which some servers refuse.
+        tls_params: { tls_maximum_protocol_version: 'TLSv1_3' },
         combined_validation_context: {
           // A certificate of a trusted authority is not enough: it must be for this host.
           default_validation_context: {

@@ -28,7 +28,8 @@ async function listen(server: http.Server | https.Server, host = '127.0.0.1'): P
 }
 
 const fine: RequestListener = (_, response) => response.end('{}')
-const secure = await listen(https.createServer({ ...certificate }, fine))
+/** As some providers, it accepts TLS 1.3 only. */
+const secure = await listen(https.createServer({ ...certificate, minVersion: 'TLSv1.3' }, fine))
 /** Starts its response at once and then stalls; with `?late` it sends no response. */
 const silent = await listen(
   http.createServer((request, response) => {

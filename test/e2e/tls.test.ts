@@ -65,6 +65,7 @@ async function start(t: Test): Promise<World> {
       TLS_CERT_FILE: at('service.pem'),
       TLS_KEY_FILE: at('service-key.pem'),
       TLS_CLIENT_CA_FILE: at('client.pem'),
+      TLS_MIN_VERSION: '1.3',
     },
     adjustEnvoy: (bootstrap) => addToClusters(bootstrap, folder),
   })
