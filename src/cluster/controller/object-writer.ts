@@ -1,7 +1,7 @@
 /** Writes objects that differ to the cluster, in turn and at a limited rate. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { type KubeClient, KubeError, type KubeRequest } from '../../kubernetes/client.ts'
+import { isRefusal, type KubeClient, KubeError, type KubeRequest } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createAlarm, restAfter } from '../../runtime/loop.ts'
@@ -41,6 +41,8 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   const urgent = new Map<string, WriteTarget>()
   const routine = new Map<string, WriteTarget>()
   const failures = new Map<string, number>()
+  /** Where writes fail for a reason that concerns all objects there; it was reported. */
+  const outages = new Set<string>()
   const echoes = new Map<string, Echo>()
   let written = 0
   const alarm = createAlarm(signal)
@@ -60,6 +62,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
       return false
     }
     await client.send({ ...request, signal })
+    outages.delete(collectionOf(path))
     written += 1
     const sent = { before, text }
     echoes.set(path, sent)
@@ -78,8 +81,17 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     // The object was deleted before its turn, which the watch reports; or its kind was, and may
     // come back.
     const isGone = error instanceof KubeError && error.status === 404
-    if (failed > 0 && !isGone) onProblem(path, errorMessage(error))
+    if (failed > 0 && !isGone) report(path, error)
     setTimeout(requeue, restAfter(failed + 1, backoff), target).unref()
+  }
+
+  /** A permission that is missing, or a server that fails, is reported once, not for each of thousands of objects. */
+  function report(path: string, error: unknown): void {
+    const isOfObject = error instanceof KubeError && error.status < 500 && !isRefusal(error)
+    const collection = collectionOf(path)
+    if (!isOfObject && outages.has(collection)) return
+    if (!isOfObject) outages.add(collection)
+    onProblem(path, errorMessage(error))
   }
 
   function requeue(target: WriteTarget): void {
@@ -138,6 +150,11 @@ export function startObjectWriter(options: ObjectWriterOptions) {
       return urgent.size + routine.size
     },
   }
+}
+
+/** The path of all objects of its kind in its namespace; of their statuses, for the path of one. */
+function collectionOf(path: string): string {
+  return path.replace(/\/[^/]+(\/status)?$/, '/*$1')
 }
 
 /** A successful request and its target. */

@@ -41,7 +41,7 @@ export function openCluster(
             )
           : log.error(
               { code: 'token_reviews_unavailable', problem },
-              "cannot review tokens: the cluster's API server does not answer",
+              "cannot review tokens at the cluster's API server",
             ),
       onRefused: (reason) => refusals.note({ proof: 'cluster' }, reason),
     }),

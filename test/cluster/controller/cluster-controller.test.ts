@@ -439,6 +439,28 @@ test('requests that the API server refuses are repeated with delays', async (t) 
   t.ok(tries() < 40, `${tries()} attempts`)
 })
 
+test('a missing permission to write is reported once, not for each object', async (t) => {
+  const world = await startDouble(t)
+  const controller = await start(t, world)
+  await poll(() => controller.isLeader, 'the controller leads')
+  const told = () => controller.lines.filter((line) => line.includes('object_unwritable'))
+  world.faults.refuses = (method) => (method === 'PATCH' ? 403 : 0)
+  for (let i = 0; i < 5; i += 1) await world.apply(modelRef(`m${i}`))
+  const tries = () => world.faults.requests.filter((each) => each.startsWith('PATCH')).length
+  await poll(() => tries() >= 15, 'each write is tried three times', 30_000)
+  t.equal(told().length, 1)
+  t.match(told()[0], /modelrefs\/m\d\/status.*403/)
+  world.faults.refuses = undefined
+  await poll(() => controller.written === 5, 'all are written', 30_000)
+  world.faults.refuses = (method) => (method === 'PATCH' ? 422 : 0)
+  for (let i = 0; i < 3; i += 1) await world.apply(modelRef(`n${i}`))
+  await poll(
+    () => new Set(told().map((line) => JSON.parse(line).path)).size >= 4,
+    'each invalid one',
+    30_000,
+  )
+})
+
 test('a new model does not wait behind hundreds of others', async (t) => {
   const world = await startDouble(t)
   const crowd = 400
