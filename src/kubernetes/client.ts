@@ -112,7 +112,7 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
   ): Promise<IncomingMessage> {
     const isFresh = last !== undefined && monotonic() - last.readAt < rereadMs
     const { token, agent } = last !== undefined && isFresh ? last : await readAccess()
-    const text = body === undefined ? undefined : JSON.stringify(body)
+    const text = body === undefined ? undefined : writeBody(body, contentType)
     return await sendRequest(`${base}${path}`, {
       method,
       signal,
@@ -162,6 +162,16 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
       }
     },
   }
+}
+
+/** Characters that YAML does not allow as they are, or takes for line breaks, are escaped where JSON would not need it. */
+function writeBody(body: JsonObject, contentType: string): string {
+  const text = JSON.stringify(body)
+  if (!contentType.endsWith('yaml')) return text
+  return text.replace(
+    /[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]/g,
+    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
 }
 
 function isGood({ statusCode = 0 }: IncomingMessage): boolean {

@@ -9,8 +9,10 @@ import { pino } from 'pino'
 import root, { type Test } from 'tap'
 import { stringify } from 'yaml'
 import { render } from '../../k8s/render.ts'
+import { applyStatus } from '../../src/cluster/controller/apply.ts'
 import { startClusterController } from '../../src/cluster/controller/cluster-controller.ts'
-import { createClient } from '../../src/kubernetes/client.ts'
+import { toConditions } from '../../src/cluster/rules/object-status.ts'
+import { createClient, type KubeRequest } from '../../src/kubernetes/client.ts'
 import { serve } from '../../src/main.ts'
 import { createClusterSource } from '../../src/models/sources/cluster-source.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
@@ -185,6 +187,18 @@ test('the controller writes statuses and holds a valid Lease', async (t, kube) =
   }
   t.match((await kube.client.send({ path: lease })).spec, { holderIdentity: '' })
   t.strictSame(lines, [])
+})
+
+test('a status is stored with every character of its messages', async (t, kube) => {
+  const client = createClient(await kube.accessAs('tollgate', 'tollgate-controller'))
+  const path = '/apis/tollgate.dev/v1alpha1/namespaces/llm/modelrefs/small'
+  const place = { path, apiVersion: 'tollgate.dev/v1alpha1', kind: 'ModelRef' }
+  const message = `a\x7f\x80\u0085\u2028\ufeff\uffff"\\\n😀${'😀'.slice(1)}`
+  const ready = { type: 'Ready', status: 'False', reason: 'ReconcileFailed', message } as const
+  const status = toConditions([ready], { before: undefined, generation: 1, now: 0 })
+  const now = { metadata: { name: 'small', namespace: 'llm' } }
+  const stored = await client.send(applyStatus(place, now, status) as KubeRequest)
+  t.equal(applyStatus(place, { ...now, status: stored.status }, status), undefined)
 })
 
 test('cluster tokens can create keys, and cluster roles make administrators', async (t, kube) => {

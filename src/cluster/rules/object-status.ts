@@ -215,9 +215,10 @@ function conditionsOf(status: unknown): readonly ObjectCondition[] {
   return Array.isArray(found) ? found : []
 }
 
-/** Without half of a character, which the API server would not store as it is, so that it would be written again and again. */
+/** Without halves of characters, which the API server refuses or does not store as they are. */
 function shorten(message: string, most = maxMessageLength): string {
-  return message.length <= most ? message : `${message.slice(0, most - 1).toWellFormed()}…`
+  const short = message.length <= most ? message : `${message.slice(0, most - 1)}…`
+  return short.toWellFormed()
 }
 
 const fields: ReadonlySet<string> = new Set([

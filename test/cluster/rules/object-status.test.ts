@@ -30,4 +30,6 @@ test('a message that is cut has no half of a character', async (t) => {
     t.ok(condition?.message.isWellFormed(), 'the API server stores it as it is')
     t.equal(condition?.message.length, 4_096)
   }
+  const [condition] = toConditions([{ ...ready, message: '😀'.slice(1) }], about).conditions
+  t.equal(condition?.message, '\ufffd')
 })
