@@ -11,6 +11,7 @@ import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import { restAfter } from '../runtime/loop.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
 import type { LoadedClusters } from './admin-page.ts'
+import { createClusterWaits, type Rendered, type Unseen, type Version } from './cluster-waits.ts'
 import { joinClusters, renderCluster, writeClusters } from './clusters.ts'
 import { locationOf, serverSecrets } from './secret-location.ts'
 
@@ -21,21 +22,8 @@ import { locationOf, serverSecrets } from './secret-location.ts'
 const graceMs = 5_000
 /** Rests between two polls. */
 const rests = { firstMs: 5, maxMs: 250 }
-/**
- * How long a model waits for an Envoy that responds and has not loaded its cluster; milliseconds.
- */
-const timeoutMs = 10_000
-/** The same at the start, when readiness waits. */
-const startTimeoutMs = 5_000
-/** The same while there is no admin page, except at the start. */
-const noAdminTimeoutMs = 2_000
-/** How long a model waits for Envoy to resolve its server's name; milliseconds. */
-const resolvingMs = 3_000
 /** Rests between two polls about models that no longer wait. */
 const unseenRests = { firstMs: 500, maxMs: 4_000 }
-/** The number of recent files that are recognized. */
-const versionsKept = 16
-
 interface ClusterFileDeps {
   /** Created if missing. */
   readonly directory: string
@@ -52,41 +40,17 @@ interface ClusterFileDeps {
 
 export type ClusterFile = ReturnType<typeof createClusterFile>
 
-/** Envoy responds and has not loaded the cluster, or its admin page does not respond. */
-type Unseen = 'not taken' | 'no answer'
-
-/** A cluster as in the file; one text stands for one cluster. */
-interface Rendered {
-  readonly cluster: string
-  readonly text: string
-  readonly digest: string
-  /** Whether Envoy resolves its address. */
-  readonly isNamed: boolean
-}
-
-/** By model key. */
-type Clusters = ReadonlyMap<string, Rendered>
-
-/** The clusters of a snapshot, and the `version_info` of their file. */
-interface Version {
-  readonly name: string
-  readonly clusters: Clusters
-}
-
 /** Cluster texts by cluster name. */
 type Written = ReadonlyMap<string, string>
 
 export function createClusterFile(deps: ClusterFileDeps) {
   const closing = new AbortController()
   const rendered = new WeakMap<ModelRef, Rendered>()
-  const waiting = new Map<string, Rendered & { since: number }>()
-  const unseen = new Map<string, { readonly is: Rendered; readonly reason: Unseen }>()
-  const versions: Version[] = []
+  const waits = createClusterWaits()
+  const { waiting, unseen } = waits
   let models: Snapshot['models'] | undefined
   let planned: Version | undefined
   let written: { readonly name: string; readonly clusters: Written } | undefined
-  let served: Clusters = new Map()
-  let isFirst = true
   /** Of both kinds since the last `write`. */
   let polls = 0
   let unseenPolls = 0
@@ -128,11 +92,11 @@ export function createClusterFile(deps: ClusterFileDeps) {
       polls += 1
       await delay(restAfter(polls, rests), undefined, { signal: closing.signal })
       const named = [...waiting.values()].filter(({ isNamed }) => isNamed)
-      release(
+      note(
         await deps.readLoadedClusters(named.map(({ cluster }) => cluster)).catch(() => undefined),
       )
     }
-    isFirst = false
+    waits.settle()
   }
 
   const follow = createSingleFlight(() =>
@@ -141,56 +105,21 @@ export function createClusterFile(deps: ClusterFileDeps) {
     }),
   )
 
-  /** Releases the models whose clusters Envoy has loaded, and those that have waited too long. */
-  function release(loaded: LoadedClusters | undefined): void {
-    see(loaded)
-    const timeout = loaded === undefined ? noAdminTimeoutMs : timeoutMs
-    const waitsMs = !isFirst ? timeout : loaded === undefined ? 0 : startTimeoutMs
-    const reason = loaded === undefined ? 'no answer' : 'not taken'
-    const released = new Map<string, Rendered>()
-    const overdue: string[] = []
-    for (const [key, is] of waiting) {
-      const { cluster, isNamed, since } = is
-      const isLoaded = has(loaded, key, is)
-      const waitedMs = performance.now() - since
-      if (!isLoaded && waitedMs < waitsMs) continue
-      const isResolved = !isNamed || loaded?.resolved.has(cluster)
-      if (isLoaded && !isResolved && waitedMs < resolvingMs) continue
-      if (isLoaded) unseen.delete(key)
-      else {
-        overdue.push(key)
-        unseen.set(key, { is, reason })
-      }
-      released.set(key, is)
-      waiting.delete(key)
-    }
-    if (released.size === 0) return
-    served = new Map([...served, ...released])
-    // An Envoy that is not running yet reads the file when it starts.
-    const isStart = isFirst && loaded === undefined
-    if (overdue.length > 0 && !isStart) deps.onOverdue(overdue, reason)
+  function note(loaded: LoadedClusters | undefined): void {
+    const { hasSeen, hasReleased, overdue, reason } = waits.look(loaded, performance.now())
+    if (hasSeen) deps.onSeen()
+    if (!hasReleased) return
+    if (overdue.length > 0) deps.onOverdue(overdue, reason)
     deps.onLoaded()
     pollLater()
-  }
-
-  function has(loaded: LoadedClusters | undefined, key: string, is: Rendered): boolean {
-    const clusters = versions.find(({ name }) => name === loaded?.version)?.clusters
-    return clusters?.get(key)?.text === is.text && !loaded?.warming.has(is.cluster)
   }
 
   /** Drops the clusters of removed models, once no model is held in its previous version. */
   function dropLater(current: Version): void {
     cleanup = setTimeout(() => {
       if (waiting.size > 0) dropLater(current)
-      else put(textsOf(current.clusters), current).catch(deps.onFault)
+      else put(textsOf(current), current).catch(deps.onFault)
     }, graceMs).unref()
-  }
-
-  /** Removes those that Envoy has loaded by now. */
-  function see(loaded: LoadedClusters | undefined): void {
-    const before = unseen.size
-    for (const [key, { is }] of unseen) if (has(loaded, key, is)) unseen.delete(key)
-    if (unseen.size < before) deps.onSeen()
   }
 
   function pollLater(): void {
@@ -198,7 +127,8 @@ export function createClusterFile(deps: ClusterFileDeps) {
     unseenPolls += 1
     nextPoll = setTimeout(
       async () => {
-        see(await deps.readLoadedClusters([]).catch(() => undefined))
+        const loaded = await deps.readLoadedClusters([]).catch(() => undefined)
+        if (waits.see(loaded)) deps.onSeen()
         nextPoll = undefined
         pollLater()
       },
@@ -212,7 +142,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     /**
      * Why models stopped waiting although Envoy has not been seen to load their cluster; by key.
      */
-    unseen: unseen as ReadonlyMap<string, { readonly reason: Unseen }>,
+    unseen,
     /**
      * Sets the snapshot for the next `write`, once it has run to its end; from then on the models
      * concerned wait. Calls must not overlap.
@@ -222,31 +152,20 @@ export function createClusterFile(deps: ClusterFileDeps) {
       const version = yield* versionOf(snapshot.models)
       // No step from here on: waiting and served models must be separated atomically.
       models = snapshot.models
-      const { clusters } = version
       if (planned?.name === version.name) return
       planned = version
-      served = new Map([...served].filter(([key]) => clusters.has(key)))
-      for (const key of waiting.keys()) if (!clusters.has(key)) waiting.delete(key)
-      for (const [key, { is }] of unseen) {
-        if (clusters.get(key)?.text !== is.text) unseen.delete(key)
-      }
-      for (const [key, is] of clusters) {
-        if (served.get(key)?.text === is.text) waiting.delete(key)
-        else if (waiting.get(key)?.text !== is.text) waiting.set(key, { ...is, since: Infinity })
-      }
+      waits.plan(version)
     },
     /** Writes the planned clusters. Clusters of removed models are dropped later. */
     async write(): Promise<void> {
       if (planned === undefined) return
       const current = planned
       clearTimeout(cleanup)
-      const texts = textsOf(current.clusters)
+      const texts = textsOf(current)
       const leaving = [...(written?.clusters ?? [])].filter(([name]) => !texts.has(name))
       await put(new Map([...texts, ...leaving]), current)
       if (leaving.length > 0) dropLater(current)
-      versions.unshift(current)
-      versions.length = Math.min(versions.length, versionsKept)
-      for (const wait of waiting.values()) wait.since = Math.min(wait.since, performance.now())
+      waits.begin(current, performance.now())
       polls = 0
       unseenPolls = 0
       following = follow()
@@ -274,7 +193,7 @@ function readFrom({ metadata, server }: ModelRef, directory: string) {
   }
 }
 
-function textsOf(clusters: Clusters): Written {
+function textsOf({ clusters }: Version): Written {
   return new Map([...clusters.values()].map(({ cluster, text }) => [cluster, text]))
 }
 

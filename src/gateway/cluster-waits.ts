@@ -1,0 +1,123 @@
+/**
+ * Which models wait because Envoy does not have their cluster yet, and which have stopped waiting although it has not
+ * been seen there. No I/O; time is an argument (milliseconds, monotonic).
+ */
+
+import type { LoadedClusters } from './admin-page.ts'
+
+/** A cluster as in the file; one text stands for one cluster. */
+export interface Rendered {
+  readonly cluster: string
+  readonly text: string
+  readonly digest: string
+  /** Whether Envoy resolves its address. */
+  readonly isNamed: boolean
+}
+
+/** The clusters of a snapshot by model key, and the `version_info` of their file. */
+export interface Version {
+  readonly name: string
+  readonly clusters: ReadonlyMap<string, Rendered>
+}
+
+/** Envoy responds and has not loaded the cluster, or its admin page does not respond. */
+export type Unseen = 'not taken' | 'no answer'
+
+/** What a look at Envoy has changed. */
+interface Look {
+  /** Whether Envoy has now loaded clusters of models that had stopped waiting. */
+  readonly hasSeen: boolean
+  /** Whether some models no longer wait. */
+  readonly hasReleased: boolean
+  /** Those of them whose clusters Envoy has not been seen to load; why. */
+  readonly overdue: readonly string[]
+  readonly reason: Unseen
+}
+
+/** How long a model waits for an Envoy that responds and has not loaded its cluster. */
+const timeoutMs = 10_000
+/** The same at the start, when readiness waits. */
+const startTimeoutMs = 5_000
+/** The same while there is no admin page, except at the start. */
+const noAdminTimeoutMs = 2_000
+/** How long a model waits for Envoy to resolve its server's name. */
+const resolvingMs = 3_000
+/** The number of recent files that are recognized. */
+const versionsKept = 16
+
+export function createClusterWaits() {
+  const waiting = new Map<string, Rendered & { since: number }>()
+  const unseen = new Map<string, { readonly is: Rendered; readonly reason: Unseen }>()
+  const versions: Version[] = []
+  let served: ReadonlyMap<string, Rendered> = new Map()
+  let isFirst = true
+
+  function hasLoaded(loaded: LoadedClusters | undefined, key: string, is: Rendered): boolean {
+    const clusters = versions.find(({ name }) => name === loaded?.version)?.clusters
+    return clusters?.get(key)?.text === is.text && !loaded?.warming.has(is.cluster)
+  }
+
+  /** Drops the models from `unseen` whose clusters Envoy has loaded by now; returns whether there are any. */
+  function see(loaded: LoadedClusters | undefined): boolean {
+    const before = unseen.size
+    for (const [key, { is }] of unseen) if (hasLoaded(loaded, key, is)) unseen.delete(key)
+    return unseen.size < before
+  }
+
+  return {
+    /** Keys of the models that Envoy cannot serve yet as planned. */
+    waiting: waiting as ReadonlyMap<string, Rendered>,
+    /** Why models stopped waiting although Envoy has not been seen to load their cluster; by key. */
+    unseen: unseen as ReadonlyMap<string, { readonly reason: Unseen }>,
+    /** From now on the models wait whose cluster is new. */
+    plan({ clusters }: Version): void {
+      served = new Map([...served].filter(([key]) => clusters.has(key)))
+      for (const key of waiting.keys()) if (!clusters.has(key)) waiting.delete(key)
+      for (const [key, { is }] of unseen) {
+        if (clusters.get(key)?.text !== is.text) unseen.delete(key)
+      }
+      for (const [key, is] of clusters) {
+        if (served.get(key)?.text === is.text) waiting.delete(key)
+        else if (waiting.get(key)?.text !== is.text) waiting.set(key, { ...is, since: Infinity })
+      }
+    },
+    /** The planned version is in the file: the time to wait begins. */
+    begin(version: Version, now: number): void {
+      versions.unshift(version)
+      versions.length = Math.min(versions.length, versionsKept)
+      for (const wait of waiting.values()) wait.since = Math.min(wait.since, now)
+    },
+    see,
+    /** Releases the models whose clusters Envoy has loaded, and those that have waited too long. */
+    look(loaded: LoadedClusters | undefined, now: number): Look {
+      const hasSeen = see(loaded)
+      const timeout = loaded === undefined ? noAdminTimeoutMs : timeoutMs
+      const waitsMs = !isFirst ? timeout : loaded === undefined ? 0 : startTimeoutMs
+      const reason = loaded === undefined ? 'no answer' : 'not taken'
+      const released = new Map<string, Rendered>()
+      const overdue: string[] = []
+      for (const [key, is] of waiting) {
+        const isLoaded = hasLoaded(loaded, key, is)
+        const waitedMs = now - is.since
+        if (!isLoaded && waitedMs < waitsMs) continue
+        const isResolved = !is.isNamed || loaded?.resolved.has(is.cluster)
+        if (isLoaded && !isResolved && waitedMs < resolvingMs) continue
+        if (isLoaded) unseen.delete(key)
+        else {
+          overdue.push(key)
+          unseen.set(key, { is, reason })
+        }
+        released.set(key, is)
+        waiting.delete(key)
+      }
+      served = new Map([...served, ...released])
+      // An Envoy that is not running yet reads the file when it starts.
+      const isStart = isFirst && loaded === undefined
+      return { hasSeen, hasReleased: released.size > 0, overdue: isStart ? [] : overdue, reason }
+    },
+    /** No model waits any more: the start is over. */
+    settle(): void {
+      isFirst = false
+    },
+  }
+}
