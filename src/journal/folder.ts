@@ -91,13 +91,9 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
         fs.closeSync(file)
       }
     },
-    /** Replaces a file atomically. Unsynced, because a caller would wait for the disk. */
+    /** Replaces a file atomically. */
     replaceText: (name: string, text: string) =>
-      replaceFileSync(at(name), text, {
-        mode,
-        draft: at(`${name}.${process.pid}.tmp`),
-        isSynced: false,
-      }),
+      replaceFileSync(at(name), text, { mode, draft: at(`${name}.${process.pid}.tmp`) }),
     /**
      * Calls `onChange` when a file may have changed: its name (undefined if unknown), and whether the name may now
      * belong to another file. Returns a function that stops watching, or undefined if the folder can't be watched.

@@ -88,7 +88,7 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
       return `${JSON.stringify(written)}\n`
     }
     // Of processes that start at once, one creates the file.
-    replaceFileSync(path, textOf, { mode: 0o600, onlyIfAbsent: !replaces })
+    replaceFileSync(path, textOf, { mode: 0o600, onlyIfAbsent: !replaces, isDurable: true })
   }
 
   return {

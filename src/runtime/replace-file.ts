@@ -46,27 +46,22 @@ export async function replaceFile(
   if (options.isDurable) await within(open(dirname(path)), (opened) => opened.sync())
 }
 
-interface SyncReplaceOptions extends Omit<ReplaceOptions, 'isDurable'> {
-  /** Whether to wait until the content is on the disk; true by default. */
-  readonly isSynced?: boolean
-}
-
 /**
- * As `replaceFile`, at once: for small files, and callers that cannot wait. `content` may be made from the new file's inode.
+ * As `replaceFile`, at once: for small files, and callers that cannot wait. Only with `isDurable` it waits for the disk,
+ * and for the file alone. `content` may be made from the new file's inode.
  */
 export function replaceFileSync(
   path: string,
   content: string | ((inode: bigint) => string),
-  options: SyncReplaceOptions = {},
+  { mode = 0o644, draft = draftOf(path), onlyIfAbsent = false, isDurable }: ReplaceOptions = {},
 ): void {
-  const { draft = draftOf(path), onlyIfAbsent = false, isSynced = true } = options
   fs.rmSync(draft, { force: true })
   try {
-    const file = fs.openSync(draft, 'wx', options.mode ?? 0o644)
+    const file = fs.openSync(draft, 'wx', mode)
     try {
-      const inode = () => fs.fstatSync(file, { bigint: true }).ino
-      fs.writeFileSync(file, typeof content === 'function' ? content(inode()) : content)
-      if (isSynced) fs.fsyncSync(file)
+      const { ino } = fs.fstatSync(file, { bigint: true })
+      fs.writeFileSync(file, typeof content === 'function' ? content(ino) : content)
+      if (isDurable) fs.fsyncSync(file)
     } finally {
       fs.closeSync(file)
     }

@@ -45,7 +45,7 @@ root.test('concurrent calls leave the text of one, whole', async (t) => {
 root.test('at once: whole, with its inode, over a draft that was left', async (t) => {
   const draft = `${path}.new`
   replaceFileSync(draft, 'left by a process that was killed')
-  replaceFileSync(path, (inode) => `I am ${inode}`, { draft, mode: 0o600, isSynced: false })
+  replaceFileSync(path, (inode) => `I am ${inode}`, { draft, mode: 0o600, isDurable: true })
   const { ino, mode } = statSync(path)
   t.strictSame([text(), mode & 0o777], [`I am ${ino}`, 0o600])
   replaceFileSync(path, 'second', { onlyIfAbsent: true })

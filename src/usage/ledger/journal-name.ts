@@ -48,7 +48,7 @@ function create(file: string, name: string): string {
   const known = readName(file)
   if (known !== undefined) return known
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
-  replaceFileSync(file, name, { mode: 0o600, onlyIfAbsent: true })
+  replaceFileSync(file, name, { mode: 0o600, onlyIfAbsent: true, isDurable: true })
   const made = readName(file)
   if (made === undefined)
     throw new Error(`${file} does not contain the name of a journal; remove it`)
