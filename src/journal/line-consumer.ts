@@ -16,7 +16,7 @@ interface LineConsumerOptions {
   /** Name of the file with the position. */
   readonly file: string
   readonly readText: (text: string) => ReadLine | undefined
-  readonly tell: (line: ReadLine) => void
+  readonly deliver: (line: ReadLine) => void
   /** Milliseconds since the epoch. */
   readonly now: () => number
   readonly onFault: (error: unknown) => void
@@ -49,7 +49,7 @@ export function createLineConsumer(options: LineConsumerOptions) {
   async function close(position: Position, until: Position, isOver: () => boolean): Promise<void> {
     function take(text: string): void {
       const line = isOver() ? undefined : readText(text)
-      if (line !== undefined) options.tell(line)
+      if (line !== undefined) options.deliver(line)
     }
     const follower = createFollower({ folder, names, position, take, now, until })
     await inSlices(follower.readAll()).finally(follower.close)
@@ -84,7 +84,7 @@ export function createLineConsumer(options: LineConsumerOptions) {
         })
     },
     /** To be called every second by the writer, with the position that it has read up to. */
-    keep(position: Position): void {
+    savePosition(position: Position): void {
       write(gap?.done ?? position)
     },
     end(): void {

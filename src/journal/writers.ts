@@ -14,6 +14,8 @@ const kept = 64
 /** In place of a nonce: the last writer has resigned. */
 const nobody = '-'
 
+export type Writers = ReturnType<typeof createWriters>
+
 /** `now`: milliseconds since the epoch. */
 export function createWriters(folder: Folder, name: string, now: () => number) {
   const nonce = randomBytes(6).toString('base64url')

@@ -1068,11 +1068,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/sums/running-sums.ts',
+    'ratelimit/sums/counter-reads.ts',
     ['ratelimit/sums/sum-counters.test.ts'],
     [
       [
-        'at: number): readonly WindowUsage[] {\n      look()\n',
+        'at: number): readonly WindowUsage[] {\n      readLines()\n',
         'at: number): readonly WindowUsage[] {\n',
       ],
     ],
@@ -1320,27 +1320,39 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/sums/gateway-sums.ts',
     ['ratelimit/sums/gateway-sums.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
-      ['    if (!isStillWriter()) return\n    follower.tidy', '    follower.tidy'],
-      ['if (isWriter && !writers.isLast()) stopWriting()', ''],
+      ['    if (!role.confirm()) return\n    tail.tidy', '    tail.tidy'],
       // I7: at a start all sums are sent.
       ['      shared.begin()\n', ''],
     ],
   ),
+  ...mutants(
+    'ratelimit/sums/writer-role.ts',
+    ['ratelimit/sums/gateway-sums.test.ts', 'ratelimit/sums/schedules.test.ts'],
+    [['isWriter && note(writers.isLast())', 'isWriter']],
+  ),
   // Each line is told once, and what was read of files that are gone stays counted.
+  ...mutants(
+    'ratelimit/sums/writer-role.ts',
+    ['ratelimit/sums/line-consumer.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
+    [['>= confirmAfterMs) renew()', '< 0) renew()']],
+  ),
   ...mutants(
     'ratelimit/sums/gateway-sums.ts',
     ['ratelimit/sums/line-consumer.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
     [
-      ['>= lookAfterMs) call(look)', '< 0) call(look)'],
-      ['      if (isWriter) consumer.keep(position)\n', ''],
-      ['    if (isWriter) call(() => options.onTold', '    call(() => options.onTold'],
-      ['tally.sum = plus(tally.sum, greatest(0, minus(own, ownOf(tally))))', ''],
+      ['      if (role.isWriter) delivery.savePosition(tail.position)\n', ''],
+      ['    if (role.isWriter) report(() => options.onTold', '    report(() => options.onTold'],
     ],
+  ),
+  ...mutants(
+    'ratelimit/sums/line-tail.ts',
+    ['ratelimit/sums/line-consumer.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
+    [['tally.sum = plus(tally.sum, greatest(0, minus(own, ownOf(tally))))', '']],
   ),
   ...mutants(
     'ratelimit/sums/gateway-sums.ts',
     ['ratelimit/sums/gateway-sums.test.ts'],
-    [['call(look)', 'look()']],
+    [['report(role.renewIfDue)', 'role.renewIfDue()']],
   ),
   ...mutants(
     'journal/line-consumer.ts',

@@ -77,7 +77,7 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
     senders.push(sender)
   }
   const beating = setInterval(() => {
-    for (const sender of senders) sender.beat()
+    for (const sender of senders) sender.maintain()
   }, beatMs).unref()
   const due = (): number => [...shared.parts.values()].reduce((sum, part) => sum + part.due, 0)
 

@@ -3,28 +3,25 @@
  * sums, whether the store responds or not. The writer also saves a checkpoint and sends the sums to the store.
  */
 
-import { greatest, minus, plus } from '../../formats/exact.ts'
 import { createCheckpoint, type KeptState } from '../../journal/checkpoint.ts'
 import type { DurableFiles } from '../../journal/durable-files.ts'
 import type { Folder } from '../../journal/folder.ts'
-import type { Follower, Position } from '../../journal/follower.ts'
+import type { Position } from '../../journal/follower.ts'
 import { createLineConsumer } from '../../journal/line-consumer.ts'
 import type { ReadLine } from '../../journal/read-line.ts'
 import type { IsDone } from '../../journal/remove-saved.ts'
-import { createWriters, silentMs } from '../../journal/writers.ts'
-import { inSlices } from '../../runtime/slices.ts'
-import { type Counted, createSums } from '../rules/sums.ts'
+import { createWriters } from '../../journal/writers.ts'
+import { type Counted, createSums, type OwnSum } from '../rules/sums.ts'
 import { ownOf } from '../rules/tally.ts'
 import type { Resets } from '../rules/windows.ts'
 import { createAdoption } from './adoption.ts'
 import { createKnownResets } from './known-resets.ts'
-import { readSince } from './read-since.ts'
+import { createLineTail, type LineTailOptions } from './line-tail.ts'
 import { createSharedSums, type SharedSumsOptions } from './shared-sums.ts'
+import { createWriterRole } from './writer-role.ts'
 
 /** What is done with each line. */
-export interface LineHandlers {
-  /** Returns what a line adds to counters. Must not throw. */
-  readonly countedOf: (line: ReadLine) => readonly Counted[]
+export interface LineHandlers extends Pick<LineTailOptions, 'readText' | 'countedOf'> {
   /** Called in every process for each line after it is counted, except for lines from before the process's start. */
   readonly onLine?: (line: ReadLine, counted: readonly Counted[]) => void
   /**
@@ -32,8 +29,6 @@ export interface LineHandlers {
    * most one second are passed twice or not at all.
    */
   readonly onTold?: (line: ReadLine) => void
-  /** Parses and charges a line. */
-  readonly readText: (text: string) => ReadLine | undefined
 }
 
 export interface GatewaySumsOptions
@@ -61,264 +56,153 @@ export interface GatewaySumsOptions
   readonly onFault: (error: unknown) => void
 }
 
-/** The most bytes that a Check reads before it decides. */
-const checkBytes = 65_536
-/** The most bytes read in one turn to find out whether the store has more than the files. */
-const catchUpBytes = 1_048_576
-/** After this long without a check, a writer checks its place before it passes lines on: another may have taken over. */
-const lookAfterMs = silentMs / 2
-
 export type GatewaySums = Awaited<ReturnType<typeof openGatewaySums>>
 
 /** Resolves once the files are read to their ends. The process is not a writer until `becomeWriter`. */
 export async function openGatewaySums(options: GatewaySumsOptions) {
   const { folder, kept, files, gateway, now, monotonic, keptFiles = 4, stem = 'usage' } = options
-  const { countedOf, onFault, readText } = options
+  const { readText, onFault } = options
   const writers = createWriters(folder, `${stem}.writers`, now)
   const checkpoint = createCheckpoint(kept, `${stem}.sums`, files, writers.nonce)
-  const consumer = createLineConsumer({
-    folder,
-    names: files,
-    file: `${stem}.told`,
-    now,
-    readText,
-    onFault,
-    tell: (line) => tell(line),
-  })
   const resets = createKnownResets(options.resets)
   const sums = createSums(resets.all, monotonic)
-  const read = { lines: 0, skipped: 0 }
-  let bytesRead = 0
-  let isWriter = false
-  let isBecoming = false
   let isHandedOver = false
-  let lookedAt = monotonic()
-  let position: Position = new Map()
-  /** Assigned by the first `rebuild`. */
-  let follower: Follower
+  const delivery = createLineConsumer({
+    ...{ folder, names: files, file: `${stem}.told`, now, readText, onFault, deliver },
+  })
+  const role = createWriterRole(writers, monotonic, {
+    onBegin: () => delivery.begin(tail.position),
+    onEnd: delivery.end,
+  })
   const shared = createSharedSums({
     ...options,
     sums,
     nonce: writers.nonce,
-    isWriter: () => isWriter,
+    isWriter: () => role.isWriter,
     onBeyond(tally) {
       if (!isHandedOver) adoption.adopt(tally)
     },
     onRival(rival) {
       if (!writers.all().includes(rival)) options.onDouble()
-      isStillWriter()
+      role.confirm()
     },
   })
-
+  const tail = createLineTail({
+    ...options,
+    resets: resets.all,
+    sums,
+    count: shared.count,
+    onRead(line, counted) {
+      report(() => options.onLine?.(line, counted))
+      if (delivery.isOn) deliver(line)
+    },
+  })
   const adoption = createAdoption({
-    catchUp: () => follower.catchUp(catchUpBytes),
-    readToEnds,
-    isWriter: isStillWriter,
+    catchUp: tail.catchUp,
+    readToEnds: tail.readAll,
+    isWriter: role.confirm,
     noteBase: checkpoint.noteBase,
     send: shared.enter,
     onFault,
   })
 
-  /** Counts a line in the sums in force. */
-  function take(text: string): void {
-    bytesRead += text.length
-    const line = readText(text)
-    if (line === undefined) {
-      read.skipped += 1
-      return
-    }
-    read.lines += 1
-    const counted = countedOf(line)
-    for (const each of counted) shared.count(each)
-    call(() => options.onLine?.(line, counted))
-    if (consumer.isOn) tell(line)
+  /** Passes a line to the listener of the writer. */
+  function deliver(line: ReadLine): void {
+    report(role.renewIfDue)
+    if (role.isWriter) report(() => options.onTold?.(line))
   }
 
-  function countText(text: string): readonly Counted[] {
-    const line = readText(text)
-    return line === undefined ? [] : countedOf(line)
-  }
-
-  function tell(line: ReadLine): void {
-    if (monotonic() - lookedAt >= lookAfterMs) call(look)
-    if (isWriter) call(() => options.onTold?.(line))
-  }
-
-  /** Calls a listener; its errors are reported and do not affect counting. */
-  function call(listener: () => void): void {
+  /** Errors of `act` are reported, and do not affect counting. */
+  function report(act: () => void): void {
     try {
-      listener()
+      act()
     } catch (error) {
       onFault(error)
     }
   }
 
-  async function load(): Promise<KeptState> {
-    const state = await checkpoint.load(writers.all())
-    const isOther = state.gateway !== undefined && state.gateway !== gateway
-    // Without a store nobody else sees the name.
-    if (!isOther || options.store === undefined) return state
-    options.onRenamed?.(state.gateway as string)
-    throw new Error(`the sums belong to gateway ${state.gateway}, not to ${gateway}`)
-  }
-
-  /**
-   * Rebuilds the sums from the latest checkpoint and the lines after it. The current sums stay in force until then. Needed
-   * because the last writer may have removed files that this process had not read.
-   */
+  /** Rebuilds the sums from the latest checkpoint and the lines after it. */
   async function rebuild(): Promise<void> {
-    const state = await load()
+    const state = await checkpoint.load(writers.all())
+    const { gateway: owner = gateway } = state
+    // Without a store nobody else sees the name.
+    if (owner !== gateway && options.store !== undefined) {
+      options.onRenamed?.(owner)
+      throw new Error(`the sums belong to gateway ${owner}, not to ${gateway}`)
+    }
     resets.noteAll(state.resets)
-    const rebuilt = await readSince(state, { ...options, resets: resets.all, countText })
-    // Both are read to the end in this turn: no line that a Check has counted is missing for a moment, and listeners get
-    // each line that was not read before.
-    follower?.catchUp(Number.POSITIVE_INFINITY)
-    rebuilt.follower.catchUp(Number.POSITIVE_INFINITY)
-    follower?.close()
-    keepRead(rebuilt.position, () => sums.replaceOwn(rebuilt.own()))
-    rebuilt.takeWith(take)
-    position = rebuilt.position
-    follower = rebuilt.follower
+    await tail.rebuild(state)
   }
 
-  /** Retains the sums of lines that are only in removed files and in no checkpoint, and their positions, so that they count once. */
-  function keepRead(next: Position, replace: () => void): void {
-    const before = sums.own(now()).map((tally) => [tally, ownOf(tally)] as const)
-    replace()
-    for (const [tally, own] of before)
-      tally.sum = plus(tally.sum, greatest(0, minus(own, ownOf(tally))))
-    for (const [head, bytes] of position) if (bytes > (next.get(head) ?? 0)) next.set(head, bytes)
-  }
-
-  /** Returns whether this process still is the writer, and ends its role if it is not. */
-  function isStillWriter(): boolean {
-    lookedAt = monotonic()
-    if (isWriter && !writers.isLast()) stopWriting()
-    return isWriter
-  }
-
-  /** Checks its place, and shows other processes that the gateway has a writer. */
-  function look(): void {
-    if (isStillWriter() || isBecoming) writers.show()
-  }
-
-  function stopWriting(): void {
-    isWriter = false
-    consumer.end()
-  }
-
-  async function readToEnds(): Promise<void> {
-    if (!isHandedOver) await inSlices(follower.readAll())
+  /** Call it when the state is saved: sums and position belong together. */
+  function stateOf(owner: string, own: readonly OwnSum[]): KeptState {
+    return { gateway: owner, position: tail.position, own, resets: resets.all }
   }
 
   /** Saves a checkpoint, then removes files and checkpoints that are no longer needed. */
   async function save(): Promise<void> {
-    if (!isStillWriter() || isHandedOver) return
-    const saved = await checkpoint.save(() => {
-      return { gateway, position, own: sums.own(now()), resets: resets.all }
-    })
+    if (!role.confirm() || isHandedOver) return
+    const saved = await checkpoint.save(() => stateOf(gateway, sums.own(now())))
     // Another process that became the writer meanwhile may have read the checkpoint before this one.
-    if (!isStillWriter()) return
-    follower.tidy(saved, keptFiles, options.isDone)
+    if (!role.confirm()) return
+    tail.tidy(saved, keptFiles, options.isDone)
     await checkpoint.removeEarlier()
   }
 
+  /**
+   * Hands the files over to the gateway name `next`, if the store has acknowledged all sums under the present name; returns
+   * whether it has. Afterwards nothing is read or sent here.
+   */
+  async function handOver(next: string): Promise<boolean> {
+    if (!role.confirm() || adoption.isPending) return false
+    if (sums.own(now()).some((tally) => tally.field < ownOf(tally))) return false
+    isHandedOver = true
+    tail.pause(true)
+    try {
+      delivery.savePosition(tail.position)
+      await checkpoint.save(() => stateOf(next, []))
+    } catch (error) {
+      isHandedOver = false
+      tail.pause(false)
+      throw error
+    }
+    return true
+  }
+
   await rebuild()
-  consumer.noteStart(position)
+  delivery.noteStart(tail.position)
   return {
     shared,
+    tail,
     nonce: writers.nonce,
     get isWriter(): boolean {
-      return isWriter
-    },
-    /** Lines read since the process's start, lines of unknown format, and bytes not read yet. */
-    get stats() {
-      return { ...read, unreadBytes: follower.unreadBytes }
-    },
-    /** `stats.lines` without the other figures, which cost more. */
-    get linesRead(): number {
-      return read.lines
-    },
-    /** Total length of these lines in characters. */
-    get bytesRead(): number {
-      return bytesRead
+      return role.isWriter
     },
     /** Number of windows in memory. */
     get size(): number {
       return sums.all.size
     },
     /** Whether this gateway has a process that writes. */
-    hasWriter: (): boolean => isWriter || isBecoming || !writers.isFree(),
+    hasWriter: role.isTaken,
     /** Becomes the writer. Resolves once the sums are queued for the store and the checkpoint is saved. */
     async becomeWriter(): Promise<void> {
-      isBecoming = true
-      try {
-        writers.enter()
-        await rebuild()
-        isWriter = writers.isLast()
-        lookedAt = monotonic()
-        // In the same turn in which the sums come into force, so that listeners get each line exactly once.
-        if (isWriter) consumer.begin(position)
-      } finally {
-        isBecoming = false
-      }
-      if (!isWriter) return
+      if (!(await role.claim(rebuild))) return
       shared.begin()
       await save()
     },
-    /**
-     * Calls `onChange` when a file may have grown or was replaced. Returns a function that stops the watch, or undefined if
-     * the folder cannot be watched. `onEnd` is called if the watch fails later.
-     */
-    watch: (onChange: (isMoved: boolean) => void, onEnd: () => void): (() => void) | undefined =>
-      folder.watch((changed, isMoved) => {
-        if (changed === undefined || files.some((name) => changed.startsWith(name)))
-          onChange(isMoved)
-      }, onEnd),
-    /** Identity of the folder that `watch` watches. */
-    watched: (): string | undefined => folder.identity(),
-    /** Reads new lines of Envoy's script, which are not buffered. Bounded, because a Check waits for it. */
-    readEnd(): void {
-      if (!isHandedOver) follower.readEnds(checkBytes, files[0])
-    },
-    /** Reads new lines of all files; after a rotation (`isMoved`) it also looks for new files. */
-    readEnds(isMoved = false): void {
-      if (isHandedOver) return
-      if (isMoved) follower.catchUp(checkBytes)
-      else follower.readEnds(checkBytes)
-    },
-    /** Looks for new files, and reads all of them to their ends. */
-    readAll: (): Promise<void> => readToEnds(),
-    /** Call once a second. */
-    beat(): void {
-      look()
-      if (isWriter) consumer.keep(position)
+    /** To be called once a second. */
+    renewRole(): void {
+      role.renew()
+      if (role.isWriter) delivery.savePosition(tail.position)
     },
     /** Call at each rotation and at shutdown. */
     save,
-    /**
-     * Hands the files over to the gateway name `next`, if the store has acknowledged all sums under the present name; returns
-     * whether it has. Afterwards nothing is read or sent here.
-     */
-    async handOver(next: string): Promise<boolean> {
-      if (!isStillWriter() || adoption.isPending) return false
-      if (sums.own(now()).some((tally) => tally.field < ownOf(tally))) return false
-      isHandedOver = true
-      try {
-        consumer.keep(position)
-        await checkpoint.save(() => ({ gateway: next, position, own: [], resets: resets.all }))
-      } catch (error) {
-        isHandedOver = false
-        throw error
-      }
-      return true
-    },
+    handOver,
     /** Releases the writer's place and closes the files. Call nothing else afterwards. */
     close(): void {
-      if (isStillWriter()) consumer.keep(position)
-      stopWriting()
-      writers.leave()
-      follower.close()
+      if (role.confirm()) delivery.savePosition(tail.position)
+      role.leave()
+      tail.close()
     },
     /** Notes a reset: responses that end after it count in a new window. */
     reset: resets.note,

@@ -5,13 +5,12 @@
  */
 
 import { createAlarm, repeat } from '../../runtime/loop.ts'
-import type { GatewaySums } from './gateway-sums.ts'
+import type { LineTail } from './line-tail.ts'
 
 export interface LineWatchOptions {
-  readonly sums: Pick<
-    GatewaySums,
-    'watch' | 'watched' | 'readEnds' | 'readAll' | 'linesRead' | 'bytesRead'
-  >
+  readonly tail: Pick<LineTail, 'watch' | 'watched' | 'readEnds' | 'readAll'> & {
+    readonly read: Pick<LineTail['read'], 'lines' | 'bytes'>
+  }
   /**
    * Whether no other gateway waits for the sums: the processes of this one read the end themselves before they decide.
    */
@@ -28,7 +27,7 @@ export interface LineWatchOptions {
 /** Milliseconds between polls: beside a watch, which may miss something, and without one. */
 const [pollMs, unwatchedPollMs] = [100, 10]
 /** Interval at which the folder is searched for new files that no event reported. */
-const lookMs = 1_000
+const searchMs = 1_000
 /** Two changes within this time count as many. */
 const manyWithinMs = 10
 /** While many lines arrive: the interval between reads, and the one while each read finds several lines. */
@@ -42,15 +41,17 @@ const [aloneMs, mostBytes] = [10, 32_768]
 /** Without a line for this long, few arrive. */
 const calmMs = 100
 
+export type LineWatch = ReturnType<typeof startLineWatch>
+
 export function startLineWatch(options: LineWatchOptions) {
-  const { sums, isAlone = false, monotonic, onFault, onRead, signal } = options
+  const { tail, isAlone = false, monotonic, onFault, onRead, signal } = options
   const alarm = createAlarm(signal)
   let endWatch: (() => void) | undefined
   let watched: string | undefined
   let isChanged = false
   let isMoved = false
   let changedAt = Number.NEGATIVE_INFINITY
-  let lookedAt = Number.NEGATIVE_INFINITY
+  let searchedAt = Number.NEGATIVE_INFINITY
   let isRung = false
   let busy: NodeJS.Timeout | undefined
   /** When a Check last read the end. */
@@ -58,16 +59,16 @@ export function startLineWatch(options: LineWatchOptions) {
 
   watch()
   const restMs = (): number => (endWatch || busy ? pollMs : unwatchedPollMs)
-  void repeat({ step: read, restMs, onFault, signal, alarm })
+  void repeat({ step: readOrSearch, restMs, onFault, signal, alarm })
 
   /** Watches the folder that is at the path now: it may have been removed and recreated. */
   function watch(): void {
-    const there = sums.watched()
+    const there = tail.watched()
     if (busy !== undefined || (endWatch !== undefined && there === watched)) return
     if (there !== watched) isRung = true
     unwatch()
     watched = there
-    endWatch = sums.watch(noteChange, () => {
+    endWatch = tail.watch(noteChange, () => {
       endWatch = undefined
     })
   }
@@ -96,7 +97,7 @@ export function startLineWatch(options: LineWatchOptions) {
 
   function readEnds(moved: boolean): void {
     try {
-      sums.readEnds(moved)
+      tail.readEnds(moved)
     } catch (error) {
       onFault(error)
     }
@@ -105,26 +106,26 @@ export function startLineWatch(options: LineWatchOptions) {
   function becomeBusy(): void {
     if (busy !== undefined) return
     unwatch()
-    let { linesRead: lines, bytesRead: bytes } = sums
+    let { lines, bytes } = tail.read
     let foundAt = monotonic()
     let restMs = isAlone ? aloneMs : busyMs
-    lookIn(restMs)
+    pollIn(restMs)
 
-    function lookIn(ms: number): void {
-      busy = setTimeout(look, ms).unref()
+    function pollIn(ms: number): void {
+      busy = setTimeout(poll, ms).unref()
     }
 
-    function look(): void {
+    function poll(): void {
       if (signal.aborted) return
       const freshMs = Math.ceil(checkedAt + restMs - monotonic())
       if (freshMs <= 0) readEnds(false)
-      const found = sums.linesRead - lines
+      const found = tail.read.lines - lines
       lines += found
       if (found > 0) foundAt = monotonic()
-      if (isAlone) restMs = restFor((sums.bytesRead - bytes) / restMs)
+      if (isAlone) restMs = restFor((tail.read.bytes - bytes) / restMs)
       else restMs = found < several ? busyMs : denseMs
-      bytes = sums.bytesRead
-      if (monotonic() - foundAt < calmMs) lookIn(freshMs > 0 ? freshMs : restMs)
+      bytes = tail.read.bytes
+      if (monotonic() - foundAt < calmMs) pollIn(freshMs > 0 ? freshMs : restMs)
       else becomeCalm()
     }
   }
@@ -141,15 +142,15 @@ export function startLineWatch(options: LineWatchOptions) {
     readEnds(true)
   }
 
-  async function read(): Promise<void> {
+  async function readOrSearch(): Promise<void> {
     try {
       // A watch reports new files, so they are rarely searched for.
-      const isDue = isRung || endWatch === undefined || monotonic() - lookedAt >= lookMs
+      const isDue = isRung || endWatch === undefined || monotonic() - searchedAt >= searchMs
       isRung = false
       if (isDue) {
-        lookedAt = monotonic()
-        await sums.readAll()
-      } else sums.readEnds()
+        searchedAt = monotonic()
+        await tail.readAll()
+      } else tail.readEnds()
     } catch (error) {
       isRung = true
       onRead?.(error)
@@ -160,13 +161,13 @@ export function startLineWatch(options: LineWatchOptions) {
 
   return {
     /** To be called every second: the folder may have been replaced. */
-    beat: watch,
+    renew: watch,
     /** A Check has read the end. */
-    noteLook(): void {
+    noteCheck(): void {
       if (busy !== undefined) checkedAt = monotonic()
     },
     /** Searches for new files, and reads them. */
-    lookAgain(): void {
+    searchAgain(): void {
       isRung = true
       alarm.ring()
     },

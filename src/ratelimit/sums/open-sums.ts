@@ -22,7 +22,7 @@ export interface SumsOptions
 
 /** Other processes read the name every second; this one does not write before they have. */
 const othersLookMs = 3_000
-const beatMs = 1_000
+const everyMs = 1_000
 
 export type OpenSums = Awaited<ReturnType<typeof openSums>>
 
@@ -105,10 +105,10 @@ export async function openSums(options: SumsOptions) {
 
   journal.keep({
     isWriter: () => current.sums.isWriter,
-    onRenamed: () => current.sums.readEnds(true),
+    onRenamed: () => current.sums.tail.readEnds(true),
     save: () => current.sums.save(),
   })
-  void repeat({ step: tend, restMs: beatMs, onFault, signal: ending.signal })
+  void repeat({ step: tend, restMs: everyMs, onFault, signal: ending.signal })
 
   return {
     /** Whether this process is its gateway's writer. */
@@ -131,7 +131,8 @@ export async function openSums(options: SumsOptions) {
     },
     /** Lines that this process has read, and how many of an unknown form; whether lines are lost. */
     get stats() {
-      return { ...current.sums.stats, failing: health.isFailing }
+      const { read, unreadBytes } = current.sums.tail
+      return { ...read, unreadBytes: unreadBytes(), failing: health.isFailing }
     },
     /** Windows whose sums the store does not have yet. */
     get unflushed(): number {

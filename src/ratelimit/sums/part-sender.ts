@@ -101,7 +101,7 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
     tag: part.tag,
     arm,
     /** To be called every second. */
-    beat(): void {
+    maintain(): void {
       if (state !== 'running') return
       if (monotonic() - begunAt >= silenceMs) begin()
       mend()

@@ -8,7 +8,7 @@ import { type Counted, createSums } from '../rules/sums.ts'
 import type { Tally } from '../rules/tally.ts'
 import type { Resets } from '../rules/windows.ts'
 
-interface ReadSinceOptions {
+export interface ReadSinceOptions {
   readonly folder: Folder
   readonly files: readonly string[]
   readonly resets: Resets

@@ -72,14 +72,14 @@ test('what another process has sent is read, and not counted twice', async (t) =
   await ahead.sums.becomeWriter()
   await behind.sums.becomeWriter()
   log(40)
-  await ahead.sums.readAll()
+  await ahead.sums.tail.readAll()
   // It has not looked yet whether it still writes.
   await ahead.send()
   t.equal(stored(), 40)
   await behind.sums.shared.fetch([counter], world.now)
   t.equal(behind.used(), 40)
   log(2)
-  await behind.sums.readAll()
+  await behind.sums.tail.readAll()
   await behind.send()
   t.equal(stored(), 42)
 })
@@ -99,9 +99,9 @@ test('what a disk has lost is counted on, and not again after a restart', async 
   await second.sums.shared.fetch([counter], world.now)
   t.equal(second.used(), 40)
   await second.send()
-  await second.sums.readAll()
+  await second.sums.tail.readAll()
   log(3)
-  await second.sums.readAll()
+  await second.sums.tail.readAll()
   await second.send()
   t.equal(stored(), 43, 'what was written before the answer may be in it')
   second.life.isDead = true
@@ -116,7 +116,7 @@ test('only the last writer writes and removes', async (t) => {
   const one = await start()
   await one.sums.becomeWriter()
   log(40)
-  await one.sums.readAll()
+  await one.sums.tail.readAll()
   const renamed = `${file}.${world.now}`
   disk.move(file, renamed)
   world.now += 120_000
@@ -143,7 +143,7 @@ test('a writer that begins does not know less meanwhile', async (t) => {
   const one = await start()
   const becoming = one.sums.becomeWriter()
   log(2)
-  one.sums.readEnds()
+  one.sums.tail.readEnds()
   t.equal(one.used(), 42)
   let least: Exact = 42
   const watch = setInterval(() => (least = one.used() < least ? one.used() : least), 0)
@@ -177,12 +177,12 @@ test('whether a writer is needed shows after some seconds', async (t) => {
   t.equal(other.sums.hasWriter(), true)
   world.now += 3_999
   t.equal(other.sums.hasWriter(), true)
-  one.sums.beat()
+  one.sums.renewRole()
   world.now += 3_999
   t.equal(other.sums.hasWriter(), true)
   world.now += 1
   t.equal(other.sums.hasWriter(), false)
-  one.sums.beat()
+  one.sums.renewRole()
   other.sums.close()
   t.equal((await start()).sums.hasWriter(), true, 'another one has ended')
   one.sums.close()
@@ -197,7 +197,7 @@ test('a line is counted once where nobody can see who writes', async (t) => {
   // It has to look before it tells anything.
   world.now += 60_000
   log(40)
-  for (let i = 0; i < 3; i += 1) await sums.readAll().catch(() => {})
+  for (let i = 0; i < 3; i += 1) await sums.tail.readAll().catch(() => {})
   t.equal(used(), 40)
   t.equal(world.told, 1)
   t.match(world.faults, [/is not a file/])

@@ -78,7 +78,7 @@ async function runOnce(seed: number) {
 
   /** What a running process does each second, and it does at most a second late. */
   async function beat({ sums }: Process): Promise<void> {
-    sums.beat()
+    sums.renewRole()
     if (!sums.hasWriter()) await sums.becomeWriter()
   }
 
@@ -116,14 +116,14 @@ async function runOnce(seed: number) {
     const [slot, what] = [dice.below(2), dice.below(100)]
     if (what < 40) log()
     else if (slots[slot] === undefined) await start(slot)
-    else if (what < 70) await attempt(slot, ({ sums }) => sums.readEnds(dice.chance(0.5)))
-    else if (what < 85) await attempt(slot, ({ sums }) => sums.readAll())
+    else if (what < 70) await attempt(slot, ({ sums }) => sums.tail.readEnds(dice.chance(0.5)))
+    else if (what < 85) await attempt(slot, ({ sums }) => sums.tail.readAll())
     else if (what < 88) end(slot)
     else if (what < 90) {
       // It ends in order, and nothing is told twice or not at all.
       const process = slots[slot]
       if (process === undefined) continue
-      await process.sums.readAll().catch(() => {})
+      await process.sums.tail.readAll().catch(() => {})
       if (process.life.isDead) end(slot)
       else {
         process.sums.close()
@@ -139,7 +139,7 @@ async function runOnce(seed: number) {
         if (dice.chance(0.5)) log()
       }
       slots[slot] = hung
-      await attempt(slot, ({ sums }) => sums.readAll())
+      await attempt(slot, ({ sums }) => sums.tail.readAll())
     } else if (what < 95) {
       names += 1
       const name = dice.pick(files)
@@ -152,7 +152,7 @@ async function runOnce(seed: number) {
     await pass()
     for (const slot of slots.keys()) {
       if (slots[slot] === undefined) await start(slot)
-      await attempt(slot, ({ sums }) => sums.readAll())
+      await attempt(slot, ({ sums }) => sums.tail.readAll())
     }
   }
   await new Promise((settle) => setTimeout(settle, 5))

@@ -16,12 +16,9 @@ function startWatch(t: Test, canWatch = true, isAlone = false) {
   }
   const ending = new AbortController()
   const watch = startLineWatch({
-    sums: {
-      get linesRead() {
-        return state.read
-      },
-      get bytesRead() {
-        return state.read * lineBytes
+    tail: {
+      get read() {
+        return { lines: state.read, bytes: state.read * lineBytes }
       },
       watched: () => 'folder',
       watch(listener) {
@@ -126,9 +123,9 @@ root.test('while Checks look often there are few other looks', async (t) => {
   const begun = performance.now()
   for (let i = 0; i < 100; i += 1) {
     state.written += 1
-    watch.noteLook()
+    watch.noteCheck()
     state.read = state.written
-    watch.noteLook()
+    watch.noteCheck()
     await delay(2)
   }
   const most = (performance.now() - begun) / 4
@@ -143,7 +140,7 @@ root.test('a line does not wait until Checks come again', async (t) => {
   const before = state.looks
   for (let i = 0; i < 30; i += 1) {
     // Some at once, then none for a while.
-    for (let k = 0; k < 4; k += 1) watch.noteLook()
+    for (let k = 0; k < 4; k += 1) watch.noteCheck()
     state.read = state.written
     state.written += 1
     await delay(8)
@@ -156,7 +153,7 @@ root.test('new files are looked for at leisure where a watch tells of them', asy
   await delay(350)
   t.equal(state.wholeLooks, 1)
   t.ok(state.looks > 2, 'what a watch has missed is found all the same')
-  watch.lookAgain()
+  watch.searchAgain()
   await poll(() => state.wholeLooks === 2, 'somebody knows of a new file')
 })
 

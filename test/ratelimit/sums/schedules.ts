@@ -91,12 +91,12 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
   async function settle(fetches: boolean): Promise<void> {
     for (const place of alive(world)) {
       const running = place.processes.filter((each) => each !== undefined && !each.life.isDead)
-      for (const each of running) each?.sums.beat()
+      for (const each of running) each?.sums.renewRole()
       if (!running.some((each) => each?.sums.isWriter))
         await running[0]?.sums.becomeWriter().catch(unlessKilled)
       for (const each of running) {
         if (each === undefined) continue
-        await each.sums.readAll().catch(unlessKilled)
+        await each.sums.tail.readAll().catch(unlessKilled)
         for (const tag of tags) {
           for (let i = 0; i < 3; i += 1) await send(each, tag).catch(unlessKilled)
           await each.sums.shared.parts.get(tag)?.mend().catch(unlessKilled)

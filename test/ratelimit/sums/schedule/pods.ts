@@ -48,10 +48,10 @@ export function createPods(world: World, stores: Stores, gateways: Gateways, pro
     flushEnvoy(place)
     await settleBackground()
     const running = processOf(place, 0)
-    running?.sums.beat()
+    running?.sums.renewRole()
     if (!running?.sums.isWriter) return false
     for (const link of links) link.trouble = 0
-    await running.sums.readAll()
+    await running.sums.tail.readAll()
     const parts = [...running.sums.shared.parts.values()]
     for (const part of parts) {
       for (let i = 0; i < 5 && part.due + part.calm + part.lacking > 0; i += 1) {

@@ -70,7 +70,7 @@ export function createProcesses(
     if (opened === undefined) return undefined
     const running: Running = { sums: opened, life, link, sending: new Set(), known }
     link.between = async () => {
-      if (dice.chance(0.3)) opened.readEnds()
+      if (dice.chance(0.3)) opened.tail.readEnds()
       if (dice.chance(0.2)) await turn()
     }
     place.processes[slot] = running

@@ -37,9 +37,9 @@ export function createSteps(
       // Its place is taken by another one sooner or later.
       if (what < 70) await act(0.3, () => start(place, slot))
     } else if (what < 40) {
-      await act(0.1, () => running.sums.readAll())
+      await act(0.1, () => running.sums.tail.readAll())
     } else if (what < 46) {
-      await act(0.1, async () => running.sums.readEnds())
+      await act(0.1, async () => running.sums.tail.readEnds())
     } else if (what < 66) {
       await act(0.2, () => send(running, dice.pick(tags)))
     } else if (what < 69) {

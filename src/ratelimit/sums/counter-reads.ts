@@ -1,0 +1,156 @@
+/**
+ * What a Check reads: counters as far as they are known, without waiting, except for windows that were never read. Has
+ * the store asked about windows whose last report is too old for their limit.
+ */
+
+import { ServiceError } from '../../formats/errors.ts'
+import type { Counter, CounterState } from '../rules/counter.ts'
+import { countOf } from '../rules/fields.ts'
+import { isWithin, type Tally, toTick, usedOf } from '../rules/tally.ts'
+import type { WindowedCounter } from '../rules/windows.ts'
+import type { GatewaySums } from './gateway-sums.ts'
+import type { LineWatch } from './line-watch.ts'
+import type { PartSenders } from './part-senders.ts'
+import type { WindowUsage } from './shared-sums.ts'
+
+export interface CounterReadsOptions {
+  /** Milliseconds between two calls of a tag. */
+  readonly flushMs: number
+  /** The answer for windows that were never read, while the store does not answer. */
+  readonly onLoss: 'allow' | 'deny'
+  /** Whether lines are known to be lost: with `deny` nothing is allowed then. */
+  readonly isFailing?: () => boolean
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+  /** A monotonic clock in milliseconds. */
+  readonly monotonic: () => number
+}
+
+/** Maximum age of the cached state of a counter far from its limit, in milliseconds. */
+const farMs = 80
+/** Windows with more fields are read less often in proportion, because more fields cost more to read. */
+const fewFields = 20
+const settled = Promise.resolve()
+
+export function createCounterReads(
+  { flushMs, onLoss, isFailing = () => false, now, monotonic }: CounterReadsOptions,
+  { shared, tail }: Pick<GatewaySums, 'shared' | 'tail'>,
+  senders: PartSenders,
+  lineWatch: Pick<LineWatch, 'noteCheck' | 'searchAgain'>,
+) {
+  const isAlone = shared.parts.size === 0
+  /** Whether a Check of this turn has read the end. */
+  let isRead = false
+  /** Windows that are fetched in this turn, with one call. */
+  let asking: { readonly counters: Counter[]; readonly answered: Promise<void> } | undefined
+
+  /** Throws `counters_unavailable` if lines are lost and nothing may be allowed then. */
+  function readLines(): void {
+    readEnd()
+    if (onLoss === 'deny' && isFailing()) throw new ServiceError('counters_unavailable')
+  }
+
+  /** If a file can't be read, the watch reports it. */
+  function readEnd(): void {
+    // Once per turn: whatever arrived together was asked before any of it is decided, and nothing else arrives before
+    // the turn ends.
+    if (isRead) return
+    isRead = true
+    void settled.then(endTurn)
+    lineWatch.noteCheck()
+    try {
+      tail.readForCheck()
+    } catch {
+      lineWatch.searchAgain()
+    }
+  }
+
+  function endTurn(): void {
+    isRead = false
+  }
+
+  /** Maximum age of the cached state of this window, in milliseconds. */
+  function maxAgeOf({ limit }: Counter, tally: Tally): number {
+    const isNear = limit === undefined || Number(usedOf(tally)) >= Number(limit) / 2
+    const ms = isNear ? flushMs : Math.max(flushMs, farMs)
+    const fields = countOf(tally.fields)
+    return fields > fewFields ? (ms * fields) / fewFields : ms
+  }
+
+  /** Has the store asked if its last report of the window is too old. */
+  function keepFresh(counter: Counter, tally: Tally, at: number): void {
+    const maxAgeMs = maxAgeOf(counter, tally)
+    if (isWithin(maxAgeMs, tally.heardAt, tally.usedAt)) return
+    senders.arm(shared.refresh(counter, at), Math.max(1, maxAgeMs / flushMs))
+  }
+
+  function stateOf(tally: Tally): CounterState {
+    return { used: usedOf(tally), resetsAt: tally.end }
+  }
+
+  function fetch(counters: readonly Counter[]): Promise<void> {
+    if (asking === undefined) {
+      const all: Counter[] = []
+      const answered = new Promise<void>((settle) => setImmediate(settle)).then(() => {
+        asking = undefined
+        return shared.fetch(all, now()).catch((error: unknown) => {
+          // Other requests do not wait in vain, until a call is answered.
+          for (const counter of all) senders.noteOutcome(shared.partOf(counter), error)
+          throw error
+        })
+      })
+      asking = { counters: all, answered }
+    }
+    asking.counters.push(...counters)
+    return asking.answered
+  }
+
+  function answerWithout(known: readonly CounterState[]): readonly CounterState[] {
+    // Without a cause, which is logged once when the store becomes unavailable, not for each request.
+    if (onLoss === 'deny') throw new ServiceError('counters_unavailable')
+    return known
+  }
+
+  function read(
+    counters: readonly Counter[],
+    at: number,
+  ): readonly CounterState[] | Promise<readonly CounterState[]> {
+    readLines()
+    const tick = toTick(monotonic())
+    const tallies = shared.talliesOf(counters, at, tick)
+    const known = tallies.map(stateOf)
+    if (isAlone) return known
+    const missing: Counter[] = []
+    for (const [i, counter] of counters.entries()) {
+      const tally = tallies[i] as Tally
+      if (tally.isKnown) keepFresh(counter, tally, at)
+      else missing.push(counter)
+    }
+    if (missing.length === 0) return known
+    if (senders.isUnavailable) return answerWithout(known)
+    return fetch(missing).then(
+      () => shared.talliesOf(counters, at, toTick(monotonic())).map(stateOf),
+      () => answerWithout(known),
+    )
+  }
+
+  return {
+    /** What is known of these windows, without waiting, for holds. Throws as `read`. */
+    windows(counters: readonly WindowedCounter[], at: number): readonly WindowUsage[] {
+      readLines()
+      const tick = toTick(monotonic())
+      return counters.map((counter) => shared.read(counter, at, tick))
+    },
+    /**
+     * The windows of these counters at this instant. Without a promise, unless one was never read. Throws or rejects
+     * with `counters_unavailable` if that one can't be read, or lines are lost, and nothing may be allowed then.
+     */
+    read,
+    /** As `read`, after the store has reported all of them. */
+    async readFresh(counters: readonly Counter[], at: number): Promise<readonly CounterState[]> {
+      await tail.readAll()
+      await senders.refresh(counters.map((counter) => shared.refresh(counter, at)))
+      return read(counters, at)
+    },
+  }
+}
