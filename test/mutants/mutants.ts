@@ -1507,11 +1507,23 @@ export const allMutants: readonly Mutant[] = [
     ['usage/ledger/feed.test.ts'],
     [
       // Each line is added once: sums and position move together, from where the database has them.
-      ['position.set(head, offset)', ''],
       ['if (!isOurs) throw new OtherReader()', ''],
+    ],
+  ),
+  ...mutants(
+    'usage/ledger/places.ts',
+    ['usage/ledger/feed.test.ts'],
+    [
+      ['position.set(head, offset)', ''],
       ['const head = headFromLedger(known)', 'const head = known'],
+    ],
+  ),
+  ...mutants(
+    'usage/ledger/ledger-reading.ts',
+    ['usage/ledger/feed.test.ts'],
+    [
       ['!isRetold(text, name)', 'true'],
-      ['if (!done) noteGap(', 'if (false) noteGap('],
+      ['if (!done) gaps.add(', 'if (false) gaps.add('],
     ],
   ),
   ...mutants(

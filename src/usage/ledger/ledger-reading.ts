@@ -1,0 +1,131 @@
+/** Reads the lines after a position of the ledger, and sums what the ledger is to add. Writes nothing. */
+
+import type { Folder } from '../../journal/folder.ts'
+import { createFollower } from '../../journal/follower.ts'
+import { isAfterTorn, readLine } from '../../journal/read-line.ts'
+import type { UnusableUsage } from '../rules/usage.ts'
+import type { LedgerPlace, UsageGap } from '../store.ts'
+import { createGaps } from './gaps.ts'
+import type { SourceNames } from './journal-files.ts'
+import { createLimitSums } from './limit-sums.ts'
+import { createPlaces, type Place } from './places.ts'
+import { createUsageSums } from './sums.ts'
+
+export interface LedgerReadingOptions {
+  /** The folder that the gateway shares with the service. */
+  readonly folder: Pick<Folder, 'list' | 'open' | 'remove'>
+  readonly names: SourceNames
+  readonly unusableUsage: UnusableUsage
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  /** A monotonic clock in milliseconds. */
+  readonly monotonic: () => number
+  /** Called for each gap. */
+  readonly onGap: (gap: UsageGap) => void
+}
+
+/** Maximum of one statement. */
+const maxRows = 2_000
+const maxLines = 20_000
+/** A response that ends later than this after now is dated back: the clocks of gateway and service may differ. */
+const aheadMs = 24 * 3_600_000
+
+export type LedgerReading = ReturnType<typeof createLedgerReading>
+
+/** `stored`: where the ledger is. */
+export function createLedgerReading(options: LedgerReadingOptions, stored: readonly LedgerPlace[]) {
+  const { folder, names, unusableUsage, clock, monotonic } = options
+  const sums = createUsageSums()
+  const limits = createLimitSums()
+  const gaps = createGaps(options.onGap)
+  const places = createPlaces(stored)
+  const { position } = places
+  /** When the first response ended of files that were read from their start, by base name. */
+  const begunAt = new Map<string, number>()
+  let lines = 0
+  /** Whether there is something for the ledger beside gaps. */
+  let isChanged = false
+  const follower = createFollower({
+    folder,
+    names: [names.script, names.envoy],
+    position,
+    now: clock,
+    take: (line, head, name) => add(line, places.of(head), name),
+    onLost: (head) => noteLost(places.of(head)),
+  })
+
+  function add(text: string, place: Place, name: string): void {
+    lines += 1
+    const line = readLine(text, unusableUsage)
+    if (line === undefined ? !isRetold(text, name) : isAfterTorn(text)) noteLost(place)
+    if (line === undefined) return
+    const endedAt = Math.min(line.usage.response.endedAt, clock() + aheadMs)
+    endGap(place, endedAt)
+    if (place.endedAt === null) begunAt.set(name, Math.min(begunAt.get(name) ?? endedAt, endedAt))
+    place.endedAt = endedAt
+    if (line.charge !== undefined) sums.add(line.usage, line.charge, endedAt)
+    limits.add(line, endedAt)
+  }
+
+  /** Whether the gateway's script could not write the whole line: then Envoy's own log has it. */
+  function isRetold(text: string, name: string): boolean {
+    return name === names.script && text.startsWith('{"v"') && !text.endsWith('}')
+  }
+
+  /** A part of a file can't be read, or is gone. */
+  function noteLost(place: Place): void {
+    place.gapFrom ??= place.endedAt ?? clock()
+    isChanged = true
+  }
+
+  function endGap(place: Place, at: number): void {
+    if (place.gapFrom !== undefined) gaps.add(place.gapFrom, at)
+    place.gapFrom = undefined
+  }
+
+  /** When the successor began of a file that ended then, as far as it was read. */
+  function nextAfter(endedAt: number): number {
+    const begun = Math.max(...begunAt.values())
+    return begun >= endedAt ? begun : clock()
+  }
+
+  return {
+    /** Steps for `inSlices`: reads all complete lines, and has them fed when they are enough for a statement. */
+    *readAll(feed: () => Promise<void>): Generator<Promise<void> | undefined, void> {
+      for (const _ of follower.readAll()) {
+        const isFull = sums.size + limits.size >= maxRows || lines >= maxLines
+        yield isFull ? feed() : undefined
+      }
+    },
+    /** Finds files that are gone although more may have been written than was read. */
+    findLost(): void {
+      const present = follower.files()
+      if (places.noteComplete(present)) isChanged = true
+      for (const { done, endedAt } of places.forgetGone(present, monotonic())) {
+        isChanged = true
+        if (!done) gaps.add(endedAt ?? clock(), nextAfter(endedAt ?? clock()))
+      }
+    },
+    /** Whether the ledger lacks something of what was read. */
+    get isChanged(): boolean {
+      return isChanged || lines > 0 || gaps.size > 0
+    },
+    /** Up to where the lines are read, by inode. */
+    offsets: (): ReadonlyMap<string, number> =>
+      new Map(
+        follower.files().map(({ file: { inode }, head, isRead, isCurrent, size }) => {
+          // A torn line at the end of a file that is no longer written is never completed.
+          return [inode, isRead && !isCurrent ? size : (position.get(head) ?? 0)]
+        }),
+      ),
+    /** Returns what the ledger is to add, and starts anew after it. */
+    take() {
+      for (const place of places.all()) endGap(place, clock())
+      isChanged = false
+      lines = 0
+      const [rows, charges, lost] = [sums.take(), limits.take(), gaps.take()]
+      return { places: places.toStored(), rows, limits: charges, gaps: lost }
+    },
+    close: follower.close,
+  }
+}
