@@ -19,8 +19,8 @@ interface ChildOptions {
   /** Where its process is recorded (run-records.ts). */
   readonly records: string
   /**
-   * For a Node program: it ends when the channel closes because we were killed. Other programs then
-   * get SIGTERM, and later SIGKILL.
+   * Whether it is a Node program, which ends when the channel closes because this process was killed. Other programs
+   * then get SIGTERM, and later SIGKILL.
    */
   readonly ipc: boolean
 }
@@ -29,8 +29,8 @@ const graceMs = 15_000
 const killedStopping = ['SIGTERM', '0', 'SIGKILL'] as const
 
 /**
- * Starts a process in a group of its own. So a Ctrl-C at the terminal does not reach it, and we
- * stop the processes in the right order. A program that cannot be run counts as `exited`.
+ * Starts a process in its own process group, so that Ctrl-C at the terminal does not reach it and we stop the processes
+ * in the right order. A program that cannot be run counts as `exited`.
  */
 export function startChild({ name, command, args, env, output, records, ipc }: ChildOptions) {
   const file = typeof output === 'string' ? openLogFile(output) : undefined

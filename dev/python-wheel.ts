@@ -39,7 +39,7 @@ export function wheelFolder({ folder }: Pick<Wheel, 'folder'>): string {
   return join(packageRoot, '.tools', folder)
 }
 
-/** Fetches the wheel; rejects with a StartError that says what to do. Safe to call concurrently. */
+/** Fetches the wheel; rejects with a StartError that names the remedy. Safe to call concurrently. */
 export async function fetchWheel(wheel: Wheel, options: FetchOptions): Promise<void> {
   const python = findOnPath('python3', options.env)
   if (python === undefined) {
@@ -120,7 +120,7 @@ function removeUnfinished(folder: string): void {
   }
 }
 
-/** The first program of this name on PATH; folders that depend on the current one are passed over. */
+/** The first program with this name on PATH; folders relative to the current one are skipped. */
 export function findOnPath(name: string, env: NodeJS.ProcessEnv): string | undefined {
   const folders = (env.PATH ?? '').split(delimiter).filter(isAbsolute)
   return folders.map((folder) => join(folder, name)).find(isExecutable)

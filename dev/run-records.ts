@@ -1,6 +1,6 @@
 /**
- * Records in <DATA_DIR>/run which processes were started, so that the next start can stop those
- * that a killed one (kill -9, a crash) left running.
+ * Records in <DATA_DIR>/run which processes were started, so that the next start can stop processes that a killed one
+ * (kill -9, a crash) left running.
  */
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

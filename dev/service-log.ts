@@ -7,8 +7,8 @@ const warning = 40
 const error = 50
 
 /**
- * Writes the service's output to `file`, overwriting it, and shows warnings and errors on the terminal, a
- * line of text each, and everything that is not a log entry.
+ * Writes the service's output to `file`, overwriting it, and shows on the terminal warnings and errors, a line of text
+ * each, and all output that is not a log entry.
  */
 export function createServiceLog(file: string, show: (line: string) => void) {
   let last = ''
@@ -27,12 +27,12 @@ export function createServiceLog(file: string, show: (line: string) => void) {
   }
 }
 
-/** What pino writes into every entry. */
+/** Fields that pino writes into every entry. */
 const common = new Set(['level', 'time', 'pid', 'hostname', 'msg', 'network'])
 /** Maximum length of one value: a stack or a list would fill the terminal. */
 const maxLength = 300
 
-/** What the terminal shows of a line of the log: one line of text. */
+/** Converts a line of the log to a line of text for the terminal. */
 function asSentence(line: string): string {
   const entry = readEntry(line)
   // A stack trace or a message of Node itself.

@@ -23,8 +23,8 @@ const steadyMs = 60_000
 export type Supervisor = ReturnType<typeof createSupervisor>
 
 /**
- * Keeps processes running. A part that exits by itself is restarted after one second, then two, up
- * to ten while it keeps exiting. `log` gets a sentence for each such event.
+ * Keeps processes running. A part that exits by itself is restarted after one second, then two, up to ten if it exits
+ * repeatedly. `log` gets a sentence for each such event.
  */
 export function createSupervisor(log: (line: string) => void) {
   const running: { part: SupervisedPart; child: Child; isReady: boolean }[] = []
@@ -35,7 +35,7 @@ export function createSupervisor(log: (line: string) => void) {
   async function start(part: SupervisedPart): Promise<void> {
     const entry = { part, child: await part.spawn(), isReady: false }
     if (ending.signal.aborted) {
-      // A stop was requested before this process could be stopped.
+      // A stop was requested while this process was starting.
       await entry.child.stop()
       ending.signal.throwIfAborted()
     }
@@ -88,7 +88,7 @@ export function createSupervisor(log: (line: string) => void) {
 
   return {
     start,
-    /** Aborted when everything is to end, so that no wait outlives it. */
+    /** Aborted when the shutdown begins, so that no wait outlives it. */
     ending: ending.signal,
     /**
      * Stops every part, the last started first. Resolves when nothing is left. May be called twice.

@@ -68,10 +68,7 @@ export async function makeTryLines({ gateway, signal }: TryLinesOptions): Promis
   return lines
 }
 
-/**
- * Retries until the response is the expected one, because usage is counted shortly after a
- * response.
- */
+/** Retries until the response is as expected, because usage is counted shortly after a response. */
 async function untilAnswered(
   expected: number,
   url: string,

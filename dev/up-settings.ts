@@ -60,7 +60,7 @@ export function readUpSettings(
   return { env: withDefaults, config, sampleResources, sampleTokens }
 }
 
-/** The same settings with a free port in place of each port 0. */
+/** The settings with a free port in place of each port 0. */
 export async function withFreePorts(read: UpSettings): Promise<UpSettings> {
   const env = await nameFreePorts(read.env, read.config)
   return { ...read, env, config: loadConfig(env) }

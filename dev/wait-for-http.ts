@@ -28,7 +28,7 @@ export async function waitForHttp(
       if (response.statusCode === 200) return
       last = `status ${response.statusCode}`
     } catch {
-      // Not listening yet, or gone: the timeout and the process's supervisor decide.
+      // It is not listening yet, or has ended: the timeout and the process's supervisor decide.
     }
     await delay(pollMs)
   }

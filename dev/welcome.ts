@@ -1,4 +1,4 @@
-/** What `tollgate up` prints when everything runs. */
+/** The text that `tollgate up` prints when everything runs. */
 
 import { join, sep } from 'node:path'
 import { type Address, type SocketAddress, showAddress } from '../src/formats/address.ts'
@@ -16,13 +16,13 @@ const start = isInstalled ? 'tollgate up' : 'npm start --'
 /** The content of the welcome text. */
 interface WelcomeOptions {
   readonly settings: UpSettings
-  /** undefined: the cluster's resources. */
+  /** Undefined for the cluster's resources. */
   readonly resourceFolder: string | undefined
-  /** undefined: there is no sample model server. */
+  /** Undefined without a sample model server. */
   readonly modelServerAddress: SocketAddress | undefined
   /** The `curl` commands, or none if resources or identities are not the sample's. */
   readonly tries: readonly string[]
-  /** The code of the link that signs in to the sample on the console; undefined: this is not the sample. */
+  /** The code of the link that signs in to the sample on the console; undefined without the sample. */
   readonly code: string | undefined
   /** Whether every address is shown. */
   readonly isVerbose: boolean
@@ -82,7 +82,7 @@ function usualRows({ settings, resourceFolder, code }: WelcomeOptions, gateway: 
   ]
 }
 
-/** Tells other commands which DATA_DIR is meant. */
+/** The prefix with which other commands find this DATA_DIR. */
 function folderOf({ dataDir }: UpSettings['config']): string {
   return dataDir === defaults.dataDir.fallback ? '' : `DATA_DIR=${dataDir} `
 }

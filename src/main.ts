@@ -41,7 +41,7 @@ export interface ServiceAddresses {
   readonly api: Address
   readonly internal: Address
   readonly grpc: readonly Address[]
-  /** undefined: metrics are off. */
+  /** Undefined if metrics are off. */
   readonly metrics: SocketAddress | undefined
 }
 

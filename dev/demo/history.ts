@@ -1,10 +1,10 @@
-/** Two weeks of usage as a few teams could have had it, for `tollgate demo`: the same at every call. */
+/** Two weeks of usage as a few teams could have had it, for `tollgate demo`; identical at every call. */
 
 import { hash } from 'node:crypto'
 import { dayMs, hourMs } from '../../src/formats/time.ts'
 import type { DemoUsage } from '../../src/usage/store.ts'
 
-/** The console shows as many, today included. */
+/** The number of days that the console shows, including today. */
 const days = 14
 
 /** How busy an hour is, from 0 to 1. `hour` is the hour of the day, `isWorkday` false from Saturday to Sunday. */
@@ -38,7 +38,7 @@ interface Profile {
 
 const [premium, small, large] = ['team-a-premium', 'llm/sim-small', 'llm/sim-large']
 
-/** The subscriptions and models are those of the samples. */
+/** Uses the subscriptions and models of the samples. */
 const profiles: readonly Profile[] = [
   {
     user: 'demo-coding',

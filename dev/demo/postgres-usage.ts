@@ -1,4 +1,4 @@
-/** Made-up usage for display: its rows are marked, so that bills and comparisons leave them out. */
+/** Made-up usage for display: its rows are marked, so that bills and comparisons exclude them. */
 
 import { dayMs } from '../../src/formats/time.ts'
 import { inSlices } from '../../src/runtime/slices.ts'
@@ -8,8 +8,8 @@ import { rowsInSteps } from '../../src/usage/ledger/postgres/ledger.ts'
 import type { DemoUsage } from '../../src/usage/store.ts'
 
 /**
- * Replaces the rows of these days, each in a transaction, and removes those of days before; `onDay` is called after
- * each day. Rows of the same time are the same at every call, so concurrent calls do no harm.
+ * Replaces the rows of these days, each in a transaction, and removes rows of earlier days; `onDay` is called after
+ * each day. Rows of one time are identical at every call, so concurrent calls do no harm.
  */
 export async function writeDemoUsage(
   sql: Pool,
@@ -42,7 +42,7 @@ export async function removeDemoUsage(sql: Pool): Promise<number> {
   return count
 }
 
-/** With an id of its own: the user's real usage is never added to it. */
+/** Gives the row its own id, so that the user's real usage is never added to it. */
 function mark(row: Record<string, unknown>): Record<string, unknown> {
   return { ...row, id: digestOf(`demo ${row.id}`), demo: true }
 }

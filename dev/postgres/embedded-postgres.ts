@@ -1,7 +1,6 @@
 /**
- * A real Postgres for installations without one: its programs come from npm, its data stays in a
- * folder between starts, and only this machine can reach it. The default if DATABASE_URL is not
- * set.
+ * A real Postgres for installations without one: its programs come from npm, its data is stored in a folder, and only
+ * this machine can reach it. The default if DATABASE_URL is not set.
  */
 import { spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync, rmSync } from 'node:fs'
@@ -84,7 +83,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions) {
 export function findEmbeddedPostgres(directory: string): string | undefined {
   const home = homeOf(directory)
   const password = readIfThere(join(home, 'password'))
-  // Line 4 is the port. While no server runs, one that refuses connections.
+  // Line 4 is the port. While no server runs, use a port that refuses connections.
   const port = Number(readPidFile(join(home, 'data'))[3]) || 1
   return password && urlOf(password, port, databaseName)
 }
@@ -109,7 +108,7 @@ async function run(
   closeSync(output)
   const unwatch = child.pid === undefined ? () => {} : endWithUs(child.pid, killedStopping)
   const exited = howItEnds(child).finally(unwatch)
-  /** Ends open connections and the server. Committed data stays, however it ends. May be called twice. */
+  /** Ends open connections and the server. Committed data is not lost, however it ends. May be called twice. */
   const stop = async (graceMs = stopWithinMs) => {
     for (const [signal, share] of stopping) {
       if (child.exitCode !== null || child.signalCode !== null) break
@@ -141,7 +140,7 @@ const stopping = [
   ['SIGKILL', 0.2],
 ] as const
 
-/** The same, one second apart, if this process was killed without stopping it. */
+/** The signals to stop it, one second apart, if this process was killed before. */
 const killedStopping = ['SIGINT', '0', '0', 'SIGQUIT', '0', 'SIGKILL'] as const
 
 const defaultSettings = {

@@ -1,9 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 
 /**
- * Waits for the end of its standard input, which closes when the process at the other end exits,
- * for whatever reason. Then sends the signals, one per second; signal 0 sends nothing but checks
- * that the process still exists.
+ * Waits for the end of its standard input, which closes when the process at the other end exits, for any reason. Then
+ * sends the signals, one per second; signal 0 sends nothing but checks that the process still exists.
  */
 const script = `pid=$1; shift
 read -r _
@@ -32,7 +31,7 @@ export function endWithUs(pid: number, signals: readonly (NodeJS.Signals | '0')[
   return () => void watcher.kill('SIGKILL')
 }
 
-/** Resolves with how a process ended: `exit code 1`, `SIGKILL`; one that cannot be run, with why. */
+/** Resolves with how a process ended: `exit code 1`, `SIGKILL`, or why it cannot be run. */
 export function howItEnds(child: ChildProcess): Promise<string> {
   return new Promise((settle) => {
     child.on('error', (error) => settle(error.message))

@@ -98,7 +98,7 @@ function runProgram(location: PostgresLocation, name: string, args: string[]) {
   return { status, stdout, output: `${stdout}${stderr}` }
 }
 
-/** The line of a program's output that says why it failed: the first error, else the last line. */
+/** The line of a program's output that explains its failure: the first error, else the last line. */
 export function reasonIn(output: string): string {
   const lines = output.trim().split('\n')
   return lines.find((line) => /\b(FATAL|PANIC|ERROR|error):/.test(line)) ?? lines.at(-1) ?? ''

@@ -28,17 +28,17 @@ export interface PostgresLocation {
   readonly user: { readonly uid: number; readonly gid: number } | undefined
 }
 
-// A folder that only root can write to and everybody can enter, so that nobody else can create a
-// name in it first, as in /tmp.
+// Only root can write to this folder and every user can enter it, so that no other user can create a name in it first,
+// as in /tmp.
 const outsideFolder = '/var/lib/tollgate'
 /** The file in the folder that names the location outside. */
 const note = 'kept-elsewhere'
 
 /**
- * Chooses the location for the database of `directory`: in that folder, with the programs from the npm
- * package. Postgres refuses to run as root, so root runs it as `nobody`. What `nobody` cannot reach
- * (a clone or home directory of mode 0700) is then kept under /var/lib/tollgate. Throws a readable
- * Error if there are no programs for this platform.
+ * Chooses the location for the database of `directory`: in that folder, with the programs from the npm package.
+ * Postgres refuses to run as root, so root runs it as `nobody`. If `nobody` cannot reach it (a clone or home directory
+ * of mode 0700), it is stored under /var/lib/tollgate. Throws a readable Error if there are no programs for this
+ * platform.
  */
 export function chooseLocation(directory: string, log: (line: string) => void): PostgresLocation {
   const native = findPrograms()
@@ -55,9 +55,8 @@ export function chooseLocation(directory: string, log: (line: string) => void): 
 }
 
 /**
- * Spawn options for its programs. The environment is not passed on, because PGDATA, PGPORT or a
- * missing locale would change what starts. Nor is the working folder, which `nobody` may not be
- * able to read.
+ * Spawn options for its programs. The environment is not passed on, because PGDATA, PGPORT or a missing locale would
+ * change the server. Nor is the working folder, which `nobody` may not be able to read.
  */
 export function runAs({ user }: PostgresLocation) {
   return { cwd: '/', env: { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' }, ...user }
@@ -155,7 +154,7 @@ function outside(): string {
   return outsideFolder
 }
 
-/** Whether everybody can read `path` under `root` and enter every folder above it. */
+/** Whether every user can read `path` under `root` and enter every folder above it. */
 function isOpen(root: string, path: string): boolean {
   const file = realpathSync(join(root, path))
   const { mode } = statSync(file)
@@ -167,7 +166,7 @@ function isOpen(root: string, path: string): boolean {
   }
 }
 
-/** Gives everybody the owner's permissions, except to write. */
+/** Gives every user the owner's permissions, except to write. */
 function openUp(folder: string): void {
   chmodSync(folder, 0o755)
   for (const entry of readdirSync(folder, { withFileTypes: true })) {

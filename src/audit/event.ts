@@ -51,7 +51,7 @@ export interface AuditTarget {
   readonly user?: string
   readonly subscription?: string
   readonly resource?: string
-  /** A shared limit by name, and which of its users or groups is meant if not all. */
+  /** A shared limit by name, and the user or group to which the event is restricted, if any. */
   readonly limit?: string
   readonly whom?: string
   /** The new level of the log. */
@@ -80,7 +80,7 @@ export interface AuditEvent {
   readonly address?: string | undefined
 }
 
-/** The actor of what the service does by itself. */
+/** The actor of actions of the service itself. */
 export const serviceActor: AuditActor = { user: 'tollgate', source: 'service' }
 
 /** A caller as an actor of the trail. */

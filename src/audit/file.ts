@@ -72,7 +72,7 @@ export function openAuditFile(path: string): AuditSink {
 
   const closing = new AbortController()
   const { signal } = closing
-  // The next line finds out whether it can be opened.
+  // The next line tries again to open it.
   void repeat({ step: () => withLock(reopen), restMs: pollMs, onFault: () => {}, signal })
 
   return {
@@ -133,7 +133,7 @@ async function isSame(file: FileHandle, path: string): Promise<boolean> {
 
 const stdout = 1
 
-/** The sink for AUDIT_LOG: a file's path or `stdout`. undefined: there is no trail. */
+/** The sink for AUDIT_LOG, a file's path or `stdout`; undefined if there is no trail. */
 export function openAuditSink(auditLog: string | undefined): AuditSink | undefined {
   if (auditLog === undefined) return undefined
   return auditLog === 'stdout' ? openAuditStream(stdout) : openAuditFile(auditLog)

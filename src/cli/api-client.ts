@@ -7,7 +7,7 @@ import { Unreachable } from './command.ts'
 import type { CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 
-/** A page of CSV; `next`: the query of the page after it. */
+/** A page of CSV; `next` is the query of the page after it. */
 export interface CsvPage {
   readonly text: string
   readonly next: string | undefined
@@ -27,14 +27,14 @@ export type ApiClient = (
   once?: 'once',
 ) => Promise<unknown>
 
-/** Fields of which each 2xx response that a command asks for has one: another server's has none. */
+/** Every 2xx response that a command requests has one of these fields; responses of other servers have none. */
 export const responseMarks = [
   ...['allowed', 'answers', 'data', 'key', 'propagation'],
   ...['reset', 'revokedCount', 'state', 'text', 'username'],
 ]
 const timeoutMs = 30_000
 /**
- * Pauses between attempts. Their sum exceeds the time for which an attempt whose process was lost blocks the next one.
+ * Pauses between attempts. Their sum exceeds the time for which an attempt whose process has died blocks the next one.
  */
 const pausesMs = [250, 500, 1_000, 2_000, 4_000, 8_000]
 
@@ -68,7 +68,7 @@ export function createApiClient({ url, token, source }: ApiServer): ApiClient {
         throw new Unreachable(`${url} cannot be reached (${reasonOf(error)}).`)
       })
       if (asked?.isOk) {
-        // Another server may answer anything, as if a key had been revoked.
+        // The response of another server must not look like a success, such as a revoked key.
         if (once || responseMarks.some((mark) => mark in (asked.answer as object)))
           return asked.answer
         throw new Error(`${url} does not answer like a Tollgate.`)
@@ -100,7 +100,7 @@ async function readCsv(response: Response): Promise<CsvPage> {
   return { text: await response.text(), next }
 }
 
-/** Nothing was sent. */
+/** Whether nothing was sent. */
 function isUnreached(error: unknown): boolean {
   return /^(ECONNREFUSED|ENOTFOUND|EAI_|CERT_|ERR_TLS)/.test(reasonOf(error))
 }

@@ -20,8 +20,9 @@ export interface ApiServer {
 export const defaultUrl = 'http://127.0.0.1:8000'
 
 /**
- * The address is the flag's, else TOLLGATE_URL, else the one that login has saved. The credential is TOLLGATE_TOKEN, else in
- * the file TOLLGATE_TOKEN_FILE, else the one that login has saved for this address. Throws an error that says what to set.
+ * The address is the flag's, else TOLLGATE_URL, else the address that login has saved. The credential is
+ * TOLLGATE_TOKEN, else the content of TOLLGATE_TOKEN_FILE, else the credential that login has saved for this address.
+ * Throws an error that names the missing setting.
  */
 export function findApiServer(
   env: NodeJS.ProcessEnv,

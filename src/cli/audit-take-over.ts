@@ -1,4 +1,4 @@
-/** Records in the audit trail that a command takes keys over. */
+/** Records in the audit trail that a command takes over keys. */
 
 import { userInfo } from 'node:os'
 import { openAuditSink } from '../audit/file.ts'

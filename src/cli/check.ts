@@ -47,7 +47,7 @@ export async function check(
     if (each.unread !== undefined && !unread.has(each.unread)) unread.set(each.unread, each)
   }
   const advice = [...adviceOn(snapshot, refused), ...begun]
-  // Only serving processes know what is enforced.
+  // Only serving processes know which policies are enforced.
   const policies = await inSlices(policiesInSteps(snapshot, refused))
   const policyConditions = createPolicyConditions(policies)
   const resources = statusOf(snapshot, { policyConditions }).map(
@@ -107,7 +107,7 @@ export async function check(
   return status
 }
 
-/** Amounts of money as decimal texts; null: there is no figure. */
+/** Amounts of money as decimal texts; null if there is no figure. */
 function toFigures({ limit, beyond, inProgress, ...rest }: LimitBound) {
   const figure = (amount: Exact) => toFigure({ kind: rest.of }, amount)
   return {

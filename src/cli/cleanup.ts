@@ -12,9 +12,9 @@ import type { CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 
 const timeoutMs = 30_000
-/** Between two attempts. */
+/** Milliseconds between two attempts. */
 const pauseMs = 1_000
-/** Larger than any response of ours. */
+/** Larger than any response of the service. */
 const maxBytes = 65_536
 
 /**

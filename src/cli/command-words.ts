@@ -1,4 +1,4 @@
-/** Messages of the API in the terms of a command: names of fields become those of flags and operands. */
+/** Rewrites messages of the API for a command: names of fields become names of flags and operands. */
 
 import type { Command } from './command.ts'
 import { isOption } from './parse-command.ts'
@@ -6,7 +6,7 @@ import { isOption } from './parse-command.ts'
 /** What may follow a field's name that is also a word, at the start of a message. */
 const follows = /^(?=:|[.[]\d| (?:must|may|is|has|names|stands|cannot|and)\b)/
 
-/** The message for the user of this command. */
+/** Rewrites the message for users of this command. */
 export function inWordsOf(command: Command, message: string): string {
   let said = message
   for (const [field, word] of wordsOf(command)) {

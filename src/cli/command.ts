@@ -3,9 +3,9 @@
  * and docs/commands.md follow from this.
  */
 
-/** A word after the command's name that has no flag. */
+/** A positional argument. */
 export interface Operand {
-  /** As it is shown: `id` for `<id>`. */
+  /** Its name in help: `id` for `<id>`. */
   readonly name: string
   readonly optional?: true
   /** Takes all further words; only the last operand. */
@@ -29,7 +29,7 @@ interface Switch extends Described {
 
 /** A flag with a value. */
 export interface Option extends Described {
-  /** The value as it is shown: `<name>`, `30d`. */
+  /** The value in help: `<name>`, `30d`. */
   readonly takes: string
   /** It may be given several times. */
   readonly many?: true
@@ -66,7 +66,7 @@ export interface Command<Given extends Flags = Flags> {
   readonly about?: string
   readonly operands?: readonly Operand[]
   readonly flags: Given
-  /** The end of its help, if it is costly to build. */
+  /** The last section of its help, if it is costly to build. */
   readonly details?: () => Promise<string>
   /** The meanings of the exit statuses, if there are more than success and failure. */
   readonly exit?: string

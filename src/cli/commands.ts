@@ -97,7 +97,7 @@ const rows: readonly (readonly [Command, Run])[] = [
 
 export const commands: Commands = {
   all: rows.map(([command]) => command),
-  /** Kept until the release after the one that renamed them. */
+  /** Supported until the release after the one that renamed them. */
   renamed: {
     counter: 'limits',
     'counter show': 'limits',

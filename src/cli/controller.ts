@@ -16,7 +16,7 @@ export async function runController(
   }
   const log = createLog(config.logLevel)
   const asked = onStop(() => {})
-  // Before the cluster has been read there is nothing to release.
+  // Until the cluster has been read, it holds no Lease to release.
   const started = serveController(config, log)
   await Promise.race([started, asked])
   await asked

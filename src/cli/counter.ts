@@ -12,7 +12,7 @@ import { printable, renderCells } from './text-table.ts'
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
 type Chosen = Call<typeof limitsFlags>['flags']
 
-/** Explains why there is nothing to show. */
+/** Explains why the list is empty. */
 function explainNothing(
   { unknown = [] }: Pick<ShownCounters, 'unknown'>,
   selected: Readonly<Record<string, string>>,

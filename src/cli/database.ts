@@ -8,8 +8,8 @@ import { openPool, type Pool, type PoolOptions, tryConnect } from '../store/post
 import { Unreachable } from './command.ts'
 
 /**
- * Uses the database of DATABASE_URL, or the one that `tollgate up` has created in DATA_DIR, with the settings that it has
- * recorded there; throws an error that names the settings if there is none.
+ * Uses the database of DATABASE_URL, or the database that `tollgate up` has created in DATA_DIR, with the settings that
+ * it has recorded there; throws an error that names the settings if there is none.
  */
 export async function withDatabase<Result>(
   env: NodeJS.ProcessEnv,
@@ -36,7 +36,7 @@ export function embeddedIn(dataDir: string): string | undefined {
   return findEmbeddedPostgres(join(dataDir, 'postgres'))
 }
 
-/** Whether a database answers at this URL. */
+/** Whether a database responds at this URL. */
 export async function isRunning(url: string): Promise<boolean> {
   return await withPool({ url, connections: 1 }, async (sql) => await sql`select 1`).then(
     () => true,
@@ -44,14 +44,14 @@ export async function isRunning(url: string): Promise<boolean> {
   )
 }
 
-/** Rejects with advice if this database of `tollgate up` does not answer. */
+/** Rejects with advice if this database of `tollgate up` does not respond. */
 export async function requireRunning(sql: Pool, dataDir: string): Promise<void> {
   await sql`select 1`.catch(() => {
     throw new Unreachable(`The database in ${dataDir} does not run: run npm start.`)
   })
 }
 
-/** Rejects with the problem, naming the setting or flag for the database, unless it answers. */
+/** Rejects with the problem, naming the setting or flag for the database, unless it responds. */
 export async function requireAnswer(sql: Pool, setting: string): Promise<void> {
   const problem = await tryConnect(sql, answerWithinMs)
   if (problem === undefined) return

@@ -17,9 +17,9 @@ export interface DemoPlace {
 }
 
 /**
- * Uses the gateway at TOLLGATE_URL, else the one that `tollgate up` runs on DATA_DIR, and the embedded Postgres there, which
- * has a random password: no other database, and only if it belongs to that gateway. Rejects with a readable error, before
- * anything is done, if the gateway is on another machine or the database does not run.
+ * Uses the gateway at TOLLGATE_URL, else the gateway that `tollgate up` runs on DATA_DIR, and the embedded Postgres
+ * there, which has a random password: no other database, and only if it belongs to that gateway. If the gateway is on
+ * another machine or the database does not run, rejects with a readable error before it changes anything.
  */
 export async function withDemo<Result>(
   env: NodeJS.ProcessEnv,

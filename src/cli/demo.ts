@@ -23,7 +23,7 @@ interface DemoKey {
   readonly expiresIn?: string
 }
 
-/** The purpose of each key. The identities and subscriptions are those of the samples. */
+/** The purpose of each key, with identities and subscriptions of the samples. */
 const keys: readonly DemoKey[] = [
   { user: 'alice', name: 'Nightly evaluation', subscription: 'team-a-premium' },
   { user: 'alice', name: 'Laptop', subscription: 'team-a-basic' },
@@ -47,7 +47,7 @@ const models = [
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
-/** Runs the command; returns the exit status: 1 if nothing was answered. */
+/** Runs the command; returns the exit status: 1 if no request got a response. */
 export async function demo({ flags }: Call<typeof demoFlags>, io: Io): Promise<number> {
   if (flags.remove && flags.requests !== undefined) {
     throw new WrongCall('--requests has no meaning with --remove.')
@@ -96,7 +96,7 @@ async function writeHistory({ sql, reason }: DemoPlace, { err }: Io): Promise<nu
   return [...history.values()].reduce((sum, rows) => sum + rows.length, 0)
 }
 
-/** Removes the history and the keys; the real usage of the keys stays. */
+/** Removes the history and the keys; the keys' real usage is not removed. */
 async function remove(place: DemoPlace, asJson: boolean, { out, err }: Io): Promise<number> {
   const { url, sql, reason } = place
   if (sql === undefined) err(`No usage is removed: ${reason}.`)

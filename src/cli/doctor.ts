@@ -82,7 +82,7 @@ function sections() {
       if (name === undefined) return []
       const { runbook_url } = annotations
       const summary = asAsked[name] ?? annotations.summary
-      // The runbook of this version is here, whatever the alert's link.
+      // The runbook of this version, not the alert's link.
       const url = `docs/runbook.md#${runbook_url.split('#')[1]}`
       return [{ name, severity: labels.severity, summary, url }]
     }),

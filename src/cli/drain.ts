@@ -76,7 +76,7 @@ async function askOnce({ internalAddress, tlsCertFile }: Config): Promise<DrainS
   return JSON.parse(body) as DrainState
 }
 
-/** The same without the service, in the remaining time. */
+/** Drains Envoy without the service, in the remaining time. */
 async function askEnvoy(config: Config, goneMs: number): Promise<DrainState> {
   const { requests } = await drainEnvoy({
     admin: config.envoyAdminAddress,

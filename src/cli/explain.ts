@@ -79,7 +79,7 @@ function show(answer: ExplainAnswer, asking: Asking): string {
   return sections.filter(Boolean).join('\n\n')
 }
 
-/** A limit; columns that are empty in all rows are left out. */
+/** A limit; columns that are empty in all rows are omitted. */
 function toRow(limit: ExplainAnswer['limits'][number], currency: string | undefined) {
   const { name, scope = '', kind = 'tokens', window, used, held, resetsAt } = limit
   const sharers = showSharers(limit)
@@ -102,7 +102,7 @@ function showOutcome({ status, code, message, reason }: Omit<ExplainAnswer, 'all
   return printable(`refused with ${status} ${code}: ${message}${detail}`)
 }
 
-/** undefined: with the caller's own credential, or the key that was named. */
+/** Undefined for the caller's own credential, or the key that was named. */
 function showAsked(
   askedAs: ExplainAnswer['askedAs'],
   { user, group = [], subscription }: Asking,

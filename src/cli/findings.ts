@@ -1,6 +1,6 @@
 /**
- * The problems of one process now: the conditions of the alerts, as far as two scrapes some seconds apart and a check
- * from outside show them.
+ * The current problems of one process: the conditions of the alerts that two scrapes some seconds apart and a check
+ * from outside can detect.
  */
 
 import { databaseProblem } from '../cluster/rules/enforcement.ts'
@@ -12,7 +12,7 @@ export interface Observed {
   /** Why the process, or its Envoy, is not in service. */
   readonly down?: string | undefined
   readonly envoyDown?: string | undefined
-  /** Why the database does not answer. */
+  /** Why the database does not respond. */
   readonly databaseError?: string | undefined
   /** The unavailable parts according to `/readyz`. */
   readonly degraded: readonly string[]
@@ -20,9 +20,9 @@ export interface Observed {
   readonly now: Figures
   /** Silent processes that revocations wait for. */
   readonly silent: readonly string[]
-  /** How many seconds the clock of the database is ahead. */
+  /** Seconds by which the clock of the database is ahead. */
   readonly aheadSeconds?: number | undefined
-  /** What is wrong with the folder of the journal, one sentence each. */
+  /** Problems of the folder of the journal, one sentence each. */
   readonly journal: readonly string[]
   /** Days that certificates have left, by name. */
   readonly daysLeft: ReadonlyMap<string, number>
@@ -32,7 +32,7 @@ export interface Observed {
   readonly unreachable: readonly string[]
 }
 
-/** The details, none or more; undefined: nothing is wrong. */
+/** The details, possibly none, or undefined if the condition is not met. */
 type Condition = (seen: Observed) => readonly string[] | undefined
 
 const listed = (found: readonly string[]) => (found.length > 0 ? found : undefined)
@@ -60,7 +60,7 @@ const grows =
   (seen) =>
     listed(growth(seen, series).map(({ name, by }) => `${name} grew by ${by}`))
 
-/** As `grows`, since the process started: for what only other settings, and so a restart, put right. */
+/** As `grows`, but since the process started: for problems that only a restart with other settings solves. */
 const hasGrown =
   (series: RegExp): Condition =>
   ({ now }) =>
@@ -121,7 +121,8 @@ export const conditions: Readonly<Record<string, Condition>> = {
   TollgateLedgerGaps: grows(/^tollgate_ledger_gaps_total/),
   TollgateSeriesOverflow: grows(/^authorized_hits_total\{.*overflow="true"/),
   TollgateNoModels: ({ now }) => (now.get('tollgate_models') === 0 ? [] : undefined),
-  // During an outage of the database it is unknown what is in force elsewhere, which is no fault of a document.
+  // During an outage of the database it is unknown which resources are in force elsewhere, which is no fault of a
+  // document.
   TollgateResourceProblems: (seen) =>
     listed(
       seen.problems.filter(

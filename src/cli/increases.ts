@@ -95,7 +95,7 @@ async function change(
   return 0
 }
 
-/** At processes that have not acknowledged the change. */
+/** The warning about processes that have not acknowledged the change. */
 export const meanwhile = 'the old limit may still apply there'
 
 /** The fields of a grant or a request for the API; throws if a required flag is missing. */
@@ -106,7 +106,7 @@ export function readWanted(flags: Call<typeof newRequestFlags>['flags']) {
   return { subscription, model, name, whom, ...readGiven(flags), reason }
 }
 
-/** The fields for the API; those without a flag are left out. */
+/** The fields for the API; fields without a flag are omitted. */
 export function readGiven({ to, until }: { to?: string | undefined; until?: string | undefined }) {
   const isWhole = /^\d{1,16}$/.test(to ?? '')
   if (to !== undefined && !isWhole && !/^\d{1,10}\.\d{1,9}$/.test(to))

@@ -30,12 +30,12 @@ interface CreatedKey {
 
 type RotatedKey = CreatedKey &
   Revoked & {
-    /** Left out without an overlap. */
+    /** Absent without an overlap. */
     readonly previous?: { readonly endsAt: string }
   }
 
 interface KeySearch {
-  /** Empty: all statuses. */
+  /** All statuses if empty. */
   readonly statuses: readonly string[]
   readonly includeEphemeral: boolean
   readonly user: string | undefined
@@ -89,19 +89,19 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
       return [...found.values()]
     },
     read: (id: string) => call('GET', pathOf(id)) as Promise<KeyRecord>,
-    /** Fields that are not in the body stay. */
+    /** Fields that are not in the body do not change. */
     edit: (id: string, body: Body) => call('PATCH', pathOf(id), body) as Promise<Changed>,
     rotate: (id: string, body: Body) => make<RotatedKey>(`${pathOf(id)}/rotate`, body),
     revoke: (id: string) => call('DELETE', pathOf(id)) as Promise<Changed>,
     /** Authenticated by the key itself. */
     revokeGiven: (key: string) => call('POST', `${path}/revoke`, { key }) as Promise<Changed>,
-    /** undefined: the caller's own keys. */
+    /** Revokes the caller's own keys if undefined. */
     revokeAll: (username: string | undefined) =>
       call('POST', `${path}/bulk-revoke`, { username }) as Promise<RevokedAll>,
   }
 }
 
-/** A change is in force, but a serving process has not acknowledged it. */
+/** Warns that a change is in force, but a serving process has not acknowledged it. */
 export function warnOfPending(
   { propagation }: Revoked,
   io: Pick<KeyIo, 'err'>,

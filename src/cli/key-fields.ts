@@ -17,7 +17,7 @@ const opposites = [
   ['address', 'no-addresses'],
 ] as const
 
-/** The fields of a request; those without a flag are left out. */
+/** The fields of a request; fields without a flag are omitted. */
 export function toKeyFields(given: Given): Readonly<Record<string, unknown>> {
   for (const [flag, none] of opposites) {
     if (given[flag] !== undefined && given[none]) {

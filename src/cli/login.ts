@@ -36,7 +36,7 @@ export async function login(
   return 0
 }
 
-/** Removes it; returns the exit status: 1 if there was none for the address. */
+/** Removes the saved credential; returns the exit status: 1 if there was none for the address. */
 export async function logout(
   { operands: [raw], flags }: Call<typeof json>,
   io: Io,

@@ -8,7 +8,7 @@ import { makeFolder } from '../runtime/make-folder.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 
 interface Logins {
-  /** The address that a command without another one uses. */
+  /** The default address of commands. */
   readonly current: string | undefined
   /** By address, as it was validated. */
   readonly tokens: ReadonlyMap<string, string>

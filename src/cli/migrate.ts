@@ -223,8 +223,8 @@ function withUrl<T>(
 }
 
 /**
- * The database that the service would use with these settings; undefined if there is none and none is to be created,
- * only inspected.
+ * The database that the service would use with these settings; undefined if there is none, and it would only be
+ * inspected.
  */
 async function withTarget<T>(
   config: Config,

@@ -8,8 +8,8 @@ const answerWithinMs = 10_000
 const maxBytes = 64 * 2 ** 20
 
 /**
- * The body of a response to `path` with its status; rejects if there is none within 10 s. `isSecure`:
- * the listener has TLS, if it is not a socket.
+ * The body of a response to `path` with its status; rejects if there is none within 10 s. `isSecure` says whether the
+ * listener has TLS, if it is not a socket.
  */
 export async function askOwn(
   address: Address,

@@ -51,7 +51,7 @@ export async function forgetReplica(
   })
 }
 
-/** Explains the consequences, and asks. */
+/** Explains the consequences, and asks for confirmation. */
 async function isSure(
   raw: string,
   named: readonly Replica[],

@@ -47,7 +47,9 @@ export async function revokeKeys(
   return revoked.length === ids.length ? 0 : 1
 }
 
-/** The note that a key that could not be revoked has ended already; undefined: it has not, or is not the caller's. */
+/**
+ * The note that a key cannot be revoked because it has ended already; undefined if it has not, or is not the caller's.
+ */
 async function endOf(client: ReturnType<typeof clientOf>, id: string): Promise<string | undefined> {
   const found = await client.read(id).catch(() => undefined)
   if (found === undefined || found.status === 'active') return undefined
@@ -90,7 +92,7 @@ async function revokeOfUser(user: string, flags: Given, io: KeyIo): Promise<numb
   return await revokeAll(user, flags, io)
 }
 
-/** `user` undefined: the caller's keys. */
+/** Revokes the caller's keys if `user` is undefined. */
 async function revokeAll(user: string | undefined, flags: Given, io: KeyIo): Promise<number> {
   const result = await clientOf(flags, io).revokeAll(user)
   io.out(flags.json ? toJson(result) : printable(result.message))

@@ -1,4 +1,4 @@
-/** Problems of the folder that a gateway and its processes share, as far as another process can detect them. */
+/** Problems of the folder that a gateway and its processes share, if another process can detect them. */
 
 import { askAdmin } from '../gateway/admin-page.ts'
 import { flushMsIn, infoPath, slowFlushMs } from '../journal/envoy-log.ts'

@@ -7,9 +7,8 @@ import type { CommandIo } from './terminal.ts'
 const endWithinMs = 15_000
 
 /**
- * `tollgate serve`: runs the service until SIGTERM, SIGINT or SIGHUP, or until its parent process
- * is gone. Then the process ends with status 0, or 1 if a part had to be abandoned. Rejects if it
- * cannot start.
+ * `tollgate serve`: runs the service until SIGTERM, SIGINT or SIGHUP, or until its parent process has ended. Then the
+ * process ends with status 0, or 1 if a part had to be abandoned. Rejects if it cannot start.
  */
 export async function runServe(_call: unknown, { env }: Pick<CommandIo, 'env'>): Promise<number> {
   const asked = onStop(() => {})

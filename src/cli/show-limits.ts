@@ -1,4 +1,4 @@
-/** `tollgate limits`: what is left of the caller's limits; with `--all`, of shared limits. */
+/** `tollgate limits`: shows the rest of the caller's limits; with `--all`, of shared limits. */
 
 import type { LimitList } from '../admin/usage/limits.ts'
 import type { SharedLimitList } from '../admin/usage/shared-limits.ts'

@@ -102,7 +102,7 @@ const others = [
   ...['cache_write_tokens', 'counted_tokens'],
 ]
 
-/** The groups come first, and the cost last, if there is one. */
+/** Puts the groups first, and the cost last, if there is one. */
 function columnsOf(rows: readonly CsvRow[]): readonly string[] {
   const known: readonly string[] = [...figures, ...others, 'cost']
   const groups = Object.keys(rows[0] ?? {}).filter((name) => !known.includes(name))

@@ -36,7 +36,7 @@ export interface CommandIo {
   readonly err: (line: string) => void
   /** The answer to a question; undefined without a terminal. */
   readonly ask: (question: string) => Promise<string | undefined>
-  /** All of standard input, not echoed; at a terminal a prompt says what to type. */
+  /** All of standard input, not echoed; at a terminal, prompts for `what`. */
   readonly read: (what: string) => Promise<string>
   readonly input: NodeJS.ReadableStream
 }
@@ -69,7 +69,7 @@ export const terminal: CommandIo = {
   },
 }
 
-/** Whether the user agrees; without a terminal, `isMeant`, or prints how to continue. */
+/** Whether the user agrees; without a terminal it returns `isMeant`, and prints how to continue if that is false. */
 export async function agrees(
   { ask, err }: Pick<CommandIo, 'ask' | 'err'>,
   question: string,

@@ -25,7 +25,7 @@ export function renderTable(
 /** The cells of a row by the heads of their columns. */
 export type Cells = Readonly<Record<string, string>>
 
-/** The same without columns that are empty in all rows; empty without rows. */
+/** A table without the columns that are empty in all rows; empty without rows. */
 export function renderCells(rows: readonly Cells[], maxLength?: number): string {
   const header = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => row[name] !== ''))
   const cells = rows.map((row) => header.map((name) => row[name] ?? ''))

@@ -30,7 +30,7 @@ export function readTimeFlag(flag: string, raw: string, direction: Direction): n
   )
 }
 
-/** The same for the API; undefined if the flag is not given. */
+/** The time in the API's form; undefined if the flag is not given. */
 export function toTime(
   flag: string,
   raw: string | undefined,

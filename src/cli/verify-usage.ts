@@ -128,7 +128,7 @@ function toShown({ differences, limits }: Verification['beyond']) {
   }
 }
 
-/** Figures that are too high, unless some of their lines were deleted; undefined: none. */
+/** Figures that are too high, unless some of their lines were deleted; undefined if there are none. */
 function showBeyond({ differences, limits }: Verification['beyond']): string | undefined {
   const texts = [
     ...limits.map(({ limit: { resource, name, kind, whom }, ...one }) =>
@@ -163,7 +163,7 @@ function showSum(figure: string, sum: Exact): string {
   return figure === 'cost' ? toMoney(sum) : sum.toLocaleString('en')
 }
 
-/** While the ledger lags, the result covers only what is in it. */
+/** While the ledger lags, the result covers only the lines in it. */
 function soFar(compared: number, { lines }: LedgerLag): string {
   const raw =
     compared === 0

@@ -22,8 +22,8 @@ const types: Readonly<Record<string, string>> = {
 }
 
 /**
- * Adds the routes, which need no credential: the calls of the page to the API do. Every path below
- * `/console/` is the page itself, which reads it. Throws if the page has not been built.
+ * Adds the routes, which need no credential, unlike the page's calls to the API. Every path below `/console/` is the
+ * page itself, which reads it. Throws if the page has not been built.
  */
 export function serveConsole(app: FastifyInstance, deps: SignInDeps): void {
   signIn(app, deps)

@@ -1,7 +1,7 @@
 /**
  * `/console/sign-in/sample`: a sample identity for the holder of the link that `npm start` prints. The sample's tokens
- * are public, so pages of other origins, which a browser lets send requests to this machine, must not be able to use
- * them either.
+ * are public, so pages of other origins, from which a browser may send requests to this machine, must not be able to
+ * use them either.
  */
 
 import { hash, timingSafeEqual } from 'node:crypto'

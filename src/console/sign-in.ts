@@ -13,13 +13,13 @@ export interface SignInDeps {
   readonly codeFlows: () => readonly CodeFlow[]
   /** The gateway's public address, without a trailing slash. */
   readonly gatewayUrl: string
-  /** The provider in the settings; undefined: there is none. */
+  /** The provider in the settings, or undefined if there is none. */
   readonly ownIssuer: string | undefined
   /** Display names of providers, by issuer. */
   readonly displayNames: ReadonlyMap<string, string> | undefined
-  /** Whether the page may keep an identity token in its tab. */
+  /** Whether the page may store an identity token in its tab. */
   readonly keepsToken: boolean
-  /** Signs in to the sample of `npm start`; undefined: this is not the sample. */
+  /** The code that signs in to the sample of `npm start`; undefined without the sample. */
   readonly sampleCode: string | undefined
   /** Counts an attempt for the address of the request; throws if none is allowed yet. */
   readonly countAttempt: (request: FastifyRequest, reply: FastifyReply) => void
@@ -29,7 +29,7 @@ export interface SignInDeps {
 
 /**
  * Exchanges: callers are not authenticated yet, and each exchange calls the provider. Networks take turns, so that one
- * that guesses codes does not keep others from signing in, however slow the provider is.
+ * that guesses codes does not block the others, even if the provider is slow.
  */
 const exchanges = {
   atOnce: 10,

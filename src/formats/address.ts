@@ -8,14 +8,14 @@ export interface SocketAddress {
 /** A TCP address or a Unix socket's path. */
 export type Address = SocketAddress | { readonly path: string }
 
-/** `host:port` or `[v6]:port`; an empty host means every interface. undefined: neither. */
+/** Parses `host:port` or `[v6]:port`; an empty host means every interface. Returns undefined for other text. */
 export function parseSocketAddress(raw: string): SocketAddress | undefined {
   const parts = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]/\s]*)):(\d{1,5})$/.exec(raw)
   if (parts === null || Number(parts[3]) > 65_535) return undefined
   return { host: parts[1] ?? (parts[2] || '0.0.0.0'), port: Number(parts[3]) }
 }
 
-/** The same or `unix:/path`, also `unix:///path`. */
+/** Parses `host:port`, `[v6]:port`, `unix:/path` or `unix:///path`. */
 export function parseAddress(raw: string): Address | undefined {
   const path = /^unix:(?:\/\/)?(\/.+)$/.exec(raw)?.[1]
   return path === undefined ? parseSocketAddress(raw) : { path }

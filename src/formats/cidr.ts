@@ -3,7 +3,7 @@
 /** An IPv6 address as four numbers of 32 bits. */
 type Words = readonly [number, number, number, number]
 
-/** The addresses whose first `bits` bits are those of `words`. */
+/** The addresses that share their first `bits` bits with `words`. */
 export interface Network {
   readonly words: Words
   readonly bits: number
@@ -73,7 +73,7 @@ function maskOf(bits: number, i: number): number {
   return own <= 0 ? 0 : own >= wordBits ? -1 : -1 << (wordBits - own)
 }
 
-/** An address; a zone is ignored. undefined: not an address. */
+/** Parses an address; a zone is ignored. Returns undefined for other text. */
 export function parseIp(raw: string): Words | undefined {
   if (!raw.includes(':')) {
     const word = parseIpv4(raw)

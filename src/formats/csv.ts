@@ -9,8 +9,8 @@ export function toCsv(columns: readonly string[], rows: readonly CsvRow[]): stri
 }
 
 /**
- * Text that a spreadsheet may take for a formula, which it would compute when the file is opened, gets an apostrophe:
- * also full-width signs, and those after characters that separate cells or lines in other locales and programs.
+ * Matches text that a spreadsheet may treat as a formula and compute when the file is opened; it gets an apostrophe.
+ * Includes full-width signs, and signs after characters that separate cells or lines in other locales and programs.
  */
 const formula = /(^|[;\n]|(?<!^)[\t\r])(?= *[=+\-@＝＋－＠])/g
 

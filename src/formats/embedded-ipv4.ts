@@ -1,4 +1,4 @@
-/** IPv4 addresses within IPv6 addresses, to which a host, a router or a tunnel may connect instead. */
+/** IPv4 addresses within IPv6 addresses, to which a host, router or tunnel may connect instead. */
 
 import { parseNetwork } from './cidr.ts'
 
@@ -21,7 +21,7 @@ function wordsIn(a: number, b: number, c: number, d: number): readonly number[] 
   if (a !== 0x64ff9b) return []
   if (b === 0) return [d]
   // Only its translator knows the length of this prefix: 96, or 48, 56 or 64 without bits 64 to 71. A result in
-  // 0.0.0.0/8 is not meant.
+  // 0.0.0.0/8 is not valid.
   const others = [
     (b << 16) | ((c >>> 8) & 0xffff),
     (b << 24) | (c & 0xffffff),

@@ -138,7 +138,7 @@ export function describe(code: ErrorCode): CatalogueEntry {
   return catalogue[code]
 }
 
-/** The envelope for a code, with the catalogue's message unless another one is given. */
+/** The envelope for a code, with the catalogue's message by default. */
 export function toEnvelope(code: ErrorCode, message?: string): ErrorEnvelope {
   const entry = describe(code)
   return {

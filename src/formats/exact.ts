@@ -35,7 +35,7 @@ export function normalize(value: bigint): Exact {
   return Number.isSafeInteger(number) ? number : value
 }
 
-/** undefined: not a whole number of 0 or more in decimal digits, or more than `mostExact`. */
+/** Returns undefined for text that is not a whole number from 0 to `mostExact` in decimal digits. */
 export function parseExact(text: string): Exact | undefined {
   if (!/^\d{1,19}$/.test(text)) return undefined
   const value = BigInt(text)
@@ -43,8 +43,8 @@ export function parseExact(text: string): Exact | undefined {
 }
 
 /**
- * Reads a value from JSON or Lua, whose numbers are doubles and which therefore write larger values as text. undefined:
- * neither.
+ * Reads a value from JSON or Lua, whose numbers are doubles and which therefore write larger values as text. Returns
+ * undefined for anything else.
  */
 export function readExact(written: number | string | undefined): Exact | undefined {
   return typeof written === 'string' ? parseExact(written) : written

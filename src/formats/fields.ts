@@ -12,7 +12,7 @@ export type JsonObject = Readonly<Record<string, unknown>>
 export interface FieldProblem {
   readonly path: FieldPath
   readonly message: string
-  /** Whether the document is in force in spite of it. */
+  /** Whether the document is in force nevertheless. */
   readonly isMild?: boolean
 }
 
@@ -229,7 +229,7 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** YAML does not take `2e-6` and `true` for text unless they are quoted. */
+/** Describes a value that is not a text. YAML reads `2e-6` and `true` as text only if they are quoted. */
 function describe(value: unknown): string {
   if (Array.isArray(value)) return 'a list'
   return isObject(value) ? 'an object' : `a ${typeof value}: write it in quotes`

@@ -62,7 +62,7 @@ const mapped = 0xffff
 
 /**
  * The address alone, without port and zone, also from `192.0.2.1:443`, `[2001:db8::1]` and `[2001:db8::1]:443`; an IPv6
- * address in the form of RFC 5952, a mapped IPv4 address as IPv4. undefined: no address.
+ * address in the form of RFC 5952, a mapped IPv4 address as IPv4. Returns undefined for other text.
  */
 export function readClientAddress(raw: string): string | undefined {
   if (raw.length > maxLength) return undefined
@@ -75,7 +75,7 @@ export function readClientAddress(raw: string): string | undefined {
 
 /**
  * The client in `x-forwarded-for`: Envoy appends the last address, and each of `hops` trusted proxies in front of it
- * the one before; what a client has written precedes them. undefined: they have named none.
+ * the one before; entries that a client has written precede them. Undefined if the proxies have named none.
  */
 export function readForwarded(header: string, hops: number): string | undefined {
   let end = header.length

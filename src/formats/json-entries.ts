@@ -11,13 +11,13 @@ const backslash = '\\'.charCodeAt(0)
 const stepLength = 16_384
 
 export interface EntriesOptions {
-  /** The names that the array may have; the first that is there counts. */
+  /** The names that the array may have; the first that exists is used. */
   readonly lists: readonly string[]
   /** The members to read. */
   readonly names: readonly string[]
   /** Maximum number of entries to read. */
   readonly maxEntries: number
-  /** Maximum number of characters of a value; longer ones are left out. */
+  /** Maximum number of characters of a value; longer ones are skipped. */
   readonly maxValue: number
 }
 
@@ -77,8 +77,8 @@ type Level = 0 | 1 | 2
 
 /**
  * The entries of `{"<list>":[{…}]}` or `[{…}]` with the named members, each parsed; other entries and members are
- * skipped, and of a repeated name the last counts. Throws a SyntaxError if what it reads is not JSON; time is linear in
- * the length. Yields every 16 KB.
+ * skipped, and the last of a repeated name is used. Throws a SyntaxError if the part that it reads is not JSON; time is
+ * linear in the length. Yields every 16 KB.
  */
 export function* readEntries(
   text: string,

@@ -11,7 +11,7 @@ const maxLabelValueLength = 1_024
 const namePattern =
   /^([0-9A-Za-z]([0-9A-Za-z.-]*[0-9A-Za-z])?\/)?[0-9A-Za-z]([0-9A-Za-z._-]*[0-9A-Za-z])?$/
 
-/** What is wrong with these labels, as the end of a sentence that begins with the field. */
+/** The problem of these labels, as the end of a sentence that begins with the field. */
 export function problemOfLabels(labels: Labels): string | undefined {
   const entries = Object.entries(labels)
   if (entries.length > maxLabels) return `must have at most ${maxLabels} labels.`

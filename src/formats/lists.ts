@@ -12,7 +12,7 @@ export function areSame(a: readonly unknown[], b: readonly unknown[]): boolean {
   return a.length === b.length && a.every((each, index) => each === b[index])
 }
 
-/** Inserts a name into a sorted list and keeps the first `max`. */
+/** Inserts a name into a sorted list and truncates it to `max`. */
 export function insertName(names: string[], name: string, max: number): void {
   if (names.length === max && name > (names.at(-1) as string)) return
   let [low, high] = [0, names.length]

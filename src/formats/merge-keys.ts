@@ -6,9 +6,8 @@ import { isObject } from './fields.ts'
 const maxMerged = 100_000
 
 /**
- * The value with each `<<` replaced by the fields of the object, or the objects, that it names: the
- * own fields come first, then those of the earlier objects. Throws if it names anything else, or too
- * much.
+ * The value with each `<<` replaced by the fields of the object, or the objects, that it names: own fields take
+ * precedence, then the fields of earlier objects. Throws if it names anything else, or too much.
  */
 export function mergeKeys(value: unknown): unknown {
   const merged = new Map<object, unknown>()

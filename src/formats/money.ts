@@ -11,8 +11,8 @@ const maxWhole = 12
 const maxFraction = 24
 
 /**
- * Reads a decimal number of at least 0, also `1.5e-07` or `.5`; returns it without exponent: `0.00000015`. undefined:
- * not a number, or more than 12 digits before the point or 24 after it.
+ * Reads a decimal number of at least 0, also `1.5e-07` or `.5`; returns it without exponent: `0.00000015`. Returns
+ * undefined for other text, and for more than 12 digits before the point or 24 after it.
  */
 export function readPrice(raw: string): string | undefined {
   const [, whole = '', fraction = '', exponent = '0'] = form.exec(raw) ?? []
@@ -32,7 +32,7 @@ const most = 9_000_000_000n * 10n ** 9n
 
 /** Without exponent and trailing zeros: `12.5`, `0`. */
 export function toMoney(nano: Exact): string {
-  // Most limits are round, and each response has one of those on money.
+  // Fast path: most limits are round, and every response shows one if there is a limit on money.
   if (typeof nano === 'number' && nano % 1e9 === 0) return String(nano / 1e9)
   return showDecimal(nano, nanoDecimals)
 }
@@ -42,7 +42,9 @@ export function toFigure({ kind }: { readonly kind: string }, amount: Exact): nu
   return kind === 'cost' ? toMoney(amount) : Number(amount)
 }
 
-/** In nano-units; undefined: not a decimal number from 0 to 9,000,000,000 with at most 9 digits after the point. */
+/**
+ * In nano-units; undefined unless it is a decimal number from 0 to 9,000,000,000 with at most 9 digits after the point.
+ */
 export function parseMoney(text: string): Exact | undefined {
   const [, whole, fraction = ''] = /^(\d{1,10})(?:\.(\d{1,9}))?$/.exec(text) ?? []
   if (whole === undefined) return undefined

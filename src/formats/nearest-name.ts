@@ -1,12 +1,9 @@
-/** Finds the name that was probably meant by a misspelled one. */
+/** Finds the name that a misspelled one probably stands for. */
 
 /** The longest name that is compared. */
 const maxLength = 64
 
-/**
- * The nearest of these names, if it is near enough to be meant: at most a third of its letters
- * differ. Upper and lower case count as the same.
- */
+/** The nearest of these names, if at most a third of its letters differ. Upper and lower case count as the same. */
 export function nearestName(raw: string, names: Iterable<string>): string | undefined {
   if (raw.length > maxLength) return undefined
   const from = raw.toLowerCase()

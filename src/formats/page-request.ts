@@ -9,7 +9,7 @@ interface Headers {
 /**
  * Whether a web page may have made this request: browsers mark such requests, unlike those for a typed address. Older
  * ones do not; a page whose name was rebound to this machine then gives itself away by `host`, where the listener is
- * bound to loopback (`boundTo`). On other listeners callers use names of their own.
+ * bound to loopback (`boundTo`). On other listeners callers use any names.
  */
 export function isFromPage(headers: Headers, boundTo: string | undefined): boolean {
   const { host, origin, 'sec-fetch-site': site } = headers

@@ -1,6 +1,4 @@
-/**
- * The forms of REDIS_URL. There is no common form for Sentinel and Cluster, so theirs are our own.
- */
+/** The forms of REDIS_URL. Sentinel and Cluster have no standard form, so we define their forms. */
 
 const form = /^(rediss?)(\+sentinel|\+cluster)?:\/\/(?:([^@/]*)@)?([^/?#]+)(?:\/([^?#]*))?$/
 

@@ -19,8 +19,8 @@ export function remember<Value>(
 }
 
 /**
- * The same text, interned by the engine as a property name. Maps and sets compare such texts by address; others, such
- * as slices of longer texts, byte by byte outside of compiled code.
+ * Returns the text, interned by the engine as a property name. Maps and sets compare such texts by address; others,
+ * such as slices of longer texts, byte by byte outside of compiled code.
  */
 export function intern(text: string): string {
   return Object.keys({ [text]: true })[0] as string

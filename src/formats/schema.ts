@@ -1,7 +1,6 @@
 /**
- * The part of JSON Schema that our resources need. One schema serves the reader of documents
- * (fields.ts), the types of what it reads (`ValueOf`), the CustomResourceDefinitions (k8s/crds) and
- * docs/resources.md.
+ * The subset of JSON Schema that our resources need. One schema serves the reader of documents (fields.ts), the types
+ * of its results (`ValueOf`), the CustomResourceDefinitions (k8s/crds) and docs/resources.md.
  */
 
 /** `Value` is the type of a valid value as it is read. */
@@ -38,7 +37,7 @@ export interface Schema<Value = unknown> {
   readonly format?: 'int32' | 'int64' | 'date-time'
   /** The pattern, or a similar object, in words, as the end of "must be …". */
   readonly form?: string
-  /** What an invalid text probably means, or where it belongs; undefined: unknown. */
+  /** Suggests what an invalid text was probably intended to be, or where it belongs; undefined if unknown. */
   readonly hint?: (text: string) => string | undefined
   /** The name of one item of a list. */
   readonly item?: string
@@ -72,7 +71,7 @@ type Properties = Readonly<Record<string, Schema>>
 export type ValueOf<Of> = Of extends Schema<infer Value> ? Value : never
 
 export interface Rule {
-  /** For the API server; undefined: its own validation is enough. */
+  /** For the API server; undefined if its own validation suffices. */
   readonly cel?: string
   readonly message: string
   /** A field of the object: if the rule is broken, no other problem of it is reported. */
@@ -87,7 +86,7 @@ interface Optional {
   readonly [mark]: true
 }
 
-/** The same field, which may be missing from an object. Readers of a schema as JSON do not see the mark. */
+/** Marks a field as one that may be absent. Readers of a schema as JSON do not see the mark. */
 export function optional<const Of extends object>(field: Of): Of & Optional {
   return { ...field, [mark]: true }
 }
@@ -105,7 +104,7 @@ type RequiredName<Of> = {
   [Name in keyof Of & string]: Of[Name] extends Optional ? never : Name
 }[keyof Of & string]
 
-/** The names of fields that must be written: those that are neither optional nor have a default. */
+/** The names of fields that must be written: fields without a default that are not optional. */
 export function requiredNames<Of extends Readonly<Record<string, object>>>(
   fields: Of,
 ): RequiredName<Of>[] {
@@ -115,7 +114,7 @@ export function requiredNames<Of extends Readonly<Record<string, object>>>(
   ) as RequiredName<Of>[]
 }
 
-/** A default that is not valid itself only says what is missing. */
+/** Whether the field has a valid default; an invalid one only serves the message about a missing field. */
 function hasDefault({ missing, minItems = 0, rules = [] }: Partial<Schema>): boolean {
   return (
     missing !== undefined && minItems === 0 && rules.every(({ holds }) => holds(missing as never))
@@ -179,7 +178,7 @@ export function number(
   return schema('number', { minimum, maximum, ...more })
 }
 
-/** Either of the two, as far as both are valid. */
+/** An integer or a text, each validated by its own schema. */
 export function integerOrText(of: Schema<number>, orText: Schema<string>): Schema<number | string> {
   return { ...of, orText } as Schema<number | string>
 }
@@ -200,7 +199,7 @@ export function labels(
   }
 }
 
-/** The same field with a default, `missing`. */
+/** Adds a default, `missing`, to a field. */
 export function filled<Value>(of: Schema<Value>, missing: unknown): Schema<Value> {
   return { ...of, missing }
 }

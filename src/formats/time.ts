@@ -14,7 +14,9 @@ const maxFormats = 100
 
 const ianaName =
   /^(?:[A-Z][A-Za-z0-9+-]*(?:_[A-Za-z0-9+-]+)*)(?:\/[A-Z][A-Za-z0-9+-]*(?:_[A-Za-z0-9+-]+)*){0,2}$/
-/** `Intl` knows more three-letter names, such as `PST`, which is a different zone from the one that many mean. */
+/**
+ * `Intl` knows more three-letter names, such as `PST`, which is a different zone from the one that most users expect.
+ */
 const shortNames = 'CET EET EST GMT HST MET MST PRC ROC ROK UCT UTC WET'.split(' ')
 
 /** Whether this is the IANA name of a zone, in IANA's spelling: neither an offset nor an abbreviation of ICU's own. */
@@ -57,7 +59,7 @@ export function toTimestamp(instant: number): string {
   return `${new Date(instant).toISOString().slice(0, 19)}Z`
 }
 
-/** The same by the clocks of this zone: `2026-12-01T00:00:00+01:00`, and with `Z` in UTC. */
+/** An instant in RFC 3339 by the clocks of this zone: `2026-12-01T00:00:00+01:00`, or with `Z` in UTC. */
 export function toZonedTimestamp(instant: number, zone: string): string {
   if (zone === 'UTC') return toTimestamp(instant)
   const offset = offsetAt(zone, instant)

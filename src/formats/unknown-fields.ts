@@ -5,7 +5,7 @@ import { nearestName } from './nearest-name.ts'
 import type { Schema } from './schema.ts'
 
 export interface UnknownField extends FieldProblem {
-  /** The closed object that the field takes out of force; undefined: none. */
+  /** The closed object that the field disables, if any. */
   readonly closed: FieldPath | undefined
 }
 
@@ -15,9 +15,8 @@ const maxNamed = { closed: 3, open: 20 }
 const maxListed = 20
 
 /**
- * The unknown fields of a document, each with the name that was probably meant: not all if there are many, but at least
- * one of each closed object, and the first one outside of them that `matters`. The contents of unknown fields are
- * ignored.
+ * The unknown fields of a document, each with a suggested name: not all if there are many, but at least one of each
+ * closed object, and the first one outside of them that `matters`. The contents of unknown fields are ignored.
  */
 export function findUnknown(
   document: unknown,
@@ -81,7 +80,7 @@ interface Siblings {
   readonly others: readonly string[]
 }
 
-/** The name that was probably meant, else where the field belongs, else the names that are read. */
+/** Suggests the nearest name, else where the field belongs, else the names that exist. */
 function hintFor(name: string, { read, others }: Siblings, root: Schema): string {
   const nearest = nearestName(name, [...read, ...others])
   if (nearest !== undefined) return ` (did you mean ${nearest}?)`
@@ -91,7 +90,7 @@ function hintFor(name: string, { read, others }: Siblings, root: Schema): string
   return ` (known are ${listed}${read.length > maxListed ? ', …' : ''})`
 }
 
-/** The object of the schema with a field of this name. */
+/** The object of the schema that has a field with this name. */
 function placeOf(name: string, of: Schema, path: readonly string[]): string | undefined {
   const { properties = {}, items } = of
   if (items !== undefined) return placeOf(name, items, [...path.slice(0, -1), `${path.at(-1)}[]`])

@@ -31,9 +31,9 @@ type OnFault = (error: unknown) => void
 export type Serve = (stream: Stream, head: RequestHead, form: MessageForm) => StreamHandler
 
 /**
- * Answers one message with one message, at once or later. `traceparent` is the call's own header
- * (W3C Trace Context), unparsed; it may be left out if it does not sample. `call` tells a client that
- * leaves without having read the response.
+ * Returns the response message to a request message, at once or later. `traceparent` is the call's own header (W3C
+ * Trace Context), unparsed, and may be omitted if it does not sample. `call` reports a client that disconnects without
+ * having read the response.
  */
 export type Unary = (
   request: Buffer,
@@ -41,7 +41,7 @@ export type Unary = (
   call?: Pick<Stream, 'whenReset'>,
 ) => Buffer | Promise<Buffer>
 
-/** Sends a client messages until it leaves, which calls the returned function. */
+/** Sends messages to a client; the returned function is called when it disconnects. */
 export type ServerStreaming = (subscriber: Subscriber) => () => void
 
 export interface Subscriber {
@@ -49,7 +49,7 @@ export interface Subscriber {
   end(): void
 }
 
-/** Serves a method that answers one message with one. */
+/** Serves a unary method: one request message, one response message. */
 export function serveUnary(answer: Unary, onFault: OnFault): Serve {
   return serve(onFault, (call, message) => {
     const { stream } = call
@@ -61,7 +61,7 @@ export function serveUnary(answer: Unary, onFault: OnFault): Serve {
   })
 }
 
-/** Serves a method that answers one message with any number of them. */
+/** Serves a server-streaming method: one request message, any number of responses. */
 export function serveServerStreaming(subscribe: ServerStreaming, onFault: OnFault): Serve {
   return serve(onFault, (call) => {
     const { stream } = call
@@ -76,7 +76,7 @@ export function serveServerStreaming(subscribe: ServerStreaming, onFault: OnFaul
   })
 }
 
-/** What is done with the message of a call; an exception ends the call. */
+/** Processes the message of a call; an exception ends the call. */
 type Act = (call: Call, message: Buffer) => void
 
 function serve(onFault: OnFault, act: Act): Serve {

@@ -1,4 +1,4 @@
-/** grpc.health.v1.Health: SERVING from the start, NOT_SERVING while this process can't serve, and once draining. */
+/** grpc.health.v1.Health: SERVING from the start, NOT_SERVING while this process cannot serve, and once draining. */
 
 import type { ServerStreaming, Subscriber, Unary } from './call.ts'
 import { WireWriter } from './wire.ts'
@@ -12,7 +12,7 @@ interface Health {
   readonly serverStreaming: Readonly<Record<string, ServerStreaming>>
   /** The status in later responses and to watchers. */
   note(isServing: boolean): void
-  /** NOT_SERVING for good; ends all watches. */
+  /** Permanently NOT_SERVING; ends all watches. */
   drain(): void
 }
 

@@ -1,4 +1,4 @@
-/** The gRPC server: starts, answers bytes with bytes, drains. */
+/** The gRPC server: starts, passes request bytes to handlers and sends their response bytes, drains. */
 
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
@@ -30,11 +30,11 @@ import { CallError, code } from './status.ts'
 export interface GrpcMethods {
   /** By full path, `/package.Service/Method`. */
   readonly unary: Readonly<Record<string, Unary>>
-  /** Called when an unknown method is called, which is answered with UNIMPLEMENTED. */
+  /** Called for each call of an unknown method, which gets UNIMPLEMENTED. */
   readonly onUnknown?: (path: string) => void
   /** Called for exceptions other than invalid messages. */
   readonly onFault: (error: unknown) => void
-  /** For TCP addresses; access to a Unix socket depends on its mode. undefined: plaintext. */
+  /** For TCP addresses, plaintext if undefined; access to a Unix socket depends on its mode. */
   readonly tls?: ServerTls | undefined
   /** The gateway's mark on requests to models; calls that carry it are refused. */
   readonly hopMark?: string
@@ -139,7 +139,7 @@ export function createGrpcServer(methods: GrpcMethods) {
       if (port === undefined) throw problem
       return port
     },
-    /** Whether this process can answer, as its health says it. */
+    /** Sets whether this process can serve, which the health service reports. */
     noteServing: health.note,
     /** Reports NOT_SERVING, waits at most `graceMs` for calls to end, then closes. */
     async stop(graceMs: number): Promise<void> {

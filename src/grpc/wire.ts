@@ -15,7 +15,7 @@ const entryValue = 0x12
 
 /** Strings up to this many characters are written by a loop. */
 const maxLoop = 48
-/** A writer that is reused keeps at most this many bytes. */
+/** A writer that is reused retains at most this many bytes. */
 const maxKept = 65_536
 
 /** Thrown for bytes that are not a protobuf message; the server returns INVALID_ARGUMENT. */
@@ -331,7 +331,7 @@ export class WireWriter {
     return message
   }
 
-  /** Discards the message, to begin another one. */
+  /** Discards the message, so that another can begin. */
   clear(): void {
     this.#at = 0
     if (this.#buffer.length > maxKept) this.#buffer = Buffer.allocUnsafe(maxKept)

@@ -1,4 +1,7 @@
-/** A credential → Caller, by the credential's form; an API key by its hash and record, with the groups of its creation. */
+/**
+ * Authenticates a credential → Caller: an API key by its hash and record, with the groups of its creation, or an
+ * identity token.
+ */
 
 import { ServiceError } from '../formats/errors.ts'
 import { toTimestamp } from '../formats/time.ts'
@@ -12,7 +15,7 @@ import {
 import type { KeyAnswer, KeyLookup, KnownKey, Source } from '../keys/store.ts'
 import type { Caller, KeyCaller } from './rules/caller.ts'
 
-/** Verifies one kind of credential. null: invalid. */
+/** Verifies one kind of credential. Returns null if it is invalid. */
 export type Verify = (
   credential: string,
   now: number,
@@ -58,8 +61,8 @@ export function createAuthenticate(deps: { key: Verify; token: Verify }): Authen
 }
 
 /**
- * The only credential of a request; undefined if there is none, or more than one. A blank one does not count, and the
- * same one twice counts once.
+ * The only credential of a request, or undefined if there is none or more than one. A blank one does not count, and a
+ * repeated one counts once.
  */
 export function credentialOf(presented: Presented): string | undefined {
   const authorization = given(presented.authorization, 'bearer')

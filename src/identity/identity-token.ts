@@ -11,17 +11,17 @@ import type { Caller, Proof } from './rules/caller.ts'
 interface Proofs {
   /** The tokens of a file. */
   readonly file: VerifyNow
-  /** The verifier for an issuer; undefined: the issuer is not configured. */
+  /** The verifier for an issuer, or undefined if the issuer is not configured. */
   readonly oidc: (issuer: string) => Verify | undefined
-  /** The verifier for all other tokens; undefined: they are invalid. */
+  /** The verifier for all other tokens; they are invalid if it is undefined. */
   readonly cluster: Verify | undefined
   /** Called with the result for each token. */
   readonly onProved?: (by: ProofSource, result: ProofResult) => void
 }
 
-/** The verifier of a token; `none`: there is none for it. */
+/** The verifier of a token, or `none`. */
 type ProofSource = Proof['by'] | 'none'
-/** `failed`: a bug of ours. */
+/** `failed`: a bug in this service. */
 type ProofResult = 'ok' | 'refused' | 'unavailable' | 'failed'
 
 /** File, OIDC, cluster. */

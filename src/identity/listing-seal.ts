@@ -1,6 +1,6 @@
 /**
- * The address of a client on whose behalf the service itself requests a model's list at the gateway, which sees
- * only the service's. Sealed with a secret that the processes share, because anybody may send the header.
+ * The address of a client on whose behalf the service itself requests a model's list at the gateway, which sees only
+ * the service's address. Sealed with a secret that the processes share, because any client may send the header.
  */
 
 import { createHmac, timingSafeEqual } from 'node:crypto'
@@ -22,7 +22,7 @@ export function createListingSeal(secret: Buffer) {
       const at = String(Math.floor(now))
       return `${at};${address};${digestOf(address, authorization, at).toString('base64url')}`
     },
-    /** The address; undefined: it was not sealed for this `authorization`, or not within a minute. */
+    /** The address, or undefined if it was not sealed for this `authorization` within the last minute. */
     open(raw: string, authorization: string, now: number) {
       const [, at = '', address = '', seal = ''] =
         /^(\d{1,15});([0-9a-f.:]{2,45});([\w-]{43})$/.exec(raw) ?? []

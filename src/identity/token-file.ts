@@ -75,7 +75,7 @@ function addLine(line: string, callers: Map<string, TokenCaller>): string | unde
   return undefined
 }
 
-/** Columns of a CSV line (RFC 4180, without line breaks in quotes); undefined: a stray quote. */
+/** Columns of a CSV line (RFC 4180, without line breaks in quotes), or undefined if a quote is misplaced. */
 function splitColumns(line: string): readonly string[] | undefined {
   const columns: string[] = []
   let at = 0

@@ -1,4 +1,4 @@
-/** Recent verdicts about tokens and people, by the hash of their subject, which is not kept itself. */
+/** Recent verdicts about tokens and people, by the hash of their subject, which is not stored itself. */
 
 import { hash } from 'node:crypto'
 import { BoundedMap } from '../runtime/bounded-map.ts'
@@ -15,7 +15,7 @@ export function createVerdicts<Verdict>() {
   }
   const kept = new BoundedMap<string, Entry>(entries)
   return {
-    /** undefined: nothing is cached that is valid at `now`, or was `graceMs` before. */
+    /** The cached verdict if it is valid at `now`, or was at most `graceMs` ago; undefined otherwise. */
     find(key: string, now: number, graceMs = 0): Verdict | undefined {
       const entry = kept.get(key)
       // A clock that was set back must not extend an entry's life.

@@ -37,8 +37,8 @@ export function dialectOf(operation: string | undefined): Dialect {
 }
 
 /**
- * The HTTP status of a code. Claude Code asks for another model after a 404, which is also what
- * Anthropic answers for an unknown one; after a 403 it asks for another key.
+ * The HTTP status of a code. Claude Code asks for another model after a 404, which Anthropic also returns for an
+ * unknown one; after a 403 it asks for another key.
  */
 export function statusIn(dialect: Dialect, code: ErrorCode): number {
   if (dialect === 'anthropic' && code === 'model_not_allowed') return 404
@@ -46,8 +46,8 @@ export function statusIn(dialect: Dialect, code: ErrorCode): number {
 }
 
 /**
- * The body for a code, with the catalogue's message unless another one is given. `resetsAt`: when
- * the caller may try again, in seconds since the epoch, if that is too late for a client to wait.
+ * The body for a code, with the catalogue's message by default. `resetsAt` is the time at which the caller may try
+ * again, in seconds since the epoch, if a client should not wait for it.
  */
 export function toRefusalBody(
   dialect: Dialect,

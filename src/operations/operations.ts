@@ -33,7 +33,7 @@ const modelsPath = '/v1/models'
  * open.
  */
 export interface PathRules {
-  /** Whether a text is an API key of ours by its form; undefined: none is looked for. */
+  /** Whether a text has the form of our API keys; queries are not searched for keys if undefined. */
   readonly isKey?: ((text: string) => boolean) | undefined
   readonly metered: ReadonlySet<string>
   readonly unmetered: 'open' | 'closed'
@@ -84,9 +84,9 @@ const cancelsResponse = new RegExp(`^/v1/responses/${id}/cancel$`)
 const verb = '.*:\\w*(?:[Gg]enerat|[Pp]redict|[Cc]ontent)'
 
 /**
- * All operations that are open in addition to counted ones if uncounted ones are closed: these return no text of a
- * model. A stored response, its items, the content of a file and a list of stored chats do return it, and whether it
- * has been counted is unknown.
+ * The operations that stay open besides counted ones if uncounted ones are closed: they return no text of a model. A
+ * stored response, its items, the content of a file and a list of stored chats do return it, and it is unknown whether
+ * it has been counted.
  */
 const textless: readonly (readonly [methods: readonly string[], operation: RegExp])[] = [
   [['GET', 'HEAD'], new RegExp(`^/v1/models(?:/(?!${verb})${modelId})?$`)],
@@ -138,7 +138,7 @@ export type Refusal =
       readonly code: 'not_found'
       readonly detail: { readonly about: 'spelling'; readonly path: string }
     }
-  /** It reads or ends what is stored at the model's server, for all callers of the model. */
+  /** It reads or deletes objects that all callers of the model share at its server. */
   | {
       readonly code: 'path_closed'
       readonly detail: {
@@ -159,9 +159,9 @@ export type Refusal =
     }
 
 /**
- * Refuses a path that some server may take for a metered operation although it is spelled differently, a query in which
- * some server reads a method or field other than those that were checked, and a path or query that is too long to tell.
- * `query` is empty or begins with `?`. Returns undefined for any other.
+ * Refuses a path that some server may treat as a metered operation although it is spelled differently, a query from
+ * which some server may read another method or field than the gateway has checked, and a path or query that is too long
+ * to check. `query` is empty or begins with `?`. Returns undefined for any other.
  */
 export function refuseSpelling(
   operation: string,
@@ -201,7 +201,7 @@ export function mostLoosely(operation: string): string {
   return loosely(decode(operation).replace(/[?#].*$/s, ''))
 }
 
-/** Rails and older versions of Spring ignore it: `/v1/messages.json`. */
+/** Rails and older versions of Spring ignore an extension: `/v1/messages.json`. */
 const extension = /\.[a-z]+$/
 
 /** A key in a query would get to the model's server, and into its log. */
@@ -210,7 +210,7 @@ function holdsKey(query: string, isKey: (text: string) => boolean): boolean {
   return query.split(/[^0-9A-Za-z_-]/).some(isKey)
 }
 
-/** Parameters from which servers take the method: Rails, Laravel, Express, Google's gateways. */
+/** Parameters from which some servers read the method: Rails, Laravel, Express, Google's gateways. */
 const overridesMethod =
   /[?&;](?:_(?:http_?)?method|\$httpmethod|(?:x[-_])?(?:http[-_]?)?method[-_]?override)(?:=|&|\[|$)/i
 
@@ -266,7 +266,7 @@ export function refuseOperation(
   if (!allPaths && !isKnown(operation, method)) {
     return { code: 'not_found', detail: { about: 'unserved' } }
   }
-  // If messages are not counted, it is unknown whether the server takes the request for one.
+  // If messages are not counted, it is unknown whether the server treats the request as one.
   const isUnsure = operation === countsTokens && !metered.has(meterable.messages)
   if (unmetered === 'closed' && (isUnsure || !isTextless(operation, method))) {
     const detail = { about: 'uncounted', operation, method, open: [...metered] } as const
@@ -285,8 +285,8 @@ export function isMetered(operation: string, { metered }: PathRules): boolean {
 }
 
 /**
- * Whether the response is counted if it reports usage, and may report none: a count of tokens is answered with a
- * number, unless the server has taken the request for a message.
+ * Whether the response is counted if it reports usage, but may report none: the response to a count of tokens is a
+ * number, unless the server has treated the request as a message.
  */
 export function isMeteredIfReported(operation: string, { metered }: PathRules): boolean {
   return operation === countsTokens && metered.has(meterable.messages)

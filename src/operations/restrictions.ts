@@ -1,8 +1,9 @@
 /**
- * What is closed on an open operation, because all callers of a model share its account at the server or because it
- * would not be counted: fields of its body, and the paths of what a server stores. Only the decision can tell, because
- * that depends on the model or on the settings. On shared paths the gateway's script has read the body before the model
- * is known, and names the fields that it has found; where the path names the model, it decides on them itself, by `openedFields`.
+ * The parts of an open operation that are closed, because all callers of a model share its account at the server or
+ * because they would not be counted: fields of its body, and the paths of stored objects. Only the decision can know,
+ * because it depends on the model or on the settings. On shared paths the gateway's script has read the body before the
+ * model is known, and names the fields that it has found; where the path names the model, the script decides on them
+ * itself, by `openedFields`.
  */
 
 import { choosingFields, internalFields } from '../kinds/body-fields.ts'
@@ -12,7 +13,7 @@ import { isKnown, meterable, mostLoosely, type Refusal } from './operations.ts'
 /** Prefix of the list of fields that the script has found, separated by commas; no other problem begins with it. */
 const found = 'fields '
 
-/** The fields that the script has found; undefined: it reports something else, or nothing. */
+/** The fields that the script has found; undefined if it reports another problem or none. */
 export function foundFields(problem: string | undefined): readonly string[] | undefined {
   return problem?.startsWith(found) ? problem.slice(found.length).split(',') : undefined
 }
@@ -36,8 +37,8 @@ const choosing: ReadonlySet<string> = new Set(choosingFields)
 const internal: ReadonlySet<string> = new Set(internalFields)
 
 /**
- * Why the first of these fields that the model does not open is refused; undefined: there is none. An unknown field
- * counts as one that names something stored.
+ * Why the first of these fields that the model does not open is refused, or undefined if all are open. An unknown field
+ * counts as one that names a stored object.
  */
 export function refuseFields(
   fields: readonly string[],
@@ -68,7 +69,7 @@ function opens({ modelFields }: ModelRef, field: string): boolean {
   return modelFields.some((each) => each === field)
 }
 
-/** What the script must know of a model to check its bodies; undefined: nothing is open. */
+/** Tells the script which fields of a model's bodies are open; undefined if none are. */
 export function openedFields({ state, modelFields }: ModelRef): string | undefined {
   const opened = [...(state === 'shared' ? ['state'] : []), ...modelFields]
   return opened.length === 0 ? undefined : opened.join(' ')
@@ -87,7 +88,7 @@ function stateProblem(field: string): string {
   return `${field} names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef allows it`
 }
 
-/** Families of operations, among those that every model serves, below which a server keeps something in its account. */
+/** Families of the operations of every model below which a server stores objects in its account. */
 const stored = /^\/v1\/(?:responses|chat\/completions|files|batches)(?:\/.*)?$/s
 /** These create something, or take an upload. Each names stored objects only in its body, if at all. */
 const makes: ReadonlySet<string> = new Set([
@@ -100,7 +101,7 @@ const makes: ReadonlySet<string> = new Set([
 /**
  * Refuses operations that list, read, change or end objects stored at a server, whose account all callers of the model
  * share; undefined for any other. With `allPaths`, this covers every spelling of such a path, all known collections of
- * other servers, and whatever changes the server.
+ * other servers, and all operations that change the server.
  */
 export function refuseStored(
   operation: string,
@@ -124,8 +125,8 @@ export function unreadFields(operation: string, method: string): readonly string
 const changes: ReadonlySet<string> = new Set(['DELETE', 'PATCH'])
 
 /**
- * What servers and proxies keep below `/v1`, by segment of the path: objects of callers (files, agents, jobs, sessions,
- * which are also credentials for the server itself), or of the operator (keys, teams, settings).
+ * Collections that servers and proxies store below `/v1`, by segment of the path: objects of callers (files, agents,
+ * jobs, sessions, which are also credentials for the server itself), or of the operator (keys, teams, settings).
  */
 const collections: ReadonlySet<string> = new Set([
   ...['files', 'batch', 'batches', 'uploads', 'upload', 'documents', 'datasets', 'collections'],
@@ -138,7 +139,7 @@ const collections: ReadonlySet<string> = new Set([
   ...['organization', 'organizations', 'projects', 'credentials', 'config', 'spend', 'audit'],
   ...['mcp', 'a2a', 'guardrails', 'access_group', 'tag', 'tags', 'slots', 'lora-adapters'],
 ])
-/** Below these are their stored answers. */
+/** Their stored responses are below these. */
 const inference: ReadonlySet<string> = new Set(['completions', 'messages'])
 /** Verbs that administer servers: `load_lora_adapter`, `reset_prefix_cache`, `models/unload`. */
 const administers =

@@ -19,7 +19,7 @@ export interface Target {
 const [maxPaths, maxLength] = [4_096, 256]
 const recall = remember(maxPaths, read)
 
-/** The target of a path that Envoy has normalized; undefined if it leads to no model. */
+/** The target of a path that Envoy has normalized; undefined if it belongs to no model. */
 export function readTarget(path: string): Target | undefined {
   return path.length > maxLength || path.includes('?') ? read(path) : recall(path)
 }

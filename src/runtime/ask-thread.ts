@@ -1,4 +1,4 @@
-/** Work in a thread of its own, for what would keep the event loop busy. */
+/** Runs work that would block the event loop in a separate thread. */
 
 import { once } from 'node:events'
 import { Worker, type WorkerOptions } from 'node:worker_threads'

@@ -36,7 +36,7 @@ export class BoundedMap<Key, Value> {
     this.#old.delete(key)
   }
 
-  /** Drops what was neither set nor read since the last time. */
+  /** Drops entries that were neither set nor read since the last call. */
   turnOver(): void {
     this.#old = this.#young
     this.#young = new Map()

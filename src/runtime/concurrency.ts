@@ -8,7 +8,7 @@ interface ConcurrencyOptions {
   readonly concurrency: number
   /** A task that takes longer (milliseconds) continues, but no longer blocks those behind it. */
   readonly maxBlockMs: number
-  /** After an abort no more tasks are started. */
+  /** After an abort no further tasks are started. */
   readonly signal: AbortSignal
 }
 

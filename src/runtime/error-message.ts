@@ -1,8 +1,8 @@
 import { ServiceError } from '../formats/errors.ts'
 
 /**
- * The message of whatever was thrown. An AggregateError (a connection to a host name with several
- * addresses) has no message of its own, but one error per address.
+ * The message of any thrown value. An AggregateError (a connection to a host name with several addresses) has no
+ * message of its own, but one error per address.
  */
 export function errorMessage(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') {

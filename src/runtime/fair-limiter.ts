@@ -1,4 +1,4 @@
-/** Limits slow work: few tasks at a time, in turn from every owner that has some waiting. */
+/** Limits slow work: few tasks at a time, taken in turn from the owners that have tasks waiting. */
 
 import { createFairQueue, type FairQueueSizes } from './fair-queue.ts'
 
@@ -7,9 +7,9 @@ interface FairLimiterOptions extends FairQueueSizes {
   readonly atOnce: number
   /** Whether an owner has one task at a time. */
   readonly oneEach?: boolean
-  /** How long a call waits for its turn, in milliseconds; undefined: without limit. */
+  /** How long a call waits for its turn, in milliseconds; by default without limit. */
   readonly timeoutMs?: number
-  /** The error of a call that finds no room, or whose turn does not come in time. */
+  /** The error of a call that is rejected because the queue is full, or that timed out in it. */
   readonly refusal: () => Error
 }
 

@@ -1,4 +1,4 @@
-/** A queue that takes items in turn from every owner that has some waiting. */
+/** A queue that takes items in turn from the owners that have items waiting. */
 
 export type FairQueue<Item> = ReturnType<typeof createFairQueue<Item>>
 
@@ -126,9 +126,9 @@ function createFifo<Item>() {
     push(item: Item): void {
       items.push(item)
     },
-    /** Takes the last one; undefined if there is none. */
+    /** Removes and returns the last item, or undefined if it is empty. */
     pop: (): Item | undefined => (head < items.length ? items.pop() : undefined),
-    /** Takes the first one; undefined if there is none. */
+    /** Removes and returns the first item, or undefined if it is empty. */
     take(): Item | undefined {
       if (head === items.length) return undefined
       const taken = items[head]

@@ -13,9 +13,9 @@ const largeHeapBytes = 256 * 2 ** 20
 const heapCheckEveryMs = 5_000
 
 /**
- * Call it before the service is loaded: keeps the space for new objects at its initial size.
- * Otherwise it grows to 128 MB under load, and each of its collections to 20 ms, in which no Check
- * is answered. Small collections are more frequent and take a millisecond, at the same total cost.
+ * Call it before the service is loaded: limits the space for new objects to its initial size. Otherwise it grows to 128
+ * MB under load, and each of its collections to 20 ms, in which no Check is served. Small collections are more frequent
+ * and take a millisecond, at the same total cost.
  */
 export function boundHeap() {
   setFlagsFromString('--semi-space-growth-factor=1')

@@ -12,9 +12,8 @@ interface HttpRequest extends RequestOptions {
 }
 
 /**
- * Resolves with the head of the response, whatever its status; the caller reads or destroys it.
- * Rejects if there is no response. Redirects are not followed. The scheme of `url` decides about TLS;
- * options replace its other parts.
+ * Resolves with the head of the response, regardless of its status; the caller reads or destroys it. Rejects if there
+ * is no response. Redirects are not followed. The scheme of `url` decides about TLS; options replace its other parts.
  */
 export function sendRequest(url: string | URL, asked: HttpRequest): Promise<IncomingMessage> {
   const { body, onConnect, ...options } = asked
@@ -44,7 +43,7 @@ export async function readBody(
 ): Promise<string | undefined> {
   const chunks: Uint8Array[] = []
   let size = 0
-  // However the loop is left, it destroys the response.
+  // Leaving the loop in any way destroys the response.
   for await (const chunk of response) {
     size += chunk.byteLength
     if (size > maxBytes) return undefined

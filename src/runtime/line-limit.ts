@@ -13,8 +13,8 @@ export function createLineLimit(everyMs: number) {
   const lines = new BoundedMap<string, { readonly at: number; leftOut: number }>(maxKeys)
   return {
     /**
-     * The number of lines about `key` that were left out since the last one; undefined: leave this
-     * one out too. `now` in milliseconds. After a clock is set back, the next line passes.
+     * The number of lines about `key` that were suppressed since the last one, or undefined if this one must be
+     * suppressed too. `now` in milliseconds. After a clock is set back, the next line passes.
      */
     pass(key: string, now: number): number | undefined {
       const last = lines.get(key)

@@ -15,7 +15,7 @@ export async function listenHttp<At extends Address>(
   socketMode = 0o600,
 ): Promise<At> {
   await app.ready()
-  // Fastify logs where it listens, in a line without a code; that is in the line `ready`.
+  // Fastify logs its address in a line without a code; the line `ready` has it already.
   const { log } = app
   app.log = Object.create(log, { info: { value: () => {} } })
   await named(setting, at, socketMode, () => app.listen({ ...at })).finally(() => {
@@ -66,8 +66,8 @@ async function named<Result>(
 }
 
 /**
- * Removes a socket on which no process listens, for example after a kill. Other files stay, as do
- * sockets in use; listening there then fails.
+ * Removes a socket on which no process listens, for example after a kill. Other files are not removed, nor are sockets
+ * in use; listening there then fails.
  */
 async function removeStaleSocket(path: string): Promise<void> {
   if (!lstatSync(path, { throwIfNoEntry: false })?.isSocket()) return

@@ -10,14 +10,16 @@ export type { Logger }
 /** Maximum bytes that wait to be written. */
 const maxWaiting = 4_194_304
 
-/** How long the end of the process waits for a reader that takes nothing, in milliseconds. */
+/** How long the end of the process waits for a reader that reads nothing, in milliseconds. */
 const readWithinMs = 1_000
 
 export function createLog(level: string): Logger {
-  // Opening it makes a pipe refuse what it has no room for: a thread that waits for room would hold up the exit.
+  // Opening it makes writes to a full pipe fail: a thread that waits for room would block the exit.
   if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => {})
   let isWaiting = false
-  /** At the end, when a reader that takes nothing is given up; and what was left before the last try. */
+  /**
+   * During the last flush: when to give up on a reader that reads nothing, and the bytes left before the last attempt.
+   */
   let end: { at: number; left: number } | undefined
   const output = destination({
     ...{ dest: 1, sync: false, maxLength: maxWaiting },
@@ -58,13 +60,13 @@ export function createLog(level: string): Logger {
   const flush = output.flushSync.bind(output)
   output.flushSync = () => {
     if (isFailing) return
-    // The flush takes what waits for room for written.
+    // The flush regards bytes that wait for room as written.
     if (isWaiting) Object.assign(output, { _writing: false })
     end = { at: 0, left: Number.POSITIVE_INFINITY }
     try {
       flush()
     } catch {
-      // Nobody reads it.
+      // Standard output has no reader.
     }
     end = undefined
   }

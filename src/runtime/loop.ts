@@ -19,14 +19,14 @@ export function createAlarm(signal: AbortSignal) {
   }
 
   return {
-    /** Ends the current rest, or the next one if there is none now. */
+    /** Ends the current rest, or the next one if none is in progress. */
     ring(): void {
       isRung = true
       end()
     },
     /**
-     * Resolves after `ms` (undefined: never by itself), when the alarm rings, or on the signal. After
-     * a ring it takes `settleMs` more, in which further rings count as the same.
+     * Resolves after `ms` (never by itself if undefined), when the alarm rings, or on the signal. After a ring it takes
+     * `settleMs` more, in which further rings count as the same.
      */
     async rest(ms: number | undefined, settleMs = 0): Promise<void> {
       if (!isRung) await pause(ms)
@@ -64,7 +64,8 @@ export function restAfter(failures: number, backoff: Backoff): number {
 interface Repetition {
   readonly step: () => Promise<void>
   /**
-   * Milliseconds between two steps, or a function of the number of failures in a row. Undefined: until the alarm rings.
+   * Milliseconds between two steps, or a function of the number of consecutive failures; until the alarm rings if
+   * undefined.
    */
   readonly restMs: number | ((failures: number) => number | undefined)
   /** Called with the error of a step; the next one follows after the rest. */

@@ -15,7 +15,7 @@ export function makeFolder(folder: string, mode: number): void {
   }
 }
 
-/** undefined: it does not exist. */
+/** Undefined if it does not exist. */
 export function isFolder(path: string): boolean | undefined {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory()
 }

@@ -1,4 +1,4 @@
-/** What a full or read-only disk refuses, with the path: the errors of writing name none. */
+/** Adds the path to errors of a full or read-only disk, because the system's write errors do not name one. */
 
 /** By the code of the error. */
 const mends: Readonly<Record<string, string>> = {
@@ -9,7 +9,7 @@ const mends: Readonly<Record<string, string>> = {
   EPERM: 'this user may not write there',
 }
 
-/** Runs `write`, which writes this file; its error names the file, and what to do, and keeps its code. */
+/** Runs `write`, which writes this file; its error names the file and the remedy, with the same code. */
 export function nameFile(path: string, write: () => void): void {
   try {
     write()
@@ -18,7 +18,7 @@ export function nameFile(path: string, write: () => void): void {
   }
 }
 
-/** The error with the file's name, if it is one of the disk; otherwise as it is. */
+/** Adds the file's name to an error of the disk; returns other errors unchanged. */
 export function toNamed(path: string, error: unknown): unknown {
   const { code = '' } = error as NodeJS.ErrnoException
   const mend = mends[code]

@@ -14,14 +14,14 @@ interface ReplaceOptions {
   readonly onlyIfAbsent?: boolean
   /**
    * Syncs the folder, too: else the previous file may reappear after a power failure. Rejects on a file system that
-   * can't sync folders.
+   * cannot sync folders.
    */
   readonly isDurable?: boolean
 }
 
 /**
- * Replaces or creates a file in an existing folder; resolves once its content is on the disk. Of concurrent calls the last
- * one wins, if each has its own draft. What the disk refuses is an error that names the file.
+ * Replaces or creates a file in an existing folder; resolves once its content is on the disk. Of concurrent calls the
+ * last one wins, if each has its own draft. Errors of the disk name the file.
  */
 export async function replaceFile(
   path: string,

@@ -7,7 +7,7 @@ import type { Logger } from 'pino'
 export interface TimedStop {
   /** Its name in log lines: `the counters`. */
   readonly name: string
-  /** Milliseconds that it may always take, whatever earlier parts take. */
+  /** Milliseconds that it may always take, however long earlier parts take. */
   readonly shareMs: number
   /** Maximum duration in milliseconds if earlier parts leave enough time; otherwise `shareMs`. */
   readonly maxMs?: number

@@ -31,9 +31,9 @@ export function onStop(kill: () => void): Promise<string> {
 }
 
 /**
- * Calls back when the parent process is gone without a signal: npm passes none on when it is
- * killed, and our own launcher cannot. Only if a parent waits for this process (an npm script, an
- * IPC channel); a service in the background keeps running.
+ * Calls `callback` when the parent process ends without sending a signal, as npm and our launcher do when they are
+ * killed. Only if a parent waits for this process (an npm script, an IPC channel); a service in the background
+ * continues to run.
  */
 function onParentGone(callback: () => void): void {
   if (process.connected) process.once('disconnect', callback)

@@ -24,7 +24,7 @@ export function watchFiles(
     restMs: everyMs,
     restsFirst: true,
     signal,
-    // A fault of `onState` is not handled, like any other bug.
+    // An error of `onState` is a bug, and is not handled.
     onFault(error) {
       throw error
     },

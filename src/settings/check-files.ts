@@ -1,6 +1,6 @@
 /**
- * Tests the files and folders of the settings at the start, so that unusable ones are reported
- * together with other bad settings, before any part needs them.
+ * Tests the files and folders of the settings at the start, so that unusable ones are reported together with other
+ * invalid settings, before any component needs them.
  */
 
 import {
@@ -40,12 +40,12 @@ export function checkFiles(config: Config): readonly string[] {
   ]
 }
 
-/** The same for DATA_DIR alone, for commands that need only that. */
+/** The problems of DATA_DIR alone, for commands that need only that. */
 export function checkDataDir({ dataDir }: Config): readonly string[] {
   return attempt('DATA_DIR', dataDir, 'written to', tryFolder)
 }
 
-/** The same for what `tollgate envoy-config --write` writes. */
+/** The problems of the folders that `tollgate envoy-config --write` writes to. */
 export function checkEnvoyFolders(config: Config): readonly string[] {
   const { dataDir, envoyConfigDir, usageJournal } = config
   return [
@@ -56,7 +56,7 @@ export function checkEnvoyFolders(config: Config): readonly string[] {
   ]
 }
 
-/** The same for AUDIT_LOG alone. */
+/** The problems of AUDIT_LOG alone. */
 export function checkAuditLog({ auditLog }: Config): readonly string[] {
   return attempt('AUDIT_LOG', auditLog === 'stdout' ? undefined : auditLog, 'written', tryAudit)
 }
@@ -64,7 +64,7 @@ export function checkAuditLog({ auditLog }: Config): readonly string[] {
 /** The longest path of a Unix socket in bytes: 108 on Linux and 104 on macOS and the BSDs, with a NUL. */
 const maxSocketLength = process.platform === 'linux' ? 107 : 103
 
-/** The same for the sockets to listen on; the default of Envoy's admin page depends on DATA_DIR. */
+/** The problems of the sockets to listen on; the default of Envoy's admin page depends on DATA_DIR. */
 export function checkSockets(config: Config): readonly string[] {
   const sockets = [
     ['API_ADDRESS', config.apiAddress],

@@ -105,7 +105,7 @@ function derive(all: Read, env: Environment, problems: string[]) {
     kubernetesTokenReview,
     /** Which operations are counted, and whether the others are open. */
     paths: pathRules(meterPaths, unmeteredPaths, (text) => hashOfKey(text, markers) !== undefined),
-    // With the cluster's roles there is no default group: a provider could put anybody into it.
+    // With the cluster's roles there is no default group: a provider could put any user into it.
     /** Administrators by group. */
     adminGroups:
       read.adminGroups ?? new Set<string>(kubernetesTokenReview ? [] : ['tollgate-admins']),
@@ -116,7 +116,7 @@ function derive(all: Read, env: Environment, problems: string[]) {
     gatewayUrl,
     /** Time for a request to arrive: a minute, and longer for bodies above 32 MiB. */
     bodyTimeoutMs: Math.max(1, Math.ceil(read.bodyLimit / 2 ** 25)) * 60_000,
-    /** For bad credentials and sign-ins from an address, which several users may share; undefined: no limit. */
+    /** For invalid credentials and sign-ins from an address, which several users may share; no limit if undefined. */
     apiAddressRateLimit: read.apiRateLimit && {
       ...read.apiRateLimit,
       limit: 2 * read.apiRateLimit.limit,
@@ -127,7 +127,7 @@ function derive(all: Read, env: Environment, problems: string[]) {
     envoyAdminAddress: read.envoyAdminAddress ?? {
       path: join(read.dataDir, 'envoy-admin.sock'),
     },
-    /** The file in which the gateway writes its lines; absolute. undefined: there is none. */
+    /** The absolute path of the file in which the gateway writes its lines, or undefined if there is none. */
     usageJournal: isOff(env, settings.usageJournal)
       ? undefined
       : (read.usageJournal ?? join(read.dataDir, 'journal', 'usage.jsonl')),
@@ -140,21 +140,23 @@ function derive(all: Read, env: Environment, problems: string[]) {
     /** The name of this process for revocations that wait for it. */
     replicaName: read.podName ?? ownName,
     instanceName: read.instanceName ?? (env.GATEWAY_NAME || 'maas-default-gateway'),
-    // Not settings: kubectl's variable, those that the cluster sets in each pod, and those of `npm start` for its
-    // service.
-    /** The file with the access to the cluster's API server; undefined: the pod's service account is used. */
+    // Not settings: kubectl's variable, variables that the cluster sets in each pod, and variables that `npm start`
+    // sets for its service.
+    /** The file with the access to the cluster's API server; the pod's service account is used if it is undefined. */
     kubeconfig: env.KUBECONFIG || undefined,
-    /** The API server's address in a pod; undefined: not in a pod. */
+    /** The API server's address in a pod; undefined outside of a pod. */
     kubernetesHost: env.KUBERNETES_SERVICE_HOST || undefined,
     kubernetesPort: Number(env.KUBERNETES_SERVICE_PORT || 443),
-    /** The code in the link that signs in to the sample; undefined: there is no such link. */
+    /** The code in the link that signs in to the sample, or undefined if there is no such link. */
     sampleSignInCode: env.SAMPLE_SIGN_IN_CODE || undefined,
     /** The current DATABASE_URL and REDIS_URL if files contain them, in their last valid version. */
     databaseUrlNow: rereader(env, settings.databaseUrl, read.databaseUrl),
     redisUrlNow: rereader(env, settings.redisUrl, read.redisUrl),
-    /** Where this process runs: the machine since its last boot, and an address that only one process can have. */
+    /**
+     * Identifies where this process runs: by the machine's last boot, and an address that only one process can have.
+     */
     replicaPlace: `${bootId()}/${ownName}`,
-    /** undefined: nothing is exported. */
+    /** Nothing is exported if undefined. */
     otel: readOtel(env, problems),
   }
 }

@@ -1,4 +1,4 @@
-/** What the parts of a process share. */
+/** The context that all components of a process share. */
 
 import type { Logger } from 'pino'
 import type { Stop } from '../runtime/shutdown.ts'

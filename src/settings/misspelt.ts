@@ -5,7 +5,7 @@ import { settings } from './all-settings.ts'
 
 const names: readonly string[] = Object.values(settings).map(({ name }) => name)
 const known = new Set(names.flatMap((name) => [name, `${name}_FILE`]))
-/** Names with an underscore; OpenTelemetry's SDK reads further ones that resemble each other. */
+/** Names with an underscore, except OpenTelemetry's: its SDK reads further variables with similar names. */
 const form = /^(?!OTEL_)[A-Z][A-Z0-9]*_[A-Z0-9_]+$/
 
 /** Each name that is not a setting but resembles one, with that one. None is refused: other programs may read it. */

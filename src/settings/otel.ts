@@ -11,11 +11,11 @@ type OtlpProtocol = 'http/protobuf' | 'grpc'
 
 /** What is exported, and where. */
 interface Otel {
-  /** The protocol of spans; undefined: they are not sent. */
+  /** The protocol of spans, which are not sent if it is undefined. */
   readonly traces: OtlpProtocol | undefined
   readonly metrics: OtlpProtocol | undefined
   readonly metricIntervalMs: number
-  /** The gateway's tracer; undefined: it does not trace. */
+  /** The gateway's tracer; the gateway does not trace if it is undefined. */
   readonly gateway: GatewayTracing | undefined
   /** The variables that the SDK reads itself. */
   readonly env: Readonly<Record<string, string>>
@@ -46,7 +46,7 @@ const samplers = {
 } as const
 const samplerNames = Object.keys(samplers) as (keyof typeof samplers)[]
 
-/** undefined: nothing is exported, since that needs an endpoint or an explicit exporter. */
+/** Returns undefined if nothing is exported, which requires an endpoint or an explicit exporter. */
 export function readOtel(env: Environment, problems: string[]): Otel | undefined {
   const named = Object.entries(env).filter(([name]) => /^OTEL_(?!.*_FILE$)/.test(name))
   const passed: Record<string, string> = {}
@@ -94,7 +94,7 @@ export function readOtel(env: Environment, problems: string[]): Otel | undefined
     traces,
     metrics,
     metricIntervalMs: metricIntervalMs ?? 60_000,
-    // The endpoint alone may be meant for the service.
+    // An endpoint alone may be intended for the service only.
     gateway:
       traces === undefined || exporters.traces === undefined
         ? undefined

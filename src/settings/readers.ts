@@ -53,7 +53,7 @@ export const auditPlace: Reader<string> = {
   read: (raw) => (raw === 'stdout' ? raw : resolve(raw)),
 }
 
-/** The folder of `file:<folder>`, absolute; undefined: the cluster. */
+/** The absolute path of the folder in `file:<folder>`, or undefined for the cluster. */
 export const resources: Reader<string | undefined> = {
   form: '`file:<folder>` or `kubernetes`',
   read(raw) {
@@ -129,7 +129,7 @@ export const namespacedName: Reader<string> = {
   read: (raw) => (new RegExp(`^${label}/${label}(\\.${label})*$`).test(raw) ? raw : invalid),
 }
 
-/** A name whose namespace may be left to its user. */
+/** A name whose namespace may be omitted. */
 export const ownedName: Reader<{ readonly namespace: string | undefined; readonly name: string }> =
   {
     form: '`<name>` or `<namespace>/<name>` in lower case',
@@ -155,7 +155,7 @@ export const networks: Reader<readonly string[]> = {
   },
 }
 
-/** The same, and host names. */
+/** Host names, addresses, networks in CIDR notation, and `loopback`. */
 export const hosts: Reader<readonly string[]> = {
   form: 'a comma-separated list of host names, addresses, networks like `10.0.0.0/8`, and `loopback`',
   read(raw) {
@@ -332,7 +332,7 @@ export const baseUrl: Reader<string> = {
 const anyPostgresUrl = url('postgres:', 'postgresql:')
 const sslModes = ['disable', 'prefer', 'require', 'verify-ca', 'verify-full']
 
-/** The driver takes an unknown mode for another one. */
+/** Validates `sslmode`, because the driver treats an unknown mode as another one. */
 export const postgresUrl: Reader<string> = {
   ...anyPostgresUrl,
   form:
@@ -360,7 +360,7 @@ export function oneOf<const Choice extends string>(...choices: readonly Choice[]
   }
 }
 
-/** The other reader's value, or `off`: undefined. */
+/** The other reader's value, or undefined for `off`. */
 export function orOff<T>(reader: Reader<T>): Reader<T | undefined> {
   return {
     ...reader,

@@ -1,6 +1,6 @@
 /**
- * Settings of earlier versions, each with what to do instead. A start with one of them fails, because
- * ignoring it would change what the service does without a word.
+ * Settings of earlier versions, each with its replacement. A start with one of them fails, because ignoring it would
+ * silently change what the service does.
  */
 export const removedSettings: Readonly<Record<string, string>> = {
   ADMISSION_CHARGE: 'write spec.admission.charge into the Subscriptions',

@@ -5,7 +5,7 @@ import { invalid, type Reader } from './readers.ts'
 
 export interface Setting<T> {
   readonly name: string
-  /** As it would be written. undefined: `otherwise` describes the default. */
+  /** The default as it would be written; `otherwise` describes it if this is undefined. */
   readonly fallback: string | undefined
   readonly otherwise: string
   readonly reader: Reader<T>
@@ -40,7 +40,7 @@ export function readSetting<T>(env: Environment, setting: Setting<T>, problems: 
   return parseSetting(textOf(env, setting.name, problems), setting, problems)
 }
 
-/** The same for its text. */
+/** The value of a setting's text; the default if it is absent or invalid, which is recorded as a problem. */
 export function parseSetting<T>(
   raw: string | undefined,
   { name, fallback, reader }: Setting<T>,
@@ -56,7 +56,7 @@ export function parseSetting<T>(
   return (fallback === undefined ? undefined : reader.read(fallback)) as T
 }
 
-/** The text of NAME, or of the file that NAME_FILE names; undefined: neither is set. */
+/** The text of NAME, or of the file that NAME_FILE names; undefined if neither is set. */
 export function textOf(env: Environment, name: string, problems: string[]): string | undefined {
   const file = env[`${name}_FILE`]
   if (!file) return env[name]?.trim() || undefined

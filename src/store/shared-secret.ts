@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { within } from './postgres/postgres.ts'
 import type { Sql } from './postgres/sql.ts'
 
-/** The secret of this name, created by the first process that asks: 32 random bytes. */
+/** Returns the secret with this name: 32 random bytes, created by the first process that reads it. */
 export async function readSharedSecret(sql: Sql, name: string): Promise<Buffer> {
   await within(sql`
     insert into tollgate_secrets (name, value) values (${name}, ${randomBytes(32).toString('hex')})

@@ -16,7 +16,7 @@ export function createApiMetrics() {
   const durations = createLabelledDurations('route', callBounds, maxRoutes)
   let keysCreated = 0
   return {
-    /** A request was answered; `route` is its pattern, empty if there is none. */
+    /** Counts a response; `route` is the pattern of its route, or empty. */
     count(route: string, method: string, status: number, durationMs: number): void {
       durations.observe(route, durationMs)
       if (route === '/v1/api-keys' && method === 'POST' && status === 201) keysCreated += 1

@@ -8,12 +8,12 @@ const shortBounds: readonly number[] = [
   0.25, 0.5, 1, 2.5,
 ]
 
-/** The same for network round trips. */
+/** Upper bounds in seconds, for network round trips. */
 export const callBounds: readonly number[] = [
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ]
 
-/** The same for responses of models. */
+/** Upper bounds in seconds, for responses of models. */
 export const answerBounds: readonly number[] = [
   0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
 ]
@@ -40,7 +40,7 @@ export function createDistribution(bounds: readonly number[]) {
   }
 }
 
-/** The same for durations, with bounds in seconds. */
+/** A distribution of durations, with bounds in seconds; starts without counts. */
 export function createDurations(bounds = shortBounds) {
   const inMs = createDistribution(bounds.map((bound) => bound * 1_000))
   return {

@@ -35,7 +35,7 @@ export function createExposition(sources: Sources, producers: MetricProducer[] =
       if (errors.length > 0) throw new AggregateError(errors, 'some metrics cannot be read')
       return `${serializer.serialize(resourceMetrics)}`
     },
-    /** The same metrics for other exporters. */
+    /** All metrics, for other exporters. */
     producer: { collect: (): Promise<CollectionResult> => reader.collect() },
     stop: (): Promise<void> => provider.shutdown(),
   }

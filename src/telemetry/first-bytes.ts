@@ -16,7 +16,7 @@ export function createFirstBytes(kept = 1_000) {
       last[noted % kept] = ms
       noted += 1
     },
-    /** undefined: there was none. */
+    /** Undefined without a response. */
     read(): FirstBytes | undefined {
       const responses = Math.min(noted, kept)
       if (responses === 0) return undefined

@@ -16,7 +16,7 @@ import { createUserNames } from './user-names.ts'
 export interface LimitadorMetricsOptions {
   /** Maximum number of combinations of labels. */
   readonly maxSeries: number
-  /** The key of users' hashes; undefined: they are named in clear. */
+  /** The key of users' hashes; names are in clear if undefined. */
   readonly userKey: string | undefined
   /** The Tenant's current choice; the same object as long as nothing has changed. */
   readonly written: () => WrittenTelemetry | undefined
@@ -100,7 +100,7 @@ export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
   }
 
   return {
-    /** A request was allowed, or refused it because a limit is used up. */
+    /** Counts a request that was allowed, or was refused because a limit is used up. */
     count(what: 'calls' | 'limited', user: string, subscription: string, group?: string): void {
       if (!follow()) return
       const name = nameOf(user, labels.user)

@@ -15,8 +15,8 @@ const contentType = 'text/plain; version=0.0.4; charset=utf-8'
 const limits = { requestTimeout: 10_000 }
 
 /**
- * A server that does not listen yet. Calls `onFault` if a scrape fails, which returns 500. Refuses
- * requests with the gateway's `hopMark`, and those of pages.
+ * A server that does not listen yet. Calls `onFault` if a scrape fails, which returns 500. Refuses requests with the
+ * gateway's `hopMark`, and requests of web pages.
  */
 export function createMetricsServer(
   { scrape }: Pick<Exposition, 'scrape'>,

@@ -16,12 +16,12 @@ type Protocol = 'http/protobuf' | 'grpc'
 type Signal = 'traces' | 'metrics'
 
 interface OtlpOptions {
-  /** The protocol of spans; undefined: they are not sent. */
+  /** The protocol of spans, which are not sent if it is undefined. */
   readonly traces: Protocol | undefined
   readonly metrics: Protocol | undefined
   readonly producer: MetricProducer
   readonly metricIntervalMs: number
-  /** The SDK's own variables; resource attributes that they do not set are those of `resource`. */
+  /** The SDK's own variables; `resource` sets the resource attributes that they do not set. */
   readonly env: Readonly<Record<string, string>>
   readonly resource: Readonly<Record<string, string>>
   /** Called when data is refused or lost for the first time, and when it is accepted again. */
@@ -71,9 +71,9 @@ export async function startOtlp(options: OtlpOptions) {
     return sdk
   })
   return {
-    /** Creates spans that are exported; undefined: spans are not exported. */
+    /** Creates spans that are exported; undefined if spans are not exported. */
     tracer: spans && trace.getTracer('tollgate'),
-    /** Sends pending data, as far as the collector accepts it. */
+    /** Sends pending data; data that the collector does not accept is lost. */
     async stop(): Promise<void> {
       await sdk.shutdown().catch(() => {})
       trace.disable()

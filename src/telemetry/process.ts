@@ -14,7 +14,7 @@ export function watchProcess(version: string): { readonly sources: Sources; stop
 
   let last: { readonly p99: number; readonly max: number } | undefined
 
-  /** Covers the time since the last reading, so that one bad minute does not stay forever. */
+  /** Covers the time since the last reading, so that one slow minute is not reported forever. */
   function readLag(): typeof last {
     // The measurement includes the sampling interval.
     const toSeconds = (nanoseconds: number) => Math.max(0, nanoseconds / 1e6 - resolutionMs) / 1_000

@@ -90,9 +90,8 @@ const labels: Partial<Record<Name, string>> = {
 type Name = keyof typeof gauges | keyof typeof counters
 
 /**
- * The function for each reading that exists, in order of reading; all describe the moment of the
- * call. A map has a figure for each value of the label. undefined, or a number that is not finite:
- * no figure; true is shown as 1.
+ * The function for each reading that exists, in order of reading; all describe the moment of the call. A map has a
+ * figure for each value of the label. Undefined, or a number that is not finite, gives no figure; true is shown as 1.
  */
 export type Sources = Readonly<
   Partial<Record<Name, () => number | boolean | undefined | ReadonlyMap<string, number>>>

@@ -112,7 +112,7 @@ function getOrPut<Key, Inner>(outer: Map<string, Map<Key, Inner>>, key: string):
 
 export const overflowLabels = { overflow: 'true' } as const
 
-/** Empty if there are none. */
+/** Empty for a value of 0. */
 export function overflowPoint(value: number): readonly Point[] {
   return value === 0 ? [] : [{ attributes: overflowLabels, value }]
 }

@@ -174,7 +174,7 @@ export function createTelemetry(options: TelemetryOptions) {
     },
     /** Called for each success whose model reported nothing usable, once as well. */
     onUnusable: models.countUnusable,
-    /** How long the last responses took to begin; undefined: there was none. */
+    /** How long the last responses took to begin, or undefined without a response. */
     firstBytes: models.firstBytes,
     /** Requests that were allowed and whose tokens are not counted. */
     uncountedCalls: models.uncountedCalls,
@@ -185,7 +185,7 @@ export function createTelemetry(options: TelemetryOptions) {
       models.countEnded(outcome)
       authorized.observe(outcome.subscription, outcome.durationMs)
     },
-    /** The same function, with its durations recorded as those of Check. */
+    /** Wraps a function so that its durations are recorded as the durations of Checks. */
     timed:
       (answer: Answering): Answering =>
       (bytes, traceparent, call) => {

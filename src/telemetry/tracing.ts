@@ -25,9 +25,7 @@ export interface Tracing {
   server<Result>(name: string, traceparent: string | undefined, act: () => Result): Result
   /** Opens such a span, which the caller must end; undefined if it is not sampled. */
   open(name: string, traceparent: string | undefined): OpenSpan | undefined
-  /**
-   * The same function; if a sampled call has to wait for it, the wait is a child span of this name.
-   */
+  /** Wraps a function: if a sampled call has to wait for it, the wait is a child span with this name. */
   waiting<Args extends readonly unknown[], Result>(
     name: string,
     act: (...args: Args) => Result,
@@ -107,7 +105,7 @@ export const noTracing: Tracing = {
   annotate() {},
 }
 
-/** The same functions; a sampled call that has to wait for one has a child span of this name. */
+/** Wraps functions: if a sampled call has to wait for one, the wait is a child span with this name. */
 export function withWaits<Functions extends object>(
   tracing: Tracing,
   name: string,
@@ -118,10 +116,7 @@ export function withWaits<Functions extends object>(
   return Object.fromEntries(traced)
 }
 
-/**
- * Ends the span with the error, result or promise. Error messages are left out, because they may
- * quote data.
- */
+/** Ends the span with the error, result or promise. Error messages are omitted, because they may quote data. */
 function ending<Result>(span: Span, act: () => Result): Result {
   const end = (failed: boolean): void => {
     if (failed) span.setStatus({ code: SpanStatusCode.ERROR })

@@ -16,7 +16,7 @@ export interface UsageLabels {
   readonly group: boolean
 }
 
-/** As the Tenant says. A user that it captures is named in this way. */
+/** The labels that the Tenant chooses. `captured` is how users are named that it captures. */
 export function toUsageLabels(
   raw: WrittenTelemetry | undefined,
   captured: Exclude<UserNaming, 'off'>,

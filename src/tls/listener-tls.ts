@@ -1,6 +1,6 @@
 /**
- * TLS for our listeners, with the current certificate and key files. A server uses a new
- * certificate for new connections; open ones keep theirs.
+ * TLS for our listeners, with the current certificate and key files. A server uses a new certificate for new
+ * connections only.
  */
 
 import { X509Certificate } from 'node:crypto'
@@ -18,7 +18,7 @@ import { watchFiles } from '../runtime/watch-files.ts'
 export interface TlsSettings {
   readonly certFile: string
   readonly keyFile: string
-  /** Authorities of callers' certificates; undefined: callers need none. */
+  /** Authorities of callers' certificates; callers need none if undefined. */
   readonly clientCaFile?: string | undefined
   readonly minVersion: '1.2' | '1.3'
 }
@@ -34,9 +34,9 @@ export interface ServerTls {
 export type ListenerTls = ReturnType<typeof openListenerTls>
 
 interface ListenerTlsOptions {
-  /** New files are in force, with the certificate's expiry in RFC 3339. */
+  /** Called when new files are in force, with the certificate's expiry in RFC 3339. */
   readonly onRead: (validTo: string) => void
-  /** The files cannot be used; the previous ones stay in force. */
+  /** Called when the files cannot be used; the previous ones stay in force. */
   readonly onProblem: (problem: string) => void
   /** Milliseconds between two checks of the files. */
   readonly everyMs?: number
@@ -150,7 +150,7 @@ function readKey({ keyFile }: TlsSettings): string {
   throw new Error(`TLS_KEY_FILE: ${keyFile} holds no private key in PEM`)
 }
 
-/** Node takes an empty list of authorities as the default ones, which would accept anybody. */
+/** Node replaces an empty list of authorities by the default ones, which would accept any client. */
 function readClientCa({ clientCaFile }: TlsSettings): string | undefined {
   return clientCaFile && readCertificates('TLS_CLIENT_CA_FILE', clientCaFile)
 }

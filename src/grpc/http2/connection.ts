@@ -1,6 +1,6 @@
 /**
- * A client's connection: its socket, when it is read and written, and how it ends. Everything that
- * one read brings is answered in one write, as are later responses of one tick.
+ * A client's connection: its socket, when it is read and written, and how it ends. The responses to all requests of one
+ * read are sent in one write, as are later responses of one tick.
  */
 
 import type { Socket } from 'node:net'
@@ -117,7 +117,7 @@ export class Connection implements SessionLink {
     this.#flush()
   }
 
-  /** A bug of ours ends one connection and nothing else. */
+  /** A bug in this server ends one connection and nothing else. */
   #toInternal(error: unknown): ConnectionError {
     this.#onFault(error)
     return new ConnectionError(errorCode.internalError, '')

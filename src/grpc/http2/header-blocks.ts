@@ -33,7 +33,7 @@ export class HeaderBlocks {
     this.#onBlock = onBlock
   }
 
-  /** The stream whose block must continue in the next frame; 0: none. */
+  /** The stream whose block must continue in the next frame, or 0. */
   get open(): number {
     return this.#stream
   }

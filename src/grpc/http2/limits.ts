@@ -45,9 +45,8 @@ export const defaultLimits: ConnectionLimits = {
   head: { bytes: 32_768, fields: 128 },
   blockBytes: 65_536,
   blockFrames: 128,
-  // Envoy resets a Check when its client hangs up, and all pending ones after 2 s. Clients that
-  // hang up must not end the connection that carries everybody's Checks, so the limit is what one
-  // process could answer.
+  // Envoy resets a Check when its client disconnects, and all pending ones after 2 s. Clients that disconnect must not
+  // end the connection that carries the Checks of all clients, so the limit is the number that one process could serve.
   resets: { atOnce: 50_000, perSecond: 10_000 },
   idleFrames: { atOnce: 20_000, perSecond: 5_000 },
   idleFramesPerRequest: 4,

@@ -4,7 +4,7 @@ import type { Socket } from 'node:net'
 
 /** Enough for idle connections, of which there may be many. */
 const fewBytes = 1_024
-/** Enough for the responses to what one read brings. */
+/** Enough for the responses to the requests of one read. */
 const defaultBytes = 65_536
 
 /** Frames that wait to be written to one socket. */

@@ -1,6 +1,6 @@
 /**
- * The header fields of a request: all are validated (RFC 9113, 8.2 and 8.3), those that calls need
- * are kept.
+ * The header fields of a request: all are validated (RFC 9113, 8.2 and 8.3), but only the ones that calls need are
+ * stored.
  */
 
 /** The kind of a field, computed once for each table entry. */

@@ -9,13 +9,13 @@ import { ConnectionError, defaultWindow, errorCode, maxWindow } from './frames.t
 export interface Sender {
   /** Whether it is in the queue. */
   queued: boolean
-  /** Sends one frame as far as the windows allow; returns whether more could be sent. */
+  /** Sends one frame if the windows allow it; returns whether more could be sent. */
   sendHeld(): boolean
 }
 
 export class SendWindow {
   #left = defaultWindow
-  /** Those before `#next` have had their turn. */
+  /** Streams before index `#next` have had their turn. */
   #queue: Sender[] = []
   #next = 0
   #held = 0

@@ -35,7 +35,7 @@ export interface SessionLink {
   fail(error: ConnectionError): void
   /** The client's SETTINGS have arrived, its first frame. */
   greeted(): void
-  /** The client has acknowledged a PING of ours. */
+  /** The client has acknowledged our PING. */
   pinged(payload: Buffer): void
   /** A stream has ended. */
   streamClosed(): void
@@ -51,7 +51,7 @@ export class Session implements StreamsLink {
   readonly encoder = new HpackEncoder()
   readonly window: SendWindow
   #greeted = false
-  /** What the client may still send, and what it has sent since the last extension. */
+  /** Bytes that the client may still send, and bytes that it has sent since the last extension. */
   #receiveWindow: number
   #received = 0
 
@@ -154,7 +154,7 @@ export class Session implements StreamsLink {
         this.#onWindowUpdate(stream, buffer, start, end)
         break
       case frameType.goaway:
-        // The client opens no more streams; open ones are answered (6.8).
+        // The client opens no more streams; open ones are completed (6.8).
         this.#charge(1)
         expect(stream === 0, 'GOAWAY')
         expectSize(end - start >= 8, 'GOAWAY')

@@ -16,7 +16,7 @@ import type { Sender, SendWindow } from './send-window.ts'
 
 /** Receives a stream's data. */
 export interface StreamHandler {
-  /** DATA, a part of the buffer that was read; `last`: the client sends nothing more. */
+  /** DATA, a slice of the buffer that was read; `last`: the client sends nothing more. */
   data(payload: Buffer, last: boolean): void
   /** The client has not ended its request for a long time. Called repeatedly. */
   overdue(): void
@@ -53,18 +53,18 @@ export class Stream implements Sender {
   remoteEnded = false
   /** The stream has ended. */
   closed = false
-  /** What the client may still send. */
+  /** Bytes that the client may still send. */
   receiveWindow: number
   /** Remaining bytes of the body by `content-length`; -1: unknown. */
   bodyLeft = -1
   queued = false
   /** Set by `whenReset`. */
   undo: (() => void) | undefined
-  /** What we may still send. */
+  /** Bytes that we may still send. */
   #sendWindow: number
   #responded = false
   #ended = false
-  /** DATA that waits for a window, and what follows it. */
+  /** DATA that waits for a window, and the trailers after it. */
   #held: readonly Buffer[] = nothing
   #trailers: FieldList | undefined
 

@@ -44,11 +44,11 @@ export class Streams {
   readonly #decoder = new HpackDecoder()
   readonly #blocks: HeaderBlocks
   readonly #resets: Budget
-  /** Reset by us; frames that the client sent before it knew are no errors (5.1). */
+  /** Reset by us; frames that the client sent before it received the reset are no errors (5.1). */
   readonly #reset = new BoundedMap<number, true>(maxReset)
-  /** What to do if the client resets a stream that has ended: it had not read the response. */
+  /** Called if the client resets a stream that has ended, which means that it had not read the response. */
   readonly #unread = new BoundedMap<number, () => void>(maxUnread)
-  /** The highest id that the client has opened, and the same at the last call of `remind`. */
+  /** The highest id that the client has opened, now and at the last call of `remind`. */
   #last = 0
   #reminded = 0
 
@@ -71,7 +71,7 @@ export class Streams {
     return this.#last
   }
 
-  /** The stream whose header block must continue in the next frame; 0: none. */
+  /** The stream whose header block must continue in the next frame, or 0. */
   get openBlock(): number {
     return this.#blocks.open
   }

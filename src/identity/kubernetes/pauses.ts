@@ -1,4 +1,4 @@
-/** Pauses after failures of the API server, so that it is not called while it is unavailable. */
+/** Pauses after failures of the API server, so that it is not called during an outage. */
 
 import { BoundedMap } from '../../runtime/bounded-map.ts'
 
@@ -9,15 +9,15 @@ const pauseMs = 1_000
 const maxOwners = 20_000
 
 /**
- * Calls are paused for an owner after several failures in a row of its own, so that it cannot cause
- * a pause of the others; and for all after failures of several owners without a success between
- * them, because then the API server is away. `monotonic` is a clock in milliseconds.
+ * Pauses the calls of an owner after several consecutive failures of its own, so that it cannot pause the others; and
+ * all calls after failures of several owners without a success between them, because the API server is then
+ * unavailable. `monotonic` is a clock in milliseconds.
  */
 export function createPauses(monotonic: () => number) {
   const failures = new BoundedMap<string, { readonly inARow: number; readonly at: number }>(
     maxOwners,
   )
-  /** Owners with failures since the last success of anybody; no more than are needed. */
+  /** Owners with failures since the last success of any owner; at most `several`. */
   const failing = new Set<string>()
   let failedAt = Number.NEGATIVE_INFINITY
 

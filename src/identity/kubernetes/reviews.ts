@@ -19,7 +19,7 @@ interface Cluster {
 /** Shorter than a provider's: only the API server knows that a token was revoked. */
 const maxGraceMs = 5 * 60_000
 
-/** undefined: the cluster is not used. Throws an error that names the setting to check. */
+/** Returns undefined if the cluster is not used. Throws an error that names the setting to check. */
 export function openCluster(
   { config, log }: ProcessContext,
   refusals: RefusalLog,

@@ -41,7 +41,7 @@ const limits = { atOnce: 16, room: 4_000, roomForOne: 1_000 }
 export function createTokenReview(options: TokenReviewOptions) {
   const { review, audiences, graceMs, onUnavailable, onRefused = () => {} } = options
   const { monotonic = () => performance.now() } = options
-  // Apart, so that a flood of refused tokens drops none that is valid.
+  // A separate cache, so that a flood of refused tokens evicts no valid one.
   const believed = createVerdicts<TokenCaller>()
   const refused = createVerdicts<null>()
   const inTurn = createFairLimiter({
@@ -118,7 +118,7 @@ export function createTokenReview(options: TokenReviewOptions) {
 const path = '/apis/authentication.k8s.io/v1/tokenreviews'
 
 /**
- * The caller, or why there is none. The response must name the token's audience: an API server
+ * The caller, or the reason why the token is refused. The response must name the token's audience: an API server
  * without support for audiences names none, and would accept a token issued for another service.
  */
 function readStatus(status: JsonObject, audiences: readonly string[]): TokenCaller | string {

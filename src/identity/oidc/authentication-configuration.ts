@@ -26,7 +26,7 @@ export interface WrittenProvider {
   readonly issuer: string
   /** The URL of its discovery document, if not below the issuer. */
   readonly discoveryUrl: string | undefined
-  /** The authorities for its certificate (PEM), if not those of all providers. */
+  /** The authorities for its certificate (PEM), if they differ from the default of all providers. */
   readonly ca: string | undefined
   readonly audiences: readonly string[]
   readonly claims: ClaimRules
@@ -72,10 +72,10 @@ const provider = object({
   claimValidationRules: list(object({ claim: some, requiredValue: filled(text(), '') })),
   claimMappings: filled(object({ username: filled(mapping, {}), groups: optional(mapping) }), {}),
 })
-/** A provider with other fields, which is left out. */
+/** A provider with unsupported fields, which is skipped. */
 const foreign = object({ issuer: filled(object({ url }), {}) })
 const versions = ['v1', 'v1beta1'].map((each) => `apiserver.config.k8s.io/${each}`)
-/** The supported fields, without those of the providers. */
+/** The supported fields, except the providers' fields. */
 const head = object({
   apiVersion: text({ enum: versions }),
   kind: text({ enum: ['AuthenticationConfiguration'] }),

@@ -4,9 +4,9 @@ import type { JsonObject } from '../../formats/fields.ts'
 import type { Person } from '../rules/caller.ts'
 
 export interface ClaimRules {
-  /** undefined: `preferred_username`, or `sub` if that is missing. */
+  /** `preferred_username` if undefined, or `sub` if that is missing. */
   readonly username: string | undefined
-  /** undefined: users have no groups. */
+  /** If undefined, users have no groups. */
   readonly groups: string | undefined
   /** Prefix of each name. */
   readonly usernamePrefix: string
@@ -44,7 +44,10 @@ export function readClaims(claims: JsonObject, rules: ClaimRules): Person | stri
   }
 }
 
-/** As in kube-apiserver one text is one group; null is none, and so are blanks. undefined: no groups. */
+/**
+ * As in kube-apiserver, one text is one group; null and blanks are none. Undefined if the claim does not contain
+ * groups.
+ */
 function readGroups(raw: unknown): readonly string[] | undefined {
   const list: readonly unknown[] = Array.isArray(raw) ? raw : [raw ?? '']
   const named = list.filter((group) => typeof group !== 'string' || group.trim() !== '')

@@ -1,6 +1,6 @@
 /**
- * The authorization code flow (RFC 6749, 4.1) with PKCE (RFC 7636), for a public client: the page
- * keeps the verifier, and the service exchanges the code, since the page may call only the gateway.
+ * The authorization code flow (RFC 6749, 4.1) with PKCE (RFC 7636), for a public client: the page stores the verifier,
+ * and the service exchanges the code, since the page may call only the gateway.
  */
 
 import { ServiceError } from '../../formats/errors.ts'
@@ -22,7 +22,7 @@ export interface CodeFlowOptions {
   readonly onRefused: (reason: string) => void
 }
 
-/** Beyond `openid`, asked for where the provider lists them: they bring the name and the groups. */
+/** Requested besides `openid` if the provider lists them, for the name and the groups. */
 const wishedScopes = ['profile', 'email', 'groups']
 
 export function createCodeFlow(options: CodeFlowOptions) {
@@ -37,7 +37,7 @@ export function createCodeFlow(options: CodeFlowOptions) {
 
   return {
     issuer,
-    /** The provider's page for signing in, without state and challenge; undefined: not known now. */
+    /** The provider's page for signing in, without state and challenge, or undefined if it is not known now. */
     pageFor(redirectUri: string) {
       const page = endpoint('authorization_endpoint')
       if (page === undefined || endpoint('token_endpoint') === undefined) return undefined
@@ -54,9 +54,9 @@ export function createCodeFlow(options: CodeFlowOptions) {
       return url.href
     },
     /**
-     * The identity token for a code: one of this provider, which its keys have yet to prove. Rejects
-     * with `credential_invalid` if the provider refuses the code or answers with a credential of
-     * another source, or with `identity_unavailable`.
+     * The identity token for a code: one of this provider, whose signature is not verified yet. Rejects with
+     * `credential_invalid` if the provider refuses the code or returns a credential of another source, or with
+     * `identity_unavailable`.
      */
     async exchange(code: string, verifier: string, redirectUri: string) {
       const url = endpoint('token_endpoint')
@@ -84,8 +84,8 @@ export function createCodeFlow(options: CodeFlowOptions) {
         onRefused('the answer to a code has no id_token')
         throw new ServiceError('identity_unavailable')
       }
-      // A provider vouches for its own users. With a credential of another source it would sign
-      // somebody in as a user of its choice there (OpenID Connect Core, 3.1.3.7).
+      // A provider vouches for its own users. With a credential of another source it could sign a user in as any user
+      // of that source (OpenID Connect Core, 3.1.3.7).
       if (issuerOf(token) === issuer) return token
       onRefused('the id_token in the answer to a code is not of this issuer')
       throw new ServiceError('credential_invalid', {

@@ -78,7 +78,7 @@ export function openOidc(
     providers.close()
   })
   return {
-    /** The verifier for this issuer; undefined: it is not configured. */
+    /** The verifier for this issuer, or undefined if it is not configured. */
     find: (issuer: string): Verify | undefined => current().find(issuer)?.verify,
     codeFlows: (): readonly CodeFlow[] => current().codeFlows(),
     /** Whether a provider is unavailable. */
@@ -124,7 +124,7 @@ function openProvider(
   })
 }
 
-/** A provider with the prefixes that it shares with another one of `all`. */
+/** The provider, with the prefixes that it shares with another of `all`. */
 function checkPrefixes(one: Configured, all: readonly Configured[]): Configured {
   const others = all.filter(({ issuer }) => issuer !== one.issuer)
   const isShared = (prefixOf: (configured: Configured) => string): boolean =>

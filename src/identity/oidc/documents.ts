@@ -15,7 +15,7 @@ export type ReadDocument = (
 interface DocumentOptions {
   /** Certificates (PEM) of the authorities to use instead of the default ones. */
   readonly ca?: string | undefined
-  /** The same in a file, which is read each time. */
+  /** A file with such certificates, which is read for each document. */
   readonly caFile?: string | undefined
   /** Timeout for a whole document. */
   readonly timeoutMs?: number

@@ -63,8 +63,7 @@ export function createKeySource(options: KeySourceOptions) {
 
   /** Where the keys are, by the discovery document, which is read each time because that may change. */
   function keysUrl(about: JsonObject): string {
-    // OpenID Connect Discovery 4.3: otherwise anybody who can write below the issuer's host could
-    // impersonate it.
+    // OpenID Connect Discovery 4.3: otherwise whoever can write below the issuer's host could impersonate it.
     if (about.issuer !== issuer) throw new Error(`${discoveryUrl} describes another issuer`)
     const url = about.jwks_uri
     if (typeof url !== 'string' || !isTrustworthy(url)) {
@@ -137,7 +136,7 @@ export function createKeySource(options: KeySourceOptions) {
     get isUnavailable(): boolean {
       return unavailableSince !== undefined
     },
-    /** Whether it has been unavailable for so long that its last keys are no longer valid. */
+    /** Whether the provider has been unavailable for longer than its last keys stay valid. */
     get isLost(): boolean {
       return isLost()
     },
@@ -148,8 +147,8 @@ export function createKeySource(options: KeySourceOptions) {
     /** The discovery document as last read. */
     discovered: (): JsonObject | undefined => discovered,
     /**
-     * The keys for a token's header; undefined: the provider has none. Rejects with
-     * `identity_unavailable` if only the provider could tell, and it is unavailable.
+     * The keys for a token's header, or undefined if the provider has none. Rejects with `identity_unavailable` if the
+     * known keys do not fit and the provider is unavailable.
      */
     find,
     close: (): void => end.abort(),
@@ -159,7 +158,7 @@ export function createKeySource(options: KeySourceOptions) {
 /** Without entries that are no keys, which would make the others unusable. */
 function toKeySet(document: JsonObject): JSONWebKeySet {
   const { keys } = document
-  // Anything else than a list is refused by what reads the set.
+  // The function that reads the set refuses anything other than a list.
   return { keys: (Array.isArray(keys) ? keys.filter(isObject) : keys) as JSONWebKeySet['keys'] }
 }
 

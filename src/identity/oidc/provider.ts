@@ -33,7 +33,7 @@ export type Provider = ReturnType<typeof createProvider>
 
 /** Seconds that the clocks of issuer and service may differ. */
 const tolerance = 60
-/** Public-key signatures only: with `none` or HS256 anybody could make tokens. */
+/** Public-key signatures only: with `none` or HS256 any client could forge tokens. */
 const algorithms = [
   ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
   ...['ES256', 'ES384', 'ES512', 'EdDSA'],

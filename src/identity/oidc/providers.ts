@@ -40,8 +40,8 @@ export function createProviders<Configured extends { readonly issuer: string }>(
       return false
     },
     /**
-     * Replaces the set of providers. An unchanged one keeps its keys and its cached tokens; of two
-     * for one issuer the first counts.
+     * Replaces the set of providers. An unchanged provider retains its keys and its cached tokens; if two have the same
+     * issuer, the first is used.
      */
     put,
     close: (): void => put([]),

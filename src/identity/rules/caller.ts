@@ -16,7 +16,7 @@ export type Proof =
   | {
       readonly by: 'oidc'
       readonly issuer: string
-      /** Whether a prefix keeps the provider's users, and its groups, apart from all others. */
+      /** Whether a prefix separates the provider's users, and its groups, from all others. */
       readonly prefixesUsers: boolean
       readonly prefixesGroups: boolean
     }
@@ -28,14 +28,14 @@ export interface TokenCaller extends Person {
   readonly proof: Proof
 }
 
-/** A key's caps, compiled; undefined: no restriction. */
+/** A key's caps, compiled. A missing one does not restrict the key. */
 export interface CompiledCaps {
   /** `<namespace>/<name>` of each model. */
   readonly models: ReadonlySet<string> | undefined
   readonly networks: readonly Network[] | undefined
   /**
-   * Limits of the key itself, on a model or on all models; undefined: there are none. `calendar` is that of its
-   * Subscription. Mostly the same object for the same arguments.
+   * Limits of the key itself, on a model or on all models, or undefined if there are none. `calendar` is the calendar
+   * of its Subscription. Usually returns the same object for the same arguments.
    */
   readonly limitsOn:
     | ((model: string | undefined, calendar: WrittenCalendar) => KeyLimits)
@@ -44,15 +44,15 @@ export interface CompiledCaps {
 
 /** The limits of a key on a model. */
 export interface KeyLimits {
-  /** Those that refuse. */
+  /** Limits that refuse requests. */
   readonly limits: readonly CountedLimit[]
-  /** Those that are only counted and shown. */
+  /** Limits that are only counted and shown. */
   readonly observed: readonly CountedLimit[]
   /** The items of `limits` in the field `RateLimit-Policy`. */
   readonly policies: string
   /** What a line must carry to be counted for its limits without a name (`keyCountersOf`). */
   readonly counted: string | undefined
-  /** Its limits by name, as members of a line (usage/rules/line-head.ts); undefined: there are none. */
+  /** Its limits by name, as members of a line (usage/rules/line-head.ts), or undefined if there are none. */
   readonly charged: string | undefined
   /** Whether a limit on money refuses. */
   readonly hasCostLimit: boolean

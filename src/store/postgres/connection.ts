@@ -26,7 +26,7 @@ export interface PostgresConnection extends pg.Client {
   abandon(): void
 }
 
-/** Between two attempts while the database does not answer, in milliseconds. */
+/** Milliseconds between two attempts while the database does not respond. */
 export const databaseRetryMs = 250
 const connectDeadlineMs = 2_000
 const cancelDeadlineMs = 1_000
@@ -95,7 +95,7 @@ export function sqlOver(connection: PostgresConnection): Sql {
   })
 }
 
-/** Sends a statement and returns its rows, those of the last one if there are several. */
+/** Sends a statement and returns its rows; of several statements, the rows of the last one. */
 export async function ask(
   connection: PostgresConnection,
   { text, values }: Statement,
@@ -138,7 +138,7 @@ export async function orGiveUp<T>(
   }
 }
 
-/** Asks the server, over a separate connection, to cancel what one of its processes runs. */
+/** Sends a cancel request to the server, over a separate connection, for the statement of one of its processes. */
 function cancel(server: NetConnectOpts, processId: number, secretKey: number): void {
   const request = Buffer.alloc(16)
   for (const [i, word] of [16, cancelRequestCode, processId, secretKey].entries()) {

@@ -5,7 +5,7 @@ import { connectionClass, databaseRetryMs, type PostgresConnection, sqlOver } fr
 interface ListenerOptions {
   readonly url: string | (() => string)
   readonly channels: readonly string[]
-  /** A notification arrived; undefined: some may have been missed. */
+  /** Called for each notification, and without one if some may have been missed. */
   readonly onNotification: (notification?: Notification) => void
 }
 

@@ -35,10 +35,9 @@ interface MigrationPlan {
 }
 
 /**
- * Applies pending migrations in one transaction under an advisory lock, so that of processes
- * starting together one migrates. Returns the names that were applied. Rejects with a readable
- * Error if the schema does not match: an applied migration has changed since, or a newer version's
- * schema does not support this one.
+ * Applies pending migrations in one transaction under an advisory lock, so that only one of several processes that
+ * start together migrates. Returns the names that were applied. Rejects with a readable Error if the schema does not
+ * match: an applied migration has changed since, or a newer version's schema does not support this one.
  */
 export async function migrate(sql: Pool, folder = defaultFolder): Promise<readonly string[]> {
   const migrations = await readMigrations(folder)
@@ -72,7 +71,7 @@ export async function migrate(sql: Pool, folder = defaultFolder): Promise<readon
 }
 
 /**
- * The plan of `migrate`, without executing it; rejects in the same cases. `sql` undefined: for a database that does not
+ * The plan of `migrate`, without executing it; rejects in the same cases. If `sql` is undefined, the database does not
  * exist yet.
  */
 export async function planMigrations(
@@ -106,7 +105,7 @@ async function readMigrations(folder: URL): Promise<readonly Migration[]> {
   )
 }
 
-/** The pending migrations, and those of a newer version; throws if this version cannot continue. */
+/** The pending migrations, and the migrations of a newer version; throws if this version cannot continue. */
 function compare(migrations: readonly Migration[], before: readonly Applied[]) {
   const applied = new Map(before.map((each) => [each.name, each]))
   for (const { name, checksum } of migrations) {

@@ -41,9 +41,8 @@ const idleMs = 300_000
 const lifetimeSeconds = 3_600
 
 /**
- * A pool that connects on demand and reconnects by itself. An abandoned statement takes its
- * connection with it, so that neither the statement nor a hanging server keeps the pool busy. See
- * docs/decisions/0001-database-driver.md.
+ * A pool that connects on demand and reconnects by itself. Abandoning a statement closes its connection, so that
+ * neither the statement nor a hanging server blocks the pool. See docs/decisions/0001-database-driver.md.
  */
 export function openPool({ url, connections, ...options }: PoolOptions): Pool {
   const all = new Set<pg.PoolClient>()
@@ -209,7 +208,7 @@ interface ConnectProblem {
 /** Long enough for a slow server, and short enough to report a missing one within two seconds. */
 const attemptDeadlineMs = 1_500
 
-/** undefined: the database responds. */
+/** Returns undefined if the database responds. */
 export async function tryConnect(
   sql: Sql,
   deadlineMs = attemptDeadlineMs,

@@ -80,7 +80,7 @@ export function createSql(send: Send): Sql {
   )
 }
 
-/** The text with numbered parameters, including those of its parts. */
+/** The text with numbered parameters, including the parameters of its parts. */
 function render(query: Fragment): Statement {
   const values: unknown[] = []
   function textOf({ parts, values: own }: Fragment): string {
@@ -98,10 +98,7 @@ function isQuery(value: unknown): value is Fragment {
   return typeof value === 'object' && value !== null && 'parts' in value && 'run' in value
 }
 
-/**
- * Dates in UTC, whatever the time zone of this process; arrays and other values as the driver
- * encodes them.
- */
+/** Dates in UTC, regardless of the time zone of this process; arrays and other values as the driver encodes them. */
 function toParameter(value: unknown): unknown {
   if (value === undefined) throw new TypeError('a parameter of a statement is undefined')
   return value instanceof Date ? value.toISOString() : value
