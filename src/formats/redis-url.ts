@@ -49,7 +49,7 @@ export function parseRedisUrl(url: string): RedisTarget | undefined {
 }
 
 function parseNode(node: string, defaultPort: number): RedisTarget['nodes'][number] | undefined {
-  const parts = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:[\]]+))(?::(\d{1,5}))?$/.exec(node)
+  const parts = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:@[\]]+))(?::(\d{1,5}))?$/.exec(node)
   if (parts === null) return undefined
   const port = Number(parts[3] ?? defaultPort)
   return port < 65_536 ? { host: (parts[1] ?? parts[2]) as string, port } : undefined
