@@ -18,6 +18,7 @@ import { errorMessage } from '../runtime/error-message.ts'
 import { packageRoot } from '../runtime/package-root.ts'
 import { type Config, loadConfig, showAddress } from '../settings/config.ts'
 import { openPool, statementDeadlineMs } from '../store/postgres/postgres.ts'
+import { checkCertificates } from '../wiring/check-settings.ts'
 import type { Call } from './command.ts'
 import type { doctorFlags } from './commands/operate.ts'
 import { embeddedIn } from './database.ts'
@@ -101,6 +102,7 @@ function sections() {
 const asAsked: Readonly<Record<string, string>> = {
   TollgateDown: 'The process of Tollgate does not answer, or is not ready.',
   TollgateEnvoyDown: 'Envoy does not answer on its admin page.',
+  TollgateCertificateExpires: 'A certificate expires soon, or cannot be used.',
 }
 
 const otherSections = {
@@ -116,7 +118,8 @@ async function observe(config: Config, sinceStart: boolean): Promise<Observed> {
     seeJournal(config),
   ])
   const daysLeft = new Map([...certificatesOf(config), ...envoy.daysLeft])
-  return { ...service, ...database, journal, envoyDown: envoy.down, daysLeft }
+  const certificates = { daysLeft, unusable: checkCertificates(config) }
+  return { ...service, ...database, journal, envoyDown: envoy.down, ...certificates }
 }
 
 /**

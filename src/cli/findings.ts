@@ -26,6 +26,8 @@ export interface Observed {
   readonly journal: readonly string[]
   /** Days that certificates have left, by name. */
   readonly daysLeft: ReadonlyMap<string, number>
+  /** Files of certificates that a start would refuse, one sentence each. */
+  readonly unusable: readonly string[]
   /** Problems of resources, and resources that are not in force as written; one sentence each. */
   readonly problems: readonly string[]
   /** Models whose server has failed the last request, one sentence each. */
@@ -140,12 +142,13 @@ export const conditions: Readonly<Record<string, Condition>> = {
     grows(/^tollgate_audit_lost_total/)(seen) ??
     reason(seen.degraded.includes('audit') ? asListed('audit') : undefined),
   TollgateAccessReviewsFailing: grows(/^tollgate_access_reviews_total\{result="failed"/),
-  TollgateCertificateExpires: ({ daysLeft }) =>
-    listed(
-      [...daysLeft]
+  TollgateCertificateExpires: ({ unusable, daysLeft }) =>
+    listed([
+      ...unusable,
+      ...[...daysLeft]
         .filter(([, days]) => days < daysLimit)
         .map(([name, days]) => `${name}: ${Math.floor(days)} days left`),
-    ),
+    ]),
   'Identity providers and the cluster': ({ degraded }) =>
     listed(degraded.filter((part) => part === 'oidc' || part === 'kubernetes').map(asListed)),
   'Time zones': ({ degraded }) =>

@@ -83,23 +83,24 @@ function certificatePath({ envoyConfigDir }: Config): string {
  * call.
  */
 export function checkEnvoyFiles(config: Config): readonly string[] {
-  const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key } = config
   const endpoints = [...config.gatewayGrpcEndpoints, ...config.gatewayApiEndpoints]
   if (endpoints.some((endpoint) => 'port' in endpoint && endpoint.port === 0)) {
     return [
       'GATEWAY_GRPC_ENDPOINTS: name the ports of the processes, here and in GATEWAY_API_ENDPOINTS',
     ]
   }
-  const problems = [...checkSockets(config), ...checkListeners(config)]
-  if (cert === undefined || key === undefined) return problems
+  return [...checkSockets(config), ...checkListeners(config), ...checkCertificate(config)]
+}
+
+/** The same for a certificate and a key that do not fit. */
+export function checkCertificate(config: Config): readonly string[] {
+  const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key } = config
+  if (cert === undefined || key === undefined) return []
   try {
     createSecureContext({ cert: readFileSync(cert), key: readFileSync(key) })
-    return problems
+    return []
   } catch (error) {
-    return [
-      ...problems,
-      `GATEWAY_TLS_CERT_FILE: cannot be used with the key (${(error as Error).message})`,
-    ]
+    return [`GATEWAY_TLS_CERT_FILE: cannot be used with the key (${(error as Error).message})`]
   }
 }
 

@@ -28,9 +28,7 @@ export function checkFiles(config: Config): readonly string[] {
   return [
     ...attempt('RESOURCES', resourceFolder, 'read', readdirSync),
     ...attempt('SECRETS_DIR', config.secretsDir, 'read', readdirSync),
-    ...attempt('BACKEND_CA_FILE', config.backendCaFile, 'read', readFileSync),
     ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', readFileSync),
-    ...attempt('OIDC_CA_FILE', config.oidcCaFile, 'read', readFileSync),
     ...(needsDataDir ? checkDataDir(config) : []),
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
     ...(ownLog ? attempt('REVOCATION_LOG_DIR', revocationLogDir, 'written to', tryFolder) : []),

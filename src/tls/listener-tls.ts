@@ -127,13 +127,14 @@ export function openListenerTls(
 
 /** The problems of the files, each beginning with the setting's name. */
 export function checkTls(settings: TlsSettings): readonly string[] {
-  const files = [readCert, readKey, readClientCa].flatMap((each) => problemOf(each, settings))
-  return files.length > 0 ? files : problemOf(readMaterial, settings)
+  const files = [readCert, readKey, readClientCa].flatMap((each) => problemOf(() => each(settings)))
+  return files.length > 0 ? files : problemOf(() => readMaterial(settings))
 }
 
-function problemOf(act: (settings: TlsSettings) => unknown, settings: TlsSettings): string[] {
+/** What `act` throws, if it does. */
+export function problemOf(act: () => unknown): string[] {
   try {
-    act(settings)
+    act()
     return []
   } catch (error) {
     return [(error as Error).message]
@@ -146,8 +147,12 @@ function readCert({ certFile }: TlsSettings): string {
 
 function readKey({ keyFile }: TlsSettings): string {
   const key = read('TLS_KEY_FILE', keyFile)
-  if (key.includes('PRIVATE KEY-----')) return key
-  throw new Error(`TLS_KEY_FILE: ${keyFile} holds no private key in PEM`)
+  const isEncrypted = key.includes('ENCRYPTED')
+  if (key.includes('PRIVATE KEY-----') && !isEncrypted) return key
+  const problem = isEncrypted
+    ? 'is encrypted: use one without a passphrase'
+    : 'holds no private key in PEM'
+  throw new Error(`TLS_KEY_FILE: ${keyFile} ${problem}`)
 }
 
 /** Node replaces an empty list of authorities by the default ones, which would accept any client. */
@@ -173,7 +178,8 @@ function readMaterial(settings: TlsSettings): Material {
   return material
 }
 
-function readCertificates(setting: string, path: string): string {
+/** Their text. Throws an error that begins with the setting's name. */
+export function readCertificates(setting: string, path: string): string {
   const text = read(setting, path)
   const found = text.match(pemCertificate) ?? []
   try {

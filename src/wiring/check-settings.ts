@@ -1,22 +1,37 @@
 /** Tests at the start what the settings name, so that all problems are reported at once. */
 
 import { readFileSync } from 'node:fs'
-import { checkEnvoyFiles } from '../gateway/envoy-files.ts'
+import { checkCertificate, checkEnvoyFiles } from '../gateway/envoy-files.ts'
 import { parseAuthenticationConfiguration } from '../identity/oidc/authentication-configuration.ts'
 import { attempt, checkFiles, checkSockets } from '../settings/check-files.ts'
 import type { Config } from '../settings/config.ts'
-import { checkTls } from '../tls/listener-tls.ts'
+import { checkTls, problemOf, readCertificates } from '../tls/listener-tls.ts'
 import { tlsSettings } from './listener-tls.ts'
 
 /** `NAME: what is wrong` for each setting of the service whose file or folder cannot be used. */
 export function checkSettings(config: Config): readonly string[] {
-  const tls = tlsSettings(config)
   return [
     ...checkFiles(config),
+    ...checkAuthorities('BACKEND_CA_FILE', config.backendCaFile),
+    ...checkAuthorities('OIDC_CA_FILE', config.oidcCaFile),
     ...checkProviders(config),
-    ...(tls === undefined ? [] : checkTls(tls)),
+    ...checkListenerTls(config),
     ...(config.envoyConfigWrite ? checkEnvoyFiles(config) : checkSockets(config)),
   ]
+}
+
+function checkAuthorities(setting: string, path: string | undefined): readonly string[] {
+  return path === undefined ? [] : problemOf(() => readCertificates(setting, path))
+}
+
+/** The same for the certificates of the service's listeners and of Envoy. */
+export function checkCertificates(config: Config): readonly string[] {
+  return [...checkListenerTls(config), ...checkCertificate(config)]
+}
+
+function checkListenerTls(config: Config): readonly string[] {
+  const tls = tlsSettings(config)
+  return tls === undefined ? [] : checkTls(tls)
 }
 
 /**

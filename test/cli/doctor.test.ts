@@ -76,6 +76,12 @@ test('says what is wrong, the worst first', { skip }, async (t) => {
   const served = { GATEWAY_TLS_CERT_FILE: path, GATEWAY_TLS_KEY_FILE: keyPath }
   const late = await until(t, { ...env, ...served }, ['tollgatecertificateexpires'])
   t.match(late, `${path}: 2 days left`)
+  const other = makeCertificate(t)
+  const mismatched = { TLS_CERT_FILE: other.path, TLS_KEY_FILE: keyPath }
+  const atGateway = { ...served, GATEWAY_TLS_CERT_FILE: other.path }
+  const unusable = await run({ ...env, ...mismatched, ...atGateway }, '--since-start')
+  t.match(unusable.text, `TLS_KEY_FILE: ${keyPath} is not the key of ${other.path}`)
+  t.match(unusable.text, 'GATEWAY_TLS_CERT_FILE: cannot be used with the key')
 
   const sql = openPool({ url: stores.DATABASE_URL, connections: 1 })
   await addReplica(sql, 'gone')

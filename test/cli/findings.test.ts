@@ -11,6 +11,7 @@ const quiet: Observed = {
     unreachable: [],
     journal: [],
     daysLeft: new Map([['Envoy', Infinity]]),
+    unusable: [],
   },
   ...{ before: new Map(), now: new Map() },
 }

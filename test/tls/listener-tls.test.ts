@@ -189,6 +189,9 @@ root.test('each bad file is reported with its setting', { skip }, async (t) => {
   t.match(problemOf({ keyFile: folder }), /^TLS_KEY_FILE: .* cannot be read \(EISDIR\)$/)
   t.match(problemOf({ keyFile: other.keyPath }), /^TLS_KEY_FILE: .* is not the key of /)
   t.match(problemOf({ keyFile: empty }), /^TLS_KEY_FILE: .* holds no private key/)
+  const encrypted = join(folder, 'encrypted')
+  writeFileSync(encrypted, own.key.replaceAll('PRIVATE', 'ENCRYPTED PRIVATE'))
+  t.match(problemOf({ keyFile: encrypted }), /^TLS_KEY_FILE: .* is encrypted: use one without/)
   t.match(problemOf({ keyFile: brokenKey }), /^TLS_KEY_FILE: .* cannot be used with /)
   for (const certFile of [empty, broken, own.keyPath]) {
     t.match(problemOf({ certFile }), /^TLS_CERT_FILE: .* holds no certificate/)

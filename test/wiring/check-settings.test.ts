@@ -44,6 +44,15 @@ test('usable files are accepted and missing folders are created', async (t) => {
   t.equal(modeOf('c'), 0o700)
 })
 
+test('a file of authorities must have certificates', async (t) => {
+  const { folder, ...env } = goodSettings(t)
+  const files = { OIDC_CA_FILE: join(folder, 'tokens.csv'), BACKEND_CA_FILE: join(folder, 'none') }
+  t.strictSame(problemsOf({ ...env, ...files }), [
+    `BACKEND_CA_FILE: ${folder}/none cannot be read (ENOENT)`,
+    `OIDC_CA_FILE: ${folder}/tokens.csv holds no certificate in PEM, or one that cannot be read`,
+  ])
+})
+
 test('every unusable file is reported together with the bad settings', async (t) => {
   const { folder } = goodSettings(t)
   const file = join(folder, 'tokens.csv')
