@@ -42,7 +42,7 @@ export function meantNumber(raw: string): string | undefined {
     /^[^-.0-9]{0,4}([1-9][0-9]{0,2}([,_' ][0-9]{3})+|[0-9]+)(\.[0-9]{1,9})?[^.0-9]{0,4}$/
   const [, whole = '', , fraction = ''] = written.exec(raw) ?? []
   if (!/[1-9]/.test(whole + fraction)) return undefined
-  return `"${whole.replace(/\D/g, '').replace(/^0+(?=.)/, '')}${fraction}"`
+  return `${whole.replace(/\D/g, '').replace(/^0+(?=.)/, '')}${fraction}`
 }
 
 /** `cost` for `usd`, else the nearest kind. */

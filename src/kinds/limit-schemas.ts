@@ -88,6 +88,14 @@ const moneyPattern = `^([1-9][0-9]{0,8}(\\.[0-9]{1,9})?|[1-8][0-9]{9}(\\.[0-9]{1
   (_, zeros) => `0{${zeros}}[1-9][0-9]{0,${8 - zeros}}`,
 ).join('|')}))$`
 
+/** None that would be refused, too, such as a number that is too large. */
+function meantMoney(raw: string): string | undefined {
+  const meant = meantNumber(raw)
+  return meant !== undefined && new RegExp(moneyPattern).test(meant)
+    ? asked(`"${meant}"`)
+    : undefined
+}
+
 const amount = integerOrText(
   integer(1, 1_000_000_000_000_000, {
     description:
@@ -97,7 +105,7 @@ const amount = integerOrText(
     maxLength: 32,
     pattern: moneyPattern,
     form: 'a decimal number above 0 and at most 9000000000, with at most 9 decimal places',
-    hint: (raw) => asked(meantNumber(raw)),
+    hint: meantMoney,
   }),
 )
 

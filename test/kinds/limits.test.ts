@@ -169,6 +169,8 @@ test('a faulty limit has one problem, with what was probably meant', async (t) =
     [{ limit: '2,50' }, /decimal places$/],
     [{ limit: '0,500' }, /decimal places$/],
     [{ limit: '0' }, /decimal places$/],
+    [{ limit: '9000000001' }, /decimal places$/],
+    [{ limit: '$9,000,000,001' }, /decimal places$/],
     [{ models: ['llm/small'] }, /\.models\[0\] must be an object like \{ namespace: llm, name: /],
     [{ of: 'usd' }, /\.of .*\(did you mean cost\?\)$/],
     [{ name: 'Team A' }, /\.name .*\(did you mean team-a\?\)$/],
