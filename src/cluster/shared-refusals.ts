@@ -42,8 +42,8 @@ interface Question {
   readonly keyId?: string | undefined
 }
 
-/** A part of a response: a notification has less than 8,000 bytes. */
-interface Part {
+/** A piece of a response: a notification has less than 8,000 bytes. */
+interface Chunk {
   readonly id: string
   readonly from: string
   readonly at: number
@@ -55,7 +55,7 @@ interface Part {
 const timeoutMs = 1_000
 /** Seconds after which a process that has not polled is not waited for. */
 const aliveSeconds = 5
-const partLength = 7_000
+const chunkLength = 7_000
 /** Maximum size of an unpacked response: some thousand refusals. */
 const maxAnswerBytes = 8 * 1_024 * 1_024
 
@@ -69,7 +69,7 @@ export function createOthersRefusals(
   options: OthersRefusalsOptions,
 ): OthersRefusals & { channels: readonly string[]; hear(notification: Notification): void } {
   const { sql, id: self, own, clock, onFault } = options
-  const asked = new Map<string, (part: Part) => void>()
+  const asked = new Map<string, (chunk: Chunk) => void>()
 
   async function receive({ channel: to, payload = '' }: Notification): Promise<void> {
     const message = readMessage(payload)
@@ -86,20 +86,14 @@ export function createOthersRefusals(
         ? [found].filter((each) => each !== undefined)
         : own.recent(limit, now, user === undefined ? undefined : { user, keyId })
     const text = (await pack(JSON.stringify(refusals.map(toReport), writeExact))).toString('base64')
-    const of = Math.max(1, Math.ceil(text.length / partLength))
-    const parts = Array.from({ length: of }, (_, at): string => {
-      const part: Part = {
-        id,
-        from: self,
-        at,
-        of,
-        text: text.slice(at * partLength, (at + 1) * partLength),
-      }
-      return JSON.stringify(part)
+    const of = Math.max(1, Math.ceil(text.length / chunkLength))
+    const chunks = Array.from({ length: of }, (_, at) => {
+      const own = text.slice(at * chunkLength, (at + 1) * chunkLength)
+      return JSON.stringify({ id, from: self, at, of, text: own } satisfies Chunk)
     })
     // Without a response the other process reports this one as silent.
     await within(
-      sql`select pg_notify(${channelOf(by)}, part) from unnest(${parts}::text[]) as part`,
+      sql`select pg_notify(${channelOf(by)}, chunk) from unnest(${chunks}::text[]) as chunk`,
       timeoutMs,
     ).catch(() => {})
   }
@@ -143,7 +137,7 @@ export function createOthersRefusals(
 }
 
 /** undefined: not one of this version. */
-function readMessage(payload: string): Question | Part | undefined {
+function readMessage(payload: string): Question | Chunk | undefined {
   try {
     const message = JSON.parse(payload)
     const { id, by, from } = message
@@ -153,15 +147,15 @@ function readMessage(payload: string): Question | Part | undefined {
   }
 }
 
-/** Assembles responses from their parts. */
+/** Assembles responses from their chunks. */
 function collect() {
-  const parts = new Map<string, string[]>()
+  const chunks = new Map<string, string[]>()
   const whole = new Map<string, string>()
   let onWhole = (): void => {}
   return {
-    add({ from, at, of, text }: Part): void {
-      const own = parts.get(from) ?? []
-      parts.set(from, own)
+    add({ from, at, of, text }: Chunk): void {
+      const own = chunks.get(from) ?? []
+      chunks.set(from, own)
       own[at] = text
       if (Object.keys(own).length < of) return
       whole.set(from, own.join(''))

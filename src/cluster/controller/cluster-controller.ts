@@ -11,25 +11,16 @@ import { createClient } from '../../kubernetes/client.ts'
 import { followLease } from '../../kubernetes/lease.ts'
 import { followOthersLease } from '../../kubernetes/lease-watch.ts'
 import { originalGroup, originalLeaseName } from '../../models/rules/original/original-kinds.ts'
-import type { Refused } from '../../models/rules/refused-resources.ts'
-import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { createClusterSource } from '../../models/sources/cluster-source.ts'
 import { checkNamedAddresses } from '../../models/sources/named-addresses.ts'
 import { startPipeline } from '../../models/sources/pipeline.ts'
 import { createResourceLogger } from '../../models/sources/resource-report.ts'
-import { inSlices } from '../../runtime/slices.ts'
 import type { Config } from '../../settings/config.ts'
-import { type Reports, viewOf } from '../rules/enforcement.ts'
-import { policyKinds } from '../rules/generated-policies.ts'
-import { noPolicies, type Policies, policiesInSteps } from '../rules/policies.ts'
+import type { Reports } from '../rules/enforcement.ts'
 import { startObjectWriter } from './object-writer.ts'
 import { followPolicyObjects } from './policy-objects.ts'
-import {
-  changedObjects,
-  createStatusObjects,
-  objectsAbout,
-  type StatusInputs,
-} from './status-objects.ts'
+import { createReconciler } from './reconciler.ts'
+import { createStatusObjects } from './status-objects.ts'
 
 export type ClusterController = Awaited<ReturnType<typeof startClusterController>>
 
@@ -149,56 +140,22 @@ export async function startClusterController(options: ClusterControllerOptions) 
   })
   const mayWriteOriginal = (): boolean => original?.isStale === true
   const statusObjects = createStatusObjects({ clock, mayWriteOriginal })
-  let policies: Policies = noPolicies
-  let reports: Reports = { problem: 'DATABASE_URL is not set, so processes cannot report' }
-  let published: Pick<StatusInputs, 'snapshot' | 'objects'> | undefined
-  /** The last verdict about each model from the reports. */
-  const verdicts = new Map<string, string>()
-  const enqueueAll = (): void => {
-    writer.enqueue(statusObjects.targetsOf())
-    writer.enqueue(policyObjects.all())
-  }
+  const { database } = options
+  const unreported =
+    database === undefined
+      ? 'DATABASE_URL is not set, so processes cannot report'
+      : 'Postgres has not been queried yet'
+  const reconciler = createReconciler(
+    { writer, policyObjects, statusObjects, gatewayUrl: config.gatewayUrl },
+    { problem: unreported },
+  )
+  const { enqueueAll } = reconciler
   // Changes of a status by others are not watched, because they are no changes of a resource.
   const again = setInterval(enqueueAll, resyncMs).unref()
 
-  /** Takes the current state, and checks the objects of these models, or of all. */
-  function reconcile(models: Iterable<string> = policies.byModel.keys()): void {
-    if (published === undefined) return
-    const view = viewOf({ policies, reports })
-    policyObjects.setDesired(policies, view.policyConditions)
-    statusObjects.setDesired({ ...published, ...view, gatewayUrl: config.gatewayUrl })
-    const changed = new Set<string>()
-    for (const model of models) {
-      const found = policyKinds.map((kind) => view.policyConditions(model, kind))
-      const verdict = JSON.stringify([...found, view.programmedOf(model)])
-      if (verdicts.get(model) === verdict) continue
-      verdicts.set(model, verdict)
-      changed.add(model)
-    }
-    writer.enqueue(policyObjects.targetsOf(changed), true)
-    writer.enqueue(statusObjects.targetsOf(objectsAbout(changed, published.snapshot)), true)
-  }
-
-  async function publish(snapshot: Snapshot, _: unknown, refused: readonly Refused[]) {
-    const before = { policies, objects: published?.objects ?? new Map() }
-    policies = await inSlices(policiesInSteps(snapshot, refused, policies))
-    published = { snapshot, objects: source.objects }
-    const models = changedModels(before.policies, policies)
-    for (const model of models) verdicts.delete(model)
-    reconcile(models)
-    writer.enqueue(statusObjects.targetsOf(changedObjects(before.objects, source.objects)), true)
-    enqueueAll()
-  }
-
-  const { database } = options
-  if (database !== undefined) {
-    reports = { problem: 'Postgres has not been queried yet' }
-    const listener: ReportsListener = {
-      onRead(found, changed) {
-        if (changed?.size === 0) return
-        reports = found
-        reconcile(changed)
-      },
+  database?.watchReports(
+    {
+      onRead: reconciler.take,
       onProblem: (problem) =>
         problem === undefined
           ? log.info(
@@ -209,15 +166,15 @@ export async function startClusterController(options: ClusterControllerOptions) 
               { code: 'enforcement_unreadable', problem },
               'cannot read from Postgres which resources are in force: statuses may be outdated',
             ),
-    }
-    database.watchReports(listener, signal)
-  }
+    },
+    signal,
+  )
   const addresses = checkNamedAddresses({ source, rules: addressRulesOf(config), signal })
   const controller = await startPipeline({
     source: addresses.source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
     checkAddress: addresses.check,
-    publish,
+    publish: (snapshot, _, refused) => reconciler.publish(snapshot, refused, source.objects),
     report: createResourceLogger(log),
     onFailure: (error) =>
       log.error({ code: 'resources_unreadable', err: error }, 'cannot read resources: will retry'),
@@ -252,13 +209,6 @@ export async function startClusterController(options: ClusterControllerOptions) 
       await released
     },
   }
-}
-
-function changedModels(before: Policies, after: Policies): ReadonlySet<string> {
-  const models = new Set<string>()
-  for (const [key, value] of after.byModel) if (before.byModel.get(key) !== value) models.add(key)
-  for (const key of before.byModel.keys()) if (!after.byModel.has(key)) models.add(key)
-  return models
 }
 
 /** The pod's namespace, if this is one. */

@@ -36,6 +36,8 @@ const atOnce = 20
 /** Within this many milliseconds a watch reports what was written, if it still exists. */
 const echoMs = 10_000
 
+export type ObjectWriter = ReturnType<typeof startObjectWriter>
+
 export function startObjectWriter(options: ObjectWriterOptions) {
   const { client, mayWrite, onProblem, signal } = options
   const urgent = new Map<string, WriteTarget>()

@@ -41,6 +41,8 @@ const plurals: Readonly<Record<PolicyKind, string>> = {
 const apiVersion = 'tollgate.dev/v1alpha1'
 const group = '/apis/tollgate.dev/v1alpha1'
 
+export type PolicyObjects = ReturnType<typeof followPolicyObjects>
+
 /** Starts to watch; nothing is checked before `setDesired`. */
 export function followPolicyObjects(options: PolicyObjectsOptions) {
   const { client, signal, clock, ownerOf, onChange } = options

@@ -17,7 +17,7 @@ import { applyStatus, replaceStatus, takeOffFinalizers } from './apply.ts'
 import type { WriteTarget } from './object-writer.ts'
 
 /** The inputs of statuses. */
-export interface StatusInputs extends StatusView {
+interface StatusInputs extends StatusView {
   readonly snapshot: Snapshot
   /** The objects of the snapshot, by `keyOfObject`. */
   readonly objects: ReadonlyMap<string, ClusterObject>
@@ -32,6 +32,8 @@ interface StatusObjectsOptions {
   /** Whether the original's objects may be written now. */
   readonly mayWriteOriginal: () => boolean
 }
+
+export type StatusObjects = ReturnType<typeof createStatusObjects>
 
 export function createStatusObjects(options: StatusObjectsOptions) {
   const { clock, mayWriteOriginal } = options

@@ -1,0 +1,81 @@
+/** The state that the cluster should have, and which of its objects are checked when that state changes. */
+
+import type { Refused } from '../../models/rules/refused-resources.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
+import type { ClusterObject } from '../../models/sources/object-cache.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import { type Reports, viewOf } from '../rules/enforcement.ts'
+import { policyKinds } from '../rules/generated-policies.ts'
+import { noPolicies, type Policies, policiesInSteps } from '../rules/policies.ts'
+import type { ObjectWriter } from './object-writer.ts'
+import type { PolicyObjects } from './policy-objects.ts'
+import { changedObjects, objectsAbout, type StatusObjects } from './status-objects.ts'
+
+interface ReconcilerDeps {
+  readonly writer: Pick<ObjectWriter, 'enqueue'>
+  readonly policyObjects: PolicyObjects
+  readonly statusObjects: StatusObjects
+  readonly gatewayUrl: string
+}
+
+type Objects = ReadonlyMap<string, ClusterObject>
+
+/** `reports`: what processes have in force, until `take` has others. */
+export function createReconciler(deps: ReconcilerDeps, reports: Reports) {
+  const { writer, policyObjects, statusObjects, gatewayUrl } = deps
+  let policies: Policies = noPolicies
+  let published: { readonly snapshot: Snapshot; readonly objects: Objects } | undefined
+  /** The last verdict about each model from the reports. */
+  const verdicts = new Map<string, string>()
+
+  function enqueueAll(): void {
+    writer.enqueue(statusObjects.targetsOf())
+    writer.enqueue(policyObjects.all())
+  }
+
+  /** Takes the current state, and checks the objects of these models, or of all. */
+  function reconcile(models: Iterable<string> = policies.byModel.keys()): void {
+    if (published === undefined) return
+    const view = viewOf({ policies, reports })
+    policyObjects.setDesired(policies, view.policyConditions)
+    statusObjects.setDesired({ ...published, ...view, gatewayUrl })
+    const changed = new Set<string>()
+    for (const model of models) {
+      const found = policyKinds.map((kind) => view.policyConditions(model, kind))
+      const verdict = JSON.stringify([...found, view.programmedOf(model)])
+      if (verdicts.get(model) === verdict) continue
+      verdicts.set(model, verdict)
+      changed.add(model)
+    }
+    writer.enqueue(policyObjects.targetsOf(changed), true)
+    writer.enqueue(statusObjects.targetsOf(objectsAbout(changed, published.snapshot)), true)
+  }
+
+  return {
+    enqueueAll,
+    /** A new snapshot, and the objects in the cluster that it was made from. */
+    async publish(snapshot: Snapshot, refused: readonly Refused[], objects: Objects) {
+      const before = { policies, objects: published?.objects ?? new Map() }
+      policies = await inSlices(policiesInSteps(snapshot, refused, policies))
+      published = { snapshot, objects }
+      const models = changedModels(before.policies, policies)
+      for (const model of models) verdicts.delete(model)
+      reconcile(models)
+      writer.enqueue(statusObjects.targetsOf(changedObjects(before.objects, objects)), true)
+      enqueueAll()
+    },
+    /** New reports, and the models whose reports have changed; undefined: any. */
+    take(found: Reports, changed: ReadonlySet<string> | undefined): void {
+      if (changed?.size === 0) return
+      reports = found
+      reconcile(changed)
+    },
+  }
+}
+
+function changedModels(before: Policies, after: Policies): ReadonlySet<string> {
+  const models = new Set<string>()
+  for (const [key, value] of after.byModel) if (before.byModel.get(key) !== value) models.add(key)
+  for (const key of before.byModel.keys()) if (!after.byModel.has(key)) models.add(key)
+  return models
+}
