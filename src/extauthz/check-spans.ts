@@ -3,9 +3,9 @@
 import type { Decision } from '../decide/decision.ts'
 import { isSampled } from '../formats/headers.ts'
 import type { Verify } from '../identity/authenticate.ts'
+import type { Check } from './check.ts'
 import { namedBy } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
-import type { Check } from './service.ts'
 
 /** Spans, as telemetry makes them. */
 interface Spans {

@@ -1,10 +1,10 @@
 /** The gateway's gRPC service: Check. */
 
 import type { Decision } from '../decide/decision.ts'
+import { createCheck } from '../extauthz/check.ts'
 import { traceCheck, traceDecisions } from '../extauthz/check-spans.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
 import { createLimits } from '../extauthz/reserve.ts'
-import { createCheck } from '../extauthz/service.ts'
 import { createUncountedLog } from '../extauthz/uncounted-log.ts'
 import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
 import type { ListenerTls } from '../tls/listener-tls.ts'

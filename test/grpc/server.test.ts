@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import * as grpc from '@grpc/grpc-js'
 import { test } from 'tap'
-import { createCheck } from '../../src/extauthz/service.ts'
+import { createCheck } from '../../src/extauthz/check.ts'
 import { createGrpcServer } from '../../src/grpc/server.ts'
 import { WireError } from '../../src/grpc/wire.ts'
 import { pathRules } from '../../src/operations/operations.ts'

@@ -405,7 +405,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'extauthz/reserve.ts',
-    ['extauthz/service.test.ts'],
+    ['extauthz/check.test.ts'],
     [
       [': enforceLimits(grant, states, now)', ': grant'],
       ['? states.then((late) => enforceLimits(grant, late, now))', '? states.then(() => grant)'],
@@ -621,8 +621,8 @@ export const allMutants: readonly Mutant[] = [
     [['tier.level <= best.level', 'tier.level < best.level']],
   ),
   ...mutants(
-    'extauthz/service.ts',
-    ['extauthz/service.test.ts'],
+    'extauthz/check.ts',
+    ['extauthz/check.test.ts'],
     [
       ['if (!known || error.cause !== undefined) deps.onFault(error)', ''],
       ['return fail(context, error)', 'throw error'],
@@ -631,7 +631,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'extauthz/admit.ts',
-    ['extauthz/service.test.ts'],
+    ['extauthz/check.test.ts'],
     [
       ['      mark,\n', '      mark: table.mark,\n'],
       ['endsAt: remembered.until', 'endsAt: undefined'],
@@ -687,7 +687,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'extauthz/check-response.ts',
-    ['extauthz/check-response.test.ts', 'extauthz/service.test.ts'],
+    ['extauthz/check-response.test.ts', 'extauthz/check.test.ts'],
     [
       ['now) <= maxRetryAfterS', 'now) < maxRetryAfterS'],
       ["denial.selection ?? 'unauthorized'", "'unauthorized'"],

@@ -32,17 +32,13 @@ import {
 import type { RefusedCheck } from './refused-check.ts'
 import type { CheckCall, Limits } from './reserve.ts'
 
-export interface CheckDeps {
+export interface CheckDeps extends ReadingDeps {
   readonly authenticate: Authenticate
   readonly snapshot: () => Snapshot
   readonly paths: PathRules
   readonly limits: Limits
-  /** Whether identity tokens allow inference; false by default. */
-  readonly tokensOpen?: boolean
   /** The number of proxies in front of the gateway (GATEWAY_TRUSTED_HOPS). */
   readonly trustedHops?: number
-  /** Opens the header of the service's own lists of models; without it none is trusted. */
-  readonly openListing?: ListingSeal['open']
   /** Milliseconds since the epoch. */
   readonly clock: () => number
   /** Called once for each decision, with the model that the request names, if it exists. */
@@ -55,6 +51,14 @@ export interface CheckDeps {
   readonly onMissed?: (reason: string) => void
   /** Called for internal errors, whose details the caller does not see. */
   readonly onFault: (error: unknown) => void
+}
+
+/** How the request is read. */
+interface ReadingDeps {
+  /** Whether identity tokens allow inference; false by default. */
+  readonly tokensOpen?: boolean
+  /** Opens the header of the service's own lists of models; without it none is trusted. */
+  readonly openListing?: ListingSeal['open']
 }
 
 /** A request during its decision. */
@@ -77,8 +81,7 @@ export type Check = (
  */
 export function createCheck(deps: CheckDeps): Check {
   const { authenticate, snapshot, limits, paths, tokensOpen, trustedHops, clock } = deps
-  const { openListing, table } = deps
-  const { onDecided = () => {}, onRefused = () => {}, onMissed = () => {} } = deps
+  const { table, onDecided = () => {}, onRefused = () => {}, onMissed = () => {} } = deps
   const admit = table && createAdmit({ table, paths, snapshot })
   const templateOf = createTemplates()
 
@@ -107,57 +110,26 @@ export function createCheck(deps: CheckDeps): Check {
       // Lets the gateway read the body, unless the caller is refused.
       const refusal =
         refuseCaller(caller, tokensOpen) ??
-        refuseAddress(caller, addressOf(request, undefined, caller, now))
+        refuseAddress(caller, addressOf(request, undefined, caller, now, deps))
       return refusal === undefined ? authenticated : answer(context, caller, refusal)
     }
     if (target === undefined) return answer(context, caller, { allowed: false, code: 'not_found' })
-    const access = toAccess(request, target, caller, now)
-    const decision = authorize(access, snapshot(), paths)
+    const asked = toAccess(request, target, caller, now, deps)
+    const decision = authorize(asked, snapshot(), paths)
     if (!decision.allowed) return answer(context, caller, decision)
-    const limited = limits(decision, access, now, call)
+    const limited = limits(decision, asked, now, call)
     return limited instanceof Promise
       ? limited.then((late) => answer(context, caller, late))
       : answer(context, caller, limited)
   }
 
-  function answer(
-    { request, credential, target, now, traceparent, mark }: CheckContext,
-    caller: Caller | null,
-    decided: Decision,
-  ): Buffer {
+  function answer(context: CheckContext, caller: Caller | null, decided: Decision): Buffer {
     if (decided.allowed && decided.isUnread) return unread
+    const { request, credential, target, now, traceparent, mark } = context
     const decision = decided.allowed ? decided : withCredentialDetail(decided, request)
-    const named = modelOf(decision, caller, request, target)
     const dialect = dialectOf(target?.operation)
-    onDecided(decision, named)
-    if (!decision.allowed) {
-      const { subscription, source, requestId, method, path, model: bodyModel } = request
-      const model = target?.modelKey ?? bodyModel
-      const { code } = decision
-      const status = statusIn(dialect, code)
-      const naming = target && namingOf(caller, request, target)
-      const reason = refusalReason(
-        decision,
-        () => (naming ? closedModels(naming, snapshot()) : []),
-        () => (naming ? listingModels(naming, snapshot()) : []),
-      )
-      onRefused({
-        code,
-        denial: decision,
-        now,
-        status,
-        reason,
-        caller,
-        model,
-        bodyModel,
-        method,
-        path,
-        subscription,
-        source,
-        requestId,
-        traceparent,
-      })
-    }
+    onDecided(decision, modelOf(decision, caller, request, target))
+    if (!decision.allowed) onRefused(toRefusedCheck(decision, caller, context, snapshot))
     const key = caller?.by === 'key' ? caller : undefined
     const rule =
       decision.allowed && key && target
@@ -174,42 +146,6 @@ export function createCheck(deps: CheckDeps): Check {
 
   function fail(context: CheckContext, error: unknown): Buffer {
     return answer(context, null, toRefusal(error))
-  }
-
-  function toAccess(
-    request: CheckRequest,
-    target: Target,
-    caller: Caller | null,
-    now: number,
-  ): AccessRequest {
-    const { method, model, bodyProblem, subscription, requestId, size, isUnread } = request
-    return {
-      caller,
-      target,
-      method,
-      bodyModel: model,
-      bodyProblem,
-      requestedSubscription: lastValue(subscription),
-      tokensOpen,
-      address: addressOf(request, target, caller, now),
-      requestId,
-      size,
-      isUnread,
-    }
-  }
-
-  /** Read from the message only for a key that is bound to addresses. */
-  function addressOf(
-    { method, source, listing, authorization }: CheckRequest,
-    target: Target | undefined,
-    caller: Caller | null,
-    now: number,
-  ): AccessRequest['address'] {
-    if (caller === null || capsOf(caller)?.networks === undefined) return undefined
-    // The service itself requests a list of models, on behalf of a caller that it names.
-    const sealed = target && isListing(target.operation, method) ? listing() : undefined
-    const listedFor = sealed && authorization && openListing?.(sealed, authorization, now)
-    return (listedFor || source()) ?? null
   }
 
   function modelOf(
@@ -234,6 +170,44 @@ export function createCheck(deps: CheckDeps): Check {
   }
 }
 
+function toAccess(
+  request: CheckRequest,
+  target: Target,
+  caller: Caller | null,
+  now: number,
+  deps: ReadingDeps,
+): AccessRequest {
+  const { method, model, bodyProblem, subscription, requestId, size, isUnread } = request
+  return {
+    caller,
+    target,
+    method,
+    bodyModel: model,
+    bodyProblem,
+    requestedSubscription: lastValue(subscription),
+    tokensOpen: deps.tokensOpen,
+    address: addressOf(request, target, caller, now, deps),
+    requestId,
+    size,
+    isUnread,
+  }
+}
+
+/** Read from the message only for a key that is bound to addresses. */
+function addressOf(
+  { method, source, listing, authorization }: CheckRequest,
+  target: Target | undefined,
+  caller: Caller | null,
+  now: number,
+  { openListing }: ReadingDeps,
+): AccessRequest['address'] {
+  if (caller === null || capsOf(caller)?.networks === undefined) return undefined
+  // The service itself requests a list of models, on behalf of a caller that it names.
+  const sealed = target && isListing(target.operation, method) ? listing() : undefined
+  const listedFor = sealed && authorization && openListing?.(sealed, authorization, now)
+  return (listedFor || source()) ?? null
+}
+
 /** The parts of a request that name its model. */
 function namingOf(
   caller: Caller | null,
@@ -241,6 +215,37 @@ function namingOf(
   target: Target,
 ): Parameters<typeof closedModels>[0] {
   return { caller, target, bodyModel: model, requestedSubscription: lastValue(subscription) }
+}
+
+function toRefusedCheck(
+  denial: Denial,
+  caller: Caller | null,
+  { request, target, now, traceparent }: CheckContext,
+  snapshot: () => Snapshot,
+): RefusedCheck {
+  const { subscription, source, requestId, method, path, model: bodyModel } = request
+  const { code } = denial
+  const naming = target && namingOf(caller, request, target)
+  return {
+    code,
+    denial,
+    now,
+    status: statusIn(dialectOf(target?.operation), code),
+    reason: refusalReason(
+      denial,
+      () => (naming ? closedModels(naming, snapshot()) : []),
+      () => (naming ? listingModels(naming, snapshot()) : []),
+    ),
+    caller,
+    model: target?.modelKey ?? bodyModel,
+    bodyModel,
+    method,
+    path,
+    subscription,
+    source,
+    requestId,
+    traceparent,
+  }
 }
 
 /** A response is identified by the id of its request: without one it has no line. */
