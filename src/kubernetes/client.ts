@@ -164,14 +164,13 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
   }
 }
 
-/** Characters that YAML does not allow as they are, or takes for line breaks, are escaped where JSON would not need it. */
+/** Characters that YAML does not allow as they are, or takes for line breaks. */
+const unlikeJson = /[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]/g
+
 function writeBody(body: JsonObject, contentType: string): string {
   const text = JSON.stringify(body)
   if (!contentType.endsWith('yaml')) return text
-  return text.replace(
-    /[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]/g,
-    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  )
+  return text.replace(unlikeJson, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
 function isGood({ statusCode = 0 }: IncomingMessage): boolean {

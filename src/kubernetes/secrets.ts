@@ -3,7 +3,7 @@
 import { isObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
-import { type KubeClient, KubeError } from './client.ts'
+import { isRefusal, type KubeClient, KubeError } from './client.ts'
 
 /** Its text, or why it is not available. The problem never contains the text. */
 type SecretEntry = { readonly text: string } | { readonly problem: string }
@@ -20,11 +20,16 @@ interface SecretsOptions {
 interface Known {
   readonly askedAt: number
   readonly data: Readonly<Record<string, unknown>> | string
+  /** How often in a row it was refused. */
+  readonly refusals: number
 }
 
+/** The number of refusals before one counts: an API server that is starting has no roles yet. */
+const refusalsBelieved = 3
+
 /**
- * While the API server fails, the last text stays valid. That of a Secret that is deleted, or no
- * longer permitted, does not.
+ * While the API server fails, the last text stays valid. That of a Secret that is deleted does not, nor that of one which
+ * is refused several times in a row.
  */
 export function createReadSecretEntry(
   client: KubeClient,
@@ -35,15 +40,18 @@ export function createReadSecretEntry(
   const ask = createSingleFlight(async (path: string): Promise<Known> => {
     const askedAt = monotonic()
     const before = known.get(path)
+    let refusals = 0
     const data = await client
       .send({ path })
       .then((secret) => (isObject(secret.data) ? secret.data : {}))
       .catch((error: unknown) => {
-        const isRefused = error instanceof KubeError && [401, 403, 404].includes(error.status)
-        if (!isRefused && typeof before?.data === 'object') return before.data
+        if (isRefusal(error)) refusals = (before?.refusals ?? 0) + 1
+        const isGone = error instanceof KubeError && error.status === 404
+        const isBelieved = isGone || refusals >= refusalsBelieved
+        if (!isBelieved && typeof before?.data === 'object') return before.data
         return errorMessage(error)
       })
-    const fresh = { askedAt, data }
+    const fresh = { askedAt, data, refusals }
     known.set(path, fresh)
     return fresh
   })

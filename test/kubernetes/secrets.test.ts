@@ -1,0 +1,43 @@
+import { test } from 'tap'
+import { type KubeClient, KubeError } from '../../src/kubernetes/client.ts'
+import { createReadSecretEntry } from '../../src/kubernetes/secrets.ts'
+
+/** The reader of one Secret whose response, or status of an error, is `answer.now`. */
+function start(first: object | number) {
+  const answer = { now: first }
+  let passed = 0
+  const client = {
+    async send() {
+      if (typeof answer.now === 'number') throw new KubeError(answer.now, `${answer.now}`)
+      return { data: answer.now }
+    },
+  } as unknown as KubeClient
+  const readEntry = createReadSecretEntry(client, { monotonic: () => passed })
+  const read = async (now: object | number) => {
+    answer.now = now
+    passed += 10_000
+    return await readEntry('llm', 'provider', 'api-key')
+  }
+  return read
+}
+
+const sesame = { 'api-key': Buffer.from('sesame').toString('base64') }
+const [known, missing] = [{ text: 'sesame' }, { problem: /the Secret llm.provider cannot be read/ }]
+
+test('a Secret stays known while the API server fails or starts', async (t) => {
+  const read = start(sesame)
+  t.match(await read(sesame), known)
+  for (const status of [500, 503, 403, 403, 500, 403, 401]) t.match(await read(status), known)
+  t.match(await read({ 'api-key': Buffer.from('new').toString('base64') }), { text: 'new' })
+})
+
+test('a Secret that is deleted or refused several times is not known', async (t) => {
+  const read = start(sesame)
+  t.match(await read(404), missing)
+  t.match(await read(sesame), known)
+  for (const status of [403, 403]) t.match(await read(status), known)
+  t.match(await read(403), missing)
+  t.match(await read(500), missing)
+  t.match(await start(403)(403), missing, 'it was never known')
+  t.match(await read({}), { problem: 'the Secret llm/provider has no entry api-key' })
+})
