@@ -35,6 +35,7 @@ interface TokenReviewOptions {
 
 const believedMs = 60_000
 const refusedMs = 10_000
+const failureShownMs = 60_000
 /** Concurrent calls; further ones wait in turn, network by network. */
 const limits = { atOnce: 16, room: 4_000, roomForOne: 1_000 }
 
@@ -50,6 +51,7 @@ export function createTokenReview(options: TokenReviewOptions) {
   })
   const pauses = createPauses(monotonic)
   const outage = createOutage(onUnavailable)
+  let failedAt = Number.NEGATIVE_INFINITY
 
   /** The cached result for a token: within its normal lifetime, or `late` as in an outage. */
   function recall(hash: string, late = false): TokenCaller | null | undefined {
@@ -79,6 +81,7 @@ export function createTokenReview(options: TokenReviewOptions) {
       refused.keep(hash, null, begunAt, begunAt + refusedMs)
       return null
     } catch (error) {
+      failedAt = monotonic()
       outage.note(errorMessage(error), isRefusal(error) ? 'refused' : undefined)
       pauses.failed(network)
       return doWithout(hash)
@@ -98,9 +101,9 @@ export function createTokenReview(options: TokenReviewOptions) {
   })
 
   return {
-    /** Whether the API server failed at the last call. */
+    /** Whether the API server failed at the last call, unless that was long ago: without tokens to verify nothing calls it. */
     get isUnavailable(): boolean {
-      return outage.isOpen
+      return outage.isOpen && monotonic() - failedAt < failureShownMs
     },
     /** Rejects with `identity_unavailable` if the token cannot be verified. */
     verify(

@@ -152,6 +152,8 @@ test('without the API server only cached tokens are accepted', async (t) => {
     t.equal(await ask('bob'), 'identity_unavailable', title)
     pass(300_000)
     t.equal(await ask('ada'), 'identity_unavailable', `${title}: the cached verdict has expired`)
+    pass(60_000)
+    t.notOk(tokens.isUnavailable, `${title}: nothing has called it for a minute`)
   }
 })
 
