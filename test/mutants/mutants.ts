@@ -1523,7 +1523,7 @@ export const allMutants: readonly Mutant[] = [
     ['usage/ledger/feed.test.ts'],
     [
       ['!isRetold(text, name)', 'true'],
-      ['if (!done) gaps.add(', 'if (false) gaps.add('],
+      ['if (!done) noteGap(', 'if (false) noteGap('],
     ],
   ),
   ...mutants(

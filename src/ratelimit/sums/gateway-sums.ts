@@ -66,7 +66,6 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   const checkpoint = createCheckpoint(kept, `${stem}.sums`, files, writers.nonce)
   const resets = createKnownResets(options.resets)
   const sums = createSums(resets.all, monotonic)
-  let isHandedOver = false
   const delivery = createLineConsumer({
     ...{ folder, names: files, file: `${stem}.told`, now, readText, onFault, deliver },
   })
@@ -80,7 +79,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     nonce: writers.nonce,
     isWriter: () => role.isWriter,
     onBeyond(tally) {
-      if (!isHandedOver) adoption.adopt(tally)
+      if (!tail.isPaused) adoption.adopt(tally)
     },
     onRival(rival) {
       if (!writers.all().includes(rival)) options.onDouble()
@@ -141,7 +140,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
 
   /** Saves a checkpoint, then removes files and checkpoints that are no longer needed. */
   async function save(): Promise<void> {
-    if (!role.confirm() || isHandedOver) return
+    if (!role.confirm() || tail.isPaused) return
     const saved = await checkpoint.save(() => stateOf(gateway, sums.own(now())))
     // Another process that became the writer meanwhile may have read the checkpoint before this one.
     if (!role.confirm()) return
@@ -156,14 +155,12 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   async function handOver(next: string): Promise<boolean> {
     if (!role.confirm() || adoption.isPending) return false
     if (sums.own(now()).some((tally) => tally.field < ownOf(tally))) return false
-    isHandedOver = true
-    tail.pause(true)
+    tail.isPaused = true
     try {
       delivery.savePosition(tail.position)
       await checkpoint.save(() => stateOf(next, []))
     } catch (error) {
-      isHandedOver = false
-      tail.pause(false)
+      tail.isPaused = false
       throw error
     }
     return true
@@ -174,7 +171,6 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   return {
     shared,
     tail,
-    nonce: writers.nonce,
     get isWriter(): boolean {
       return role.isWriter
     },

@@ -35,7 +35,6 @@ export function createLineTail(options: LineTailOptions) {
   let position: Position = new Map()
   /** Assigned by the first `rebuild`. */
   let follower: Follower
-  let isPaused = false
 
   function count(text: string): void {
     read.bytes += text.length
@@ -64,7 +63,9 @@ export function createLineTail(options: LineTailOptions) {
     for (const [head, bytes] of position) if (bytes > (next.get(head) ?? 0)) next.set(head, bytes)
   }
 
-  return {
+  const tail = {
+    /** Nothing is read while it is set. */
+    isPaused: false,
     /** Up to where the lines are counted. Live. */
     get position(): Position {
       return position
@@ -101,26 +102,23 @@ export function createLineTail(options: LineTailOptions) {
     watched: (): string | undefined => folder.identity(),
     /** Reads new lines of Envoy's script, which are not buffered. Bounded, because a Check waits for it. */
     readForCheck(): void {
-      if (!isPaused) follower.readEnds(checkBytes, files[0])
+      if (!tail.isPaused) follower.readEnds(checkBytes, files[0])
     },
     /** Reads new lines of all files; after a rotation (`isMoved`) it also looks for new files. */
     readEnds(isMoved = false): void {
-      if (isPaused) return
+      if (tail.isPaused) return
       if (isMoved) follower.catchUp(checkBytes)
       else follower.readEnds(checkBytes)
     },
     /** Looks for new files, and reads all of them to their ends. */
     async readAll(): Promise<void> {
-      if (!isPaused) await inSlices(follower.readAll())
+      if (!tail.isPaused) await inSlices(follower.readAll())
     },
     /** Reads all lines that there are now, at most a megabyte; returns whether none is left. */
     catchUp: (): boolean => follower.catchUp(catchUpBytes),
-    /** Reads nothing until it is resumed. */
-    pause(isOn: boolean): void {
-      isPaused = isOn
-    },
     /** As in follower.ts. */
     tidy: (...saved: Parameters<Follower['tidy']>): void => follower.tidy(...saved),
     close: (): void => follower.close(),
   }
+  return tail
 }

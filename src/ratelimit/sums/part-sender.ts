@@ -98,7 +98,6 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
   }
 
   return {
-    tag: part.tag,
     arm,
     /** To be called every second. */
     maintain(): void {

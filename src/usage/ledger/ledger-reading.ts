@@ -5,7 +5,6 @@ import { createFollower } from '../../journal/follower.ts'
 import { isAfterTorn, readLine } from '../../journal/read-line.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { LedgerPlace, UsageGap } from '../store.ts'
-import { createGaps } from './gaps.ts'
 import type { SourceNames } from './journal-files.ts'
 import { createLimitSums } from './limit-sums.ts'
 import { createPlaces, type Place } from './places.ts'
@@ -27,6 +26,8 @@ export interface LedgerReadingOptions {
 /** Maximum of one statement. */
 const maxRows = 2_000
 const maxLines = 20_000
+/** Maximum number of gaps in one statement; further ones are joined with the last one. */
+const maxGaps = 100
 /** A response that ends later than this after now is dated back: the clocks of gateway and service may differ. */
 const aheadMs = 24 * 3_600_000
 
@@ -37,9 +38,9 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
   const { folder, names, unusableUsage, clock, monotonic } = options
   const sums = createUsageSums()
   const limits = createLimitSums()
-  const gaps = createGaps(options.onGap)
   const places = createPlaces(stored)
   const { position } = places
+  let gaps: UsageGap[] = []
   /** When the first response ended of files that were read from their start, by base name. */
   const begunAt = new Map<string, number>()
   let lines = 0
@@ -79,8 +80,15 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
   }
 
   function endGap(place: Place, at: number): void {
-    if (place.gapFrom !== undefined) gaps.add(place.gapFrom, at)
+    if (place.gapFrom !== undefined) noteGap(place.gapFrom, at)
     place.gapFrom = undefined
+  }
+
+  function noteGap(from: number, to: number): void {
+    const gap = { from, to: Math.max(from, to) }
+    options.onGap(gap)
+    const last = gaps.length < maxGaps ? gap : (gaps.pop() ?? gap)
+    gaps.push({ from: Math.min(last.from, gap.from), to: Math.max(last.to, gap.to) })
   }
 
   /** When the successor began of a file that ended then, as far as it was read. */
@@ -103,12 +111,12 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
       if (places.noteComplete(present)) isChanged = true
       for (const { done, endedAt } of places.forgetGone(present, monotonic())) {
         isChanged = true
-        if (!done) gaps.add(endedAt ?? clock(), nextAfter(endedAt ?? clock()))
+        if (!done) noteGap(endedAt ?? clock(), nextAfter(endedAt ?? clock()))
       }
     },
     /** Whether the ledger lacks something of what was read. */
     get isChanged(): boolean {
-      return isChanged || lines > 0 || gaps.size > 0
+      return isChanged || lines > 0 || gaps.length > 0
     },
     /** Up to where the lines are read, by inode. */
     offsets: (): ReadonlyMap<string, number> =>
@@ -121,10 +129,16 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
     /** Returns what the ledger is to add, and starts anew after it. */
     take() {
       for (const place of places.all()) endGap(place, clock())
+      const taken = {
+        places: places.toStored(),
+        rows: sums.take(),
+        limits: limits.take(),
+        gaps,
+      }
       isChanged = false
       lines = 0
-      const [rows, charges, lost] = [sums.take(), limits.take(), gaps.take()]
-      return { places: places.toStored(), rows, limits: charges, gaps: lost }
+      gaps = []
+      return taken
     },
     close: follower.close,
   }
