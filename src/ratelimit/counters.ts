@@ -54,6 +54,19 @@ interface CountersOptions {
   readonly resets: Pick<ResetStore, 'write'> | undefined
 }
 
+function refuse(): never {
+  throw new ServiceError('counters_unavailable')
+}
+
+/** For a process without lines: nothing is counted, so nothing that is limited may be allowed. */
+export const refusingCounters: {
+  readonly counters: ResettableCounters
+  readonly holds: HoldStore
+} = {
+  counters: { read: refuse, readFresh: async () => refuse(), reset: async () => refuse() },
+  holds: { hold: refuse, release() {}, undo() {}, renew() {} },
+}
+
 /** Works alike with a shared store and without one. */
 export function createCounters({ running, holds, resets }: CountersOptions): ResettableCounters {
   return {

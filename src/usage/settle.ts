@@ -21,7 +21,7 @@ interface Listeners {
 }
 
 /** Called once across all processes of a gateway. */
-interface WriterListeners extends Listeners {
+export interface WriterListeners extends Listeners {
   /** A request that began at this time (ms since the epoch) was admitted without a Check, and has ended. */
   readonly onAdmitted: (usage: Usage, startedAt: number) => void
   /** A metered response, and what it is charged. */

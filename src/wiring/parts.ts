@@ -67,7 +67,7 @@ export async function openParts(context: Context) {
     snapshot: resources.snapshot,
     estimators,
     health,
-    telemetry,
+    metrics: telemetry,
     holds: {
       release: (...ended) => counterParts.holds.release(...ended),
       renew: (...running) => counterParts.holds.renew(...running),

@@ -42,7 +42,7 @@ interface Undo {
   readonly members: string[]
 }
 
-interface RedisHoldsOptions {
+export interface RedisHoldsOptions {
   readonly commands: SpendCommands
   /** What this process knows to be used, for decisions without Redis. */
   readonly windows: KnownWindows

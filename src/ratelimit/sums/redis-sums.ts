@@ -6,7 +6,10 @@ import { parseSums } from '../rules/fields.ts'
 import { markMs, type SumCommands } from './scripts.ts'
 import type { SumStore } from './sum-store.ts'
 
-export function createRedisSums(commands: SumCommands): SumStore {
+/** Called after each call that wrote sums: how long it took (ms), and of how many counters. */
+export type OnFlushed = (tookMs: number, counters: number) => void
+
+export function createRedisSums(commands: SumCommands, onFlushed?: OnFlushed): SumStore {
   return {
     async write(mark, entries, ended = []) {
       const keys = [mark?.key ?? entries[0]?.key ?? '']
@@ -17,6 +20,7 @@ export function createRedisSums(commands: SumCommands): SumStore {
         args.push(field, typeof sum === 'number' ? sum : String(sum), Math.ceil(ttlMs))
       }
       const releases = ended.map((each) => [each.keys, each.ids] as const)
+      const begin = performance.now()
       const answered = await (releases.length === 0
         ? commands.writeSums(keys, args)
         : commands.writeAndRelease([keys, args], releases))
@@ -26,6 +30,8 @@ export function createRedisSums(commands: SumCommands): SumStore {
         exactOf(figures[2 * i]),
         exactOf(figures[2 * i + 1]),
       ])
+      // Calls without sums only look for losses.
+      if (entries.length > 0) onFlushed?.(performance.now() - begin, entries.length)
       return { number, nonce, sums }
     },
     async read(keys) {

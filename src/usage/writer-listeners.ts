@@ -1,0 +1,48 @@
+/** What the writer of a gateway updates for each line: metrics, the use of keys, notices, and the log. */
+
+import type { Logger } from 'pino'
+import type { Outcome } from './rules/model-failure.ts'
+import type { Usage } from './rules/usage.ts'
+import type { WriterListeners } from './settle.ts'
+
+export interface WriterListenersDeps {
+  /** Logs a failure. */
+  readonly health: { tell(outcome: Outcome): void }
+  readonly metrics: {
+    onEnded(outcome: Outcome): void
+    onAdmitted(usage: Usage): void
+    onUnusable(model: string): void
+    onCounted(usage: Usage, counted: Record<'tokens' | 'estimated', number>): void
+  }
+  /** Called with the id of a key that was used without a Check, and when (ms since the epoch). */
+  readonly noteKeyUse: (keyId: string, at: number) => void
+  /** Notes a counted response; undefined: nobody wants notices. */
+  readonly noteUse: ((usage: Usage) => void) | undefined
+  readonly log: Pick<Logger, 'warn'>
+}
+
+export function createWriterListeners(deps: WriterListenersDeps): WriterListeners {
+  const { health, metrics, noteKeyUse, noteUse, log } = deps
+  return {
+    onEnded(outcome) {
+      health.tell(outcome)
+      metrics.onEnded(outcome)
+    },
+    onAdmitted(usage, startedAt) {
+      metrics.onAdmitted(usage)
+      if (usage.keyId !== undefined) noteKeyUse(usage.keyId, startedAt)
+    },
+    onCharged(usage, { tokens = 0, estimated, unusable }) {
+      if (unusable) {
+        metrics.onUnusable(usage.model)
+        log.warn(
+          { code: 'usage_unusable', model: usage.model, estimated: tokens },
+          'a response has no usable usage',
+        )
+      }
+      if (tokens === 0) return
+      metrics.onCounted(usage, { tokens, estimated })
+      noteUse?.(usage)
+    },
+  }
+}
