@@ -67,7 +67,7 @@ export const settings = {
     'counters shared by several processes: Redis 6.2 or newer, or Valkey'),
   /** The result for an unknown counter while Redis is unavailable. */
   onCounterLoss: setting('ON_COUNTER_LOSS', 'allow', form.oneOf('allow', 'deny'),
-    'what happens to a request whose counter is unknown. `allow`: while Redis is unavailable the process decides by its last known counters; requests that reserve first get 503 for ten seconds. `deny`: the request gets 503, as do metered requests while the journal cannot be written'),
+    'what happens to a request whose counter is unknown, because Redis is unavailable and this process has never read the window. `allow`: the process decides by the lines of its own gateway; requests that reserve first get 503 for ten seconds. `deny`: the request gets 503, as do requests that reserve until Redis is back, and metered requests while the journal cannot be written. For all other windows the last known sums of other gateways apply, with either value'),
   meterPaths: setting('METER_PATHS', 'chat', form.meters,
     'the operations whose tokens are counted (`npm start` with its own sample: all)'),
   unmeteredPaths: setting('UNMETERED_PATHS', 'open', form.oneOf('open', 'closed'),
