@@ -23,5 +23,5 @@ export function toNamed(path: string, error: unknown): unknown {
   const { code = '' } = error as NodeJS.ErrnoException
   const mend = mends[code]
   if (mend === undefined) return error
-  return Object.assign(new Error(`${path} cannot be written (${code}): ${mend}`), { code })
+  return Object.assign(new Error(`${path} cannot be written (${code}): ${mend}`), { code, path })
 }

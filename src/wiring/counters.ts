@@ -108,7 +108,8 @@ export async function openCounters(
       logged.onProblem(problem, isThere, cause)
       if (problem === 'unreadable') noteCanRead(!isThere)
     },
-    onFault: besidesRemoval(path, onFault),
+    // On a full disk the gateway's scripts and Envoy cannot write lines either, which is reported.
+    onFault: besidesRemoval(path, onFault, ['ENOENT', 'ENOSPC', 'EDQUOT']),
   }).catch((cause: unknown) => {
     throw new Error(`USAGE_JOURNAL: ${path} cannot be used: ${errorMessage(cause)}`, { cause })
   })

@@ -1,6 +1,6 @@
 import http, { type IncomingHttpHeaders, type RequestListener } from 'node:http'
 import type { FastifyInstance } from 'fastify'
-import { pino } from 'pino'
+import { type Logger, pino } from 'pino'
 import type { Test } from 'tap'
 import { createGatewayClient, type GatewayAt } from '../../src/admin/models/gateway-client.ts'
 import {
@@ -39,6 +39,8 @@ export interface ListApiOptions {
   readonly gateway?: GatewayAt
   readonly accessCheckTimeoutMs?: number
   readonly probes?: Omit<ProbeOptions, 'askGateway' | 'seal'>
+  /** Silent by default. */
+  readonly log?: Logger
   /** Replaces the gateway and its requests. */
   readonly probeModel?: ProbeModel
 }
@@ -63,7 +65,7 @@ function believe(credential = ''): Caller | null {
 
 /** Builds both APIs; they are closed when `t` ends. */
 export async function createListApi(t: Test, options: ListApiOptions = {}): Promise<ListApi> {
-  const log = pino({ level: 'silent' })
+  const { log = pino({ level: 'silent' }) } = options
   const names = createServedNames()
   const named = new WeakMap<Snapshot, Snapshot>()
   const snapshot = (): Snapshot => {

@@ -13,12 +13,17 @@ import {
 } from '../../formats/errors.ts'
 import { challengeOf } from '../../formats/headers.ts'
 import { toQuoted } from '../../formats/redact.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
+import { createLineLimit } from '../../runtime/line-limit.ts'
 import type { MethodsOf } from './methods.ts'
 import { pathTooLong } from './request-url.ts'
 import { addressOf } from './trusted-proxies.ts'
 
 /** Seconds after which some key may have ended. */
 const retryAfterFull = '60'
+
+/** An outage is logged at most once in this many milliseconds for each cause, however many requests it fails. */
+const oneLineMs = 10_000
 
 /** What to use instead of a request that one would expect to be served. */
 const insteadOf: Readonly<Record<string, string>> = {
@@ -28,16 +33,26 @@ const insteadOf: Readonly<Record<string, string>> = {
 /** Gives every refusal of this listener the same envelope. */
 export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   app.decorateRequest('refusedWith', null)
+  const outages = createLineLimit(oneLineMs)
+  /** How many lines like this one were not logged; undefined: nor is this one. A bug is always logged. */
+  function passed(code: ErrorCode, cause: unknown): number | undefined {
+    if (code === 'internal') return 0
+    return outages.pass(`${code} ${errorMessage(cause)}`, performance.now())
+  }
+
   app.setErrorHandler<FastifyError>((error, request, reply) => {
     const refusal = toRefusal(error)
     const { status } = describe(refusal.code)
     if (status >= 500) {
       const cause = refusal.cause ?? error
       const { url: route } = request.routeOptions
-      request.log.error(
-        { code: 'request_failed', err: cause, route, refusal: refusal.code },
-        'a request failed',
-      )
+      const unlogged = passed(refusal.code, cause)
+      if (unlogged !== undefined) {
+        request.log.error(
+          { code: 'request_failed', err: cause, route, refusal: refusal.code, unlogged },
+          'a request failed',
+        )
+      }
     }
     return sendError(reply, refusal.code, refusal.message)
   })
