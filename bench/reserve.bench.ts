@@ -3,7 +3,7 @@
  * only counts tokens, with counters in memory; the hold is released in the same call. And the memory of an open hold. `node bench/reserve.bench.ts`.
  */
 
-import { createLimits } from '../src/extauthz/reserve.ts'
+import { createLimits } from '../src/extauthz/check-limits.ts'
 import type { Snapshot } from '../src/models/rules/snapshot.ts'
 import { createMemoryHolds } from '../src/ratelimit/holds/memory.ts'
 import type { HoldStore } from '../src/ratelimit/holds.ts'

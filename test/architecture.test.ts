@@ -220,7 +220,7 @@ test('an exported name has one meaning', async (t) => {
 })
 
 /** What decides a Check: the edge, and the functions that the wiring gives it. */
-const check = ['extauthz/check.ts', 'extauthz/reserve.ts', 'identity/authenticate.ts']
+const check = ['extauthz/check.ts', 'extauthz/check-limits.ts', 'identity/authenticate.ts']
 
 /** By imports alone; caches, counters, the journal and the decision table are given to it by src/wiring. */
 test('Check needs few files', async (t) => {

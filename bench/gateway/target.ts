@@ -1,6 +1,6 @@
 /** A running gateway to measure: its URL and a key. */
 
-import { checkUrl } from '../../src/cli/api-server.ts'
+import { checkUrl } from '../../src/cli/api-target.ts'
 import type { Asking, Case } from './cases.ts'
 import type { Subject } from './measure.ts'
 

@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type ApiServer, findApiServer } from './api-server.ts'
+import { type ApiTarget, findApiTarget } from './api-target.ts'
 import { Unreachable } from './command.ts'
 import type { CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
@@ -39,7 +39,7 @@ const timeoutMs = 30_000
 const pausesMs = [250, 500, 1_000, 2_000, 4_000, 8_000]
 
 /** A client of one server. */
-export function createApiClient({ url, token, source }: ApiServer): ApiClient {
+export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
   async function ask(method: string, path: string, body?: object, key?: string) {
     const response = await fetch(`${url}${path}`, {
       method,
@@ -90,9 +90,9 @@ export function createApiClient({ url, token, source }: ApiServer): ApiClient {
 /** A client of the server that the flags or the environment name. */
 export function connectApi(
   { env }: Pick<CommandIo, 'env'>,
-  flags: Parameters<typeof findApiServer>[1],
+  flags: Parameters<typeof findApiTarget>[1],
 ): ApiClient {
-  return createApiClient(findApiServer(env, flags))
+  return createApiClient(findApiTarget(env, flags))
 }
 
 async function readCsv(response: Response): Promise<CsvPage> {

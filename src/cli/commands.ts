@@ -71,7 +71,7 @@ const rows: readonly (readonly [Command, Run])[] = [
   by(revokeKeysCommand, async () => (await import('./revoke-keys.ts')).revokeKeys),
   by(explainCommand, async () => (await import('./explain.ts')).explain),
   by(limitsCommand, async () => (await import('./show-limits.ts')).showLimits),
-  by(resetLimitsCommand, async () => (await import('./counter.ts')).resetLimits),
+  by(resetLimitsCommand, async () => (await import('./counters.ts')).resetLimits),
   by(listIncreasesCommand, async () => (await import('./increases.ts')).showIncreases),
   by(grantIncreaseCommand, async () => (await import('./increases.ts')).grantIncrease),
   by(endIncreaseCommand, async () => (await import('./increases.ts')).endIncrease),
@@ -89,9 +89,9 @@ const rows: readonly (readonly [Command, Run])[] = [
   by(exportResourcesCommand, async () => (await import('./export.ts')).runExport),
   by(importPricesCommand, async () => (await import('./import-prices.ts')).importPrices),
   by(cleanupCommand, async () => (await import('./cleanup.ts')).cleanup),
-  by(revocationsCommand, async () => (await import('./replicas.ts')).showReplicas),
-  by(forgetReplicaCommand, async () => (await import('./replicas.ts')).forgetReplica),
-  by(replayCommand, async () => (await import('./revocations.ts')).replay),
+  by(revocationsCommand, async () => (await import('./revocations.ts')).showReplicas),
+  by(forgetReplicaCommand, async () => (await import('./revocations.ts')).forgetReplica),
+  by(replayCommand, async () => (await import('./replay-revocations.ts')).replay),
   by(completionCommand, async () => (await import('./completion.ts')).completionOf(commands.all)),
 ]
 

@@ -4,7 +4,7 @@ import { withRecordedAddresses } from '../../dev/own-addresses.ts'
 import { isLoopback } from '../formats/trustworthy.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
-import { defaultUrl, urlOf } from './api-server.ts'
+import { defaultUrl, urlOf } from './api-target.ts'
 import { embeddedIn, requireRunning, withPool } from './database.ts'
 
 /** The sample gateway, and its database if `tollgate up` has created it. */

@@ -1,7 +1,7 @@
 /** The key endpoints as functions. Every failure is thrown as a readable error. */
 import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
 import { createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { findApiTarget } from './api-target.ts'
 import type { Call } from './command.ts'
 import type { connection } from './commands/shared.ts'
 import type { CommandIo } from './terminal.ts'
@@ -58,7 +58,7 @@ const pathOf = (id: string): string => `${path}/${encodeURIComponent(id)}`
 
 /** The key endpoints of the server that the flags or the environment name. */
 export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo, 'env'>) {
-  const server = findApiServer(io.env, flags)
+  const server = findApiTarget(io.env, flags)
   const call = createApiClient(server)
 
   async function make<Made extends CreatedKey>(at: string, body: Body): Promise<Made> {

@@ -1,7 +1,7 @@
 /** `tollgate login` and `tollgate logout`: a credential that is saved for one address. */
 
 import { createApiClient } from './api-client.ts'
-import { checkToken, checkUrl, urlOf } from './api-server.ts'
+import { checkToken, checkUrl, urlOf } from './api-target.ts'
 import type { Call } from './command.ts'
 import type { json } from './commands/shared.ts'
 import type { loginFlags } from './commands/shell.ts'

@@ -1,56 +1,97 @@
-/**
- * `tollgate revocations replay`: revokes the keys in files of REVOCATION_LOG_DIR again in a
- * database.
- */
+/** `tollgate revocations`: lists the processes that a revocation waits for, and removes dead ones. */
 
-import { endAgain } from '../keys/revocations/ended-keys.ts'
-import { readFile } from '../keys/revocations/revocation-file.ts'
-import type { Pool } from '../store/postgres/postgres.ts'
+import { forgetReplicas, listReplicas, type Replica } from '../cluster/replicas.ts'
+import { toTimestamp } from '../formats/time.ts'
 import type { Call } from './command.ts'
+import type { forgetReplicaFlags } from './commands/operate.ts'
 import type { json } from './commands/shared.ts'
 import { withDatabase } from './database.ts'
 import { toJson } from './json.ts'
-import type { CommandIo } from './terminal.ts'
+import { agrees, type CommandIo } from './terminal.ts'
+import { printable, renderTable } from './text-table.ts'
 
-/** Runs the command; returns the exit status: 1 if a line could not be read or a key not be revoked. */
-export async function replay(
-  { operands: files, flags }: Call<typeof json>,
-  { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
+type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
+
+/** A process that was seen this recently is running: its row would return at once. */
+const runningMs = 15_000
+
+/** Lists the processes that a revocation waits for; returns the exit status. */
+export async function showReplicas({ flags }: Call<typeof json>, io: Io): Promise<number> {
+  const found = await withDatabase(io.env, 'revocations', listReplicas)
+  if (flags.json) io.out(toJson({ object: 'list', data: found.map(withTimes) }))
+  else if (found.length === 0) io.err('Revocations wait for no process.')
+  else io.out(toTable(found))
+  return 0
+}
+
+/** Adds the times at which the durations begin or end. */
+function withTimes(replica: Replica) {
+  const now = Date.now()
+  return {
+    ...replica,
+    lastSeenAt: toTimestamp(now - replica.unseenMs),
+    servesUntil: toTimestamp(now + replica.servesMs),
+  }
+}
+
+/** Removes one of them; returns the exit status, 1 if nothing was removed. */
+export async function forgetReplica(
+  { operands: [name = ''], flags }: Call<typeof forgetReplicaFlags>,
+  io: Io,
 ): Promise<number> {
-  return await withDatabase(env, 'revocations', async (sql) => {
-    const done: Replayed[] = []
-    for (const file of files) {
-      const replayed = await replayFile(sql, file)
-      done.push(replayed)
-      const { revocations, ended, broken, left } = replayed
-      if (!flags.json)
-        out(
-          `${file}: ${revocations} revocations, ${ended} of keys that were active again and are now revoked.`,
-        )
-      if (broken > 0) err(`${file}: ${broken} lines cannot be read.`)
-      if (left > 0) err(`${file}: ${left} keys are locked by a transaction; repeat the command.`)
-    }
-    if (flags.json) out(toJson({ object: 'list', data: done }))
-    return done.some(({ broken, left }) => broken + left > 0) ? 1 : 0
+  return await withDatabase(io.env, 'revocations', async (sql) => {
+    const named = (await listReplicas(sql)).filter((each) => each.name === name)
+    if (!(await isSure(name, named, flags.yes, io))) return 1
+    await forgetReplicas(
+      sql,
+      named.map(({ id }) => id),
+    )
+    io.out(flags.json ? toJson({ forgotten: name }) : `Forgotten: ${printable(name)}.`)
+    return 0
   })
 }
 
-interface Replayed {
-  readonly file: string
-  readonly revocations: number
-  /** Keys that were active and are revoked now. */
-  readonly ended: number
-  readonly broken: number
-  readonly left: number
+/** Explains the consequences, and asks for confirmation. */
+async function isSure(
+  raw: string,
+  named: readonly Replica[],
+  yes: boolean,
+  io: Io,
+): Promise<boolean> {
+  const name = printable(raw)
+  if (named.length === 0) {
+    io.err(`Revocations wait for no process called ${name}.`)
+    return false
+  }
+  if (named.some(({ unseenMs }) => unseenMs < runningMs)) {
+    io.err(
+      `${name} is running: it has reported to the database in the last 15 seconds. Stop it first.`,
+    )
+    return false
+  }
+  const servesMs = Math.max(...named.map((replica) => replica.servesMs))
+  io.err(
+    `Revocations will no longer wait for ${name}, last seen ${showSpan(named[0]?.unseenMs ?? 0)} ago. ` +
+      `If it is only cut off from the database, it may let revoked keys pass for another ${showSpan(servesMs)}.`,
+  )
+  return yes || (await agrees(io, 'Has this process ended for good?'))
 }
 
-async function replayFile(sql: Pool, file: string): Promise<Replayed> {
-  const hashes: string[] = []
-  const { broken } = await readFile(file, ({ hash }) => hashes.push(hash)).catch(
-    (error: NodeJS.ErrnoException) => {
-      throw new Error(`${file} cannot be read (${error.code}).`)
-    },
+function toTable(found: readonly Replica[]): string {
+  const header = ['NAME', 'SEEN', 'MAY SERVE FOR', 'PLACE']
+  return renderTable(
+    header,
+    found.map(({ name, place, unseenMs, servesMs }) => [
+      name,
+      `${showSpan(unseenMs)} ago`,
+      showSpan(servesMs),
+      place,
+    ]),
+    64,
   )
-  const { ids, left } = await endAgain(sql, hashes)
-  return { file, revocations: hashes.length, ended: ids.length, broken, left }
+}
+
+/** `3 s`, `12 min`: in whole units, rounded up. */
+function showSpan(ms: number): string {
+  return ms < 120_000 ? `${Math.ceil(ms / 1_000)} s` : `${Math.ceil(ms / 60_000)} min`
 }

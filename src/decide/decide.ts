@@ -5,7 +5,7 @@
 
 import type { Mutable } from '../formats/mutable.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
-import { nameAtServer, readPublishedName } from '../models/rules/published-names.ts'
+import { readPublishedName, upstreamModelName } from '../models/rules/published-names.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import {
   isListing,
@@ -189,5 +189,5 @@ function sentName(
 ): string | undefined {
   if (target.modelKey !== undefined || bodyModel === undefined) return undefined
   const published = readPublishedName(bodyModel)
-  return published && nameAtServer(model, published, snapshot)
+  return published && upstreamModelName(model, published, snapshot)
 }

@@ -21,6 +21,7 @@ import { laneOf } from '../table/rules/lane.ts'
 import { missReason } from '../table/rules/rules.ts'
 import { type AdmittingTable, type CheckedRequest, createAdmit } from './admit.ts'
 import { createTemplates } from './allow-template.ts'
+import type { CheckCall, Limits } from './check-limits.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import {
   authenticated,
@@ -30,7 +31,6 @@ import {
   unread,
 } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
-import type { CheckCall, Limits } from './reserve.ts'
 
 export interface CheckDeps extends ReadingDeps {
   readonly authenticate: Authenticate

@@ -91,12 +91,12 @@ function openFiles(
   places: TablePlaces,
   sizes: TableSizes,
 ) {
-  const part = Buffer.alloc(templateBytes)
+  const buffer = Buffer.alloc(templateBytes)
   const identities = [table, lanes].map(identityOf)
   const [head, lanesHead] = [Buffer.alloc(tableHeaderBytes), Buffer.alloc(lanesHeadBytes)]
 
   function put(bytes: number, at: number): void {
-    writeWhole(table, part, bytes, at)
+    writeWhole(table, buffer, bytes, at)
   }
 
   return {
@@ -122,7 +122,7 @@ function openFiles(
       writeWhole(table, head, tableHeaderBytes, 0)
     },
     writeRecord(slot: number, record: TableRecord): void {
-      writeRecord(part, record)
+      writeRecord(buffer, record)
       put(recordBytes, places.recordAt(slot))
     },
     clearRecord(slot: number): void {
@@ -135,21 +135,21 @@ function openFiles(
       }
     },
     writeBlock(block: number, written: TableBlock): void {
-      writeBlock(part, written)
+      writeBlock(buffer, written)
       put(blockBytes, places.blockAt(block))
     },
     clearBlock(block: number): void {
       writeWhole(table, chunk, blockBytes, places.blockAt(block))
     },
     writeName(slot: number, name: Buffer, block: number): void {
-      writeName(part, name, block)
+      writeName(buffer, name, block)
       put(nameBytes, places.nameAt(slot))
     },
     clearName(slot: number): void {
       writeWhole(table, chunk, nameBytes, places.nameAt(slot))
     },
     writeTemplate(template: number, text: string): void {
-      writeTemplate(part, text)
+      writeTemplate(buffer, text)
       put(templateBytes, places.templateAt(template))
     },
     /** Empties the table, even for scripts that have it open. */
@@ -203,7 +203,7 @@ function identityAt(path: string, bytes: number): string | undefined {
 }
 
 /** In one write: a part written in two could be read when half of it is old. */
-function writeWhole(file: number, part: Buffer, bytes: number, at: number): void {
-  const written = fs.writeSync(file, part, 0, bytes, at)
+function writeWhole(file: number, buffer: Buffer, bytes: number, at: number): void {
+  const written = fs.writeSync(file, buffer, 0, bytes, at)
   if (written !== bytes) throw new Error(`only ${written} of ${bytes} bytes could be written`)
 }

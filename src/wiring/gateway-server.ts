@@ -2,9 +2,9 @@
 
 import type { Decision } from '../decide/decision.ts'
 import { createCheck } from '../extauthz/check.ts'
+import { createLimits } from '../extauthz/check-limits.ts'
 import { traceCheck, traceDecisions } from '../extauthz/check-spans.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
-import { createLimits } from '../extauthz/reserve.ts'
 import { createUncountedLog } from '../extauthz/uncounted-log.ts'
 import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
 import type { ListenerTls } from '../tls/listener-tls.ts'

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { type CheckDeps, createCheck } from '../../src/extauthz/check.ts'
-import { createLimits } from '../../src/extauthz/reserve.ts'
+import { createLimits } from '../../src/extauthz/check-limits.ts'
 import { ServiceError } from '../../src/formats/errors.ts'
 import { WireError } from '../../src/grpc/wire.ts'
 import { createAuthenticate, createVerifyKey } from '../../src/identity/authenticate.ts'

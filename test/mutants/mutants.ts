@@ -306,7 +306,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'decide/request-hold.ts',
-    ['extauthz/reserve.test.ts'],
+    ['extauthz/check-limits.test.ts'],
     [["kind === 'concurrency'", 'false']],
   ),
   ...mutants(
@@ -404,7 +404,7 @@ export const allMutants: readonly Mutant[] = [
     [["if (open.state !== 'open') return open", '']],
   ),
   ...mutants(
-    'extauthz/reserve.ts',
+    'extauthz/check-limits.ts',
     ['extauthz/check.test.ts'],
     [
       [': enforceLimits(grant, states, now)', ': grant'],
@@ -447,7 +447,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'ratelimit/rules/estimates/admit.ts',
-    ['extauthz/reserve.test.ts'],
+    ['extauthz/check-limits.test.ts'],
     [
       ['return Math.max(needed, share)', 'return share'],
       ['(factors?.grain ?? 1) ** 2 * ', ''],
@@ -455,7 +455,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'ratelimit/rules/estimates/estimator.ts',
-    ['extauthz/reserve.test.ts', 'ratelimit/rules/estimates/estimator.test.ts'],
+    ['extauthz/check-limits.test.ts', 'ratelimit/rules/estimates/estimator.test.ts'],
     [
       ['isSeveral: choices > 1', 'isSeveral: false'],
       ['Math.min(2 * bytesOfToken, ', 'Math.max(0, '],
@@ -1002,8 +1002,8 @@ export const allMutants: readonly Mutant[] = [
     [['whole || hasFigures(limit)', 'true']],
   ),
   ...mutants(
-    'extauthz/reserve.ts',
-    ['extauthz/reserve.test.ts'],
+    'extauthz/check-limits.ts',
+    ['extauthz/check-limits.test.ts'],
     [
       ['now - awaySince < briefMs', 'now - awaySince < 0'],
       ['isReserving && request.isUnread && hasReadSize(request)', 'false'],
@@ -1012,7 +1012,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'decide/steps/limits.ts',
-    ['extauthz/reserve.test.ts'],
+    ['extauthz/check-limits.test.ts'],
     [
       ['hold.problem ?? ', ''],
       ['if (least <= most) return undefined', 'return undefined'],
@@ -1179,8 +1179,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'extauthz/reserve.ts',
-    ['extauthz/reserve.test.ts'],
+    'extauthz/check-limits.ts',
+    ['extauthz/check-limits.test.ts'],
     [['isAlways || (decision.isBudgeted && hasCostLimit(decision))', 'isAlways']],
   ),
   ...mutants(

@@ -10,8 +10,8 @@ import { createAuditTrail } from '../../src/audit/trail.ts'
 import type { BackendState } from '../../src/cluster/rules/conditions.ts'
 import { noPolicies } from '../../src/cluster/rules/policies.ts'
 import type { OthersRefusals, PastRefusals } from '../../src/decide/past-refusal.ts'
+import { createLimits, type Limits } from '../../src/extauthz/check-limits.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
-import { createLimits, type Limits } from '../../src/extauthz/reserve.ts'
 import {
   createAuthenticate,
   createVerifyKey,

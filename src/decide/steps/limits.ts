@@ -1,6 +1,6 @@
 /**
  * Step `limits`: decides by the states of the counters, or by the answer of a store of holds. The only step that needs
- * more than the request and the resources; the caller reads counters or asks the store of holds (extauthz/reserve.ts).
+ * more than the request and the resources; the caller reads counters or asks the store of holds (extauthz/check-limits.ts).
  */
 
 import type { CounterState } from '../../ratelimit/rules/counter.ts'

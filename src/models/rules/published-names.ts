@@ -50,7 +50,7 @@ const plain = /^[!#-[\]-~]+$/
  * The name that the server knows, to be sent instead of the id; undefined: the id stays, because the
  * server knows it, or because `spec.upstreamModel` replaces every name.
  */
-export function nameAtServer(
+export function upstreamModelName(
   model: Model,
   { id, name }: PublishedName,
   { servedNames }: Pick<Snapshot, 'servedNames'>,

@@ -23,7 +23,13 @@ import { resourceKey } from '../rules/snapshot.ts'
 import { collections, type Group, othersCollections } from './collections.ts'
 import { type DocumentProblem, type FileProblem, readObject } from './documents.ts'
 import { createGathering } from './gathering.ts'
-import { type ClusterObject, type Kept, keepObject, noObjects, toOwner } from './object-cache.ts'
+import {
+  type ClusterObject,
+  createObjectCache,
+  keepObject,
+  type ObjectCache,
+  toOwner,
+} from './object-cache.ts'
 import type { Gathered } from './source.ts'
 
 interface ClusterSourceOptions {
@@ -77,7 +83,7 @@ interface ReadObject {
 /** Starts with the first `next`, and ends with its signal. */
 export function createClusterSource(options: ClusterSourceOptions) {
   const watched = watchedOf(options)
-  let kept = noObjects()
+  let kept = createObjectCache()
   let changed = false
   let alarm: Alarm | undefined
 
@@ -125,7 +131,7 @@ export function createClusterSource(options: ClusterSourceOptions) {
       }
       await delay(settleMs, undefined, { signal, ref: false })
       changed = false
-      const fresh = options.keepsObjectsOf && noObjects()
+      const fresh = options.keepsObjectsOf && createObjectCache()
       const gathered = await inSlices(gather(watched, fresh))
       kept = fresh ?? kept
       return gathered
@@ -212,7 +218,10 @@ function keepRead(object: KubeObject, schema: Schema): KubeObject {
 }
 
 /** Reads what has changed. */
-function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator<void, Gathered> {
+function* gather(
+  watched: readonly Watched[],
+  kept: ObjectCache | undefined,
+): Generator<void, Gathered> {
   const gathering = createGathering(({ file }) => `is defined as ${file} too`, 0)
   const problems: FileProblem[] = []
   const refused: Refused[] = []

@@ -26,15 +26,15 @@ export interface ClusterObject {
   readonly current: () => KubeObject | undefined
 }
 
-/** The objects of a result. */
-export interface Kept {
+/** The objects of one gathering. */
+export interface ObjectCache {
   /** By `keyOfObject`. */
   readonly objects: Map<string, ClusterObject>
   /** By `<kind>/<namespace>/<name>` of the resource. */
   readonly models: Map<string, () => Owner | undefined>
 }
 
-export const noObjects = (): Kept => ({ objects: new Map(), models: new Map() })
+export const createObjectCache = (): ObjectCache => ({ objects: new Map(), models: new Map() })
 
 /** Ours by the resource that it is read as; the original's have a prefix. */
 export function keyOfObject(group: Group, resource: string): string {
@@ -52,7 +52,7 @@ interface Place {
 
 /** Records the object `<namespace>/<name>` if objects of its collection are kept. */
 export function keepObject(
-  { objects }: Kept,
+  { objects }: ObjectCache,
   { apiVersion, kind, plural, reflector, kept }: Place,
   name: string,
   { metadata }: KubeObject,

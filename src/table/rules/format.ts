@@ -80,28 +80,28 @@ export interface TableHead extends TableSizes {
   readonly clock: number
 }
 
-export function encodeTableHeader(part: Buffer, head: TableHead): void {
-  part.fill(0, 0, tableHeaderBytes)
-  part.write(tableMagic, 0, 'latin1')
-  part.writeUInt32LE(form, 8)
-  part.writeUInt32LE(head.generation, 12)
-  part.writeDoubleLE(head.file, 16)
-  part.writeDoubleLE(head.lease, 24)
-  part.writeDoubleLE(head.clock, 32)
-  part.writeUInt32LE(head.buckets, 40)
-  part.writeUInt32LE(head.blocks, 44)
-  part.writeUInt32LE(head.templates, 48)
-  part.writeUInt32LE(head.lanes, 52)
-  seal(part, tableHeaderBytes)
+export function encodeTableHeader(buffer: Buffer, head: TableHead): void {
+  buffer.fill(0, 0, tableHeaderBytes)
+  buffer.write(tableMagic, 0, 'latin1')
+  buffer.writeUInt32LE(form, 8)
+  buffer.writeUInt32LE(head.generation, 12)
+  buffer.writeDoubleLE(head.file, 16)
+  buffer.writeDoubleLE(head.lease, 24)
+  buffer.writeDoubleLE(head.clock, 32)
+  buffer.writeUInt32LE(head.buckets, 40)
+  buffer.writeUInt32LE(head.blocks, 44)
+  buffer.writeUInt32LE(head.templates, 48)
+  buffer.writeUInt32LE(head.lanes, 52)
+  seal(buffer, tableHeaderBytes)
 }
 
-export function writeLanesHead(part: Buffer, { file, lanes }: TableHead): void {
-  part.fill(0, 0, lanesHeadBytes)
-  part.write(lanesMagic, 0, 'latin1')
-  part.writeUInt32LE(form, 8)
-  part.writeUInt32LE(lanes, 12)
-  part.writeDoubleLE(file, 16)
-  seal(part, lanesHeadBytes)
+export function writeLanesHead(buffer: Buffer, { file, lanes }: TableHead): void {
+  buffer.fill(0, 0, lanesHeadBytes)
+  buffer.write(lanesMagic, 0, 'latin1')
+  buffer.writeUInt32LE(form, 8)
+  buffer.writeUInt32LE(lanes, 12)
+  buffer.writeDoubleLE(file, 16)
+  seal(buffer, lanesHeadBytes)
 }
 
 /** In place of a block's number: none. */
@@ -123,21 +123,21 @@ export interface TableRecord {
   readonly text: string
 }
 
-export function writeRecord(part: Buffer, record: TableRecord): void {
+export function writeRecord(buffer: Buffer, record: TableRecord): void {
   const [block = noBlock, block2 = noBlock] = record.blocks
-  part.fill(0, 0, recordBytes)
-  record.digest.copy(part, 0, 0, 32)
-  part.writeUInt32LE(record.generation, 32)
-  part.writeUInt32LE(record.template, 36)
-  part.writeUInt32LE(block, 40)
-  part.writeUInt32LE(block2, 44)
-  part.writeUInt32LE(1, 48)
-  part.writeUInt32LE(part.write(record.text, 88, maxRecordText), 52)
-  part.writeDoubleLE(record.until, 56)
-  part.writeDoubleLE(record.endsAt, 64)
-  part.writeDoubleLE(record.inputPerByte, 72)
-  part.writeDoubleLE(record.bytesPerToken, 80)
-  seal(part, recordBytes)
+  buffer.fill(0, 0, recordBytes)
+  record.digest.copy(buffer, 0, 0, 32)
+  buffer.writeUInt32LE(record.generation, 32)
+  buffer.writeUInt32LE(record.template, 36)
+  buffer.writeUInt32LE(block, 40)
+  buffer.writeUInt32LE(block2, 44)
+  buffer.writeUInt32LE(1, 48)
+  buffer.writeUInt32LE(buffer.write(record.text, 88, maxRecordText), 52)
+  buffer.writeDoubleLE(record.until, 56)
+  buffer.writeDoubleLE(record.endsAt, 64)
+  buffer.writeDoubleLE(record.inputPerByte, 72)
+  buffer.writeDoubleLE(record.bytesPerToken, 80)
+  seal(buffer, recordBytes)
 }
 
 /**
@@ -162,48 +162,51 @@ export interface TableBlock {
   readonly freshUntil: number
 }
 
-export function writeBlock(part: Buffer, { name, cells, isShared, freshUntil }: TableBlock): void {
-  part.fill(0, 0, blockBytes)
-  part.writeUInt32LE(cells.length, 0)
-  part.writeUInt32LE(isShared ? 1 : 0, 4)
-  part.writeDoubleLE(freshUntil, 8)
+export function writeBlock(
+  buffer: Buffer,
+  { name, cells, isShared, freshUntil }: TableBlock,
+): void {
+  buffer.fill(0, 0, blockBytes)
+  buffer.writeUInt32LE(cells.length, 0)
+  buffer.writeUInt32LE(isShared ? 1 : 0, 4)
+  buffer.writeDoubleLE(freshUntil, 8)
   for (const [i, { start, end, offset, nextEnd, nextOffset }] of cells.entries()) {
     const at = 16 + i * 40
-    part.writeDoubleLE(start, at)
-    part.writeDoubleLE(end, at + 8)
-    part.writeDoubleLE(offset, at + 16)
-    part.writeDoubleLE(nextEnd, at + 24)
-    part.writeDoubleLE(nextOffset, at + 32)
+    buffer.writeDoubleLE(start, at)
+    buffer.writeDoubleLE(end, at + 8)
+    buffer.writeDoubleLE(offset, at + 16)
+    buffer.writeDoubleLE(nextEnd, at + 24)
+    buffer.writeDoubleLE(nextOffset, at + 32)
   }
-  name.copy(part, 16 + cellsOfBlock * 40, 0, 8)
-  seal(part, blockBytes)
+  name.copy(buffer, 16 + cellsOfBlock * 40, 0, 8)
+  seal(buffer, blockBytes)
 }
 
 /** The entry by which a block is found. */
-export function writeName(part: Buffer, name: Buffer, block: number): void {
-  name.copy(part, 0, 0, 8)
-  part.writeUInt32LE(block, 8)
-  seal(part, nameBytes)
+export function writeName(buffer: Buffer, name: Buffer, block: number): void {
+  name.copy(buffer, 0, 0, 8)
+  buffer.writeUInt32LE(block, 8)
+  seal(buffer, nameBytes)
 }
 
 /** `text` has at most `maxTemplateText` bytes. */
-export function writeTemplate(part: Buffer, text: string): void {
-  part.fill(0, 0, templateBytes)
-  part.writeUInt32LE(part.write(text, 8, maxTemplateText), 0)
-  seal(part, templateBytes)
+export function writeTemplate(buffer: Buffer, text: string): void {
+  buffer.fill(0, 0, templateBytes)
+  buffer.writeUInt32LE(buffer.write(text, 8, maxTemplateText), 0)
+  seal(buffer, templateBytes)
 }
 
 /** Checksum of the words before the last one, in a part of this length. */
-export function checkSum(part: Buffer, bytes: number): number {
+export function checkSum(buffer: Buffer, bytes: number): number {
   let sum = 0
   for (let at = 0; at < bytes - 4; at += 4) {
-    sum = (((sum << 5) | (sum >>> 27)) + part.readInt32LE(at)) | 0
+    sum = (((sum << 5) | (sum >>> 27)) + buffer.readInt32LE(at)) | 0
   }
   return sum
 }
 
-function seal(part: Buffer, bytes: number): void {
-  part.writeInt32LE(checkSum(part, bytes), bytes - 4)
+function seal(buffer: Buffer, bytes: number): void {
+  buffer.writeInt32LE(checkSum(buffer, bytes), bytes - 4)
 }
 
 /**

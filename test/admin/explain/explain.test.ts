@@ -1,7 +1,7 @@
 import { type Test, test } from 'tap'
 import type { OthersRefusals } from '../../../src/decide/past-refusal.ts'
+import { createLimits } from '../../../src/extauthz/check-limits.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
-import { createLimits } from '../../../src/extauthz/reserve.ts'
 import type { ApiKeyRecord } from '../../../src/keys/rules/api-key.ts'
 import { compileCaps } from '../../../src/keys/rules/compiled-caps.ts'
 import { withOpenRequests } from '../../../src/ratelimit/counters.ts'

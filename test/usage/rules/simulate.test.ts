@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { authorize } from '../../../src/decide/decide.ts'
-import { createLimits } from '../../../src/extauthz/reserve.ts'
+import { createLimits } from '../../../src/extauthz/check-limits.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../../src/operations/operations.ts'
 import { readTarget } from '../../../src/operations/target.ts'

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { type CheckDeps, createCheck } from '../../src/extauthz/check.ts'
-import { briefMs, createLimits } from '../../src/extauthz/reserve.ts'
+import { briefMs, createLimits } from '../../src/extauthz/check-limits.ts'
 import { readLine } from '../../src/journal/read-line.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import { createMemoryHolds } from '../../src/ratelimit/holds/memory.ts'

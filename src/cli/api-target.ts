@@ -9,7 +9,7 @@ import { readLogins } from './logins.ts'
 import { printable } from './text-table.ts'
 
 /** A base URL without a trailing slash, and the credential. */
-export interface ApiServer {
+export interface ApiTarget {
   readonly url: string
   readonly token: string
   /** Where the credential was found, for messages. */
@@ -24,10 +24,10 @@ export const defaultUrl = 'http://127.0.0.1:8000'
  * TOLLGATE_TOKEN, else the content of TOLLGATE_TOKEN_FILE, else the credential that login has saved for this address.
  * Throws an error that names the missing setting.
  */
-export function findApiServer(
+export function findApiTarget(
   env: NodeJS.ProcessEnv,
   flags: Call<typeof connection>['flags'],
-): ApiServer {
+): ApiTarget {
   // The file is read only if it is needed: a job with both variables may have a HOME that it cannot read.
   const insecure = flags['insecure-http']
   const url = checkUrl(flags.url ?? urlOf(env, () => readLogins(env).current), insecure)
