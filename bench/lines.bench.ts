@@ -90,7 +90,7 @@ async function measure(sql: Pool, redisUrl: string, directory: string): Promise<
       late.push(Number(process.hrtime.bigint() - BigInt(line.usage.response.id)) / 1e6)
       settle.onLine(line)
     },
-    ...{ onTold: settle.onTold, maxBytes: 16 * 1_048_576, isDone: ledger.isDone },
+    ...{ onDelivered: settle.onDelivered, maxBytes: 16 * 1_048_576, isDone: ledger.isDone },
     askEnvoy: () => Promise.reject(new Error('no Envoy')),
     ...{ flushMs: 5, onLoss: 'allow', onUnavailable() {}, onProblem() {}, onLost() {}, onFault },
   })

@@ -28,7 +28,7 @@ export async function benchUsage(): Promise<readonly Figure[]> {
   const tell = (i: number): void => {
     const line = count(i)
     settle.onLine(line)
-    settle.onTold(line)
+    settle.onDelivered(line)
   }
   const figures = [
     { name: 'a line, counted', work: count },

@@ -30,7 +30,7 @@ export function createEnvoyLog(ask: AskEnvoy, monotonic: () => number) {
   return {
     reopen: async (): Promise<void> => void (await ask('/reopen_logs', 'POST')),
     /** To be called every few seconds. */
-    async look(): Promise<EnvoyLogState> {
+    async check(): Promise<EnvoyLogState> {
       const found = sumIn(await ask(statsPath))
       // The statistics of a new Envoy begin at 0.
       if (failures !== undefined && found > failures) failedAt = monotonic()

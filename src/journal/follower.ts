@@ -22,7 +22,7 @@ interface FollowerOptions extends FollowedFilesOptions {
    * Called with each complete line without its line end, the head of its file, and the file's base name; never with an
    * empty line. Must not throw.
    */
-  readonly take: (line: string, head: string, name: string) => void
+  readonly onLine: (line: string, head: string, name: string) => void
   /** Nothing beyond it is taken. */
   readonly until?: Position
 }
@@ -42,7 +42,7 @@ const chunkBytes = 65_536
 const lineEnd = 10
 
 export function createFollower(options: FollowerOptions) {
-  const { position, take, onLost = () => {}, until } = options
+  const { position, onLine, onLost = () => {}, until } = options
   const files = createFollowedFiles(options)
   const chunk = Buffer.allocUnsafe(chunkBytes)
   /** Whether an end mark was read since the folder was last listed. */
@@ -74,7 +74,7 @@ export function createFollower(options: FollowerOptions) {
     one.isSkipping = end === 0
     for (const line of chunk.toString('utf8', begin, Math.max(begin, end - 1)).split('\n')) {
       one.empty = line === '' ? one.empty + 1 : 0
-      if (line !== '') take(line, head, one.growing)
+      if (line !== '') onLine(line, head, one.growing)
       else if (one.empty >= emptyOfMark) isMarked = true
     }
     position.set(head, offset + (end || bytes))

@@ -105,7 +105,7 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
       return name !== last
     },
     /** Changes the gateway's name to `next`. */
-    take(next: string): void {
+    rename(next: string): void {
       for (const path of new Set([kept, shared])) write(path, next, true, name)
       name = next
     },

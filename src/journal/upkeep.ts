@@ -39,7 +39,7 @@ export interface UpkeepOptions
 export type Upkeep = ReturnType<typeof startUpkeep>
 
 const everyMs = 1_000
-const lookEveryMs = 5_000
+const checkEnvoyEveryMs = 5_000
 /** Milliseconds after an allowed request within which a line must arrive; a slow flush adds twice its interval. */
 const silentMs = 15_000
 /** How long a line that the script could not write remains a problem, in milliseconds. */
@@ -109,7 +109,7 @@ export function startUpkeep(options: UpkeepOptions) {
   }
 
   /** Checks whether the script failed to write lines. */
-  function lookAtScript(): void {
+  function checkScript(): void {
     const found = withHead((head) => head.read().failed)
     if (failed !== undefined && found > failed) failedAt = monotonic()
     failed = found
@@ -117,11 +117,11 @@ export function startUpkeep(options: UpkeepOptions) {
     health.note('script', isRecent ? 'the script could not write a line' : undefined)
   }
 
-  async function look(): Promise<void> {
+  async function checkFolder(): Promise<void> {
     let isRestored = false
     try {
       isRestored = restore()
-      lookAtScript()
+      checkScript()
       health.note('unwritable', undefined)
     } catch (error) {
       health.note('unwritable', error)
@@ -160,8 +160,8 @@ export function startUpkeep(options: UpkeepOptions) {
     }
   }
 
-  async function lookAtEnvoy(): Promise<void> {
-    const found = await envoy.look()
+  async function checkEnvoy(): Promise<void> {
+    const found = await envoy.check()
     flushMs = found.flushMs
     const isLate = flushMs > slowFlushMs
     health.note('flush', isLate ? `Envoy's log is written every ${flushMs} ms` : undefined)
@@ -181,16 +181,16 @@ export function startUpkeep(options: UpkeepOptions) {
     await rotation.step()
   }
 
-  function keep(restMs: number, step: () => Promise<void>, alarm?: Alarm): void {
+  function every(restMs: number, step: () => Promise<void>, alarm?: Alarm): void {
     // Errors are dropped: each step is repeated, and a lasting failure shows in its effects.
     const { signal } = ending
     void repeat({ step, restMs, onFault: () => {}, signal, ...(alarm && { alarm }) })
   }
 
-  keep(everyMs, look)
-  keep(everyMs, rotate)
-  keep(everyMs, keepLines, keepingAlarm)
-  keep(lookEveryMs, lookAtEnvoy)
+  every(everyMs, checkFolder)
+  every(everyMs, rotate)
+  every(everyMs, keepLines, keepingAlarm)
+  every(checkEnvoyEveryMs, checkEnvoy)
   return {
     guard,
     /** Whether Envoy has stopped writing a rotated file. */

@@ -32,7 +32,7 @@ export interface Settle {
   /** To be called for each line that this process has counted. */
   onLine(line: ReadLine): void
   /** To be called for the same lines in the writer alone, once for each. */
-  onTold(line: ReadLine): void
+  onDelivered(line: ReadLine): void
 }
 
 export function createSettle(deps: SettleDeps): Settle {
@@ -44,7 +44,7 @@ export function createSettle(deps: SettleDeps): Settle {
       holds.release(usage)
       all.onEnded(outcomeOf(line))
     },
-    onTold(line) {
+    onDelivered(line) {
       const { state, usage, charge, by, startedAt } = line
       if (state === 'running') return
       writer.onEnded(outcomeOf(line))

@@ -96,7 +96,7 @@ export async function openCounters(
       table.onCounted(line, counted)
       settle.onLine(line)
     },
-    onTold: settle.onTold,
+    onDelivered: settle.onDelivered,
     maxBytes: config.usageJournalBytes,
     daily: config.usageArchiveDir !== undefined,
     ...(ledger && { isDone: ledger.isDone }),

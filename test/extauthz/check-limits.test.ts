@@ -107,7 +107,7 @@ function createWorld(options: Options = {}) {
     const counted = countedOf(line, snapshot)
     for (const { at, amount, counters: all } of counted) counters.add(all, amount, at)
     settle.onLine(line)
-    settle.onTold(line)
+    settle.onDelivered(line)
     return counted.length
   }
   const limit = snapshot.subscriptions.get('pool')?.limits.get('llm/small')?.[0]

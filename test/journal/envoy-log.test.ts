@@ -15,22 +15,22 @@ test('what Envoy could not write is seen, and how late it writes', async (t) => 
     },
     () => world.now,
   )
-  t.strictSame(await log.look(), { flushMs: 20, isFailing: false }, 'what failed before is over')
+  t.strictSame(await log.check(), { flushMs: 20, isFailing: false }, 'what failed before is over')
   world.failed += 1
-  t.match(await log.look(), { isFailing: true })
+  t.match(await log.check(), { isFailing: true })
   world.now += 9_999
-  t.match(await log.look(), { isFailing: true })
+  t.match(await log.check(), { isFailing: true })
   world.now += 1
-  t.match(await log.look(), { isFailing: false })
+  t.match(await log.check(), { isFailing: false })
   Object.assign(world, { failed: 0, flush: '10s' })
-  t.strictSame(await log.look(), { flushMs: 10_000, isFailing: false }, 'another Envoy is asked')
+  t.strictSame(await log.check(), { flushMs: 10_000, isFailing: false }, 'another Envoy is asked')
   world.flush = '1s'
   world.now += 59_999
-  t.match(await log.look(), { flushMs: 10_000 })
+  t.match(await log.check(), { flushMs: 10_000 })
   world.now += 1
-  t.match(await log.look(), { flushMs: 1_000 })
+  t.match(await log.check(), { flushMs: 1_000 })
   world.isAway = true
-  await t.rejects(log.look())
+  await t.rejects(log.check())
   await t.rejects(log.reopen())
   t.equal(asked.at(-1), 'POST /reopen_logs')
 })

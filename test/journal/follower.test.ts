@@ -43,7 +43,7 @@ function follow(t: Test): World {
     createFollower({
       ...{ folder: openFolder(folder.path), names: [name] },
       position: world.position,
-      take: (line) => world.lines.push(line),
+      onLine: (line) => world.lines.push(line),
       onLost: (head) => world.lost.push(head),
       now: () => world.now,
     })

@@ -147,7 +147,7 @@ async function compare(t: Test, seed: number): Promise<string | undefined> {
     position = new Map(saved)
     return createFollower({
       ...{ folder: openFolder(folder.path), names: ['usage.jsonl'], position, now: () => now },
-      take: (line) => taken.push(...[readLine(line)?.usage.response.id ?? []].flat()),
+      onLine: (line) => taken.push(...[readLine(line)?.usage.response.id ?? []].flat()),
     })
   }
   let follower = newFollower()

@@ -1333,20 +1333,23 @@ export const allMutants: readonly Mutant[] = [
   // Each line is told once, and what was read of files that are gone stays counted.
   ...mutants(
     'ratelimit/sums/writer-role.ts',
-    ['ratelimit/sums/line-consumer.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
+    ['ratelimit/sums/line-delivery.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
     [['>= confirmAfterMs) renew()', '< 0) renew()']],
   ),
   ...mutants(
     'ratelimit/sums/gateway-sums.ts',
-    ['ratelimit/sums/line-consumer.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
+    ['ratelimit/sums/line-delivery.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
     [
       ['      if (role.isWriter) delivery.savePosition(tail.position)\n', ''],
-      ['    if (role.isWriter) report(() => options.onTold', '    report(() => options.onTold'],
+      [
+        '    if (role.isWriter) report(() => options.onDelivered',
+        '    report(() => options.onDelivered',
+      ],
     ],
   ),
   ...mutants(
     'ratelimit/sums/line-tail.ts',
-    ['ratelimit/sums/line-consumer.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
+    ['ratelimit/sums/line-delivery.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
     [['tally.sum = plus(tally.sum, greatest(0, minus(own, ownOf(tally))))', '']],
   ),
   ...mutants(
@@ -1355,8 +1358,8 @@ export const allMutants: readonly Mutant[] = [
     [['report(role.renewIfDue)', 'role.renewIfDue()']],
   ),
   ...mutants(
-    'journal/line-consumer.ts',
-    ['ratelimit/sums/line-consumer.test.ts'],
+    'journal/line-delivery.ts',
+    ['ratelimit/sums/line-delivery.test.ts'],
     [
       ['read() ?? new Map(position)', 'new Map(position)'],
       ['write(gap?.done ?? position)', 'write(gap?.done ?? new Map())'],
@@ -1385,7 +1388,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'ratelimit/sums/open-sums.ts',
     ['ratelimit/sums/copied-volume.test.ts'],
-    [['name.take(handedOverTo)', 'throw error']],
+    [['name.rename(handedOverTo)', 'throw error']],
   ),
   // I4, I6 and the form of answers.
   ...mutants(

@@ -67,7 +67,7 @@ async function startGateway(t: Test) {
       onLoss: 'allow',
       countedOf: (line) => countedOf(line, snapshot),
       onLine: () => {},
-      onTold: () => {},
+      onDelivered: () => {},
     })
   let process = await open()
   t.teardown(() => process.sums.stop(0))

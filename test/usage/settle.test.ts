@@ -24,7 +24,7 @@ function tell(line: ReadLine, unusableUsage: UnusableUsage = 'allow'): unknown[]
   })
   settle.onLine(line)
   told.push('told')
-  settle.onTold({ ...line, charge: chargeOfLine(line, unusableUsage) })
+  settle.onDelivered({ ...line, charge: chargeOfLine(line, unusableUsage) })
   return told
 }
 

@@ -7,7 +7,7 @@ import { createCheckpoint, type KeptState } from '../../journal/checkpoint.ts'
 import type { DurableFiles } from '../../journal/durable-files.ts'
 import type { Folder } from '../../journal/folder.ts'
 import type { Position } from '../../journal/follower.ts'
-import { createLineConsumer } from '../../journal/line-consumer.ts'
+import { createLineDelivery } from '../../journal/line-delivery.ts'
 import type { ReadLine } from '../../journal/read-line.ts'
 import type { IsDone } from '../../journal/remove-saved.ts'
 import { createWriters } from '../../journal/writers.ts'
@@ -28,7 +28,7 @@ export interface LineHandlers extends Pick<LineTailOptions, 'readText' | 'counte
    * Called in the writer alone, for each line after it is counted: once per gateway. When a writer is killed, lines of at
    * most one second are passed twice or not at all.
    */
-  readonly onTold?: (line: ReadLine) => void
+  readonly onDelivered?: (line: ReadLine) => void
 }
 
 export interface GatewaySumsOptions
@@ -66,7 +66,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   const checkpoint = createCheckpoint(kept, `${stem}.sums`, files, writers.nonce)
   const resets = createKnownResets(options.resets)
   const sums = createSums(resets.all, monotonic)
-  const delivery = createLineConsumer({
+  const delivery = createLineDelivery({
     ...{ folder, names: files, file: `${stem}.told`, now, readText, onFault, deliver },
   })
   const role = createWriterRole(writers, monotonic, {
@@ -108,7 +108,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   /** Passes a line to the listener of the writer. */
   function deliver(line: ReadLine): void {
     report(role.renewIfDue)
-    if (role.isWriter) report(() => options.onTold?.(line))
+    if (role.isWriter) report(() => options.onDelivered?.(line))
   }
 
   /** Errors of `act` are reported, and do not affect counting. */

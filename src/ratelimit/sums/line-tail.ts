@@ -85,7 +85,7 @@ export function createLineTail(options: LineTailOptions) {
       rebuilt.follower.catchUp(Number.POSITIVE_INFINITY)
       follower?.close()
       keepRead(rebuilt.position, () => sums.replaceOwn(rebuilt.own()))
-      rebuilt.takeWith(count)
+      rebuilt.passTo(count)
       position = rebuilt.position
       follower = rebuilt.follower
     },

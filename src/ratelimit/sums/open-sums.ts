@@ -73,7 +73,7 @@ export async function openSums(options: SumsOptions) {
       } catch (error) {
         // Another process is handing over, or was killed before it changed the name.
         if (handedOverTo === undefined) throw error
-        name.take(handedOverTo)
+        name.rename(handedOverTo)
       }
     }
   }
@@ -82,12 +82,12 @@ export async function openSums(options: SumsOptions) {
   async function tend(): Promise<void> {
     if (isBetween || name.refresh()) return await goOn(0)
     if (!isCopied || !current.sums.isWriter) return
-    if (store === undefined) name.take(name.name)
+    if (store === undefined) name.rename(name.name)
     else {
       if (current.running.isUnavailable) return
       const [from, to] = [name.name, inventName()]
       if (!(await current.running.handOver(to))) return
-      name.take(to)
+      name.rename(to)
       options.onRenamed?.(from, to)
       await goOn(monotonic() + othersLookMs)
     }

@@ -87,14 +87,14 @@ export function createPart(options: PartOptions) {
   /** The next windows to send, with their current sums; `at`: now. */
   function nextBatch(at: number): (readonly [tally: Tally, sum: Exact])[] {
     const batch: (readonly [Tally, Exact])[] = []
-    take(due)
+    addFrom(due)
     if (calm.size > 0 && monotonic() - calmAt >= calmEveryMs) {
       calmAt = monotonic()
-      take(calm)
+      addFrom(calm)
     }
     return batch
 
-    function take(from: Set<Tally>): void {
+    function addFrom(from: Set<Tally>): void {
       for (const tally of from) {
         if (batch.length >= maxEntries) return
         if (!isOver(tally, at)) batch.push([tally, ownOf(tally)])

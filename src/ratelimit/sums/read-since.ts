@@ -27,7 +27,7 @@ export async function readSince(state: KeptState, options: ReadSinceOptions) {
   const position: Position = new Map(state.position.size > 0 ? state.position : begunAt)
   const rebuilt = createSums(resets, monotonic)
   rebuilt.replaceOwn(state.own)
-  let take = (text: string): void => {
+  let onLine = (text: string): void => {
     for (const counted of countText(text)) rebuilt.count(counted, now())
   }
   const follower = createFollower({
@@ -35,7 +35,7 @@ export async function readSince(state: KeptState, options: ReadSinceOptions) {
     names: files,
     position,
     now,
-    take: (text) => take(text),
+    onLine: (text) => onLine(text),
   })
   try {
     await inSlices(follower.readAll())
@@ -49,8 +49,8 @@ export async function readSince(state: KeptState, options: ReadSinceOptions) {
     position,
     own: (): readonly Tally[] => rebuilt.own(now()),
     /** From now on lines go there, and no longer into these sums. */
-    takeWith(next: (text: string) => void): void {
-      take = next
+    passTo(next: (text: string) => void): void {
+      onLine = next
     },
   }
 }

@@ -46,7 +46,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
 
   async function feed(from: LedgerReading, closes: boolean): Promise<void> {
     const offsets = from.offsets()
-    const isOurs = await ledger.feed({ journal, revision, closes, ...from.take() })
+    const isOurs = await ledger.feed({ journal, revision, closes, ...from.drain() })
     if (!isOurs) throw new OtherReader()
     revision += 1
     fedAt = monotonic()

@@ -32,7 +32,7 @@ export function readLedgerLag(
       names: Object.values(sourceNames(path)),
       position,
       now: Date.now,
-      take(line) {
+      onLine(line) {
         if (!isAdded(line)) return
         lines += 1
         bytes += Buffer.byteLength(line) + 1

@@ -80,7 +80,7 @@ function* readFiles(
       names: Object.values(names),
       position,
       until: positionOf(places),
-      take(line, ...from) {
+      onLine(line, ...from) {
         lines.push(line)
         ;[head, name] = from
       },

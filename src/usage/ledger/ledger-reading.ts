@@ -51,7 +51,7 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
     names: [names.script, names.envoy],
     position,
     now: clock,
-    take: (line, head, name) => add(line, places.of(head), name),
+    onLine: (line, head, name) => add(line, places.of(head), name),
     onLost: (head) => noteLost(places.of(head)),
   })
 
@@ -127,18 +127,18 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
         }),
       ),
     /** Returns what the ledger is to add, and starts anew after it. */
-    take() {
+    drain() {
       for (const place of places.all()) endGap(place, clock())
-      const taken = {
+      const drained = {
         places: places.toStored(),
-        rows: sums.take(),
-        limits: limits.take(),
+        rows: sums.drain(),
+        limits: limits.drain(),
         gaps,
       }
       isChanged = false
       lines = 0
       gaps = []
-      return taken
+      return drained
     },
     close: follower.close,
   }

@@ -34,10 +34,10 @@ export function createLimitSums(within = always) {
       }
     },
     /** Returns the rows so far, and starts with none. */
-    take(): readonly LimitRow[] {
-      const taken = [...rows.values()]
+    drain(): readonly LimitRow[] {
+      const drained = [...rows.values()]
       rows = new Map()
-      return taken
+      return drained
     },
   }
 }

@@ -84,11 +84,11 @@ export function createUsageSums() {
       row.reasoning = addFigure(row.reasoning, reasoning)
     },
     /** Returns the rows so far, and starts with none. */
-    take(): readonly UsageRow[] {
-      const taken = rows
+    drain(): readonly UsageRow[] {
+      const drained = rows
       rows = []
       byName = new Map()
-      return taken
+      return drained
     },
   }
 }

@@ -80,10 +80,10 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
   const sums = createUsageSums()
   const limitSums = createLimitSums(options)
   const merge = (): void => {
-    for (const row of limitSums.take()) {
+    for (const row of limitSums.drain()) {
       mergeLimit(foundLimits, { ...row, resource: cutName(row.resource), whom: cutName(row.whom) })
     }
-    for (const row of sums.take()) {
+    for (const row of sums.drain()) {
       const [user, keyId, model] = [cutName(row.user), cutName(row.keyId), cutName(row.model)]
       const cut = { ...row, user, keyId, model, cost: row.cost ?? 0 }
       mergeBy(found, nameOf(cut), cut, addUsage)

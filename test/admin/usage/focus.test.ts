@@ -134,7 +134,7 @@ function pricedRows(): readonly UsageRow[] {
   add(reporting({ total_tokens: 1 }))
   const dear = { prices: 'token=0.0000000001&request=0.00005' }
   add(reporting({ prompt_tokens: 1, completion_tokens: 0 }, dear))
-  return sums.take()
+  return sums.drain()
 }
 
 test('kinds of tokens are charges of their own, and all add up to what was charged', async (t) => {

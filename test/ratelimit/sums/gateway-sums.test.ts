@@ -36,7 +36,7 @@ function createWorld() {
           return folder.readText(name)
         },
       },
-      onTold: () => (world.told += 1),
+      onDelivered: () => (world.told += 1),
       kept: keptOf(from, life, isSlow),
       store: new Link(() => server, dice, life),
       longSums: undefined,

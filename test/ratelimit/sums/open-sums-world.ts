@@ -57,7 +57,7 @@ export async function openProcess(places: Places, options: Partial<SumsOptions> 
       { at: line.usage.response.endedAt, amount: tokensOf(line), counters: [hour] },
     ],
     onLine: (line) => seen.push(tokensOf(line)),
-    onTold: (line) => told.push(tokensOf(line)),
+    onDelivered: (line) => told.push(tokensOf(line)),
     async askEnvoy(path) {
       asked.push(path)
       return path === '/server_info' ? '{}' : 'OK'

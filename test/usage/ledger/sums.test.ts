@@ -15,7 +15,7 @@ function createSums() {
   const sums = createUsageSums()
   return {
     add: (usage: Usage, endedAt: number) => sums.add(usage, chargeOf(usage, 'allow'), endedAt),
-    take: sums.take,
+    drain: sums.drain,
   }
 }
 
@@ -25,7 +25,7 @@ test('what is charged is summed, whether or not there was a response', async (t)
   sums.add({ ...usage, status: 0, hasLeft: true }, 0)
   sums.add({ ...usage, status: 0 }, 0)
   sums.add({ ...usage, status: 503 }, 0)
-  t.match(sums.take(), [{ answers: 2, total: 57, estimated: 50, input: 0, output: 0 }])
+  t.match(sums.drain(), [{ answers: 2, total: 57, estimated: 50, input: 0, output: 0 }])
 })
 
 test('what is charged is summed by its prices, each response rounded up', async (t) => {
@@ -40,7 +40,7 @@ test('what is charged is summed by its prices, each response rounded up', async 
   sums.add({ ...dear, prices: 'token=0&request=9000000' }, 3)
   sums.add({ ...usage, prices: 'token=1', status: 503 }, 4)
   sums.add({ ...usage, reported }, 5)
-  t.match(sums.take(), [
+  t.match(sums.drain(), [
     { cost: 8, total: 26, weight: -4, pricedInput: 12, pricedCached: 8, cacheWrite: 0 },
     { cost: 18_000_000n * 10n ** 9n, answers: 2 },
     { cost: null, prices: '', answers: 1 },
@@ -52,7 +52,7 @@ test('without prices a row is that of the version before', async (t) => {
   const payer = 'organization=acme&cost_center=42&rate=0.5'
   sums.add({ ...usage, payer, reported: new Map([['total_tokens', 7]]) }, 0)
   const names = ['ada', 'team-a', 'llm/small', '', 'acme', '42', '0.5']
-  t.match(await inSlices(rowsInSteps(sums.take())), [
+  t.match(await inSlices(rowsInSteps(sums.drain())), [
     { id: digestOf(JSON.stringify(names)), prices: '' },
   ])
 })

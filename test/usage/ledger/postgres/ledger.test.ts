@@ -15,7 +15,7 @@ test('lines do not wait until thousands of rows are written', async (t) => {
     const charge = { tokens: 7, unusable: false, estimated: 0 }
     sums.add({ ...usage, bytes: 100, reported }, charge, Date.now())
   }
-  const rows = sums.take()
+  const rows = sums.drain()
   const begun = process.threadCpuUsage()
   const longest = await maxTurn(() =>
     ledger.feed({ journal: 'busy', revision, places: [], rows, gaps: [], closes: false }),

@@ -56,7 +56,7 @@ async function runOnce(seed: number) {
       kept: keptOf(disk, life, () => dice.chance(0.2)),
       ...{ store: undefined, longSums: undefined, now: () => now, monotonic: () => now },
       ...textLines(() => []),
-      onTold(line) {
+      onDelivered(line) {
         const text = textOf(line)
         if (own === undefined) faults.push(`${text} was told before its process had begun`)
         else told.set(text, [...(told.get(text) ?? []), { at: now, by: own }])

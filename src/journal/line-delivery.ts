@@ -9,7 +9,7 @@ import type { Folder } from './folder.ts'
 import { createFollower, type Position } from './follower.ts'
 import type { ReadLine } from './read-line.ts'
 
-interface LineConsumerOptions {
+interface LineDeliveryOptions {
   readonly folder: Pick<Folder, 'list' | 'open' | 'remove' | 'readText' | 'replaceText'>
   /** Names of the current files. */
   readonly names: readonly string[]
@@ -22,7 +22,7 @@ interface LineConsumerOptions {
   readonly onFault: (error: unknown) => void
 }
 
-export function createLineConsumer(options: LineConsumerOptions) {
+export function createLineDelivery(options: LineDeliveryOptions) {
   const { folder, names, file, readText, now, onFault } = options
   /** The position while lines that the last writer did not deliver are read; undefined: there are none. */
   let gap: { readonly done: Position } | undefined
@@ -47,11 +47,11 @@ export function createLineConsumer(options: LineConsumerOptions) {
   }
 
   async function close(position: Position, until: Position, isOver: () => boolean): Promise<void> {
-    function take(text: string): void {
+    function passOn(text: string): void {
       const line = isOver() ? undefined : readText(text)
       if (line !== undefined) options.deliver(line)
     }
-    const follower = createFollower({ folder, names, position, take, now, until })
+    const follower = createFollower({ folder, names, position, onLine: passOn, now, until })
     await inSlices(follower.readAll()).finally(follower.close)
   }
 
