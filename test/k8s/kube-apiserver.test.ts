@@ -13,6 +13,7 @@ import { applyStatus } from '../../src/cluster/controller/apply.ts'
 import { startClusterController } from '../../src/cluster/controller/cluster-controller.ts'
 import { toConditions } from '../../src/cluster/rules/object-status.ts'
 import { createClient, type KubeRequest } from '../../src/kubernetes/client.ts'
+import type { KubeObject } from '../../src/kubernetes/list.ts'
 import { serve } from '../../src/main.ts'
 import { createClusterSource } from '../../src/models/sources/cluster-source.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
@@ -199,6 +200,30 @@ test('a status is stored with every character of its messages', async (t, kube) 
   const now = { metadata: { name: 'small', namespace: 'llm' } }
   const stored = await client.send(applyStatus(place, now, status) as KubeRequest)
   t.equal(applyStatus(place, { ...now, status: stored.status }, status), undefined)
+})
+
+test('a field of a status that others have written, too, is removed', async (t, kube) => {
+  const client = createClient(await kube.accessAs('tollgate', 'tollgate-controller'))
+  const path = '/apis/tollgate.dev/v1alpha1/namespaces/llm/modelrefs/small'
+  const place = { path, apiVersion: 'tollgate.dev/v1alpha1', kind: 'ModelRef' }
+  const { conditions, observedGeneration } = toConditions([], {
+    ...{ before: undefined, generation: 1, now: 0 },
+  })
+  const status = (endpoint: string | undefined) => ({ conditions, observedGeneration, endpoint })
+  const now = async () => (await kube.client.send({ path })) as unknown as KubeObject
+  const write = async (endpoint: string | undefined) => {
+    const request = applyStatus(place, await now(), status(endpoint))
+    if (request !== undefined) await client.send(request)
+  }
+  await write('http://old')
+  const body = { status: { endpoint: 'http://restored' } }
+  const contentType = 'application/merge-patch+json'
+  await kube.client.send({ method: 'PATCH', path: `${path}/status`, contentType, body })
+  await write(undefined)
+  t.notOk('endpoint' in ((await now()).status as object))
+  t.equal(applyStatus(place, await now(), status(undefined)), undefined)
+  await write('http://new')
+  t.match((await now()).status, { endpoint: 'http://new' })
 })
 
 test('cluster tokens can create keys, and cluster roles make administrators', async (t, kube) => {

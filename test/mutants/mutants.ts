@@ -829,7 +829,8 @@ export const allMutants: readonly Mutant[] = [
     [
       ['metadata: { resourceVersion, finalizers: others }', 'metadata: { finalizers: others }'],
       ['deletionTimestamp === undefined || ', ''],
-      ['status: { ...gone, ...status }', 'status'],
+      ['...nulls(before, (field) => !(field in status)), ', ''],
+      ['if (Object.keys(gone).length > 0)', 'if (Object.keys(gone).length > 9)'],
     ],
   ),
   ...mutants(

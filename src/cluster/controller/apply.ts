@@ -24,6 +24,10 @@ export function applyStatus(
   status: ObjectStatus,
 ): KubeRequest | undefined {
   if (carries(before, status)) return undefined
+  // Applying removes no field that somebody else has written, too.
+  const gone = nulls(before, (field) => field in status && status[field] === undefined)
+  if (Object.keys(gone).length > 0)
+    return mergePatch(`${path}/status`, { status: { ...status, ...gone } })
   const { name, namespace } = metadata
   return patch(`${path}/status`, {
     apiVersion,
@@ -60,11 +64,9 @@ export function replaceStatus(
   status: Readonly<Record<string, unknown>>,
 ): KubeRequest | undefined {
   if (isDeepStrictEqual(before, status)) return undefined
-  const left = Object.keys(isObject(before) ? before : {}).filter((field) => !(field in status))
-  const gone = Object.fromEntries(left.map((field) => [field, null]))
   return mergePatch(`${path}/status`, {
     metadata: { resourceVersion },
-    status: { ...gone, ...status },
+    status: { ...nulls(before, (field) => !(field in status)), ...status },
   })
 }
 
@@ -92,6 +94,12 @@ function patch(path: string, body: JsonObject): KubeRequest {
 function mergePatch(path: string, body: JsonObject): KubeRequest {
   const contentType = 'application/merge-patch+json'
   return { method: 'PATCH', path: `${path}?${manager}`, contentType, body }
+}
+
+/** What removes these fields of a status in a merge patch. */
+function nulls(status: unknown, isGone: (field: string) => boolean) {
+  const fields = Object.keys(isObject(status) ? status : {}).filter(isGone)
+  return Object.fromEntries(fields.map((field) => [field, null]))
 }
 
 /** Whether these fields have the desired values; additional fields are left to their writers. */

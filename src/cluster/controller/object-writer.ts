@@ -90,10 +90,8 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   /** A permission that is missing, or a server that fails, is reported once, not for each of thousands of objects. */
   function report(path: string, error: unknown): void {
     const isOfObject = error instanceof KubeError && error.status < 500 && !isRefusal(error)
-    const collection = collectionOf(path)
-    if (!isOfObject && outages.has(collection)) return
-    if (!isOfObject) outages.add(collection)
-    onProblem(path, errorMessage(error))
+    if (isOfObject || !outages.has(collectionOf(path))) onProblem(path, errorMessage(error))
+    if (!isOfObject) outages.add(collectionOf(path))
   }
 
   function requeue(target: WriteTarget): void {

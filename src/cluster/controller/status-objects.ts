@@ -94,16 +94,16 @@ export function createStatusObjects(options: StatusObjectsOptions) {
   }
 }
 
+const compared = ['uid', 'generation', 'isDeleting', 'problem', 'warning'] as const
+
 /** The objects that have changed: they are urgent, all others can wait. */
 export function* changedObjects(
   before: ReadonlyMap<string, ClusterObject>,
   after: ReadonlyMap<string, ClusterObject>,
 ): Generator<string> {
-  for (const [key, { uid, generation, isDeleting, problem, warning }] of after) {
+  for (const [key, object] of after) {
     const known = before.get(key)
-    const isSame =
-      known?.uid === uid && known?.generation === generation && known?.isDeleting === isDeleting
-    if (!isSame || known?.problem !== problem || known?.warning !== warning) yield key
+    if (!compared.every((field) => known?.[field] === object[field])) yield key
   }
 }
 

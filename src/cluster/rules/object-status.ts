@@ -200,8 +200,7 @@ function generatedAt(kind: PolicyKind, model: string) {
 /** `weak`: the condition that prevents it from being ready. */
 function entryOf(weak: Condition | undefined, readyReason: string) {
   if (weak === undefined) return { ready: true, reason: readyReason, message: '' }
-  const message = shorten(weak.message, maxEntryLength)
-  return { ready: false, reason: weak.reason, message }
+  return { ready: false, reason: weak.reason, message: shorten(weak.message, maxEntryLength) }
 }
 
 /** The status of an object that cannot be parsed. */
@@ -217,8 +216,7 @@ function conditionsOf(status: unknown): readonly ObjectCondition[] {
 
 /** Without halves of characters, which the API server refuses or does not store as they are. */
 function shorten(message: string, most = maxMessageLength): string {
-  const short = message.length <= most ? message : `${message.slice(0, most - 1)}…`
-  return short.toWellFormed()
+  return (message.length <= most ? message : `${message.slice(0, most - 1)}…`).toWellFormed()
 }
 
 const fields: ReadonlySet<string> = new Set([

@@ -1,5 +1,9 @@
 import { test } from 'tap'
-import { replaceStatus, takeOffFinalizers } from '../../../src/cluster/controller/apply.ts'
+import {
+  applyStatus,
+  replaceStatus,
+  takeOffFinalizers,
+} from '../../../src/cluster/controller/apply.ts'
 import type { KubeRequest } from '../../../src/kubernetes/client.ts'
 import type { KubeObject } from '../../../src/kubernetes/list.ts'
 import { inWorlds } from '../../support/kubernetes/world.ts'
@@ -11,6 +15,17 @@ const deletionTimestamp = '2026-01-01T00:00:00Z'
 function object(metadata: object, status?: object) {
   return { metadata: { name: 'b', namespace: 'a', resourceVersion: '7', ...metadata }, status }
 }
+
+test('removes a field of a status whoever has written it', async (t) => {
+  const place = { path, apiVersion: 'tollgate.dev/v1alpha1', kind: 'ModelRef' }
+  const status = { phase: 'Pending', observedGeneration: 1, conditions: [], endpoint: undefined }
+  const stale = { ...status, endpoint: 'https://old', theirs: 1 }
+  const request = applyStatus(place, object({}, stale), status)
+  t.match(request, { contentType: 'application/merge-patch+json' })
+  t.strictSame(request?.body, { status: { ...status, endpoint: null } })
+  const { endpoint, ...rest } = stale
+  t.equal(applyStatus(place, object({}, rest), status), undefined, 'the others stay')
+})
 
 test('replaces a changed status as a whole', async (t) => {
   const status = { phase: 'Ready', conditions: [{ type: 'Ready', status: 'True' }] }
