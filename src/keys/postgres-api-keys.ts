@@ -176,7 +176,8 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       const query = sql<{ count: number }[]>`
         select count(*)::int as count from api_keys
         where status = 'active' and not ephemeral and expires_at > ${instant}
-          and ${instant} >= expires_at - least((expires_at - created_at) / 10, interval '7 days')`
+          and expires_at <= ${instant} + interval '7 days'
+          and ${instant} >= expires_at - (expires_at - greatest(created_at, '0100-01-01')) / 10`
       const [row] = await withLongDeadline(query)
       return row?.count ?? 0
     },

@@ -1,8 +1,10 @@
 import { test } from 'tap'
 import { createPostgresApiKeys, searchQuery } from '../../src/keys/postgres-api-keys.ts'
+import { readEnded } from '../../src/keys/revocations/ended-keys.ts'
 import type { ApiKeyRecord } from '../../src/keys/rules/api-key.ts'
 import type { ApiKeySort } from '../../src/keys/store.ts'
 import { advisoryLocks } from '../../src/store/postgres/advisory-locks.ts'
+import { expiringKeys } from '../../src/usage/notices/postgres-notices.ts'
 import { createMigrated, createRecord, createSearch, knownOf, now } from '../support/key-store.ts'
 
 const foundOf = (record: ApiKeyRecord) => ({ ...knownOf(record), hash: record.hash })
@@ -57,6 +59,32 @@ test('active keys that end soon are counted', async (t) => {
   }
   await keys.insert(createRecord({ expiresAt: null }))
   t.equal(await keys.countEndingSoon(now), 2)
+})
+
+test('a key of any time can be read, revoked and kept as revoked', async (t) => {
+  const sql = await createMigrated(t)
+  const keys = createPostgresApiKeys(sql)
+  const { id } = createRecord()
+  await keys.insert(createRecord({ id }))
+  const [first, last] = ['0100-01-01T00:00:00Z', '9999-12-31T23:59:59Z'].map(Date.parse)
+  for (const [createdAt, expiresAt] of [
+    ['-infinity', 'infinity'],
+    ['0044-03-15 BC', '290000-01-01'],
+    ['0001-01-01', '10000-01-01'],
+  ] as const) {
+    await sql`
+      update api_keys set status = 'active', revoked_at = null,
+        created_at = ${createdAt}::timestamptz, expires_at = ${expiresAt}::timestamptz`
+    const times = { createdAt: first, expiresAt: last }
+    t.match(await keys.findById(id), times, expiresAt)
+    t.equal(await keys.countEndingSoon(now), 0)
+    t.strictSame(await expiringKeys(sql, 1).run(1_000), [])
+    t.match(await keys.revoke(id, undefined, now), times)
+    t.match(await readEnded(sql, ''), [{ expiresAt: last }])
+  }
+  await sql`update api_keys set status = 'active', revoked_at = null, expires_at = now() + interval '1 day'`
+  t.match(await expiringKeys(sql, 1).run(1_000), [{ id }])
+  t.equal(await keys.countEndingSoon(Date.now()), 1)
 })
 
 test('the most recently used active keys are found in order', async (t) => {

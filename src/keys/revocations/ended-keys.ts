@@ -3,6 +3,7 @@
  * database (revocation-file.ts), because a restored backup lacks later revocations.
  */
 
+import { lastInstant } from '../../store/postgres/connection.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Fragment, Sql } from '../../store/postgres/sql.ts'
 
@@ -54,9 +55,11 @@ export async function readEnded(sql: Sql, after: string): Promise<readonly Ended
   return await withLongDeadline(query)
 }
 
-/** Milliseconds since the epoch. */
+/** Milliseconds since the epoch, of the last instant with a year of four digits for later ones. */
 export function msOf(sql: Sql, column: string): Fragment {
-  return sql`floor(extract(epoch from ${sql.identifier(column)}) * 1000)::float8`
+  const name = sql.identifier(column)
+  return sql`case when ${name} is not null
+    then floor(extract(epoch from least(${name}, ${lastInstant}::timestamptz)) * 1000)::float8 end`
 }
 
 /** The result of revoking again. */

@@ -35,11 +35,21 @@ const keepAliveAfterMs = 10_000
 const cancelRequestCode = 80_877_102
 const timestamptz = pg.types.builtins.TIMESTAMPTZ
 
-/** Dates have milliseconds: microseconds are cut off, and infinite instants are invalid. */
 const types: pg.CustomTypesConfig = {
-  getTypeParser: (type: number) =>
-    type === timestamptz ? (text: string) => new Date(text) : pg.types.getTypeParser(type),
+  getTypeParser: (type: number) => (type === timestamptz ? toDate : pg.types.getTypeParser(type)),
 }
+
+/**
+ * Dates have milliseconds, so microseconds are cut off. Infinite instants, and those outside of the years 100 to 9999, which RFC
+ * 3339 or the parser of dates lacks, become the nearest.
+ */
+function toDate(text: string): Date {
+  if (/^(?!00)\d{4}-.*\d$/.test(text)) return new Date(text)
+  return new Date(/^(-|00)|BC$/.test(text) ? '0100-01-01T00:00:00Z' : lastInstant)
+}
+
+/** The last one with a year of four digits. */
+export const lastInstant = '9999-12-31T23:59:59Z'
 
 /** A class of connections that are not open yet, as the driver's pool expects. */
 export function connectionClass(options: ConnectionOptions): new () => PostgresConnection {

@@ -74,7 +74,7 @@ export function expiringKeys(sql: Sql, max: number): Query<ExpiringKey[]> {
     where status = 'active' and not ephemeral and expires_at > now()
       -- Implied by the next condition, but an index can use it.
       and expires_at <= now() + interval '7 days'
-      and expires_at <= now() + (expires_at - created_at) / 10
+      and expires_at <= now() + (expires_at - greatest(created_at, '0100-01-01')) / 10
       and not exists (
         select 1 from tollgate_notices as kept
         where kept.ends_at > expires_at - interval '1 second' and kept.subject = encode(
