@@ -14,7 +14,12 @@ import {
   isUncounted,
   type PathRules,
 } from '../operations/operations.ts'
-import { type CountedLimit, isOfRequests, joinLimits } from '../ratelimit/rules/limit.ts'
+import {
+  type CountedLimit,
+  isOfRequests,
+  joinLimits,
+  windowsMember,
+} from '../ratelimit/rules/limit.ts'
 import { owningGroup, poolOf } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Decision, Denial, Grant } from './decision.ts'
@@ -162,7 +167,7 @@ function grantOf(context: DecisionContext): Grant {
       ? owningGroup(subscription.resource, caller.groups)
       : undefined,
     payer,
-    tariff: listing ? undefined : tariff?.text,
+    tariff: listing ? undefined : (tariff?.text ?? windowsMember(limits)),
     isBudgeted: tariff?.isBudgeted || own?.charged !== undefined,
     factors: tariff?.factors,
     pool: subscription.hasPools ? poolOf(subscription.resource, caller.groups) : undefined,

@@ -98,8 +98,9 @@ function toLine(fields: Fields, head: LineHead): Mutable<ReadLine> | undefined {
     if (head.pool !== undefined) usage.pool = head.pool
     if (head.organization !== undefined) usage.organization = head.organization
     if (head.hasCostLimit) usage.hasCostLimit = true
-    if (head.chargesAdmission) usage.chargesAdmission = true
   }
+  if (head.windows !== undefined) usage.windows = head.windows
+  if (head.chargesAdmission) usage.chargesAdmission = true
   if (held !== undefined) usage.held = { ...held, id, tookMs: ms, isBroken: flags !== '' }
   if (status === 0 && isSent && sayLeft(flags)) usage.hasLeft = true
   return {

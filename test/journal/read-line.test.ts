@@ -1,7 +1,12 @@
 import { test } from 'tap'
+import { authorize } from '../../src/decide/decide.ts'
 import { outcomeOf } from '../../src/journal/outcome.ts'
 import { type ReadLine, readLine } from '../../src/journal/read-line.ts'
+import { pathRules } from '../../src/operations/operations.ts'
+import { readTarget } from '../../src/operations/target.ts'
+import { countedOf } from '../../src/usage/rules/line-charges.ts'
 import { writeSubject } from '../../src/usage/rules/line-head.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { writeLineHead } from '../support/line-head.ts'
 
 const start = 1_795_264_413_046
@@ -55,6 +60,65 @@ test('reads what Envoy has written', async (t) => {
   t.equal(readLine(ofEnvoy({ metered: null }))?.isMetered, false)
   const failed = { flags: 'UF,URX', transport: 'TLS_error:|x', failure: 'credential_refused' }
   t.match(readLine(ofEnvoy(failed)), { ...failed, usage: { held: { isBroken: true } } })
+})
+
+test('a line has the windows of the limits with which its request was admitted', async (t) => {
+  const team = { groups: ['team'] }
+  const ofModels = { requestRateLimits: [{ limit: 5, window: '1h' }] }
+  const limits = { 'llm/sim': [[100, '1m']] } as const
+  const reserving = { admission: { mode: 'reserve' }, ofModels }
+  const snapshot = snapshotOf(
+    modelRef('sim'),
+    accessPolicy('open', ['llm/sim'], team),
+    subscription('plenty', team, limits, { ofModels }),
+    subscription('reserving', team, limits, reserving),
+  )
+  for (const [name, at] of [
+    ['plenty', start + 38],
+    ['reserving', start],
+  ] as const) {
+    const caller = {
+      by: 'key',
+      user: 'ann',
+      groups: ['team'],
+      keyId: 'k1',
+      subscription: name,
+    } as const
+    const target = readTarget('/llm/sim/v1/chat/completions')
+    if (target === undefined) throw new Error('no target')
+    const bodyless = { bodyModel: undefined, requestedSubscription: undefined }
+    const decision = authorize(
+      { caller, target, method: 'POST', ...bodyless },
+      snapshot,
+      pathRules(),
+    )
+    if (!decision.allowed) throw new Error(decision.code)
+    const subject = { subscription: name, model: 'llm/sim', payer: undefined, group: undefined }
+    const check = writeLineHead(
+      {
+        ...{ startedAt: start, id: 'r1', by: 'check', user: 'ann', keyId: 'k1' },
+        ...{ keyCounters: undefined, held: undefined },
+      },
+      writeSubject({ ...subject, tariff: decision.tariff }),
+    )
+    const line = readLine(ofScript(check), 'allow')
+    if (line === undefined) throw new Error('a line that cannot be read')
+    const counted = countedOf(line, snapshot)
+    t.match(
+      counted,
+      [
+        { at, amount: 17 },
+        { at: start, amount: 1 },
+      ],
+      name,
+    )
+    const shown = (all: typeof counted) =>
+      all.map(({ counters, ...each }) => ({
+        ...each,
+        counters: counters.map(({ key, owner, window }) => ({ key, owner, window })),
+      }))
+    t.strictSame(shown(countedOf(line, snapshotOf(modelRef('sim')))), shown(counted), 'it is gone')
+  }
 })
 
 test('a metered response is charged as its line is read', async (t) => {

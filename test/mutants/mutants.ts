@@ -932,7 +932,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ["if (state === 'running') return nothing", ''],
       ["isMetered && state === 'ended' ? chargeOf", 'true ? chargeOf'],
-      ["admission?.charge === 'admission', tokenCountersOf", 'false, tokenCountersOf'],
+      ['isAtAdmission === true, tokenCountersOf', 'false, tokenCountersOf'],
       ['usage.held?.admittedAt || startedAt', 'usage.held?.admittedAt ?? startedAt'],
       ['isMetered || (usage.held?.admittedAt ?? 0) > 0', 'isMetered'],
       ['usage.chargesAdmission === true', 'false'],

@@ -12,6 +12,8 @@ interface Tariff {
   readonly weights: Weights | undefined
   /** As `writeChargedLimit` writes them. */
   readonly limits: readonly string[]
+  /** Those of the limits without a name: the member of a line. */
+  readonly windows: string
   /** The Subscription's, as in lines, if a limit counts by it. */
   readonly organization: string | undefined
   /** Whether the limits are charged in the windows in which the request was admitted. */
@@ -20,9 +22,9 @@ interface Tariff {
   readonly hasCostLimit: boolean
 }
 
-/** Members of a JSON object; undefined: there are none. */
+/** Members of a JSON object; undefined: there is only `windows`. */
 export function toTariff(tariff: Tariff): CompiledTariff | undefined {
-  const { prices, weights, limits, organization, chargesAdmission, hasCostLimit } = tariff
+  const { prices, weights, limits, windows, organization, chargesAdmission, hasCostLimit } = tariff
   const members: string[] = []
   const add = (name: string, value: unknown) => members.push(`"${name}":${JSON.stringify(value)}`)
   if (prices !== undefined) add('prices', writePrices(prices))
@@ -30,12 +32,12 @@ export function toTariff(tariff: Tariff): CompiledTariff | undefined {
   if (limits.length > 0) add('limits', limits)
   if (organization !== undefined) add('organization', organization)
   if (hasCostLimit) add('cost_limit', true)
-  // For limits of keys, too.
   if (chargesAdmission) add('charge', 'admission')
   if (members.length === 0) return undefined
   const isBudgeted = limits.length > 0 || weights !== undefined
   const factors = modelFactors(prices, weights)
   const isPriced = prices !== undefined
+  members.push(windows)
   return { text: members.join(','), hasCostLimit, isPriced, isBudgeted, factors }
 }
 

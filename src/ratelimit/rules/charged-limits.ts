@@ -4,6 +4,7 @@
  */
 
 import { remember } from '../../formats/remember.ts'
+import { maxWindowMs } from '../../formats/time.ts'
 import { type LimitKind, limitKinds, limitScopes, type Per } from '../../kinds/limits.ts'
 import type { Counter } from './counter.ts'
 import { countedAs, counterKeyPrefix } from './counter-key.ts'
@@ -89,4 +90,23 @@ export function counterPrefixOf(
     counted:
       name === '' && 'ms' in window ? countedAs(kind, window.ms) : `${kind}-${windowText(window)}`,
   })
+}
+
+const windowsForm = /^([\d,]{0,260})\/([\d,]{0,260})$/
+
+const readWindows = remember(maxRead, (text) => {
+  const [, tokens = '', requests = ''] = windowsForm.exec(text) ?? []
+  const read = (list: string) =>
+    list.split(',').flatMap((ms) => (+ms >= 1 && +ms <= maxWindowMs ? +ms : []))
+  return { tokens: read(tokens), requests: read(requests) }
+})
+
+/** The counters of limits without a name with these windows, a text of `writeWindows`; any other text has none. */
+export function countersOfWindows(
+  text: string,
+  kind: 'tokens' | 'requests',
+  whose: Whose,
+): Counter[] {
+  const limit = { resource: whose.subscription, name: '', kind, per: 'user' } as const
+  return readWindows(text)[kind].map((ms) => counterOfCharged({ ...limit, window: { ms } }, whose))
 }

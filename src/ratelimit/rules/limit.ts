@@ -56,6 +56,30 @@ export function joinLimits(shared: Limits, own: Limits): Limits {
   return both
 }
 
+const written = new WeakMap<Limits, string>()
+
+/**
+ * The windows of the limits without a name, those of tokens, then those of requests: `60000,3600000/60000`. Lines carry
+ * them, so that responses count for the limits with which they were admitted.
+ */
+export function writeWindows(limits: Limits): string {
+  const known = written.get(limits)
+  if (known !== undefined) return known
+  const of = (kind: LimitKind) =>
+    limits
+      .filter((limit) => limit.kind === kind && limit.limitName === undefined)
+      .map(({ windowMs }) => windowMs)
+      .join(',')
+  const text = `${of('tokens')}/${of('requests')}`
+  written.set(limits, text)
+  return text
+}
+
+/** The member of a line. */
+export function windowsMember(limits: Limits): string {
+  return `"windows":"${writeWindows(limits)}"`
+}
+
 /** The state of a limit for one user. */
 export interface LimitState {
   readonly limit: CountedLimit

@@ -1,7 +1,8 @@
 /**
  * What a line adds to counters: tokens and money at the end of the response, or at its admission if the Subscription
- * says so, and one request at its admission, when its hold took it. For limits by name this depends on the line alone,
- * for the others on the resources, too; so every process that reads the line counts the same.
+ * says so, and one request at its admission, when its hold took it. This depends on the line alone, so every process
+ * that reads it counts the same, whatever resources it has. Lines of earlier versions lack the windows of limits without
+ * a name, which are then those of the resources.
  */
 
 import type { Exact } from '../../formats/exact.ts'
@@ -66,9 +67,11 @@ export function countedOf(line: CountableLine, snapshot: Snapshot): readonly Cou
     const added = counters.length === 0 ? undefined : additionOf(line, kind, isAtAdmission)
     if (added !== undefined) counted.push({ ...added, counters })
   }
-  const { admission } = snapshot.subscriptions.get(usage.subscription) ?? {}
   if (isMetered) {
-    add('tokens', admission?.charge === 'admission', tokenCountersOf(usage, snapshot))
+    const { admission } = snapshot.subscriptions.get(usage.subscription) ?? {}
+    const isAtAdmission =
+      usage.windows === undefined ? admission?.charge === 'admission' : usage.chargesAdmission
+    add('tokens', isAtAdmission === true, tokenCountersOf(usage, snapshot))
   }
   // A request that took none, such as for the list of models, is not limited.
   if (isMetered || (usage.held?.admittedAt ?? 0) > 0) {

@@ -20,6 +20,7 @@ export type LineHead = Pick<
   | 'prices'
   | 'weights'
   | 'limits'
+  | 'windows'
   | 'pool'
   | 'organization'
   | 'hasCostLimit'
@@ -37,7 +38,7 @@ export function readLineHead(written: unknown): LineHead | undefined {
   const fields = typeof written === 'string' ? parseObject(written) : written
   if (!isObject(fields)) return undefined
   const { start, id, by, user, subscription, model, key, group, payer, cap, held } = fields
-  const { prices, weights, limits, key_limits: keyLimits, pool, organization } = fields
+  const { prices, weights, limits, windows, key_limits: keyLimits, pool, organization } = fields
   if (!isWhole(start) || typeof id !== 'string' || id === '') return undefined
   if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
   if (typeof model !== 'string' || (by !== 'check' && by !== 'table')) return undefined
@@ -65,8 +66,9 @@ export function readLineHead(written: unknown): LineHead | undefined {
     if (typeof pool === 'string') head.pool = pool
     if (typeof organization === 'string') head.organization = organization
     if (fields.cost_limit === true || fields.key_cost_limit === true) head.hasCostLimit = true
-    if (fields.charge === 'admission') head.chargesAdmission = true
   }
+  if (typeof windows === 'string') head.windows = windows
+  if (fields.charge === 'admission') head.chargesAdmission = true
   return head
 }
 

@@ -1,11 +1,12 @@
 /** The usage that a response reports → its charge, and the counters of its tokens. */
 
 import { keyCountersOf } from '../../keys/rules/compiled-caps.ts'
-import type { LimitKind } from '../../kinds/limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
+import { countersOfWindows } from '../../ratelimit/rules/charged-limits.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import type { Held } from '../../ratelimit/rules/hold.ts'
+import { writeWindows } from '../../ratelimit/rules/limit.ts'
 import {
   bytesOfToken,
   type Estimate,
@@ -36,13 +37,15 @@ export interface Usage {
   readonly weights?: string
   /** The limits by name that it is charged to (ratelimit/rules/charged-limits.ts), those of its key last. */
   readonly limits?: readonly string[]
+  /** The windows of its Subscription's limits without a name when it was admitted; undefined: an earlier line. */
+  readonly windows?: string
   /** The group whose counter it uses; empty: the users listed by name. */
   readonly pool?: string
   /** The Subscription's, if one of these limits counts by it. */
   readonly organization?: string
   /** Whether one of these limits is on money and refuses: then no response is free. */
   readonly hasCostLimit?: boolean
-  /** Whether these limits are charged in the windows in which its request was admitted. */
+  /** Whether limits are charged in the windows in which its request was admitted. */
   readonly chargesAdmission?: boolean
   /** Length of the response's body. */
   readonly bytes: number
@@ -272,24 +275,30 @@ function greater(one: number | undefined, other: number | undefined): number | u
   return Math.max(one, other)
 }
 
-/**
- * The counters of this usage's tokens: of the current limits without a name, and of its key; none if they no longer
- * exist.
- */
+/** The counters of this usage's tokens: of the limits without a name of its Subscription and of its key. */
 export function tokenCountersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
   const counters = countersOfKind(usage, snapshot, 'tokens')
   if (usage.keyCounters === undefined) return counters
   return [...counters, ...keyCountersOf(usage.keyCounters, usage.subscription, usage.user)]
 }
 
-/** The counters of the current limits without a name. */
+/**
+ * The counters of its Subscription's limits without a name: those with which its request was admitted, or for an
+ * earlier line the current ones, if they still exist.
+ */
 export function countersOfKind(
-  { subscription, model, user }: Usage,
+  { subscription, model, user, windows }: Usage,
   snapshot: Snapshot,
-  kind: LimitKind,
+  kind: 'tokens' | 'requests',
 ): readonly Counter[] {
+  const limits = snapshot.subscriptions.get(subscription)?.limits.get(model) ?? []
+  // Counters of the current limits are cached.
+  if (windows !== undefined && windows !== writeWindows(limits)) {
+    const whose = { user, subscription, model, keyId: '', pool: '', organization: '' }
+    return countersOfWindows(windows, kind, whose)
+  }
   const counters: Counter[] = []
-  for (const limit of snapshot.subscriptions.get(subscription)?.limits.get(model) ?? []) {
+  for (const limit of limits) {
     const isNamed = limit.limitName !== undefined
     if (limit.kind === kind && !isNamed) counters.push(counterOf(limit, user))
   }

@@ -40,6 +40,8 @@ function lineOf(
   }
 }
 
+const charge = { tokens: 7, unusable: false, estimated: 0 }
+
 /** Each as amount, instant and keys. */
 const counted = (line: CountableLine, unusable: 'allow' | 'estimate' = 'allow') =>
   countedOf({ ...line, charge: chargeOfLine(line, unusable) }, snapshot).map(
@@ -104,6 +106,32 @@ test('the counters of a key are those with which it was admitted', async (t) => 
     { key: 'plain\n@key-1\n3600000\nada', owner: 'key-1', window: { ms: 3_600_000 } },
   ])
   t.equal(one?.counters.length, 3)
+})
+
+test('limits without a name are those of the admission, in force or not', async (t) => {
+  const windows = '60000,7200000/60000,3600000'
+  for (const name of ['gone', 'plain', 'admitting', 'rated']) {
+    t.strictSame(
+      counted(lineOf(name, { held, windows })),
+      [
+        [7, times.endedAt, `${name} llm/small 60000 ada`, `${name} llm/small 7200000 ada`],
+        [
+          ...[1, times.admittedAt, `${name} llm/small requests-60000 ada`],
+          `${name} llm/small requests-3600000 ada`,
+        ],
+      ],
+      name,
+    )
+  }
+  const charged = { windows: '60000/', chargesAdmission: true }
+  t.match(counted(lineOf('gone', { held, ...charged })), [[7, times.admittedAt]])
+  t.match(counted(lineOf('admitting', { held, windows: '60000/' })), [[7, times.endedAt]])
+  const [known] = countedOf({ ...lineOf('plain', { windows: '60000/' }), charge }, snapshot)
+  const [current] = countedOf({ ...lineOf('plain'), charge }, snapshot)
+  t.strictSame(known?.counters, current?.counters)
+  for (const odd of ['', '/', 'x', '60000', '0/0', '99999999999999/', '-1/', '6e4/']) {
+    t.strictSame(counted(lineOf('plain', { windows: odd })), [], odd)
+  }
 })
 
 test('a user is counted as lines name them', async (t) => {
