@@ -78,7 +78,8 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
         if (message === undefined) {
           throw new Error(`${url} answered ${asked.status} without a reason.`)
         }
-        const of = asked.status === 401 && source !== undefined ? ` It is that of ${source}.` : ''
+        const of =
+          asked.status === 401 && source !== undefined ? ` The credential is from ${source}.` : ''
         throw new ApiRefusal(message + of)
       }
       await delay(pauseMs)

@@ -71,7 +71,7 @@ function readTarget(
   const url = URL.parse(socketPath === undefined ? raw : 'http://localhost')
   const isBare = url?.pathname === '/' && !url.search && !url.hash && !url.username
   if (url === null || !isBare || !/^https?:$/.test(url.protocol)) {
-    throw new WrongCall('<url> must be an address like http://127.0.0.1:8081 or unix:/path.')
+    throw new WrongCall('<url> must be an address such as http://127.0.0.1:8081 or unix:/path.')
   }
   if (url.protocol === 'http:' && (ca ?? cert) !== undefined) {
     throw new WrongCall('--ca and --cert require an https address.')

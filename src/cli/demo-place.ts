@@ -34,7 +34,7 @@ export async function withDemo<Result>(
   const url = named ?? (recorded === undefined ? defaultUrl : `http://${recorded}`)
   const database = embeddedIn(dataDir)
   if (databaseUrl !== undefined) {
-    return await work({ url, reason: 'DATABASE_URL names another database than that of npm start' })
+    return await work({ url, reason: 'DATABASE_URL names another database than npm start uses' })
   }
   if (database === undefined || recorded === undefined) {
     const reason = `npm start has made no database in ${dataDir} (set DATA_DIR to its folder)`

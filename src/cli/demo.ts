@@ -73,7 +73,7 @@ async function make(place: DemoPlace, requests: number, asJson: boolean, io: Io)
   else {
     const cells = rows.map((row) => row.map(String))
     io.out(renderTable(['STATUS', 'REQUESTS'], cells, 64))
-    io.out(`\n${keys} keys, and what they have done: ${page}`)
+    io.out(`\n${keys} keys and their usage: ${page}`)
     if (sums > 0) {
       io.out(
         'Two weeks of usage of users demo-*: admin sees all of it, the identity token demo-coding-token its own.',
@@ -86,7 +86,7 @@ async function make(place: DemoPlace, requests: number, asJson: boolean, io: Io)
 /** Number of usage sums written: 0 unless npm start has created the database. */
 async function writeHistory({ sql, reason }: DemoPlace, { err }: Io): Promise<number> {
   if (sql === undefined) {
-    err(`No two weeks of usage are written: ${reason}.`)
+    err(`No usage history was written: ${reason}.`)
     return 0
   }
   const history = demoHistory(Date.now())
@@ -99,7 +99,7 @@ async function writeHistory({ sql, reason }: DemoPlace, { err }: Io): Promise<nu
 /** Removes the history and the keys; the keys' real usage is not removed. */
 async function remove(place: DemoPlace, asJson: boolean, { out, err }: Io): Promise<number> {
   const { url, sql, reason } = place
-  if (sql === undefined) err(`No usage is removed: ${reason}.`)
+  if (sql === undefined) err(`No usage was removed: ${reason}.`)
   const sums = sql === undefined ? 0 : await removeDemoUsage(sql)
   let revoked = 0
   for (const user of users) revoked += await revokeKeys(clientOf(url, user), user)

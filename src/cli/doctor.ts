@@ -65,7 +65,7 @@ export async function doctor(
 }
 
 function unnamed({ dataDir }: Config): string {
-  return `it is not set, and npm start has noted no addresses in ${dataDir} (set DATA_DIR to its folder)`
+  return `it is not set, and npm start has recorded no addresses in ${dataDir} (set DATA_DIR to its folder)`
 }
 
 interface Alert {
@@ -100,8 +100,8 @@ function sections() {
 
 /** The alerts mention scrapes; this command queries the process itself. */
 const asAsked: Readonly<Record<string, string>> = {
-  TollgateDown: 'The process of Tollgate does not answer, or is not ready.',
-  TollgateEnvoyDown: 'Envoy does not answer on its admin page.',
+  TollgateDown: 'The Tollgate process does not respond, or is not ready.',
+  TollgateEnvoyDown: "Envoy's admin interface does not respond.",
   TollgateCertificateExpires: 'A certificate expires soon, or cannot be used.',
 }
 

@@ -38,18 +38,18 @@ export async function drain(
   const seconds = (): string => `${((performance.now() - begunAt) / 1_000).toFixed(1)} s`
   try {
     const { status, requests = 0 } = await askService(config, out).catch((error: Error) => {
-      out(`The service does not answer (${error.message}); draining Envoy directly.`)
+      out(`The service does not respond (${error.message}); draining Envoy directly.`)
       return askEnvoy(config, performance.now() - begunAt)
     })
     if (status === 'drained') out(`No request is running, after ${seconds()}.`)
     else if (status === 'unreachable')
-      out('Envoy does not answer, so the command did not wait for requests.')
+      out('Envoy does not respond, so the command did not wait for requests.')
     else out(`${requests} requests are still running after ${seconds()}.`)
     if (flags.json) print(toJson({ status, requests }))
     return statusOf[status]
   } catch (error) {
     const { envoyAdminAddress: admin } = config
-    throw new Unreachable(`ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} does not answer`, {
+    throw new Unreachable(`ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} does not respond`, {
       cause: error,
     })
   }

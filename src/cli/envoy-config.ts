@@ -26,7 +26,7 @@ export async function envoyConfig(
     ...(flags.write ? checkEnvoyFolders(config) : []),
   ])
   if (config.tlsCertFile !== undefined) {
-    err('TLS_CERT_FILE: add the part of envoy/README.md under "TLS to the service".')
+    err('TLS_CERT_FILE: add the section "TLS to the service" of envoy/README.md.')
   }
   if (flags.validate) {
     const envoy = await validate(config, env, err)
@@ -60,7 +60,7 @@ async function validate(
   } catch (error) {
     const { stderr } = error as { stderr?: string }
     if (stderr === undefined) throw error
-    throw new StartError(`Envoy refuses it: ${stderr || error}`.trim())
+    throw new StartError(`Envoy rejects the configuration: ${stderr || error}`.trim())
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }

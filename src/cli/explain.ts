@@ -74,7 +74,7 @@ function show(answer: ExplainAnswer, asking: Asking): string {
     ].map((rows) => renderCells(rows, 80)),
     changesAt && `This changes at ${printable(changesAt)}.`,
     decided &&
-      `Envoy ${decided.decides ? 'may decide the next one like it by itself.' : `asks each time: ${printable(reasonOf(decided))}.`}`,
+      `Envoy ${decided.decides ? 'may decide the next request of this kind by itself.' : `asks each time: ${printable(reasonOf(decided))}.`}`,
   ]
   return sections.filter(Boolean).join('\n\n')
 }

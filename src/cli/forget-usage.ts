@@ -15,13 +15,13 @@ export async function forgetUsage(
 ): Promise<number> {
   return await withDatabase(io.env, 'usage', async (sql) => {
     const shown = printable(user)
-    if (!flags.yes && !(await agrees(io, `Replace the name ${shown} for good?`))) return 1
+    if (!flags.yes && !(await agrees(io, `Replace the name ${shown} permanently?`))) return 1
     const { rows, name } = await forgetUser(sql, user)
     if (rows === 0) {
       io.err(`The ledger has no usage of ${shown}.`)
       return 1
     }
-    const said = `${rows.toLocaleString('en')} rows of ${shown} are now of ${name}.`
+    const said = `Renamed ${shown} to ${name} in ${rows.toLocaleString('en')} rows.`
     io.out(flags.json ? toJson({ rows, name }) : said)
     return 0
   })

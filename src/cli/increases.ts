@@ -110,7 +110,7 @@ export function readWanted(flags: Call<typeof newRequestFlags>['flags']) {
 export function readGiven({ to, until }: { to?: string | undefined; until?: string | undefined }) {
   const isWhole = /^\d{1,16}$/.test(to ?? '')
   if (to !== undefined && !isWhole && !/^\d{1,10}\.\d{1,9}$/.test(to))
-    throw new WrongCall('--to must be a whole number, or an amount of cost like 60.50.')
+    throw new WrongCall('--to must be a whole number, or an amount such as 60.50 for cost.')
   return { limit: isWhole ? Number(to) : to, until: toTime('--until', until, 'ahead') }
 }
 

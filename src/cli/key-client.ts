@@ -64,7 +64,7 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
   async function make<Made extends CreatedKey>(at: string, body: Body): Promise<Made> {
     const made = (await call('POST', at, body, 'once')) as Made
     if (typeof made.key === 'string') return made
-    throw new Error(`${server.url} responded without a key; it is not a Tollgate.`)
+    throw new Error(`${server.url} responded without a key; it is not a Tollgate gateway.`)
   }
 
   return {

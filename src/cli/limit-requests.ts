@@ -23,7 +23,7 @@ type LimitRequest = LimitRequestList['data'][number] & Pick<LimitRequestList, 'c
 const path = '/v1/limit-requests'
 
 const noneAsked =
-  'You have no requests. tollgate limit-requests new asks for an increase of a limit; administrators list those of all users with --all.'
+  'You have no requests. tollgate limit-requests new asks for an increase of a limit; administrators list the requests of all users with --all.'
 
 /** Returns the exit status, as the others. */
 export async function showRequests(

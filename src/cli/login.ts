@@ -31,7 +31,7 @@ export async function login(
   io.out(
     flags.json
       ? toJson({ url, username: me.username, credential: me.credential, file })
-      : `${url} is used from now on, as ${user}. The credential is in ${file}.`,
+      : `${url} is now the default gateway, as ${user}. The credential is saved in ${file}.`,
   )
   return 0
 }
@@ -43,7 +43,7 @@ export async function logout(
 ): Promise<number> {
   if (raw === undefined) {
     removeLogins(io.env)
-    io.out(flags.json ? toJson({ forgotten: 'all' }) : 'All saved credentials are removed.')
+    io.out(flags.json ? toJson({ forgotten: 'all' }) : 'Removed all saved credentials.')
     return 0
   }
   const url = checkUrl(raw, true)
@@ -54,6 +54,6 @@ export async function logout(
     current: current === url ? undefined : current,
     tokens: new Map(left),
   })
-  io.out(flags.json ? toJson({ forgotten: url }) : `The saved credential for ${url} is removed.`)
+  io.out(flags.json ? toJson({ forgotten: url }) : `Removed the saved credential for ${url}.`)
   return 0
 }

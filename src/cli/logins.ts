@@ -28,7 +28,7 @@ export function readLogins(env: NodeJS.ProcessEnv): Logins {
   const kept = parse(text)
   if (!isObject(kept) || !isObject(kept.tokens)) {
     throw new Error(
-      `${path} is not a file of tollgate login; run tollgate logout, which removes it.`,
+      `${path} was not written by tollgate login; run tollgate logout, which removes it.`,
     )
   }
   const tokens = Object.entries(kept.tokens).filter(

@@ -153,7 +153,7 @@ async function copy(job: {
     `${dryRun ? 'Nothing was written. Of' : 'Of'} ${read} keys: ${copied} ${dryRun ? 'would be copied' : 'copied'}, ${updated} revoked or expired since, ${present} here already, ${conflicting} in conflict.`,
   )
   if (conflicting > 0) {
-    warn('Left out: keys in conflict, whose id or hash belongs to another key here.')
+    warn('Left out conflicting keys, whose id or hash belongs to another key here.')
   }
   return conflicting > 0 ? 1 : 0
 }

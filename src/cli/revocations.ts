@@ -74,7 +74,7 @@ async function isSure(
     `Revocations will no longer wait for ${name}, last seen ${showSpan(named[0]?.unseenMs ?? 0)} ago. ` +
       `If it is only cut off from the database, it may let revoked keys pass for another ${showSpan(servesMs)}.`,
   )
-  return yes || (await agrees(io, 'Has this process ended for good?'))
+  return yes || (await agrees(io, 'Has this process ended permanently?'))
 }
 
 function toTable(found: readonly Replica[]): string {

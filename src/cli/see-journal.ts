@@ -28,7 +28,7 @@ export async function seeJournal(
     ...(listeners === '' || raw.includes(files.envoy)
       ? []
       : [
-          `Envoy writes to ${raw.join(' and ') || 'no journal'}, and USAGE_JOURNAL says ${files.envoy}: tollgate envoy-config`,
+          `Envoy writes to ${raw.join(' and ') || 'no journal'}, and USAGE_JOURNAL names ${files.envoy}: run tollgate envoy-config`,
         ]),
   ]
 }

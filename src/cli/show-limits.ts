@@ -60,7 +60,7 @@ function explainNone(
   known: Limits,
   all: boolean,
 ): string {
-  if (known.data.length === 0) return all ? 'No limit is shared.' : 'You have no limits.'
+  if (known.data.length === 0) return all ? 'There are no shared limits.' : 'You have no limits.'
   const sentences = only.flatMap(([parameter, value]) => {
     const [flag, namesOf] = selecting[parameter] as (typeof selecting)[string]
     const names = [...new Set(known.data.flatMap(namesOf))].filter((name) => name !== null).sort()

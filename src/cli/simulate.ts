@@ -56,7 +56,7 @@ function show(answer: SimulationAnswer): string {
   const isEstimate = refusals.some(({ estimated }) => estimated)
   const sections = [
     printable(
-      `Of ${count(answers)} answers from ${from} to ${to}, ${isEstimate ? 'about ' : ''}${count(refused)} would have been refused.`,
+      `Of ${count(answers)} responses from ${from} to ${to}, ${isEstimate ? 'about ' : ''}${count(refused)} would have been refused.`,
     ),
     table(
       ['USER', 'SUBSCRIPTION', 'MODEL', 'BY', 'REQUESTS', 'FIRST', 'LAST'],

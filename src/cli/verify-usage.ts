@@ -75,10 +75,12 @@ function show(
   unread: LedgerLag,
   { out, err }: Io,
 ): void {
-  for (const journal of missing) err(`Nothing of the journal ${journal} is here.`)
+  for (const journal of missing) err(`No file of the journal ${journal} was found.`)
   for (const gap of gaps) {
     const end = gap.to === null ? 'an unknown time' : toTimestamp(gap.to)
-    err(`Usage of ${gap.journal} between ${toTimestamp(gap.from)} and ${end} was lost unread.`)
+    err(
+      `Usage of ${gap.journal} between ${toTimestamp(gap.from)} and ${end} was lost before it was read.`,
+    )
   }
   // The journal lacks the start of its first hour, so no hour is complete before that one ends.
   if (completeFrom >= Math.min(to, Date.now()))
@@ -167,8 +169,8 @@ function showSum(figure: string, sum: Exact): string {
 function soFar(compared: number, { lines }: LedgerLag): string {
   const raw =
     compared === 0
-      ? 'nothing is written yet'
-      : `what is written agrees (${counted(compared, 'sum')})`
+      ? 'the ledger has nothing yet'
+      : `the ledger agrees so far (${counted(compared, 'sum')})`
   // Bytes without a newline are a line that the gateway has not finished.
   return `Not finished: ${raw}, and ${counted(Math.max(1, lines), 'line')} of the journal ${lines > 1 ? 'are' : 'is'} not in the ledger yet.`
 }

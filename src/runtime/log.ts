@@ -50,10 +50,7 @@ export function createLog(level: string): Logger {
     if (dropped === 0) return
     const lines = dropped
     dropped = 0
-    log.warn(
-      { code: 'log_lines_dropped', lines },
-      'log output could not be written: lines were dropped',
-    )
+    log.warn({ code: 'log_lines_dropped', lines }, 'resumed writing the log: lines were dropped')
   })
 
   // At exit it would repeat a failing write until it succeeds.

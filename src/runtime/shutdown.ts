@@ -63,7 +63,7 @@ export async function stopInOrder(
         complete = false
         log.error(
           { code: 'shutdown_part_abandoned', part: name, graceMs, lost },
-          'a component did not stop in time and was abandoned at shutdown',
+          'cannot stop a component in time: abandoned',
         )
       }
     } catch (error) {

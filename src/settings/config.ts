@@ -201,9 +201,7 @@ function checkTogether(config: Config): readonly string[] {
       .map(([one, other]) => `${nameOf(other)}: has to be set, because ${nameOf(one)} is set`),
     ...useless
       .filter(lacks)
-      .map(
-        ([one, other]) => `${nameOf(one)}: has no effect without ${nameOf(other)}; set that, too`,
-      ),
+      .map(([one, other]) => `${nameOf(one)}: has no effect without ${nameOf(other)}; set both`),
     ...rules.flatMap(([isBroken, problem]) => (isBroken ? problem : [])),
     ...checkCluster(config),
     ...checkGroups(config),
@@ -218,7 +216,7 @@ function checkPod({ podNamespace, podName, podUid }: Config): readonly string[] 
     Object.entries(all).flatMap(([name, value]) => ((value !== undefined) === is ? [name] : [])),
   )
   if (set?.length === 0) return []
-  return (unset ?? []).map((name) => `${name}: has to be set beside ${set?.join(' and ')}`)
+  return (unset ?? []).map((name) => `${name}: must be set together with ${set?.join(' and ')}`)
 }
 
 function checkCluster(config: Config): readonly string[] {

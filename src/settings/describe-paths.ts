@@ -11,7 +11,8 @@ export function describePaths({ metered, unmetered }: PathRules): string {
   const others = Object.values(meterable).filter((each) => !metered.has(each))
   const counted = `counted: ${[...metered].join(', ')}`
   if (others.length === 0 && unmetered === 'open') return counted
-  const state = unmetered === 'open' ? 'open and not counted' : 'closed, since not counted'
+  const state =
+    unmetered === 'open' ? 'open and not counted' : 'closed, because they are not counted'
   const budget = unmetered === 'open' ? ` (${underBudget})` : ''
   return `${counted}; ${state}: ${[...others, 'the rest'].join(', ')}${budget}`
 }

@@ -55,7 +55,7 @@ test('the sample has keys, traffic and two weeks of usage to look at', { skip },
     t.match(out, /^200 +\d+$/m)
     t.match(out, /^403 +\d+$/m)
     t.match(out, /^429 +\d+$/m)
-    t.match(out, `6 keys, and what they have done: ${url}/console`)
+    t.match(out, `6 keys and their usage: ${url}/console`)
     const sent = [...out.matchAll(/^\d{3} +(\d+)$/gm)].reduce((sum, [, n]) => sum + Number(n), 0)
     t.equal(sent, 72, 'as many requests as were asked for')
     t.equal(await keys(), 6, 'a second demo leaves no more keys')
@@ -100,13 +100,13 @@ test('the sample has keys, traffic and two weeks of usage to look at', { skip },
   for (const [settings, reason] of others) {
     const env = { ...settings, TOLLGATE_URL: url }
     const made = await runAt({ env }, 'demo', '--requests', '24')
-    t.match(made, { status: 0, out: `6 keys, and what they have done: ${url}/console` })
-    t.match(made.err, `No two weeks of usage are written: ${reason}`)
+    t.match(made, { status: 0, out: `6 keys and their usage: ${url}/console` })
+    t.match(made.err, `No usage history was written: ${reason}`)
     t.notMatch(made.out, 'demo-')
     t.equal((await rows())?.demo, 0)
     const removed = await runAt({ env }, 'demo', '--remove')
     t.match(removed, { status: 0, out: 'Removed 0 sums of usage, and revoked 6 keys.' })
-    t.match(removed.err, `No usage is removed: ${reason}`)
+    t.match(removed.err, `No usage was removed: ${reason}`)
   }
   const elsewhere = { DATA_DIR, TOLLGATE_URL: 'http://127.0.0.1:9' }
   t.match(await runAt({ env: elsewhere }, 'demo'), { status: 3, err: '127.0.0.1:9' })

@@ -160,7 +160,7 @@ test('without a process it says what would keep it from serving', { skip }, asyn
   t.strictSame(sections, ['tollgatedown', 'tollgateresourceproblems'], text)
   t.match(
     text,
-    /^critical +The process of Tollgate does not answer, or is not ready\.\n +INTERNAL_ADDRESS .*ECONNREFUSED/m,
+    /^critical +The Tollgate process does not respond, or is not ready\.\n +INTERNAL_ADDRESS .*ECONNREFUSED/m,
   )
   t.notMatch(text, 'scraped')
   t.match(text, `${nowhere} cannot be read`)
@@ -173,7 +173,10 @@ test('without a process it says what would keep it from serving', { skip }, asyn
 test('without settings and the folder of npm start it says so', async (t) => {
   const DATA_DIR = temporaryFolder(t)
   const { text } = await run({ DATA_DIR }, '--since-start')
-  t.match(text, `it is not set, and npm start has noted no addresses in ${DATA_DIR} (set DATA_DIR`)
+  t.match(
+    text,
+    `it is not set, and npm start has recorded no addresses in ${DATA_DIR} (set DATA_DIR`,
+  )
 })
 
 test('invalid arguments say where help is', async (t) => {

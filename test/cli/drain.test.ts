@@ -91,7 +91,7 @@ test('Envoy finishes its requests and accepts no new ones', { skip }, async (t) 
   held.pop()?.end()
   t.equal(await first, '200 close')
   t.equal((await drained).status, 0)
-  t.match((await drained).out, /does not answer.*ECONNREFUSED.*No request is running/s)
+  t.match((await drained).out, /does not respond.*ECONNREFUSED.*No request is running/s)
 })
 
 async function isOver(asked: Promise<unknown>): Promise<boolean> {
@@ -151,7 +151,7 @@ test('an Envoy that the service cannot reach is 3', async (t) => {
   const service = createServer((_request, response) => response.end('{"status":"unreachable"}'))
   const env = { INTERNAL_ADDRESS: `127.0.0.1:${await listenLocally(t, service)}` }
   const { status, out } = await runAt({ env }, 'drain')
-  t.match({ status, out }, { status: 3, out: /^Envoy does not answer/ })
+  t.match({ status, out }, { status: 3, out: /^Envoy does not respond/ })
 })
 
 test('fails at once if Envoy is not running', async (t) => {
@@ -161,7 +161,7 @@ test('fails at once if Envoy is not running', async (t) => {
     ENVOY_ADMIN_ADDRESS: `unix:${join(folder, 'none.sock')}`,
   }
   const gone = await runAt({ env }, 'drain')
-  t.match(gone, { status: 3, err: /^ENVOY_ADMIN_ADDRESS: unix:.* does not answer/ })
+  t.match(gone, { status: 3, err: /^ENVOY_ADMIN_ADDRESS: unix:.* does not respond/ })
   t.equal((await runAt({ env }, 'drain', 'now')).status, 2)
   const wrong = { ...env, DRAIN_SECONDS: '5', DRAIN_MIN_SECONDS: '6' }
   const late = await runAt({ env: wrong }, 'drain')

@@ -60,7 +60,7 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   t.equal((await run('n', 'ann')).status, 1)
   t.strictSame(await read(), before, 'not without a yes')
   const done = await run('y', 'ann')
-  t.match(done, { status: 0, out: /^1 rows of ann are now of forgotten-[0-9a-f-]{36}\.$/ })
+  t.match(done, { status: 0, out: /^Renamed ann to forgotten-[0-9a-f-]{36} in 1 rows\.$/ })
   const after = await read()
   t.strictSame(
     after.map(({ user, total }) => [user.slice(0, 9), total]),

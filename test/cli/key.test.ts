@@ -344,7 +344,7 @@ test('prints the API’s error message', async (t) => {
   t.match(await run(env, 'new', 'x', '--subscription', 'b-only'), { status: 1, err: /No subscr/ })
   t.match(await run({ ...env, TOLLGATE_TOKEN: 'x' }, 'list'), {
     status: 1,
-    err: /^The credential .* It is that of TOLLGATE_TOKEN\.$/,
+    err: /^The credential .* The credential is from TOLLGATE_TOKEN\.$/,
   })
 })
 

@@ -21,7 +21,7 @@ test('keeps address and credential, for their owner alone', async (t) => {
   const done = await run({ input: 'alice-token\n' }, 'login', url)
   t.match(done, {
     status: 0,
-    out: `${url} is used from now on, as alice. The credential is in ${file}.`,
+    out: `${url} is now the default gateway, as alice. The credential is saved in ${file}.`,
   })
   t.equal(statSync(file).mode & 0o777, 0o600)
   t.equal(statSync(join(file, '..')).mode & 0o777, 0o700)

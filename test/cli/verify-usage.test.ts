@@ -79,7 +79,7 @@ test('sums of rotated and growing files agree', async (t) => {
   const { status, out, err } = await run()
   t.match(
     out,
-    /^Not finished: what is written agrees \(\d\d sums\), and 1 line of the journal is not in the ledger yet\.$/,
+    /^Not finished: the ledger agrees so far \(\d\d sums\), and 1 line of the journal is not in the ledger yet\.$/,
   )
   t.equal(status, 0, 'a line that was not read yet is no difference')
   t.match(err, /^Everything since 2026-03-01T13:00:00Z is kept/m)
@@ -297,8 +297,8 @@ test('says what it cannot compare', async (t) => {
   await ledger.feed({ ...step, gaps })
   const { status, err } = await run()
   t.equal(status, 0)
-  t.match(err, 'Nothing of the journal 0123456789abcdef is here.')
-  t.match(err, 'between 2026-03-01T12:30:00Z and 2026-03-01T12:31:00Z was lost unread.')
+  t.match(err, 'No file of the journal 0123456789abcdef was found.')
+  t.match(err, 'between 2026-03-01T12:30:00Z and 2026-03-01T12:31:00Z was lost before it was read.')
   t.match(err, 'The journal has no complete hour')
   t.match(JSON.parse((await run('--json')).out), {
     gaps: [{ from: '2026-03-01T12:30:00Z', to: '2026-03-01T12:31:00Z' }],

@@ -9,7 +9,7 @@ const common = { ...connection, ...json } as const
 const given = {
   to: {
     takes: '<figure>',
-    means: 'the increased limit; of cost an amount, like 60 or 60.50',
+    means: 'the increased limit; for cost an amount such as 60 or 60.50',
     field: 'limit',
   },
   until: {
@@ -75,7 +75,7 @@ export const listRequestsFlags = {
 export const listRequestsCommand = command({
   name: 'limit-requests',
   summary: 'List requests for temporary limit increases',
-  about: 'By default it lists your own: open ones, and those decided in the last 30 days.',
+  about: 'By default it lists your own: open ones, and requests decided in the last 30 days.',
   flags: listRequestsFlags,
 })
 

@@ -20,21 +20,21 @@ const fields = {
   },
   'token-limit': {
     takes: '<tokens>/<window>',
-    means: 'tokens of this key in a window, like 1000/1m',
+    means: 'tokens of this key in a window, such as 1000/1m',
     many: true,
     field: 'tokenRateLimits',
   },
   limit: {
     takes: 'name=<name>,limit=<amount>,…',
     means:
-      'a named limit of this key, like name=daily,of=cost,limit=5,window=day; optional: enforce=false, and model=<namespace>/<name>, ' +
+      'a named limit of this key, such as name=daily,of=cost,limit=5,window=day; optional: enforce=false, and model=<namespace>/<name>, ' +
       'once or more',
     many: true,
     field: 'limits',
   },
   address: {
     takes: '<network>',
-    means: 'a network that the key may be used from, like 192.0.2.0/24',
+    means: 'a network that the key may be used from, such as 192.0.2.0/24',
     many: true,
     field: 'allowedAddresses',
   },
@@ -49,7 +49,7 @@ export const newKeyFlags = {
   },
   expires: {
     takes: '<duration>',
-    means: 'lifetime of the key, like 30d or 12h; by default the maximum',
+    means: 'lifetime of the key, such as 30d or 12h; by default the maximum',
     field: 'expiresIn',
   },
   ephemeral: {
@@ -120,7 +120,7 @@ export const editKeyFlags = {
   'no-models': { means: 'let it call all models of its subscription' },
   'no-token-limits': { means: 'remove its own limits on tokens' },
   'no-limits': { means: 'remove its limits by name' },
-  'no-addresses': { means: 'let it be used from everywhere' },
+  'no-addresses': { means: 'allow it from all addresses' },
   ...common,
 } as const
 
@@ -137,7 +137,7 @@ export const editKeyCommand = command({
 export const rotateKeyFlags = {
   overlap: {
     takes: '<duration>',
-    means: 'how long the current secret stays valid, like 24h; at most 7d',
+    means: 'how long the current secret stays valid, such as 24h; at most 7d',
   },
   'end-old-after-first-use': {
     takes: '<duration>',
@@ -172,7 +172,7 @@ export const revokeKeysCommand = command({
   name: 'key revoke',
   summary: 'Revoke keys permanently',
   about:
-    'Takes key ids. With -, it revokes the key that it reads from standard input, whoever owns it.',
+    'Takes key ids. With -, it revokes the key that it reads from standard input, regardless of its owner.',
   operands: [{ name: 'id', optional: true, many: true }],
   flags: revokeKeysFlags,
   exit: '0 all were revoked, 1 at least one was not.',

@@ -43,7 +43,7 @@ export const doctorCommand = command({
     'database, and reads the certificates. For tollgate up it finds these by DATA_DIR. It watches refusals, failures and losses for five seconds. If the ' +
     'process is down, it reports the problems of the folder in RESOURCES.',
   flags: doctorFlags,
-  exit: '0 nothing is wrong, 1 something is.',
+  exit: '0 no problems, 1 at least one.',
 })
 
 export const exportResourcesCommand = command({
@@ -140,7 +140,7 @@ export const cleanupCommand = command({
 export const revocationsCommand = command({
   name: 'revocations',
   summary: 'List the processes that a revocation waits for',
-  about: 'Reads the database of DATABASE_URL, or for tollgate up that of DATA_DIR.',
+  about: 'Reads the database of DATABASE_URL, or for tollgate up the database in DATA_DIR.',
   flags: json,
 })
 
@@ -148,7 +148,7 @@ export const forgetReplicaFlags = { ...yes, ...json } as const
 
 export const forgetReplicaCommand = command({
   name: 'revocations forget',
-  summary: 'Stop revocations from waiting for a process that will not come back',
+  summary: 'Stop revocations from waiting for a process that has ended permanently',
   operands: [{ name: 'name' }],
   flags: forgetReplicaFlags,
 })

@@ -48,7 +48,7 @@ export const drainCommand = command({
     "drains Envoy directly, at ENVOY_ADMIN_ADDRESS. Use it as the preStop hook of Envoy's container. A drain cannot be " +
     'undone: stop Envoy and start it again.',
   flags: json,
-  exit: '0 no request is in progress, 1 some are, 3 Envoy does not respond, so that nothing was drained.',
+  exit: '0 no request is in progress, 1 requests are still in progress, 3 Envoy does not respond, so that nothing was drained.',
 })
 
 export const envoyConfigFlags = {
@@ -87,8 +87,8 @@ export const demoCommand = command({
   about:
     'Generates data for the console. Creates keys for the sample identities of tollgate up, sends requests with them to its sample models, some of ' +
     'which are refused, and writes two weeks of usage of sample users, demo-*. ' +
-    'The usage counts towards no limit; CSV, FOCUS, tollgate usage verify and tollgate simulate leave it out. The keys ' +
-    'expire within 30 days. A new demo replaces the keys and usage of the last one. The usage is only written ' +
+    'The usage counts towards no limit; CSV, FOCUS, tollgate usage verify and tollgate simulate exclude it. The keys ' +
+    'expire within 30 days. A new demo replaces the keys and usage of the previous demo. The usage is only written ' +
     'to the embedded database that tollgate up has created in DATA_DIR; for another gateway on this ' +
     'machine (TOLLGATE_URL) the command generates only keys and traffic.',
   flags: demoFlags,

@@ -81,7 +81,7 @@ export const usageFlags = {
   key: { takes: '<id>', means: 'only for this key' },
   organization: { takes: '<name>', means: 'only for this organization' },
   'cost-center': { takes: '<name>', means: 'only for this cost center', field: 'cost_center' },
-  label: { takes: '<name>=<value>', means: 'only for keys that have this label now' },
+  label: { takes: '<name>=<value>', means: 'only for keys that currently have this label' },
   csv: { means: 'print CSV' },
   focus: {
     means: 'print FOCUS 1.2 as CSV (administrators only)',
@@ -137,7 +137,7 @@ const ofLimit = {
     means:
       'only the counter of this group (users: the users that the Subscription lists by name), organization or subscription',
   },
-  window: { takes: '<window>', means: 'only limits with this window, like 1h or month' },
+  window: { takes: '<window>', means: 'only limits with this window, such as 1h or month' },
   ...ofModel,
 } as const
 

@@ -37,7 +37,7 @@ export function openCluster(
         problem === undefined
           ? log.info(
               { code: 'token_reviews_available' },
-              "the cluster's API server answers token reviews again",
+              "resumed reviewing tokens at the cluster's API server",
             )
           : log.error(
               { code: 'token_reviews_unavailable', problem },

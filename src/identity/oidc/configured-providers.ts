@@ -101,7 +101,7 @@ function openProvider(
     graceMs,
     onUnavailable: (problem) =>
       problem === undefined
-        ? log.info({ code: 'oidc_available', issuer }, 'OIDC provider is reachable again')
+        ? log.info({ code: 'oidc_available', issuer }, 'OIDC provider available again')
         : log.error(
             { code: 'oidc_unavailable', issuer, problem },
             'cannot reach the OIDC provider',

@@ -286,7 +286,7 @@ test('a folder is simulated at a terminal', async (t) => {
   const found = await run(folder, '--from', '2026-03-01')
   t.equal(found.status, 1, found.err)
   t.strictSame(found.out.split('\n'), [
-    'Of 2 answers from 2026-03-01T00:00:00Z to 2026-03-01T12:00:00Z, 1 would have been refused.',
+    'Of 2 responses from 2026-03-01T00:00:00Z to 2026-03-01T12:00:00Z, 1 would have been refused.',
     '',
     'USER  SUBSCRIPTION  MODEL    BY               REQUESTS  FIRST                 LAST',
     'ann   plenty        llm/sim  100 tokens / 1m  1         2026-03-01T10:00:04Z  2026-03-01T10:00:04Z',
