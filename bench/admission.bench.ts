@@ -1,8 +1,8 @@
 /**
- * What four ways to admit requests make of the same traffic, at 1.5 and 0.7 times the limit: by how
- * much windows exceed it, what is refused although it would have fitted, how much of the limit is
- * used. Nothing is started; the decision is that of src/ratelimit/rules/estimates. `node bench/admission.bench.ts`
- * prints the table in bench/README.md; SEEDS=3 by default.
+ * Compares four ways to admit requests on identical traffic, at 1.5 and 0.7 times the limit: by how much windows exceed
+ * it, which requests are refused although they would have fitted, how much of the limit is used. Nothing is started;
+ * src/ratelimit/rules/estimates decides. `node bench/admission.bench.ts` prints the table in bench/README.md; SEEDS=3
+ * by default.
  */
 
 import { policies, replay } from './traces/replay.ts'

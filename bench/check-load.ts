@@ -1,6 +1,4 @@
-/**
- * The load of check.bench.ts: concurrent calls on one HTTP/2 connection, like a worker of Envoy.
- */
+/** The load of check.bench.ts: concurrent calls on one HTTP/2 connection, as from a worker of Envoy. */
 
 import http2 from 'node:http2'
 import type { Load, LoadResult } from './check.bench.ts'

@@ -1,6 +1,6 @@
 /**
- * What a Check costs: first from bytes to bytes, then through the gRPC server over loopback. The
- * load comes from a process of its own, so that the measured CPU time is only that of the server.
+ * The cost of a Check: first from bytes to bytes, then through the gRPC server over loopback. The load comes from a
+ * separate process, so that only the server's CPU time is measured.
  */
 
 import { fork } from 'node:child_process'
@@ -163,7 +163,7 @@ export async function benchNamedLimits(): Promise<readonly Figure[]> {
 
 type World = Awaited<ReturnType<typeof createWarmCheck>>
 
-/** Microseconds of the first, and how many more the other takes, with so many keys in turn. */
+/** Microseconds of the first, and how many more the other takes, alternating among this many keys. */
 function compare(a: World, b: World, keys = keyCount): readonly [first: number, more: number] {
   const [first, other] = [a, b].map(
     ({ check, messages }) =>
@@ -177,7 +177,7 @@ function compare(a: World, b: World, keys = keyCount): readonly [first: number, 
   return [one, two - one]
 }
 
-/** The same Check with metrics of its decisions, calls and durations. */
+/** A Check with metrics of its decisions, calls and durations. */
 async function benchWithMetrics(): Promise<number> {
   const telemetry = createBenchTelemetry()
   const { onDecided } = telemetry

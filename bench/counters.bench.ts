@@ -248,7 +248,7 @@ async function measureMemory(valkey: RunningValkey): Promise<readonly Figure[]> 
 async function measureOvershoot(valkey: RunningValkey): Promise<readonly Figure[]> {
   const gateways = 4
   const limit = 1_000
-  // More would keep this one process from reading what the others tell.
+  // At a higher rate this single process could not read the others' sums.
   const perSecond = 4_000
   const rounds = 30
   const all = await Promise.all(
@@ -279,7 +279,7 @@ async function measureOvershoot(valkey: RunningValkey): Promise<readonly Figure[
   overshoots.sort((a, b) => a - b)
   trips.sort((a, b) => a - b)
   const tripMs = trips[rounds >> 1] as number
-  // A gateway knows what it has admitted itself; it can miss only what the others have.
+  // A gateway knows the requests that it has admitted itself; it can miss only the others'.
   const within = (ms: number): string => ((perSecond * ms) / 1_000).toFixed(0)
   return [
     {
@@ -293,10 +293,7 @@ async function measureOvershoot(valkey: RunningValkey): Promise<readonly Figure[
   ]
 }
 
-/**
- * The same Check with both kinds of counters, alternating, so that both run on the same machine
- * load.
- */
+/** A Check with both kinds of counters, alternating, so that both run under the same machine load. */
 async function measureCheck(valkey: RunningValkey): Promise<readonly Figure[]> {
   await valkey.client.flushall()
   const [alone, shared] = [

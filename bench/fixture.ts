@@ -15,9 +15,9 @@ import { compile } from '../test/support/compile.ts'
 const apiVersion = 'tollgate.dev/v1alpha1'
 
 /**
- * A snapshot of models `llm/m<i>` from `first` on, open to everybody, and a subscription per team:
- * for all of them, or for `covered` models each, one team after another, with `limits` beside those of tokens. `model`
- * and `subscription`: more of what they specify.
+ * A snapshot of models `llm/m<i>` from `first` on, open to all users, and a subscription per team: for all of them, or
+ * for `covered` models each, one team after another, with `limits` in addition to limits of tokens. `model` and
+ * `subscription` are further fields of their specs.
  */
 export function createSnapshot(
   models: number,
@@ -79,7 +79,7 @@ export function createCaller(i: number, teams: number): KeyCaller {
   }
 }
 
-/** Keys with their records. The random bytes come from the index, so that runs are comparable. */
+/** Keys with their records. The random bytes are derived from the index, so that runs are comparable. */
 export function createKeys(
   count: number,
   teams: number,

@@ -1,7 +1,7 @@
 /**
- * What a Check costs with large numbers of something, compared with those of the baseline, and at what
- * point memory stops growing while keys, users and models come and go: `node
- * bench/growth.bench.ts`, a minute or two. Arguments: keys, and requests of the second part.
+ * The cost of a Check with large numbers of keys or other objects, compared with the baseline, and the point at which
+ * memory stops growing while keys, users and models come and go: `node bench/growth.bench.ts`, a minute or two.
+ * Arguments: keys, and requests of the second part.
  */
 
 import { randomBytes } from 'node:crypto'

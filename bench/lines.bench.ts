@@ -1,7 +1,7 @@
 /**
- * How long a line takes from its write to its counters, with Redis, ledger and metrics beside: `node
+ * How long a line takes from its write to its counters, together with Redis, ledger and metrics: `node
  * bench/lines.bench.ts`. Another process writes `RATE` lines a second (3,000) as the gateway's script does, for
- * `SECONDS` (10), while nobody, a few and many Checks look at their end. CPU is that of this process for each line.
+ * `SECONDS` (10), while no, few and many Checks read their end. CPU is the time of this process for each line.
  */
 
 import { spawn } from 'node:child_process'
@@ -123,7 +123,7 @@ async function measure(sql: Pool, redisUrl: string, directory: string): Promise<
   rmSync(shared, { recursive: true, force: true })
 }
 
-/** At times of their own, as requests come. */
+/** Runs Checks at a rate of their own, independent of the lines. */
 async function look(rate: number, signal: AbortSignal, check: (i: number) => void): Promise<void> {
   let due = performance.now()
   for (let i = 0; rate > 0 && !signal.aborted; ) {

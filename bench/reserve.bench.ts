@@ -29,13 +29,13 @@ function reserving(): Snapshot {
   return snapshot
 }
 
-/** The same, in which every Subscription counts requests and those in progress. */
+/** A snapshot in which every Subscription counts requests and requests in progress. */
 const counting = (): Snapshot =>
   createSnapshot(models, teams, {
     limits: { requestRateLimits: [{ limit: 1_000_000_000, window: '1m' }], concurrency: 1_000_000 },
   })
 
-/** What `snapshot` adds to a Check; each releases what it holds. */
+/** The cost that `snapshot` adds to a Check; each Check releases its holds. */
 async function measureCheck(name: string, snapshot: Snapshot): Promise<readonly Figure[]> {
   const counters = createTestCounters()
   const own = createMemoryHolds(counters.windows)
@@ -114,7 +114,7 @@ function used(): number {
   return heapUsed + arrayBuffers
 }
 
-// First: what the others leave is freed some time later.
+// First, because the garbage of the others is freed some time later.
 const memory = measureMemory()
 for (const { name, value } of [
   ...(await measureCheck('Check that holds tokens', reserving())),

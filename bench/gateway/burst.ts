@@ -9,7 +9,7 @@ export interface Burst {
   readonly mode: string
   readonly calls: number
   readonly allowed: number
-  /** Tokens by the answers, and those of the limit. */
+  /** Tokens that the answers reported, and the limit's tokens. */
   readonly used: number
   readonly limit: number
 }

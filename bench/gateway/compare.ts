@@ -23,7 +23,7 @@ export function compareFigures(before: Sample, after: Sample, isCost: boolean): 
   return { share, noise, verdict }
 }
 
-/** The columns of the table; rows that only one of them has are left out. */
+/** The columns of the table; rows that only one of them has are omitted. */
 export function renderComparison(before: Results, after: Results): string {
   const names = casesOf(after).filter((name) => casesOf(before).includes(name))
   const change = ({ read, isCost }: Figure, name: string) =>

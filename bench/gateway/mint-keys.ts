@@ -5,7 +5,7 @@ export interface MintOptions {
   readonly gateway: string
   readonly token: string
   readonly count: number
-  /** By default that of the rows. */
+  /** The subscription of the rows by default. */
   readonly subscription?: string
   readonly signal: AbortSignal
 }

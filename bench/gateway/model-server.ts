@@ -1,7 +1,7 @@
 /**
- * The model server of `npm run bench`: responds at once with fixed bytes, JSON or a stream of 11
- * events in one write, so that only what is in front of it is measured. Calls of a burst wait for their
- * answers, so that all are in progress at once.
+ * The model server of `npm run bench`: responds at once with fixed bytes, JSON or a stream of 11 events in one write,
+ * so that only the gateway in front of it is measured. Calls of a burst wait for their answers, so that all are in
+ * progress at once.
  *
  * node bench/gateway/model-server.ts     # MODEL_SERVER_ADDRESS, and an IPC channel that ends it
  */

@@ -86,7 +86,7 @@ function refusing<T>(read: () => T): T {
   }
 }
 
-/** Each item of `--rows` is a part of a name: `path`, `small`, `path-json-small`. */
+/** Each item of `--rows` is part of a name: `path`, `small`, `path-json-small`. */
 function readCases(written: string | undefined): readonly Case[] {
   if (written === undefined) return allCases
   const wanted = written.split(',').map((name) => name.trim().split('-'))

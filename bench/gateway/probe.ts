@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { GCProfiler, getHeapStatistics } from 'node:v8'
 
-/** The reported figures; those of the event loop in milliseconds. */
+/** The reported figures; figures of the event loop are in milliseconds. */
 export interface Inside {
   /** Allocations on the heap of the main thread, collected since or not. */
   readonly allocatedBytes: number

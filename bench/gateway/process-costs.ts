@@ -37,7 +37,7 @@ function cpuOfOne(pid: number): number {
   }
 }
 
-/** Linux counts nanoseconds per thread. Ended threads are not included; servers keep theirs. */
+/** Linux counts nanoseconds per thread. Ended threads are not included, but servers end none. */
 function nanosecondsOfThreads(pid: number): number {
   const folder = `/proc/${pid}/task`
   return readdirSync(folder).reduce((sum, thread) => {

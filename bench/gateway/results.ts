@@ -7,9 +7,7 @@ import type { Inside } from './probe.ts'
 /** `closed`: each connection sends again after a response. `open`: a fixed number per second. */
 export type Mode = 'closed' | 'open'
 
-/**
- * One run. CPU is that of all threads of a process, in microseconds per response; NaN if unknown.
- */
+/** One run. CPU includes all threads of a process, in microseconds per response; NaN if unknown. */
 export interface Run extends LoadResult {
   readonly envoyMicros: number
   /** CPU of the server that Envoy calls; NaN if there is none. */

@@ -160,7 +160,7 @@ export function createWorld(options: WorldOptions) {
       await supervisor.stop()
       remove()
     },
-    /** The same at once, without a graceful end. */
+    /** Ends it at once, not gracefully. */
     kill(): void {
       supervisor.kill()
       remove()

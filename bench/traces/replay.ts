@@ -1,7 +1,7 @@
 /**
- * Replays a trace against a policy with a clock of its own: windows that open with the first admission,
- * holds until the response ends, usage in the window that admitted the request. As the gateway reports
- * what each stream has sent, so holds of estimates grow here.
+ * Replays a trace against a policy with a clock of its own: windows that open with the first admission, holds until the
+ * response ends, usage in the window that admitted the request. As the gateway reports the output of each stream so
+ * far, holds of estimates grow here.
  */
 
 import { type Admission, admit, fits } from '../../src/ratelimit/rules/estimates/admit.ts'
@@ -28,13 +28,13 @@ export type Policy = (
 
 export interface Outcome {
   readonly requests: number
-  /** Of the true tokens of each window beyond the limit, percent of it. */
+  /** The true tokens of each window beyond the limit, in percent of it. */
   readonly overP99: number
   readonly overMax: number
   /** Requests that were refused and would have fitted, seen from the end, percent of all. */
   readonly falsePercent: number
   readonly refusedPercent: number
-  /** Used part of the limit in windows that were followed by another one, percent. */
+  /** The used part of the limit in windows that were followed by another, in percent. */
   readonly utilisation: number
   /** Answers that a ceiling cut short, percent of those admitted. */
   readonly cutPercent: number
@@ -77,7 +77,7 @@ export const policies = {
       admit([room], expected, overshoot, true),
 }
 
-/** Admits if the sum of what is held fits, and a request alone. */
+/** Admits a request if the sum of all holds fits, or if it is the only one. */
 function plain(room: Parameters<Policy>[0], mean: number): Admission {
   if (room.used >= room.limit) return { outcome: 'spent' }
   const asked = hold(mean) as Extract<Admission, { outcome: 'held' }>

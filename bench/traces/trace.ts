@@ -26,7 +26,7 @@ export interface TracedRequest {
   /** undefined: the client sets none. */
   readonly maxOutput: number | undefined
   readonly input: number
-  /** What the model would write. */
+  /** Tokens that the model would write. */
   readonly output: number
   /** The part of the output after which the client hangs up; 1 for most. */
   readonly part: number
@@ -48,7 +48,7 @@ export const users = 4
 export const modelMax = 16_384
 const windows: Readonly<Record<Kind, number>> = { chat: 60, agent: 60, batch: 600, slow: 60 }
 
-/** `load`: what is wanted, as a multiple of the limit. */
+/** `load` is the demand, as a multiple of the limit. */
 export function makeTrace(kind: Kind, seed: number, load: number, minutes = 90): Trace {
   const draw = createDraw(seed * 1_000 + kinds.indexOf(kind))
   const requests = Array.from({ length: users }, (_, user) => requestsOf(kind, user, minutes, draw))

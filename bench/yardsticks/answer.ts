@@ -1,4 +1,4 @@
-/** What the yardsticks share: they answer every Check with the same allow, and do nothing else. */
+/** The yardsticks' common part: they answer every Check with the same allow, and do nothing else. */
 
 import { WireWriter } from '../../src/grpc/wire.ts'
 

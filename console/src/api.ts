@@ -27,7 +27,7 @@ export type Subscription = FromSchema<typeof subscriptionRecord>
 export interface RefusalList {
   readonly data: readonly Refusal[]
   readonly complete: boolean
-  /** The processes that have not answered; undefined: it is not known which there are. */
+  /** The processes that have not responded; undefined if it is unknown which processes exist. */
   readonly silent?: readonly string[]
   /** When the service started, if that is less than an hour ago. */
   readonly since?: string
@@ -112,7 +112,7 @@ export async function send(token: string, method: string, path: string, body?: u
   return response
 }
 
-/** The refusal in an answer that is not ok. */
+/** The refusal in a response that is not ok. */
 export async function refusalIn(response: Response): Promise<ApiError> {
   const requestId = response.headers.get('x-request-id') ?? undefined
   const text = await response.text().catch(() => '')

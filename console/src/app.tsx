@@ -64,7 +64,7 @@ const entries: readonly Entry[] = [
   { path: 'explain', label: 'Why?', icon: 'why', page: () => <ExplainPage /> },
 ]
 
-/** Shown to administrators. The API refuses them to anybody else. */
+/** Shown to administrators. The API refuses them to other users. */
 const administration: readonly Entry[] = [
   { path: 'access', label: 'Access', icon: 'access', page: () => <AccessPage /> },
   { path: 'resources', label: 'Resources', icon: 'resources', page: () => <ResourcesPage /> },

@@ -1,6 +1,6 @@
 /**
  * Signing in at an identity provider: an authorization code with PKCE. The browser stores state and verifier until it
- * comes back, never a token.
+ * returns, never a token.
  */
 
 import { ApiError, refusalIn } from './api.ts'
@@ -31,13 +31,13 @@ const maxRefusalLength = 300
 /** The ways to sign in. */
 export interface Ways {
   readonly providers: readonly Provider[]
-  /** Whether an identity token may be stored in the tab; undefined: unknown. */
+  /** Whether an identity token may be stored in the tab; undefined if unknown. */
   readonly keepsToken?: boolean
   /** The sample of `npm start`, for holders of its link. */
   readonly sampleUsers?: readonly string[]
 }
 
-/** Only by pasting a token, if the service does not answer. */
+/** Reads the ways to sign in: only by pasting a token, if the service does not respond. */
 export async function readWays(): Promise<Ways> {
   try {
     return await (await fetch('/console/sign-in', { cache: 'no-store' })).json()
@@ -84,7 +84,7 @@ export async function finish(): Promise<string | undefined> {
   const refusal = query.get('error_description') ?? query.get('error')
   const from = query.get('iss')
   const isOurs = query.get('state') === begun?.state && pathname === begun?.back
-  // Validated even before a refusal is shown: anybody can make a link with a text in it.
+  // Validated even before a refusal is shown: anyone can create a link with a text in it.
   if (!begun || !isOurs || !(code || refusal) || (from !== null && from !== begun.issuer)) {
     throw new ApiError(0, 'unknown', 'This sign-in was not begun in this tab; begin again.')
   }

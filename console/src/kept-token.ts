@@ -1,6 +1,6 @@
 /**
  * Stores the identity token of this tab (sessionStorage), so that a reload does not lose it: until its owner signs out,
- * it expires or the service refuses it. Never stores an API key, nor anything if the service forbids it.
+ * it expires or the service refuses it. Never stores an API key, and nothing at all if the service forbids it.
  */
 
 const keptUnder = 'tollgate-token'
@@ -45,7 +45,7 @@ export function forgetToken(): void {
   sessionStorage.removeItem(keptUnder)
 }
 
-/** Also while the page is not used. */
+/** Discards the token when it expires, even while the page is not used. */
 function forgetAt({ token, expiresAt }: Kept): void {
   if (expiresAt === undefined) return
   const waitMs = Math.min(expiresAt - Date.now(), longestMs)

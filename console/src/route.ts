@@ -3,7 +3,7 @@
 import { useSyncExternalStore } from 'react'
 
 export interface Place {
-  /** Without `/console/` and without slashes around it; empty: the start. */
+  /** Without `/console/` and without slashes around it; empty for the start page. */
   readonly path: string
   readonly query: URLSearchParams
 }

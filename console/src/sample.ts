@@ -11,7 +11,7 @@ addEventListener('hashchange', () => {
   if (takeCode()) location.reload()
 })
 
-/** The sample users, and what signing in as each shows. */
+/** The sample users, and a description of each. */
 export const sampleRoles: Readonly<Record<string, string>> = {
   alice: 'A user in team A, with three subscriptions.',
   bob: 'A user in team B, with one subscription.',

@@ -12,7 +12,7 @@ export interface Session {
   readonly ownKey: string | undefined
   /** Calls the API. Rejects with an ApiError; a refused credential ends the session. */
   readonly call: <Answer>(method: string, path: string, body?: unknown) => Promise<Answer>
-  /** The same for a text answer. */
+  /** Calls the API for a text response. */
   readonly read: (path: string) => Promise<string>
   /** Called when the user signs out: calls in progress cannot end a later session. */
   readonly close: () => void

@@ -1,5 +1,5 @@
--- Runs once Check has answered: reads the body if reading was left until then, and replaces the client's path with the
--- one of the model's server, which selects the route to the model. No request gets that route otherwise.
+-- Runs after Check: reads the body if that was deferred, and replaces the client's path with the path at the model's
+-- server, which selects the route to the model. No request gets that route otherwise.
 local find, match = string.find, string.match
 
 local NOTHING_KNOWN = { is_first = true }
@@ -18,7 +18,7 @@ local function asked_by(handle, headers)
   }
 end
 
--- Whether a body that was read before Check must be read again after it.
+-- Whether a body that was read before Check must be read again.
 local function is_of_interest(path, asked)
   return asked.upstream_model or asked.ceiling or asked.maximum or asked.models or find(path, "/v1/completions$")
     or asked.chunk_usage and find(path, "/v1/chat/completions$")

@@ -1,13 +1,13 @@
--- Lets a request pass if the table knows it (table.lua), sends any other to Check, and reads the model's response.
--- Whether Check is asked depends on the header x-tollgate-cluster: if it is set, the filters that ask Check are not
--- created. Any error here leads to Check.
+-- Allows a request if the table has it (table.lua), sends any other to Check, and reads the model's response. Check is
+-- called unless the header x-tollgate-cluster is set: then the filters that call Check are not created. Any error here
+-- results in a Check.
 local find, match = string.find, string.match
 
 -- Longer keys, paths with their queries and model names are not looked up in the table; nor are requests with longer
 -- bodies, which would be held before the caller is known.
 local LONGEST_KEY, LONGEST_PATH, LONGEST_MODEL, LONGEST_BODY = 256, 512, 400, 1048576
 
--- The key of a request if that is its only credential, in a usual form; anything unusual is left to Check
+-- The key of a request if that is its only credential, in a usual form; Check handles anything else
 -- (identity/authenticate.ts).
 local function key_of(headers)
   local bearer, key = headers:get("authorization"), headers:get("x-api-key")
@@ -20,7 +20,7 @@ local function key_of(headers)
   return key and #key <= LONGEST_KEY and key
 end
 
--- Calls `decide_by_table` for a request with these headers and this path, if the table can have it at all.
+-- Calls `decide_by_table` for a request with these headers and this path, if the table may have it.
 local function look_up(headers, path, model, started_at)
   if not decide_by_table then return nil, "off" end
   local key, length = key_of(headers), tonumber(headers:get("content-length") or "")
@@ -30,7 +30,7 @@ local function look_up(headers, path, model, started_at)
   return decide_by_table(key, path, model, headers:get("x-request-id") or "", started_at, length)
 end
 
--- Notes in metadata that the request was let pass, and by what, for its line, its response and the route to the model
+-- Notes in metadata that the request was allowed, and by what, for its line, its response and the route to the model
 -- (`passed` begins with `read`).
 local function note(handle, line, passed)
   local metadata = handle:streamInfo():dynamicMetadata()
@@ -56,7 +56,7 @@ local function ask_check(handle, why)
   handle:headers():replace("x-tollgate-miss", why)
 end
 
--- Undoes what an error left unfinished.
+-- Cleans up after an error.
 local function recover(handle, problem)
   handle:logErr(tostring(problem))
   handle:headers():remove("x-tollgate-cluster")
@@ -123,12 +123,12 @@ function envoy_on_request(handle)
   end
 end
 
--- Each dialect's names for the limit that binds, what is left of it, and its reset.
+-- Each dialect's header names for the limit that binds, its remaining amount, and its reset.
 local OPENAI = { "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens" }
 local ANTHROPIC =
   { "anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset" }
 
--- Sets the headers that Check would have set for a request that the table let pass, and completes what is known of the
+-- Sets the headers that Check would have set for a request that the table allowed, and completes the metadata of the
 -- request.
 local function as_from_check(handle, check, passed)
   local flags, policy, limit, left, reset, items, lane =
@@ -147,8 +147,8 @@ local function as_from_check(handle, check, passed)
   headers:replace("ratelimit", items)
 end
 
--- No process answered Check. Another gateway may reach one, but only a new connection gets there. Envoy's own 503 has
--- `retry-after: 1` (local_reply_config), refusals of Check a longer one.
+-- No process responded to Check. Another gateway may reach one, but only a new connection is routed there. Envoy's own
+-- 503 has `retry-after: 1` (local_reply_config), refusals of Check have a longer one.
 local function leave_if_unserved(handle)
   local headers = handle:headers()
   if headers:get(":status") == "503" and headers:get("retry-after") == "1" then

@@ -1,6 +1,6 @@
--- Adds what responses have used since the service last counted: each worker adds to its own lane in a file before the
--- last bytes of a response go on, so that the next decision includes them. Only aligned numbers of eight bytes are
--- read, which are never torn. The service creates the file and never writes its lanes (src/table/rules/format.ts).
+-- Adds the tokens of responses since the service last counted: each worker adds to its own lane in a file before it
+-- forwards the last bytes of a response, so that the next decision includes them. Only aligned numbers of eight bytes
+-- are read, which are never torn. The service creates the file and never writes its lanes (src/table/rules/format.ts).
 --
 -- A lane belongs to the worker that holds the lock on one byte of the file, which the kernel releases when a worker
 -- ends. The last lane is for all workers without one of their own: each locks it while adding. Without it, their usage
@@ -25,8 +25,8 @@ local C = ffi.C
 -- O_RDWR, O_NONBLOCK, O_CLOEXEC.
 local OPTIONS = 2 + 2048 + 524288
 local SET_LOCK, WRITE_LOCK, NO_LOCK, LOCKS_AT = 37, 1, 2, 2048
--- Attempts to lock the last lane, which is held for a microsecond: a worker that ends or hangs with it must not stop
--- the others.
+-- Attempts to lock the last lane, which is held for a microsecond: a worker that ends or hangs while it holds the lock
+-- must not block the others.
 local MOST_TRIES = 200
 -- "TGLANES1", little-endian.
 local MAGIC, FORM = 0x3153454e414c4754ULL, 2
@@ -36,10 +36,11 @@ local MOST_LANES = 256
 
 local head, lock = ffi.new("lanes_head"), ffi.new("lanes_lock[1]")
 local cells, own = ffi.new("lanes_cell[?]", MOST_LANES * CELLS), ffi.new("lanes_cell[?]", CELLS)
--- Opened for the first request: each thread has this script, also the main one, which gets none.
+-- Opened for the first request: each thread has this script, even the main thread, which gets no requests.
 local descriptor, lanes, mine, is_shared = -1, 0, -1, false
 
--- The checksum: the sum of the words of a part before its last word, which stores it. A half-written part has another.
+-- The checksum: the sum of the words of a part before its last word, which stores it. It does not match in a
+-- half-written part.
 local WORDS = ffi.typeof("const int32_t*")
 function check_sum(part, bytes)
   local words, sum = ffi.cast(WORDS, part), 0
@@ -81,8 +82,8 @@ function read_lanes(block)
   return C.pread(descriptor, cells, bytes, LANES_AT + block * bytes) == bytes
 end
 
--- The sum of one cell over all lanes that were read, in the window that begins at `start`; nil: a clock was set back,
--- so a lane already has a later window and its sum for this one is lost.
+-- The sum of one cell over all lanes that were read, in the window that begins at `start`; nil if a clock was set back,
+-- so that a lane already has a later window and its sum for this one is lost.
 function added_in(cell, start)
   local sum = 0
   for at = cell, lanes * CELLS - 1, CELLS do

@@ -1,12 +1,13 @@
--- Writes the line of a response to the folder shared with the service before the last bytes of the response go on, so
--- that a client's next request finds it counted. Each line is one write that begins and ends with a newline, so that a
--- torn line never damages the next. If anything fails, the response goes on, and Envoy's own log gets the line.
+-- Writes the line of a response to the folder shared with the service before it forwards the last bytes of the
+-- response, so that the client's next request finds it counted. Each line is one write that begins and ends with a
+-- newline, so that a torn line never damages the next. If anything fails, the response continues, and Envoy's own log
+-- writes the line.
 --
 -- The service creates the folder and its files, and renames them, which it notes in the head file
 -- (src/journal/head-file.ts). That is read with pread before each write: a mapped file that is truncated would crash
 -- Envoy.
 
--- Where the files are. The service fills it in; if it is empty, no line is written.
+-- The paths of the files. The service fills them in; if they are empty, no line is written.
 local LINES, HEAD = "", ""
 -- The longest line, with its newlines.
 local LONGEST_LINE = 16384
@@ -16,7 +17,7 @@ local OPEN_FOR = 1000
 -- to read a file that Envoy's user creates.
 local APPEND, OPTIONS = 1024, 2048 + 524288
 local WRITE_ONLY, READ_AND_WRITE, REALTIME = 1, 2, 0
--- "TTOL1" in two words, the second of one byte; then the format, the number of renames, and that of failures.
+-- "TTOL1" in two words, the second of one byte; then the format, the number of renames, and the number of failures.
 local MAGIC, MAGIC_END, FORM = 0x4c4f5454, 0x31, 1
 local HEAD_BYTES, FAILED_AT = 20, 16
 
@@ -31,7 +32,7 @@ ffi.cdef([[
 ]])
 local C = ffi.C
 local head, failed, time = ffi.new("uint32_t[5]"), ffi.new("uint32_t[1]"), ffi.new("long[2]")
--- Opened for the first line: each thread has this script, also the main one, which writes none.
+-- Opened for the first line: each thread has this script, even the main thread, which writes none.
 local lines, heads, opened_at, renamed = -1, -1, 0, -1
 
 -- Milliseconds since the epoch.
@@ -79,8 +80,8 @@ local function write(text, now)
   return false
 end
 
--- Appends the line, which begins and ends with a newline, and returns whether it is in the file. Never fails. `now`:
--- from `now_ms`. nil if no lines are written.
+-- Appends the line, which begins and ends with a newline, and returns whether it is in the file. Never fails. `now`
+-- comes from `now_ms`. This is nil if no lines are written.
 append_line = LINES ~= "" and function(line, now)
   local fine, is_written = pcall(write, line, now)
   return fine and is_written

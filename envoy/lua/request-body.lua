@@ -1,17 +1,16 @@
 -- Checks the body of a model request in one pass, before a model server receives it.
 --
--- The bytes that were checked are the bytes that are sent, as application/json, so that no server reads them as
--- something else. A body that JSON parsers could read differently is refused with 400: it must be an object, RFC 8259
--- in UTF-8, without a name that occurs twice in one object, a lone surrogate, a number beyond a double, or more than
--- 100 levels.
+-- The server gets exactly the bytes that were checked, as application/json, so that no server reads them in another
+-- format. A body that JSON parsers could read differently is refused with 400: it must be an object, RFC 8259 in UTF-8,
+-- without a name that occurs twice in one object, a lone surrogate, a number beyond a double, or more than 100 levels.
 --
 -- A streamed chat call is changed to ask for its usage, in each event if the model's server can report it there.
 -- usage.lua removes what the client has not asked for.
 --
--- If the path names the model, the body is read once it is known that the caller may call it. On shared routes it is
--- read before, because it names the model, and on a model's path before a second Check if the first needs the request's
--- size; Check then refuses an unacceptable body, once it has authenticated the caller. There the body is read again
--- after Check for /v1/completions, where usage is asked for only if it is counted, and if the body must be compared or
+-- If the path names the model, the body is read after Check has allowed the caller. On shared routes it is read before
+-- Check, because it names the model, and on a model's path before a second Check if the first needs the request's size;
+-- Check then refuses an unacceptable body, once it has authenticated the caller. There the body is read again after
+-- Check for /v1/completions, where usage is asked for only if it is counted, and if the body must be compared or
 -- changed.
 
 local ffi = require("ffi")
@@ -24,8 +23,8 @@ local MOST_LEVELS = 100
 -- The bytes of a body that are read at a time. The whole body is not copied: Lua's allocator maps and unmaps each block
 -- above 128 KiB, which takes longer than reading it.
 local WINDOW = 65536
--- A body that is changed is copied nevertheless, and the copies stay until Lua collects its garbage. A heap
--- above this size (KiB) is collected at the end of the request, and again once it is half as large again as what was left.
+-- A body that is changed is copied nevertheless, and the copies stay until Lua collects its garbage. A heap above this
+-- size (KiB) is collected at the end of the request, and again when it has grown by half since.
 local LARGE_HEAP = 8192
 local most_heap = LARGE_HEAP
 
@@ -44,7 +43,7 @@ local function not_json()
 end
 
 -- RFC 8259 and UTF-8 as one automaton: NEXT[state + byte] is the next state. States are multiples of
--- 256. Those from BEGINS_STRING on need more work than a look-up.
+-- 256. States from BEGINS_STRING on need more work than a look-up.
 local states = 0
 
 local function state()
@@ -52,8 +51,8 @@ local function state()
   return (states - 1) * 256
 end
 
--- The bytes that match a Lua pattern, or those of a range. Cached: many states have the same, and searching took most
--- of the time that each thread needs to build the automaton.
+-- The bytes that match a Lua pattern, or the bytes of a range. Cached: many states have the same, and searching took
+-- most of the time that each thread needs to build the automaton.
 local MATCHING = {}
 local function bytes(from, to)
   local list = MATCHING[from] or {}
@@ -277,8 +276,8 @@ local function unescape(text)
 end
 
 -- Two names count as equal if both of their 32-bit hashes are equal. A hash is the upper half of a sum: the length and
--- each 32-bit word of the name, each multiplied by a secret factor of its own (https://arxiv.org/abs/1202.4961). So
--- nobody can choose names that collide or crowd into a few slots, and no name has to be stored.
+-- each 32-bit word of the name, each multiplied by a secret factor of its own (https://arxiv.org/abs/1202.4961). So no
+-- client can choose names that collide or crowd into a few slots, and no name has to be stored.
 math.randomseed(tonumber(tostring({}):match("0x(%x+)"), 16) % 2147483647 + os.time())
 local LAST_FACTOR = 64
 
@@ -296,7 +295,7 @@ local LOWER_HALF, HASH = 0xffffffffULL, ffi.typeof("int32_t")
 local FIRST_BYTES = ffi.new("uint64_t[9]")
 for count = 1, 8 do FIRST_BYTES[count] = rshift(-1ULL, 64 - 8 * count) end
 
--- The eight bytes at `p`, with zeros for those beyond the first `count`.
+-- The eight bytes at `p`, with zeros after the first `count`.
 local function eight_bytes(p, count)
   return band(cast(EIGHT, p)[0], FIRST_BYTES[math.min(count, 8)])
 end
@@ -323,8 +322,8 @@ end
 -- The names of the object that is open at each level: a hash table with open addressing. A slot is in use if it has the
 -- number of that object.
 local FIRST_SLOTS, MOST_KEPT_SLOTS = 64, 1024
--- Maximum number of slots of all tables that are too large to be kept: 8 MiB, since Envoy does not see this memory. One
--- object can have 262,144 names, more than any vocabulary has tokens.
+-- Maximum number of slots of all tables that are too large to be retained: 8 MiB, since Envoy does not see this memory.
+-- One object can have 262,144 names, more than any vocabulary has tokens.
 local MOST_SLOTS = 524288
 local SLOTS = ffi.typeof("struct { double object; int32_t hash_1, hash_2; }[?]")
 local tables, objects = {}, 0
@@ -485,9 +484,9 @@ end
 
 new_buffer(WINDOW)
 
--- Moves the window, which holds `last` bytes of `source` from `base` on: keeps its bytes from `keep` on and
--- appends the bytes that follow in the source. Returns a pointer to its bytes and their number. It appends at
--- least as many as it keeps, so that the cost of a long name is proportional to its length.
+-- Moves the window, which holds `last` bytes of `source` from `base` on: retains its bytes from `keep` on and appends
+-- the bytes that follow in the source. Returns a pointer to its bytes and their number. It appends at least as many as
+-- it retains, so that the cost of a long name is proportional to its length.
 local function move_window(source, base, keep, last)
   local kept = ffi.string(buffer + MARGIN + keep, last - keep)
   local added = source:getBytes(base + last, math.min(source:length() - base - last, math.max(WINDOW - #kept, #kept)))
@@ -527,8 +526,8 @@ local function skip_space(source, base, at, last)
   end
 end
 
--- Frees the memory that only an unusual body needs. Otherwise each level could keep the table of its largest object, on
--- each thread.
+-- Frees the memory that only an unusual body needs. Otherwise each level could retain the table of its largest object,
+-- on each thread.
 local function release()
   if room > WINDOW then new_buffer(WINDOW) end
   if decoded_room > FEW_DECODED then new_decoded(FEW_DECODED) end
@@ -557,14 +556,14 @@ end
 
 -- Names by their context: the rule of a name, how the value of a rule is examined, and so on.
 local field_at_top, rule_below, enter_place, mask_at, follow, after_item
--- The fields that are closed for another reason than that they name something stored, with the reason.
+-- The fields that are closed for a reason other than naming a stored object, with the reason.
 local LOOK, CLOSED_AS = ffi.new("uint8_t[256]"), { ["tools[].model"] = "choosing", extra_body = "choosing" }
 
 do
-  -- What a body may name besides what is read for counting: something stored in the account at the model's server, or
-  -- another model. What a name means depends on its container, so each container has a context ("place"). RULES has,
-  -- for each place and name, the place of its value, and the field that is reported if there is a value. OPAQUE holds
-  -- texts and values of users, such as the parameters of their tools: no name there has a meaning.
+  -- Names in a body that refer to an object stored in the account at the model's server, or to another model. The
+  -- meaning of a name depends on its container, so each container has a context ("place"). RULES has, for each place
+  -- and name, the place of its value, and the field that is reported if there is a value. OPAQUE holds texts and values
+  -- of users, such as the parameters of their tools: no name there has a meaning.
   local TOP, ANY, OPAQUE, ITEM, LAST_PLACE = 1, 2, 3, 4, 8
   -- How the value of a name is examined. A field is reported if it has any value (FIELD), or one other than an object
   -- (NO_OBJECT). Of an item, the id and the kind are examined: an item that is only an id, or whose type is a
@@ -602,7 +601,7 @@ do
       "prompt_id", "provider", "provider_specific_header", "providerOptions", "route", "router_settings_override", "safety_model",
       "specific_deployment", "user_config"
     )
-    -- What servers of one model exchange: whose memory to read, at which address.
+    -- Fields that servers of one model exchange: whose memory to read, at which address.
     local internal = reported(
       "bootstrap_host", "bootstrap_port", "bootstrap_room", "disaggregated_params", "ec_transfer_params", "kv_transfer_params"
     )
@@ -622,7 +621,7 @@ do
     )
     RULES[TOP] = all(
       everywhere, choosing, reported("previous_response_id", "conversation", "tool_resources", "additional_drop_params"),
-      -- What extra_body has is read as if it were at the top (read_extra).
+      -- The members of extra_body are read as if they were at the top (read_extra).
       opaque("documents", "guided_json", "structured_outputs", "chat_template_kwargs", "client_metadata", "extra_body"),
       { input = { place = ITEM } }
     )
@@ -644,8 +643,8 @@ do
   end
 
   -- The fields and all other names with rules, without what some servers ignore in names: Go's encoding/json folds
-  -- case, readers of protobuf's JSON accept camelCase, and version 2 of Go's passes over dashes and underscores. Each
-  -- has a number from 1 on.
+  -- case, readers of protobuf's JSON accept camelCase, and version 2 of Go's ignores dashes and underscores. Each has a
+  -- number from 1 on.
   local FIELDS = {
     "model", "stream", "stream_options", "include_usage", "continuous_usage_stats", "background", "deferred", "max_tokens",
     "max_completion_tokens", "max_output_tokens", "n_predict", "n", "n_cmpl", "best_of", "prompt", "prompt_embeds",
@@ -807,8 +806,8 @@ do
     return RULE[places[level] * MOST_FIELDS + resembled_field(p, length)]
   end
 
-  -- Notes the place of the container that opens at a level; in an object, `rule` is that of its name. Returns the mask
-  -- of the names that have rules in it.
+  -- Notes the place of the container that opens at a level; in an object, `rule` is the rule of its name. Returns the
+  -- mask of the names that have rules in it.
   function enter_place(level, is_member, rule)
     local place = places[level - 1]
     if is_member and place ~= OPAQUE then place = PLACE_OF[rule] end
@@ -820,14 +819,14 @@ do
     return MASK[places[level]]
   end
 
-  -- What is known of an item: it has an id, or a role or type that needs no data; it is an image or a reasoning, and
-  -- has its data. The data of a reasoning is a text, or one that only the server can read; a summary is not what the
-  -- server has stored.
+  -- Flags of an item: it has an id, or a role or type that needs no data; it is an image or a reasoning, and has its
+  -- data. The data of a reasoning is a text, or one that only the server can read; a summary is not the stored
+  -- reasoning.
   local HAS_ID, HAS_KIND, IS_IMAGE, HAS_RESULT, IS_REASONING, HAS_TEXT = 1, 2, 4, 8, 16, 32
   local HAS = ffi.new("uint8_t[8]")
   HAS[ITEM_ID], HAS[ITEM_ROLE], HAS[ITEM_RESULT], HAS[ITEM_TEXT] = HAS_ID, HAS_KIND, HAS_RESULT, HAS_TEXT
 
-  -- At the end of an item, reports it if it is only an id. Returns what is known of the item around it.
+  -- At the end of an item, reports it if it is only an id. Returns the flags of the item around it.
   function after_item(level, item, found)
     if not is_object[level] or places[level] ~= ITEM then return item end
     local needed = HAS_KIND
@@ -837,7 +836,7 @@ do
   end
 
   -- Reports the field of a rule if the name that ends at `at` of the window has a value; null and an empty list count
-  -- as none. Returns what is known of the item, which was `item`.
+  -- as none. Returns the flags of the item, which were `item`.
   do
     local SMALL_N, OPEN_BRACKET, CLOSE_BRACKET = 0x6e, 0x5b, 0x5d
     -- Bytes of a value that are examined.
@@ -877,8 +876,8 @@ do
       return cast("const uint8_t*", glance)
     end
 
-    -- Whether a text begins with an escape, or with plain letters before one. Nobody writes a type that way except to
-    -- hide it.
+    -- Whether a text begins with an escape, or with plain letters before one. Only an attempt to hide a type writes it
+    -- that way.
     local function has_escape(value)
       local at = 1
       while value[at] ~= QUOTE and value[at] ~= BACKSLASH and at < GLANCE do at = at + 1 end
@@ -896,7 +895,7 @@ do
       return (holds_backslash(first) or holds_backslash(second)) and has_escape(value)
     end
 
-    -- What a type tells about its item.
+    -- The flags that a type sets for its item.
     local function kind_of(value, found)
       if is_reference(value) then report(found, "item_reference") end
       local first, second = cast(EIGHT, value)[0], cast(EIGHT, value)[1]
@@ -935,7 +934,7 @@ local function read_object(source, names)
   local in_prompts = false
   local level = 1
   local escaped_names = 0
-  -- The rule of the name that was read last, the names that have rules here, and what is known of the item.
+  -- The rule of the name that was read last, the names that have rules here, and the flags of the item.
   local rule, mask, item = 0, 0, 0
   -- The position of the last brace, bracket, comma or end of a name; the number of bytes after it from which a value
   -- may exceed a double.
@@ -1036,7 +1035,7 @@ local function read_object(source, names)
     elseif at < last or base + last == size then
       not_json()
     else
-      -- The window ends. Names and numbers are kept until they end; other strings are not needed.
+      -- The window ends. Names and numbers are retained until they end; other strings are not needed.
       local keep = current >= STRING and current < NAME and last or math.max(mark, 0)
       p, last = move_window(source, base, keep, last)
       base, at, mark, field_at = base + keep, at - keep - 1, mark - keep, field_at - keep
@@ -1055,7 +1054,8 @@ local IN_EACH = {
 -- For a server that refuses these options and reports usage unasked (`spec.output.streamUsage`).
 local NOT = { list = {}, names = {} }
 
--- What is added to a body without stream_options. The body's own options are kept up to this length, to be restored.
+-- The text that is added to a body without stream_options. The body's own options are stored up to this length, to be
+-- restored.
 local ASKED, LONGEST_OPTIONS = ',"stream_options":{"include_usage":true}', 4096
 
 -- Adds the change that gives a body that was asked for usage before Check its own options again.
@@ -1106,15 +1106,16 @@ end
 local STREAMED = { model = true, stream = true, stream_options = true, deferred = true, extra_body = true }
 local NAMING, ANSWERING = { model = true, extra_body = true }, { model = true, background = true, extra_body = true }
 
--- The fields for the maximum of an answer's output tokens, by operation. The first is added if there is none of them.
+-- The fields for the maximum of an answer's output tokens, by operation. The first is added if the body has none of
+-- them.
 local MAXIMA = {
   { "/chat/completions$", { "max_completion_tokens", "max_tokens" } },
   { "/completions$", { "max_tokens" } },
   { "/responses$", { "max_output_tokens" } },
   { "/messages$", { "max_tokens" } },
 }
--- llama.cpp reads the first two of these before any other, whatever the operation. So any of them is lowered, but only
--- a field of the operation is relied on.
+-- llama.cpp reads the first two of these before any other, in all operations. So each of them is lowered, but only a
+-- field of the operation is relied on.
 local ALL_MAXIMA = { "n_predict", "max_completion_tokens", "max_tokens", "max_output_tokens" }
 -- For models whose server reads no other (`spec.output.maxTokensField`).
 local ONLY = { max_tokens = { "max_tokens" } }
@@ -1131,8 +1132,8 @@ local COUNTS = { "n", "best_of", "n_cmpl", "candidate_count", "num_return_sequen
 local MINIMA = { "min_tokens", "min_new_tokens" }
 local BUDGETS = { thinking = { budget_tokens = "size" }, reasoning = { max_tokens = "size" } }
 
--- These fields, and those that determine how much output there is. Names that only some servers take for the latter are
--- reported to Check, which refuses them where a subscription reserves, or where only one answer is counted.
+-- These fields, and the fields that determine the amount of output. Names that only some servers treat as one of the
+-- latter are reported to Check, which refuses them where a subscription reserves, or where only one answer is counted.
 local measured = {}
 local function with_maxima(names)
   local all = measured[names]
@@ -1173,7 +1174,7 @@ local function choices_in(found)
 end
 
 -- The minimum of output tokens with which an answer is valid, if its own maximum is `most`. Interleaved thinking may
--- have a budget above the maximum, which then has no bearing on it.
+-- have a budget above the maximum, which then does not affect it.
 local function least_in(found, most)
   local least = 1
   for _, name in ipairs(MINIMA) do least = math.max(least, number_in(found[name]) or 1) end
@@ -1188,7 +1189,7 @@ local function least_in(found, most)
 end
 
 -- For Check: the bytes of the body, the maximum of an answer's output tokens (empty if unknown), the number of answers,
--- the minimum of output tokens of each, and if these are unknown, why.
+-- the minimum of output tokens of each, and if these are unknown, the reason.
 local function size_of(length, found, maxima)
   local choices, unclear = choices_in(found)
   local most, is_known = 0, false
@@ -1243,8 +1244,8 @@ local NO_NAME = "\0"
 local NOT_EXTRA = "extra_body must not have "
 
 -- Reads the members of `extra_body` as if they were at the top, where LiteLLM sends them in place of the body's own:
--- those that name something stored or choose a model are reported, and the others that are read for counting must not
--- be there.
+-- members that name a stored object or choose a model are reported, and other members that are read for counting must
+-- be absent.
 local function read_extra(found, names)
   local extra = found.extra_body
   if not is_given(extra) then return end
@@ -1327,8 +1328,8 @@ local function id_in(path)
   return id
 end
 
--- Envoy also loads its scripts in its main thread, twice, which gets no request. If /proc does not tell, any thread may
--- get one.
+-- Envoy also loads its scripts in its main thread, twice, which gets no request. If /proc cannot be read, any thread
+-- may get one.
 local own = id_in("/proc/thread-self/stat")
 IS_MAIN_THREAD = own ~= nil and own == id_in("/proc/self/stat")
 if not IS_MAIN_THREAD then
@@ -1340,7 +1341,7 @@ end
 
 local JSON = "application/json"
 
--- Refuses charsets other than UTF-8, however the parameter is spelled.
+-- Refuses charsets other than UTF-8, in any spelling of the parameter.
 local function check_label(label)
   local lower = label:lower()
   if not find(lower, "charset", 1, true) then return end
@@ -1397,12 +1398,12 @@ local function names_for(path, asked)
   return find(path, "/completions$") and asked.is_metered and STREAMED or NAMING
 end
 
--- With these a response is fetched by another request, whose usage is not counted. A server may take any value but the
--- latter for true.
+-- With these a response is fetched by another request, whose usage is not counted. A server may treat any value except
+-- the latter as true.
 local LATER, NOT_LATER = { "background", "deferred" }, { ["false"] = true, null = true }
 -- Why these are refused where tokens are counted.
 local UNCOUNTED = {
-  -- With it LiteLLM leaves out a maximum, or the request for usage, when it calls the model.
+  -- With it LiteLLM omits a maximum, or the request for usage, when it calls the model.
   additional_drop_params = "additional_drop_params may leave out a maximum, or the request for the usage that is counted",
 }
 for _, name in ipairs(LATER) do
@@ -1431,7 +1432,7 @@ local function judge_fields(asked, fields)
   end
 end
 
--- Reads the body and changes it as asked. Raises its fault.
+-- Reads the body and changes it as `asked` requires. Raises its fault.
 local function judge(handle, path, asked)
   local body = handle:body()
   -- Not earlier: a headers object is not valid after waiting for the body.
@@ -1453,7 +1454,7 @@ local function judge(handle, path, asked)
   for _, name in ipairs(LATER) do
     if found[name] and not NOT_LATER[found[name].text] then report(found, name) end
   end
-  -- With `choose`, the request may be decided now. Fields that matter only to some models are left to Check.
+  -- With `choose`, the request may be decided now. Check decides about fields that only some models close.
   local plan = asked.choose and model and not found.fields and asked:choose(headers, model)
   if plan then asked = plan end
   if plan and plan.maximum then maxima = maxima_of(path, plan.maximum) end
@@ -1482,7 +1483,7 @@ local function judge(handle, path, asked)
   if #changes > 0 then body:setBytes(changed(body, length, changes)) end
   if added.include_usage then
     metadata:set("tollgate.body", "usage_added", true)
-    -- Before Check, it is not known what the server accepts.
+    -- Before Check, it is not known which options the server accepts.
     local own = found.stream_options and found.stream_options.text or ""
     if asked.is_first and #own <= LONGEST_OPTIONS then metadata:set("tollgate.body", "options", own) end
   end
@@ -1511,7 +1512,7 @@ end
 local NO_CREDENTIAL = '"message":"A credential is needed: Authorization: Bearer <API key>.","type":"authentication_error"'
 
 -- Refuses a request without a credential before any of its body is held. Check decides whether the credential is valid.
--- Returns whether the request goes on.
+-- Returns whether the request continues.
 function require_credential(handle, path)
   local headers = handle:headers()
   local bearer = (headers:get("authorization") or ""):lower()

@@ -1,9 +1,9 @@
 -- Decides requests by the table, a file with requests that Check has allowed, which the service writes: a request that
--- is in it and below its limits passes without Check. Anything else, and anything unusual, is left to Check
+-- is in it and below its limits passes without Check. All other requests, and unusual ones, are decided by Check
 -- (docs/table.md; the format is in src/table/rules/format.ts).
 --
--- Each part is read with one pread and has a checksum: a mapped file that is truncated would crash Envoy. Nothing is
--- cached but the head, for a few milliseconds, and templates, which never change in a file.
+-- Each part is read with one pread and has a checksum: a mapped file that is truncated would crash Envoy. Only the head
+-- is cached, for a few milliseconds, and templates, which never change in a file.
 local ffi = require("ffi")
 local byte, find, floor, format, match = string.byte, string.find, math.floor, string.format, string.match
 
@@ -37,10 +37,10 @@ local BOOTTIME = 7
 local MAGIC, FORM = 0x31454c4241544754ULL, 2
 local HEAD_BYTES, RECORD_BYTES, BLOCK_BYTES, TEMPLATE_BYTES, NAME_BYTES, BUCKETS_AT = 96, 256, 320, 2048, 16, 4096
 local SLOTS, CELLS, LONGEST_TEMPLATE, NO_BLOCK, IN_FORCE = 8, 6, 2036, 0xffffffff, 1
--- How long a head is cached, and the longest lease (ms); how far the clocks may differ from what the service sees (ms).
+-- How long a head is cached, and the longest lease (ms); how far the clocks may differ from the service's (ms).
 local HEAD_FOR, LONGEST_LEASE, MOST_DRIFT = 5, 5000, 500
--- After how many milliseconds the files are looked up again, also while none is in force: a block is older before a
--- decision needs it (`settledMs` of src/table/table.ts).
+-- Milliseconds after which the files are looked up again, also while none is in force; less than the age of a block
+-- before a decision needs it (`settledMs` of src/table/table.ts).
 local OPEN_FOR, CLOSED_FOR = 1000, 1
 -- Maximum number of templates in the cache.
 local MOST_PLANS = 512
@@ -55,7 +55,7 @@ local descriptor, looked_at, read_at = -1, -1e9, -1e9
 local why_closed = "off"
 local plans, plan_count = {}, 0
 
--- Milliseconds since the machine booted; `now_ms` of line.lua has those since the epoch.
+-- Milliseconds since the machine booted; `now_ms` of line.lua has milliseconds since the epoch.
 local function boot_ms()
   C.clock_gettime(BOOTTIME, time)
   return tonumber(time[0]) * 1000 + floor(tonumber(time[1]) / 1000000)
@@ -118,7 +118,7 @@ local function blocks_at() return BUCKETS_AT + head.buckets * SLOTS * RECORD_BYT
 local function templates_at() return blocks_at() + head.blocks * BLOCK_BYTES end
 local function names_at() return templates_at() + head.templates * TEMPLATE_BYTES end
 
--- What many requests have in common (src/table/rules/plan.ts), by the names in the other scripts.
+-- The template of many requests (src/table/rules/plan.ts), by the names in the other scripts.
 local function read_plan(number)
   local at = templates_at() + number * TEMPLATE_BYTES
   if number >= head.templates or not read_part(descriptor, template, TEMPLATE_BYTES, at) then return nil end
@@ -128,7 +128,7 @@ local function read_plan(number)
   if #lines < 9 then return nil end
   local function given(line) return lines[line] ~= "" and lines[line] or nil end
   local plan = {
-    -- gate.lua asks the table about nothing else.
+    -- gate.lua looks up only POST requests in the table.
     is_post = true,
     is_metered = true,
     flags = lines[1],
@@ -141,8 +141,8 @@ local function read_plan(number)
     chunk_usage = given(6),
     maximum = given(7),
     policy = lines[8],
-    -- For each limit: the beginning of its header item, its value, as a number and as text, and whether it is the
-    -- key's.
+    -- For each limit: the beginning of its header item, its value as a number and as text, and whether it belongs to
+    -- the key.
     items = {},
     limits = {},
     limit_texts = {},
@@ -177,18 +177,18 @@ local function read_block(number)
   return number < head.blocks and read_part(descriptor, block, BLOCK_BYTES, at) and block.cells > 0 and block.cells <= CELLS
 end
 
--- The start of the window of the cell at `real`, its end, and its sum without the lanes; nil: unknown.
+-- The start of the window of the cell at `real`, its end, and its sum without the lanes; nil if unknown.
 local function window_at(cell, real)
   if real < cell.start then return nil end
   if real < cell.end_ then return cell.start, cell.end_, cell.offset end
   if real < cell.next_end then return cell.end_, cell.next_end, cell.next_offset end
 end
 
--- What is left of each limit, and its reset. Valid until the next decision.
+-- The remaining amount of each limit, and its reset. Valid until the next decision.
 local left, resets_at = ffi.new("double[?]", 2 * CELLS), ffi.new("double[?]", 2 * CELLS)
 
--- Why the limits of the block that was read, from `cell` on, refuse the request; nil: they allow it. Recursive, because
--- the compiler gives up on a loop that usually exits after a turn or two, and on all its callers.
+-- Why the limits of the block that was read, from `cell` on, refuse the request; nil if they allow it. Recursive,
+-- because the compiler gives up on a loop that usually exits after a turn or two, and on all its callers.
 local function why_limited(cell, plan, before, share, real)
   if cell >= block.cells then return nil end
   local limit = plan.limits[before + cell + 1]
@@ -231,7 +231,7 @@ local function reset_text(at, now, is_anthropic)
   return format("%dh%dm%ds", floor(seconds / 3600), floor(seconds / 60) % 60, seconds % 60)
 end
 
--- The limits for the response: the policy, the limit that binds, what is left of it, its reset, and all limits; empty
+-- The limits for the response: the policy, the limit that binds, its remaining amount, its reset, and all limits; empty
 -- without limits.
 local function limits_text(plan, count, now)
   if count == 0 then return "\t\t\t\t" end
@@ -247,7 +247,7 @@ local function limits_text(plan, count, now)
   )
 end
 
--- The request's part of the line (src/usage/rules/line-head.ts). `bytes`: of its body.
+-- The request's part of the line (src/usage/rules/line-head.ts). `bytes` is the length of its body.
 local function line_head(plan, record, id, started_at, bytes)
   local held = ""
   if plan.is_estimated then
@@ -258,8 +258,8 @@ local function line_head(plan, record, id, started_at, bytes)
   return format('{"start":%.0f,"id":"%s","by":"table",%s,%s%s}', started_at, id, plan.subject, text, held)
 end
 
--- The slot of the record with this digest in the bucket that was read; -1: none. No early exit: the compiler does not
--- take such a loop, either.
+-- The slot of the record with this digest in the bucket that was read, or -1. No early exit, because the compiler does
+-- not compile such a loop, either.
 local function slot_of(digest)
   local found = -1
   for slot = SLOTS - 1, 0, -1 do
@@ -273,13 +273,13 @@ local function slot_of(digest)
 end
 
 -- Decides a request by its `credential`, the whole `path`, and the model of its body if the path names none; with its
--- `id`, its start and the length of its body. Returns the plan, the request's part of the line, and what its response
--- needs, separated by tabs: flags, limits and the names of its blocks; nil and the reason if Check has to decide.
+-- `id`, its start and the length of its body. Returns the plan, the request's part of the line, and the data for its
+-- response, separated by tabs: flags, limits and the names of its blocks; nil and the reason if Check has to decide.
 local function decide(credential, path, model, id, started_at, bytes)
   local boot, real = boot_ms(), now_ms()
   local why = why_not(boot, real, HEAD_FOR)
   if why then return nil, why end
-  -- Traced requests are left to Check, whose spans have the service's details.
+  -- Check decides traced requests, because its spans have the service's details.
   if byte(id, 15) ~= 52 then return nil, "traced" end
   local digest = sha256_of(credential, path, model)
   if not digest then return nil, "shape" end
@@ -336,7 +336,7 @@ local function find_block(first, second)
 end
 
 -- Adds the tokens of a response to each of its blocks by name (src/table/rules/lane.ts): another request or process may
--- have added the block since the request began. Returns what was added, and where, for the line; nil: nothing.
+-- have added the block since the request began. Returns the tokens that were added, and where, for the line, or nil.
 local function add_to_lane(names, tokens, ended_at)
   why_not(boot_ms(), now_ms(), 0)
   if descriptor < 0 then return nil end
@@ -348,7 +348,7 @@ local function add_to_lane(names, tokens, ended_at)
   return blocks ~= "" and format("%.0f %.0f%s", head.file, tokens, blocks) or nil
 end
 
--- nil if Check decides everything.
+-- Nil if Check decides everything.
 decide_by_table = TABLE ~= "" and decide
 -- Never fails.
 function add_by_table(names, tokens, ended_at)

@@ -5,25 +5,26 @@
 -- The figures go into the line that line.lua writes: `total_tokens` of `usage` and its parts by type. With the dialect
 -- "anthropic" in Check's metadata they are the four figures of a message; those at the start of a stream have the
 -- prefix `start_`. If the tokens of a stream may have to be estimated, `text_bytes` has the length of the generated
--- text. No script runs when a client leaves, so the figures of a stream so far are in the metadata `tollgate.line`,
--- too, for Envoy's own log.
+-- text. No script runs when a client disconnects, so the figures of a stream so far are in the metadata
+-- `tollgate.line`, too, for Envoy's own log.
 --
--- The first byte of a response decides its format, whatever its content-type: with a brace or bracket it is JSON, or
--- lines of JSON, of which the last usage counts; in a list of answers all count, because llama.cpp answers each of `n`
--- on its own. Otherwise it is a stream of events (https://html.spec.whatwg.org/multipage/server-sent-events.html). Only
--- the structure of JSON is followed, so a NaN beside the usage does no harm.
+-- The first byte of a response determines its format, regardless of its content-type: with a brace or bracket it is
+-- JSON, or lines of JSON, of which the last usage counts; in a list of answers all count, because llama.cpp answers
+-- each of `n` on its own. Otherwise it is a stream of events
+-- (https://html.spec.whatwg.org/multipage/server-sent-events.html). Only the structure of JSON is followed, so a NaN
+-- beside the usage does no harm.
 --
 -- If request-body.lua asked for usage and the client did not, the lines of a text that has nothing else are removed,
 -- and their event, too, if it has no other data. A text with empty choices and something else, such as an error, loses
 -- only its usage. If usage was asked for in each event, that of a text with choices becomes null, as from a server that
--- reports it only at the end. Many servers and clients take each line of data for an event, whatever separates two of
--- them, so a line is sent on when it is complete, not when its event is.
+-- reports it only at the end. Many servers and clients treat each line of data as an event, however lines are
+-- separated, so a line is forwarded when it is complete, not when its event is.
 --
--- Envoy's overload manager does not see Lua's memory, so between two chunks only the position in the structure is kept,
--- and lines that may have to be removed, up to 64 KiB.
+-- Envoy's overload manager does not see Lua's memory, so between two chunks the script stores only its position in the
+-- structure, and lines that may have to be removed, up to 64 KiB.
 
 -- The loop over bytes has more than a hundred side traces, the compiler's default maximum; the rest would be
--- interpreted from then on, whatever responses come.
+-- interpreted from then on, for all responses.
 jit.opt.start("maxside=1000", "maxmcode=2048")
 
 local ffi, new_table = require("ffi"), require("table.new")
@@ -65,7 +66,7 @@ local MESSAGE = {
 }
 -- The members of an entry of a usage's `iterations`, which add up.
 local ITERATION = { "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "type" }
--- Members that contain further figures. Those get a prefix, so that a total among them is not taken for the total.
+-- Members that contain further figures. They get a prefix, so that a total among them is not mistaken for the total.
 local DETAILS = {
   prompt_tokens_details = "details_",
   completion_tokens_details = "details_",
@@ -76,16 +77,16 @@ local DETAILS = {
 -- The longest figure that is read, in bytes.
 local LONGEST_FIGURE = 1024
 local LONGEST_NAME = 32
--- Maximum size held of an event, in bytes. Anything longer is more than usage.
+-- Maximum size held of an event, in bytes. A longer event has more than usage.
 local LONGEST_HELD = 65536
 -- Maximum size held of all events on this thread, in bytes. ENVOY_HEAP_BYTES leaves room for it and for garbage.
 local MOST_HELD = 4194304
 -- Maximum number of parts of an event before they are joined.
 local MOST_PARTS = 64
 
--- The members that are looked for, as a tree. A node describes its value: a `figure`, by its index in the labels of the
--- dialect; the `choices`; a `usage` or another object, with the members that are looked for in it. In an event there
--- are also those that mean nothing to the client beside usage (SILENT), and MORE for all others.
+-- The members to find, as a tree. A node describes its value: a `figure`, by its index in the labels of the dialect;
+-- the `choices`; a `usage` or another object, with the members to find in it. An event also has the members that mean
+-- nothing to the client except with other data (SILENT), and MORE for all others.
 local function figures(labels, fields, prefix)
   local members = {}
   for name, label in pairs(fields) do
@@ -187,7 +188,7 @@ local function zeros(eight)
   return band(eight - ONES, bnot(eight), HIGH_BITS)
 end
 
--- The same, with no wrong bits.
+-- As `zeros`, but all bits are right.
 local function all_zeros(eight)
   return bnot(bor(band(eight, LOW_BITS) + LOW_BITS, eight, LOW_BITS))
 end
@@ -241,8 +242,8 @@ end
 local NULL = cast(FOUR, ffi.new("uint8_t[4]", { byte("null", 1, 4) }))[0]
 
 -- A reader of JSON texts that arrive in chunks, or of those in the data of events: an object, which may continue in the
--- next line of data, or whatever a line has. It collects the figures of each usage in `told`, and notes what else the
--- last text has.
+-- next line of data, or any content of a line. It collects the figures of each usage in `told`, and notes the other
+-- content of the last text.
 local function new_reader(root, told, is_event)
   return {
     root = root,
@@ -280,13 +281,13 @@ local function new_reader(root, told, is_event)
     below = 0,
     in_string = false,
     escaped = false,
-    -- The beginning of the last string in earlier chunks, as far as it may be a name.
+    -- The beginning of the last string in earlier chunks, if it may be a name.
     begun = "",
     -- The node of the member whose value is being read, and the beginning of the value in earlier chunks.
     member = nil,
     value = nil,
-    -- The figures of the usage that is open, by label; false for those that it lacks. The labels of those that it has,
-    -- and their number.
+    -- The figures of the usage that is open, by label; false for figures that it lacks. The labels of the figures that
+    -- it has, and their number.
     figures = new_table(MOST_LABELS + #ITERATION, 0),
     given = new_table(MOST_LABELS, 0),
     count = 0,
@@ -348,7 +349,7 @@ local function to_number(text)
   if magnitude > 308 or magnitude == 308 and sub(digits, first) >= INFINITE then return nil end
   if magnitude < -324 then return 0 end
   if minus ~= "" or magnitude > 20 or magnitude < -1 then return -1 end
-  -- The remaining digits only matter as to whether there is any.
+  -- The remaining digits matter only if one of them is not 0.
   local kept = sub(digits, first, first + 69)
   if find(digits, "[1-9]", first + 70) then kept = kept .. "1" end
   return tonumber(kept .. "e" .. magnitude - #kept + 1)
@@ -495,7 +496,7 @@ local function tell(reader, node)
   end
 end
 
--- Handles the end of the value that is read, whose text from `first` to `last` was not kept.
+-- Handles the end of the value that is read, whose text from `first` to `last` was not stored.
 local function end_value(reader, p, text, first, last)
   local member = reader.member
   reader.member = nil
@@ -533,7 +534,7 @@ for _, code in ipairs({ QUOTE, COMMA, COLON, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACK
   STRUCTURE[code] = true
 end
 
--- Handles a brace at `at` that opens an object that is looked for: `node`, or the text itself.
+-- Handles a brace at `at` that opens an object to read: `node`, or the text itself.
 local function descend(reader, node, at)
   reader.depth = reader.depth + 1
   reader.outer[reader.depth] = reader.node
@@ -551,20 +552,21 @@ local function descend(reader, node, at)
   end
 end
 
--- Whether an object at `at`, outside of any other, is read. In an event, what follows other text on its line of data is
--- no object; left open, it would hide what follows. Outside of events there are lines of JSON and lists.
+-- Whether an object at `at`, outside of any other, is read. In an event, an object must begin its line of data: a brace
+-- after other text, left open, would hide the rest. Outside of events there are lines of JSON and lists.
 local function opens_text(reader, p, from, at)
   return not reader.is_event or reader.first or not reader.is_other and past_space(p, from, at) == at
 end
 
--- Adds a figure of the next object in a list to that of those before it. One that is no count invalidates the sum.
+-- Adds a figure of the next object in a list to the sum of the previous ones. A figure that is no count invalidates the
+-- sum.
 local function sum_of(before, figure)
   if not (before and figure) then return before or figure end
   if type(before) ~= "number" or type(figure) ~= "number" or before < 0 or figure < 0 then return -1 end
   return before + figure
 end
 
--- Adds the figures of an object of a list to the sums of those before it.
+-- Adds the figures of an object of a list to the sums of the previous ones.
 local function add_up(told, sums)
   for label = 1, #told do
     sums[label], told[label] = sum_of(sums[label], told[label]), false
@@ -601,8 +603,8 @@ local function ascend(reader, at)
   if reader.depth == 0 then end_object(reader, at) end
 end
 
--- Keeps what the next chunk or line of data needs: the value so far, and the last string, because its colon may follow.
--- `last` is the end of this one; `joint` joins it with the next.
+-- Stores the state that the next chunk or line of data needs: the value so far, and the last string, because its colon
+-- may follow. `last` is the end of this one; `joint` joins it with the next.
 local function pause(reader, p, text, first, stop, from, last, joint)
   local member = reader.member
   if member and member.members then
@@ -633,9 +635,9 @@ local function end_name(reader, p, text, begun, first, stop)
   return true
 end
 
--- Reads a chunk of a text from `at` to `last`; of events, until it stops after a line. Returns the position after what
--- was read, and the state in the line at its end: LINE for the empty line after an event, DATA if the line ends a text,
--- AFTER_COLON if its data is empty; nil at the end of the chunk.
+-- Reads a chunk of a text from `at` to `last`; of events, until it stops after a line. Returns the position after the
+-- read part, and the state in the line at its end: LINE for the empty line after an event, DATA if the line ends a
+-- text, AFTER_COLON if its data is empty; nil at the end of the chunk.
 local function read(reader, text, at, last)
   local p, is_event = cast(BYTES, text), reader.is_event
   local line, in_string, below, looked, begun = reader.line, reader.in_string, reader.below, reader.node ~= nil, reader.begun
@@ -794,7 +796,7 @@ local function read(reader, text, at, last)
     at = at + 1
   end
   reader.line, reader.in_string, reader.below, reader.begun = line, in_string, below, begun
-  -- At the end of a line, and between lines, there is nothing to keep.
+  -- At the end of a line, and between lines, there is nothing to store.
   if line == DATA then
     if looked then
       pause(reader, p, text, first, stop, from, last, "")
@@ -831,7 +833,7 @@ local function report(stream)
   if stream.meters and stream.is_metered then metadata:set("envoy.filters.http.ext_authz", "metered", true) end
 end
 
--- Notes figures that have changed; if the response may be left before its end, in Envoy's log, too.
+-- Notes figures that have changed; if the client may disconnect before its end, in Envoy's log, too.
 local function note_figures(stream)
   local told, noted = stream.told, stream.noted
   -- Not for each piece of text: that would be too often.
@@ -883,8 +885,8 @@ local function begun_strings(p, at)
   return band(zeros(bxor(eight, COLON_IN_EACH)), rshift(after, 8))
 end
 
--- Counts the bytes of generated text in a chunk of a stream, for estimates: those of strings with such a name,
--- anywhere. Misses a name that is split between two chunks.
+-- Counts the bytes of generated text in a chunk of a stream, for estimates: of strings with such a name, anywhere.
+-- Misses a name that is split between two chunks.
 local function count_text(stream, text)
   local p, size, at = cast(BYTES, text), #text, stream.skipped
   local bytes, in_text = stream.text_bytes, stream.in_text
@@ -913,7 +915,7 @@ local function count_text(stream, text)
 end
 
 -- The streams that hold lines of an event, and the size of all. Streams that were reset since the last count are still
--- in it, so it is computed anew at most once a second if it is too large.
+-- in it, so it is recomputed, at most once a second, if it is too large.
 local holders = setmetatable({}, { __mode = "k" })
 local held, counted_at = 0, 0
 
@@ -936,7 +938,7 @@ local function take(stream)
   return lines
 end
 
--- Holds more of the current event; if that is too much, stops holding its text. Returns what can be sent.
+-- Holds more of the current event; if that is too much, stops holding its text. Returns the part that can be sent.
 local function hold(stream, part)
   if #part == 0 then return "" end
   if stream.size + #part > LONGEST_HELD or not may_hold(#part) then
@@ -1031,8 +1033,8 @@ local function begins_data(p, first, last)
   return last - first >= 5 and cast(FOUR, p + first)[0] == DATA_FIELD and past_blanks(p, first + 5, last) == last
 end
 
--- Judges the text with usage that has been read, on lines that end at `past`; what may be held begins at `first`.
--- Returns the range to remove, or nil; what is sent in its place; and whether the range is the whole text.
+-- Evaluates the text with usage that has been read, on lines that end at `past`; the part that may be held begins at
+-- `first`. Returns the range to remove, or nil; its replacement; and whether the range is the whole text.
 local function judge(stream, p, text, first, past)
   local reader = stream.reader
   if not stream.edits or stream.passes or not reader.usage_last then return nil end
@@ -1042,7 +1044,7 @@ local function judge(stream, p, text, first, past)
   if reader.has_choices then
     if stream.blanks then return from, to, "null" end
   elseif stream.removes and not reader.has_more then
-    -- Its lines may have something else.
+    -- Its lines may have other data.
     local is_alone = begins_data(p, begin, reader.first) and past_space(p, reader.last + 1, past) == past
     if is_alone then return begin, past, nil, true end
   elseif stream.removes and reader.is_empty then
@@ -1051,7 +1053,7 @@ local function judge(stream, p, text, first, past)
   return nil
 end
 
--- Handles the end of the lines of a text with usage. Adds to `out` what is to be sent of them and of what precedes
+-- Handles the end of the lines of a text with usage. Adds to `out` the part to send of them and of the bytes before
 -- them, from `from` on. Returns the position from which the rest is sent.
 local function end_text(stream, out, p, text, from, first, past)
   local reader = stream.reader
@@ -1077,7 +1079,7 @@ local function end_text(stream, out, p, text, from, first, past)
   return rest
 end
 
--- The same for lines that are held in part.
+-- As `end_text`, for lines that are partly held.
 local function end_held_text(stream, out, text, first, past)
   local lines = take(stream) .. sub(text, first + 1, past)
   local from = end_text(stream, out, cast(BYTES, lines), lines, 0, 0, #lines)
@@ -1085,8 +1087,8 @@ local function end_held_text(stream, out, text, first, past)
   return past
 end
 
--- Handles the end of a line; `kind` is the state at its end. Adds to `out` what is to be sent of what is held. Returns
--- the position from which the rest is sent, and the one from which it may have to be held.
+-- Handles the end of a line; `kind` is the state at its end. Adds to `out` the part to send of the held bytes. Returns
+-- the position from which the rest is sent, and the position from which it may have to be held.
 local function end_line(stream, kind, out, p, text, from, first, past)
   local reader = stream.reader
   -- The next line of data continues the text.
@@ -1127,19 +1129,18 @@ local function past_line_end(reader, p, past, size)
   return past + 1
 end
 
--- Shifts the positions of a text, because what is held begins elsewhere.
+-- Shifts the positions of a text, because the held bytes begin elsewhere.
 local function move(reader, by)
   for _, place in ipairs(PLACES) do
     if reader[place] then reader[place] = reader[place] + by end
   end
 end
 
--- Handles the end of a chunk within an event. Returns the position from which it may have to be held; nil for none of
--- it.
+-- Handles the end of a chunk within an event. Returns the position from which it may have to be held, or nil.
 local function end_piece(stream, p, first, size)
   local reader = stream.reader
   if stream.passes or reader.line == OTHER and not reader.node then
-    -- Lines that no client reads as a part of an event are not held.
+    -- Lines that no client reads as part of an event are not held.
     reader.has_begun = reader.has_begun or reader.has_names
     return nil
   end
@@ -1149,11 +1150,11 @@ local function end_piece(stream, p, first, size)
   return begin
 end
 
--- Reads a chunk of a stream of events. Returns what is to be sent of it. Of the events that begin and end in it, only
--- those with a usage are read.
+-- Reads a chunk of a stream of events. Returns the part to send. Of the events that begin and end in it, only events
+-- with a usage are read.
 local function read_events(stream, text)
   local p, size, reader = cast(BYTES, text), #text, stream.reader
-  -- What precedes `from` is in `out`, removed or held. What may have to be held in addition begins at `first`.
+  -- The bytes before `from` are in `out`, removed or held. Further bytes that may have to be held begin at `first`.
   local out, at, from, first = {}, 0, 0, 0
   local usage = find_usage(p, text, 0)
   if reader.after_cr and p[0] == LF then
@@ -1209,7 +1210,7 @@ local function read_events(stream, text)
   return concat(out)
 end
 
--- Handles the end of a response, and of its last line. Returns what is to be sent of the line.
+-- Handles the end of a response, and of its last line. Returns the part of the line to send.
 local function end_events(stream)
   local reader, lines = stream.reader, take(stream)
   if lines == "" or reader.node then return lines end
@@ -1241,18 +1242,18 @@ local function no_figures(spoken)
   return list
 end
 
--- Reads a chunk of a response. Returns what is to be sent of it.
+-- Reads a chunk of a response. Returns the part to send.
 local function read_piece(stream, text)
   local sent = text
   if stream.is_json == nil then
     local first = first_byte(text)
     if first then stream.is_json = first == OPEN_BRACE or first == OPEN_BRACKET end
     if stream.is_json then
-      -- Preceding white space was taken for the beginning of an event.
+      -- Preceding white space was treated as the beginning of an event.
       sent = take(stream) .. text
       stream.opens, stream.reader = first == OPEN_BRACKET, stream.answer
       renew(stream.reader, stream.opens and no_figures(stream.dialect) or stream.told)
-      -- The figures of the objects in a list add up. Of each object the last usage counts.
+      -- The figures of the objects in a list add up. The last usage of each object counts.
       stream.reader.sums = stream.opens and stream.told or nil
     end
   end
@@ -1272,8 +1273,8 @@ local function read_piece(stream, text)
   return sent
 end
 
--- Streams that have ended, by dialect, for reuse: to create one takes longer than to read most responses. At most this
--- many are kept.
+-- Streams that have ended, by dialect, for reuse: creating one takes longer than reading most responses. At most this
+-- many are retained.
 local MOST_IDLE = 64
 local idle = { [OPENAI] = {}, [ANTHROPIC] = {} }
 
@@ -1282,7 +1283,7 @@ local function empty_stream(spoken)
   return {
     handle = nil,
     dialect = spoken,
-    -- The figures read so far, and those noted; whether Envoy's log gets them before the end.
+    -- The figures read so far, and the figures noted; whether Envoy's log gets them before the end.
     told = told,
     noted = no_figures(spoken),
     reports = false,
@@ -1313,7 +1314,7 @@ local function empty_stream(spoken)
     text_noted = 0,
     in_text = false,
     skipped = 0,
-    -- What is held, in parts, and its size; whether the last line that ended was removed.
+    -- The held bytes, in parts, and their size; whether the last line that ended was removed.
     parts = {},
     size = 0,
     removed = false,
@@ -1330,7 +1331,7 @@ local function new_stream(handle, anthropic, removes, blanks)
   return stream
 end
 
--- Resets a stream that has ended and keeps it for another response.
+-- Resets a stream that has ended, for reuse by another response.
 local function end_stream(stream)
   local others, told, noted = idle[stream.dialect], stream.told, stream.noted
   if #others == MOST_IDLE then return end
@@ -1344,7 +1345,8 @@ local function end_stream(stream)
 end
 
 -- Reads a response as it passes. Not compiled: each response has its own function that returns its chunks, so the
--- compiler would compile what follows it again for a third of all responses, a tenth of Envoy's CPU time for a stream.
+-- compiler would compile the code after it again for a third of all responses, a tenth of Envoy's CPU time for a
+-- stream.
 local function read_chunks(stream, handle)
   for chunk in handle:bodyChunks() do
     local length = chunk:length()
@@ -1398,7 +1400,7 @@ local function figure(stream, name)
   return usable(stream.told[stream.dialect.labels[name]])
 end
 
--- Input plus what was read from a cache or written to it, where that was reported, at the start of a message or later.
+-- Input plus tokens read from a cache or written to it, where they were reported, at the start of a message or later.
 local function with_cached(stream, input, start)
   return with_more(input, figure(stream, start .. "cache_creation_input_tokens"), figure(stream, start .. "cache_read_input_tokens"))
 end
@@ -1407,8 +1409,8 @@ local function higher(one, other)
   return one and other and math.max(one, other) or one or other
 end
 
--- The tokens that a response counts, as far as its model has reported them; nil: unknown. The same rule as
--- `countedTokens` in src/usage/rules/usage.ts.
+-- The tokens that a response counts, if its model has reported them; nil if unknown. The same rule as `countedTokens`
+-- in src/usage/rules/usage.ts.
 local function reported_tokens(stream)
   local total = figure(stream, "total_tokens")
   if total and total > 0 then return total end
@@ -1428,8 +1430,8 @@ end
 -- Whether a response without usable usage is charged by its length (UNUSABLE_USAGE). The service fills it in.
 local CHARGES_UNUSABLE = false
 
--- An upper bound of the charge if the model's report is incomplete: at most one token per two bytes. The service takes
--- back the excess once it has read the line; until then requests in doubt go to Check.
+-- An upper bound of the charge if the model's report is incomplete: at most one token per two bytes. The service
+-- subtracts the excess when it has read the line; until then requests in doubt go to Check.
 local function most_tokens(stream, line)
   local tokens = math.ceil(stream.bytes / 2) + (tonumber(match(line, '"estimate":"(%d+);')) or 0)
   for _, figure in ipairs(stream.told) do
@@ -1438,7 +1440,8 @@ local function most_tokens(stream, line)
   return tokens
 end
 
--- What the response adds to its lane; nil: nothing. A message of which only the start was reported is estimated, too.
+-- The tokens that the response adds to its lane, or nil. A message of which only the start was reported is estimated,
+-- too.
 local function used_tokens(stream, check)
   local told, labels, tokens = stream.told, stream.dialect.labels, reported_tokens(stream)
   local is_cut_short = told[labels.start_input_tokens] and not told[labels.output_tokens]
@@ -1453,10 +1456,10 @@ local function count_in_lane(stream, check, ended_at)
 end
 
 -- Writes the line of a response that was read to its end (src/journal/read-line.ts), and notes the outcome: Envoy's log
--- leaves the line out, or gets the figures. Check's part of the line begins with the start of the request.
+-- omits the line, or gets the figures. Check's part of the line begins with the start of the request.
 local function tell_line(stream, check, status, first_byte_at)
   local now, started_at = now_ms(), tonumber(match(check.line, '^{"start":(%d+)'))
-  -- Before the line: whoever reads the line finds what it has added.
+  -- Before the line, so that a reader of the line finds the tokens that it has added.
   local lane = count_in_lane(stream, check, math.max(now, started_at))
   local line = format(
     '\n{"v":1,"metered":%s,"fb":%d,"ms":%d,"bytes":%d,"status":%s,"sent":true,"reported":%s%s,"check":%s}\n',
@@ -1487,7 +1490,7 @@ local function show_usual()
   local ANSWER = '{"choices":[' .. ('{"index":0,"message":{"role":"assistant","content":"Hello"}},'):rep(200) .. '{}]}'
   local EVENTS = ('data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'):rep(10)
     .. 'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}\n\ndata: [DONE]\n\n'
-  -- Lines that are held, or are not, before what is removed, and a member that is removed.
+  -- Lines that are held, or are not, before the removed part, and a member that is removed.
   local LINES = (":\n"):rep(500) .. ("id:\n"):rep(300) .. 'data: {"choices":[],"usage":{"total_tokens":3}}\n\n'
   local MORE_THAN_USAGE = ('data: {"choices":[],"usage":{"total_tokens":3},"x":1}\n\n'):rep(100)
   for _ = 1, 20 do
@@ -1519,9 +1522,8 @@ local function hide_refusal(handle, anthropic)
   headers:replace("x-should-retry", "false")
 end
 
--- Reads the response to a request that was let pass. `check` has what is known of the request, in the fields of Check's
--- metadata: `line`, `metered`, `dialect`, `credential`, `estimate` and `lane`. `body` has what was found and changed in
--- its body.
+-- Reads the response to a request that was allowed. `check` has the fields of Check's metadata about the request:
+-- `line`, `metered`, `dialect`, `credential`, `estimate` and `lane`. `body` has the findings and changes in its body.
 function read_response(handle, check, body)
   if check.credential and not (body and body.refused) then
     local refusal = handle:headers():get(":status")
@@ -1533,7 +1535,7 @@ function read_response(handle, check, body)
   local headers = handle:headers()
   local status = headers:get(":status")
   if sub(status, 1, 1) ~= "2" then return end
-  -- What is not reported is estimated, from the text of a stream or the bytes of another response.
+  -- Unreported usage is estimated, from the text of a stream or the bytes of another response.
   local is_estimated = check.estimate and find((headers:get("content-type") or ""):lower(), "event-stream", 1, true) ~= nil
   -- It would be wrong once an event is removed.
   local short = is_short_json(headers)

@@ -85,8 +85,8 @@ export async function openConnection(url: URL) {
 
   return {
     /**
-     * Sends a request; only after the response to the last one. `done` gets the response's status,
-     * or why there is none.
+     * Sends a request; call it only after the response to the last one. `whenDone` gets the response's status, or why
+     * there is none.
      */
     send(request: Buffer, whenDone: (outcome: number | string) => void): void {
       done = whenDone

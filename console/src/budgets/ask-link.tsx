@@ -12,7 +12,7 @@ interface AskLinkProps {
   readonly open?: readonly LimitRequest[]
 }
 
-/** The link to the form for an increase, where one can be requested. */
+/** The link to the form for an increase, if one can be requested. */
 export function AskLink({ limit, currency, open = [] }: AskLinkProps) {
   const { me } = useSession()
   if (!mayAsk(limit, me)) return null

@@ -12,7 +12,7 @@ interface BudgetCardProps {
   readonly more?: ReactNode
 }
 
-/** What is left of a budget, its usage, and how long it will last. */
+/** The rest of a budget, its usage, and how long it will last. */
 export function BudgetCard({ budget, currency, more }: BudgetCardProps) {
   const { name, kind, limit, used, remaining, percentLeft, resetsAt, enforced } = budget
   const { increasedUntil } = budget

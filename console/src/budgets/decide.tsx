@@ -19,7 +19,7 @@ export interface Decision {
 }
 
 interface DecideProps {
-  /** undefined: the dialog is closed. */
+  /** If undefined, the dialog is closed. */
   readonly decision: Decision | undefined
   readonly currency: string | undefined
   readonly onClose: () => void
@@ -91,7 +91,7 @@ function Form({ verb, request, currency, onClose, onDecided }: FormProps) {
   )
 }
 
-/** What differs from the request; the field has whole minutes only. */
+/** The fields that differ from the request; the time field has whole minutes only. */
 function grantIn(form: FormData, { kind, limit, until }: OpenRequest) {
   const given = moreIn(form, kind)
   return {

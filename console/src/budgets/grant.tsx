@@ -19,7 +19,7 @@ interface GrantProps {
   readonly onGranted: () => void
 }
 
-/** Grants an increase of the limit in the address, or of one that is typed. */
+/** Grants an increase of the limit in the address, or of a typed one. */
 export function Grant({ limits, currency, onGranted }: GrantProps) {
   const wanted = usePlace().query.get('raise')
   const onClose = () => refine({ raise: '' })
@@ -32,7 +32,7 @@ export function Grant({ limits, currency, onGranted }: GrantProps) {
 }
 
 interface FormProps extends Omit<GrantProps, 'limits'> {
-  /** undefined: the limit is typed. */
+  /** If undefined, the user types the limit. */
   readonly limit: Limit | undefined
   readonly onClose: () => void
 }

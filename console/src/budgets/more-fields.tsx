@@ -8,7 +8,7 @@ interface MoreFieldsProps {
   readonly limit?: number | string
   /** Milliseconds since the epoch. */
   readonly until: number
-  /** Omitted: any time within the maximum duration of an increase. */
+  /** If omitted, any time within the maximum duration of an increase. */
   readonly latest?: number
 }
 

@@ -1,4 +1,4 @@
-/** Temporary increases of a limit: which limit is meant, and the fields of forms. */
+/** Temporary increases of a limit: the fields that identify the limit, and the fields of forms. */
 
 import type { Me } from '../api.ts'
 import { textIn } from '../parts/dialog-form.tsx'

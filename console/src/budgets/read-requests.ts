@@ -8,7 +8,7 @@ import type { LimitRequest } from './own-requests.tsx'
 export const openPage = 25
 
 export interface OpenRequest extends LimitRequest {
-  /** undefined: a limit per user without usage, or no longer in force. */
+  /** Undefined for a limit per user without usage, or one that is no longer in force. */
   readonly now: Pick<Limit, 'limit' | 'used' | 'window'> | undefined
 }
 
@@ -42,7 +42,7 @@ export async function readOpenRequests(call: Session['call']): Promise<OpenReque
   return { rows, hasMore: has_more, currency: 'currency' in shared ? shared.currency : undefined }
 }
 
-/** The usage of the user's limits of that name. */
+/** The usage of the user's limits with that name. */
 async function readOwn(call: Session['call'], { user, subscription, model, name }: LimitRequest) {
   const query = new URLSearchParams({
     ...{ user, name },

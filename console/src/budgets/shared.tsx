@@ -13,7 +13,7 @@ import { OpenRequestList } from './open-requests.tsx'
 import { WhoUsed } from './who-used.tsx'
 
 const everyMs = 10_000
-/** For what changes rarely, and is audited whenever it is read. */
+/** For data that changes rarely, and whose reads are audited. */
 const rarelyMs = 60_000
 /** The value of `owner` in the address. */
 export const everybody = '*'

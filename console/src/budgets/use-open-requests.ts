@@ -6,12 +6,15 @@ import { useLoaded } from '../use-loaded.ts'
 const everyMs = 60_000
 const decided = 'limit-request-decided'
 
-/** To be called after a decision, so that the next poll is not waited for. */
+/** Call it after a decision, to update without waiting for the next poll. */
 export function noteDecided(): void {
   dispatchEvent(new Event(decided))
 }
 
-/** For administrators, the number of open requests for increases; undefined: unknown. Reloaded when the key changes. */
+/**
+ * For administrators, the number of open requests for increases, or undefined if unknown. Reloaded when the key
+ * changes.
+ */
 export function useOpenRequests(key: string): number | undefined {
   const { call, me } = useSession()
   const { value, reload } = useLoaded(

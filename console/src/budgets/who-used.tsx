@@ -33,7 +33,7 @@ export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: 
     everyMs,
   )
   const place = useRef<HTMLDivElement>(null)
-  // It is above the cards, of which one may be far below.
+  // It is above the cards, and the clicked card may be far below.
   // biome-ignore lint/correctness/useExhaustiveDependencies: the id stands for what was opened
   useEffect(() => {
     place.current?.focus({ preventScroll: true })

@@ -125,7 +125,7 @@ function Asked({ explanation: { user, keyId, askedAs }, keys }: AnswerProps) {
   )
 }
 
-/** Reports that the model's server did not answer the last request; nothing is refused for it. */
+/** Reports that the model's server did not answer the last request, which is no reason for a refusal. */
 function Server({ backend, model }: Explanation) {
   if (backend === undefined) return null
   const { reason, detail } = backend

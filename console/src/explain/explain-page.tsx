@@ -18,7 +18,7 @@ import { Supposed } from './supposed.tsx'
 
 const maxShown = 10
 
-/** The question that the address holds; undefined: none. */
+/** The question in the address, if any. */
 function readQuestion(query: URLSearchParams): Record<string, unknown> | undefined {
   const request = query.get('request')
   if (request) return { requestId: request }

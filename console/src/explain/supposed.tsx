@@ -8,7 +8,7 @@ import { QuestionForm } from './question-form.tsx'
 
 interface SupposedProps {
   readonly query: URLSearchParams
-  /** The caller's own keys, as far as they are loaded. */
+  /** The caller's own keys, if they are loaded. */
   readonly keys: readonly ApiKey[]
 }
 

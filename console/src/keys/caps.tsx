@@ -19,7 +19,7 @@ export type CapChanges = { readonly [Name in keyof Caps]?: Caps[Name] | null }
 interface CapFieldsProps {
   /** The current caps; a new key has none. */
   readonly caps?: Caps
-  /** `<namespace>/<name>` of the models that the subscription pays for, as far as they are known. */
+  /** `<namespace>/<name>` of the models that the subscription pays for, if known. */
   readonly models: readonly string[]
   readonly mayWiden: boolean
 }
@@ -99,7 +99,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
   )
 }
 
-/** The caps in a form that differ from those of `from`. The API validates them. */
+/** The caps in a form that differ from the caps in `from`. The API validates them. */
 export function capsIn(form: FormData, from?: Caps): CapChanges {
   const further = textIn(form, 'models').split(',')
   const models = [...form.getAll('model').map(String), ...further.map((name) => name.trim())]

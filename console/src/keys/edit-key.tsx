@@ -9,7 +9,7 @@ import { nameOf } from './caps.tsx'
 import { KeyFields, keyFieldsIn } from './key-fields.tsx'
 
 interface EditKeyProps {
-  /** undefined: the dialog is closed. */
+  /** If undefined, the dialog is closed. */
   readonly record: ApiKey | undefined
   readonly onClose: () => void
   readonly onChanged: () => void

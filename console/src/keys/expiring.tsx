@@ -9,12 +9,12 @@ import { useLoaded } from '../use-loaded.ts'
 
 const soonMs = 7 * 86_400_000
 
-/** Whether the key should be replaced now. Ephemeral keys are meant to expire. */
+/** Whether the key should be replaced now. Ephemeral keys are intended to expire. */
 export function expiresSoon({ status, expiresAt, ephemeral }: ApiKey, now = Date.now()): boolean {
   return !ephemeral && status === 'active' && Date.parse(expiresAt ?? '') - now < soonMs
 }
 
-/** Warns of the caller's keys that expire soon, whatever the table shows. Reloaded when `after` changes. */
+/** Warns of the caller's keys that expire soon, regardless of the table's query. Reloaded when `after` changes. */
 export function ExpiringKeys({ after }: { readonly after: unknown }) {
   const { call, me } = useSession()
   const { value } = useLoaded(JSON.stringify(after ?? null), () =>

@@ -5,7 +5,7 @@ import { pageIn } from '../parts/pages.tsx'
 import type { Session } from '../session.tsx'
 
 export interface Wanted {
-  /** The owner; undefined: everybody, for administrators. */
+  /** The owner; for administrators all owners if undefined. */
   readonly username: string | undefined
   readonly status: string
   readonly text: string
@@ -20,7 +20,7 @@ export type SortField = (typeof sortFields)[number]
 export interface FoundKeys {
   readonly keys: readonly ApiKey[]
   readonly hasMore: boolean
-  /** Number of matching keys; undefined: more than were read. */
+  /** Number of matching keys; undefined if there are more than were read. */
   readonly number: number | undefined
   /** Whether only the first keys were searched for the text. */
   readonly isPartial: boolean
@@ -97,7 +97,7 @@ export interface Spending {
   readonly currency: string | undefined
 }
 
-/** This month's usage of keys, by id; undefined: unknown, or too many keys to read for a table. */
+/** This month's usage of keys, by id; undefined if unknown, or if there are too many keys to read for a table. */
 export async function readSpending(
   { username }: Wanted,
   { call, me }: Session,

@@ -13,7 +13,7 @@ export interface KeyDialog {
 }
 
 interface KeyDialogsProps {
-  /** undefined: none is open. */
+  /** If undefined, no dialog is open. */
   readonly dialog: KeyDialog | undefined
   readonly onClose: () => void
   /** The key has changed. */

@@ -8,16 +8,16 @@ import { CapFields, capsIn } from './caps.tsx'
 import { LabelsField, labelsIn } from './labels.tsx'
 
 interface KeyFieldsProps {
-  /** undefined: a new key. */
+  /** Undefined for a new key. */
   readonly record?: ApiKey
-  /** `<namespace>/<name>` of the models that its subscription pays for, as far as they are known. */
+  /** `<namespace>/<name>` of the models that its subscription pays for, if known. */
   readonly models: readonly string[]
   readonly isNameRequired?: boolean
   /** Content before the caps. */
   readonly children?: ReactNode
 }
 
-/** Fields that the holder of a key chooses, also later. */
+/** Fields that the holder of a key chooses and may change later. */
 export function KeyFields({ record, models, isNameRequired = true, children }: KeyFieldsProps) {
   const { me } = useSession()
   const name = useRef<HTMLInputElement>(null)

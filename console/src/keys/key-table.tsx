@@ -25,7 +25,7 @@ import { LabelList } from './labels.tsx'
 interface KeyTableProps {
   readonly wanted: Wanted
   readonly found: FoundKeys
-  /** undefined: unknown. */
+  /** Undefined if unknown. */
   readonly spending: Spending | undefined
   readonly showsOwner: boolean
   readonly onAct: (act: KeyAct, key: ApiKey) => void
@@ -34,7 +34,7 @@ interface KeyTableProps {
   readonly end?: ReactNode
 }
 
-/** Keys; those that this page has created to try models are folded. */
+/** Keys; keys that this page has created to try models are folded. */
 export function KeyTable({ wanted, found, end, ...shown }: KeyTableProps) {
   const columns = columnsOf(wanted, shown)
   const own = found.keys.filter((key) => !isMadeHere(key))

@@ -6,7 +6,7 @@ import { endWith, PropagationNote } from '../parts/propagation.tsx'
 import { useSession } from '../session.tsx'
 
 interface RevokeKeyProps {
-  /** undefined: the dialog is closed. */
+  /** If undefined, the dialog is closed. */
   readonly record: ApiKey | undefined
   readonly onClose: () => void
   readonly onRevoked: () => void

@@ -6,7 +6,7 @@ import { useSession } from '../session.tsx'
 import { KeyModal } from './show-key.tsx'
 
 interface RotateKeyProps {
-  /** undefined: the dialog is closed. */
+  /** If undefined, the dialog is closed. */
   readonly record: ApiKey | undefined
   readonly onClose: () => void
   readonly onRotated: () => void

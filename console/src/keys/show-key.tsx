@@ -52,8 +52,8 @@ function toItem({ id, label }: Snippet) {
 }
 
 /**
- * For content that replaces the form in an open dialog: the focused button is gone, and a screen reader would stay
- * silent.
+ * For content that replaces the form in an open dialog: the focused button no longer exists, and a screen reader would
+ * be silent.
  */
 function focus(node: HTMLElement | null) {
   node?.focus()

@@ -1,6 +1,6 @@
 /**
  * How to use a key in a shell and with libraries: text to copy unchanged, which tests run. The key comes from the
- * environment, so that it is neither in code nor again in the history of a shell.
+ * environment, so that it is neither in code nor repeated in the history of a shell.
  */
 
 export interface SnippetValues {
@@ -17,7 +17,7 @@ export interface SnippetValues {
 export interface Snippet {
   readonly id: string
   readonly label: string
-  /** Where to paste it, or what it needs; by default a shell. */
+  /** Where to paste it, or its requirements; by default a shell. */
   readonly hint?: string
   readonly text: (values: SnippetValues) => string
 }

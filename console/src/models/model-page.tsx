@@ -41,7 +41,7 @@ export function ModelPage() {
   )
 }
 
-/** Interval between reads of what is left, in milliseconds. */
+/** Interval between reads of the limits, in milliseconds. */
 const everyMs = 5_000
 
 function Open({ model, subscriptions }: Offer) {

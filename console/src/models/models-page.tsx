@@ -105,7 +105,7 @@ function keyOf({
   return JSON.stringify([subscription, model, name, kind, window])
 }
 
-/** The id of a model; with its namespace if it is the name of the ModelRef. */
+/** The id of a model, with its namespace if it is the name of the ModelRef. */
 export function nameOf({ id, owned_by }: Pick<Model, 'id' | 'owned_by'>): string {
   return owned_by.endsWith(`/${id}`) ? owned_by : id
 }

@@ -12,7 +12,7 @@ import { forgetTryKey, tryKeyOf } from './try-key.ts'
 interface TryItProps {
   readonly model: Model
   readonly subscription: string
-  /** Called after a call, which may have changed what is left. */
+  /** Called after a call, which may have changed the limits' usage. */
   readonly onAnswered: () => void
 }
 

@@ -31,8 +31,8 @@ export function forgetTryKey(session: Session, subscription: string): void {
 }
 
 /**
- * Revokes the keys that this page has created for the user, also before a reload and in other tabs, which create new
- * ones. Never rejects: those that cannot be revoked now expire within the hour.
+ * Revokes the keys that this page has created for the user, including before a reload and in other tabs, which create
+ * new ones. Never rejects: keys that cannot be revoked now expire within the hour.
  */
 export async function endTryKeys(session: Session): Promise<void> {
   if (session.ownKey !== undefined) return

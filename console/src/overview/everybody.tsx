@@ -164,7 +164,7 @@ function TopUsers({ users }: { readonly users: readonly UsageRow[] }) {
 const wellPhases = ['Ready', 'Active']
 const maxUnwell = 5
 
-/** Resources that are not in force as written; empty if there are none. */
+/** Resources that are not in force as written; renders nothing if there are none. */
 function Unwell({ data, problems, more_problems }: ResourceList) {
   const unwell = data.filter(({ phase }) => phase && !wellPhases.includes(phase))
   const number = problems.length + more_problems

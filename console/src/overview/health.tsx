@@ -6,7 +6,7 @@ import { Link } from '../parts/link.tsx'
 import { some } from '../parts/numbers.ts'
 import { addressOf } from '../route.ts'
 
-/** Whether all parts work, in a line. */
+/** One line that says whether all components work. */
 export function Health(state: ServiceState) {
   const { ready, degraded, database, redis, journal, replicas, resources } = state
   const { uncounted_calls: uncounted } = state

@@ -5,7 +5,7 @@ import { useSession } from '../session.tsx'
 import { Everybody } from './everybody.tsx'
 import { Mine } from './mine.tsx'
 
-/** For administrators, everybody's by default. */
+/** For administrators, the data of all users by default. */
 const owners = { mine: 'me', everybody: '' }
 
 export function OverviewPage() {

@@ -8,7 +8,7 @@ export interface Sum {
   readonly answers: number
   readonly tokens: number
   readonly refusals: number
-  /** undefined: nothing had a rate. */
+  /** Undefined if no usage had a rate. */
   readonly cost: number | undefined
 }
 
@@ -55,7 +55,10 @@ function spansAt(now: number) {
   ] as const
 }
 
-/** `user` undefined: everybody, for administrators. undefined without a ledger. Rejects with an ApiError. */
+/**
+ * For administrators all users if `user` is undefined. Resolves with undefined without a ledger. Rejects with an
+ * ApiError.
+ */
 export async function readPeriods(
   { call, me }: Session,
   user: string | undefined,

@@ -5,7 +5,7 @@ interface StatProps {
   readonly title: string
   /** Its name, if the title contains more. */
   readonly label?: string
-  /** undefined: it is loading. */
+  /** Undefined while it is loading. */
   readonly value: string | undefined
   /** In small letters after the value. */
   readonly unit?: string | undefined

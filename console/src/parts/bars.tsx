@@ -9,7 +9,7 @@ export interface Series {
 }
 
 interface BarsProps {
-  /** For those who cannot see it; a table or list next to it has the numbers. */
+  /** For screen readers; a table or list next to it has the numbers. */
   readonly label: string
   /** Starts of the spans, in milliseconds since the epoch. */
   readonly times: readonly number[]

@@ -129,7 +129,7 @@ const codes: Readonly<Record<PublicCode, Words>> = {
   counters_unavailable: { title: 'Counters unavailable', next: again },
 }
 
-/** For an administrator about another user's request, where the words for the caller do not fit. */
+/** For administrators who see another user's request, if the caller's text does not fit. */
 const ofOthers: Partial<Readonly<Record<PublicCode, Words>>> = {
   rate_limit_exceeded: {
     title: 'Token limit used up',
@@ -173,7 +173,7 @@ const ofOthers: Partial<Readonly<Record<PublicCode, Words>>> = {
   },
 }
 
-/** Why a subscription does not pay. */
+/** The reasons why a subscription does not pay. */
 export const passedOver = {
   not_named: 'was not considered: the key or the request names another one',
   not_found: 'does not exist',

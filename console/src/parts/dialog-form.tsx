@@ -13,7 +13,7 @@ interface DialogFormProps {
   readonly isDisabled?: boolean
   /** Next to the buttons. */
   readonly note?: string
-  /** Rejects with an ApiError, which is shown; the input stays. */
+  /** Rejects with an ApiError, which is shown; the input is not cleared. */
   readonly onSubmit: (form: FormData) => Promise<void>
   readonly onCancel: () => void
   readonly children: ReactNode

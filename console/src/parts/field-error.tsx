@@ -1,4 +1,4 @@
-/** Errors of the API at the field of the form, in the words of the page. */
+/** Shows errors of the API at the field of the form, with the page's field names. */
 
 import { createContext, useContext } from 'react'
 import type { ApiError } from '../api.ts'
@@ -36,7 +36,7 @@ const about = new RegExp(
   's',
 )
 
-/** undefined: the error is not about one field. */
+/** Returns undefined if the error is not about one field. */
 export function fieldErrorOf({ status, message }: ApiError): FieldError | undefined {
   const [, before = '', field, index, part, end = ''] = about.exec(message) ?? []
   if (field === undefined || ![400, 403].includes(status)) return undefined

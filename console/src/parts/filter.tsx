@@ -12,7 +12,7 @@ interface FilterProps {
   readonly width?: number
 }
 
-/** A field that filters a table as one types; its value is in the address. */
+/** A field that filters a table while the user types; its value is in the address. */
 export function Filter({ name, label, placeholder = label, width = 250 }: FilterProps) {
   const { query } = usePlace()
   const narrow = useDebouncedCallback((text: string) => refine({ [name]: text, page: '' }), 300)

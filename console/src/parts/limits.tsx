@@ -16,12 +16,12 @@ export interface StatedLimits {
 }
 
 export interface Limit {
-  /** null or omitted: it has none. */
+  /** Null or omitted if it has none. */
   readonly name?: string | null
   readonly kind: 'tokens' | 'input' | 'output' | 'requests' | 'concurrency' | 'cost'
-  /** null: for concurrency. */
+  /** Null for concurrency. */
   readonly window: string | null
-  /** Money is a decimal string; null: visible to administrators only. */
+  /** Money is a decimal string; null if only administrators may see it. */
   readonly limit: number | string | null
 }
 
@@ -54,9 +54,9 @@ export interface LimitState extends Limit {
   readonly used: number | string | null
   readonly remaining: number | string | null
   readonly percentLeft: number
-  /** null: it has no window. */
+  /** Null if it has no window. */
   readonly resetsAt: string | null
-  /** Omitted: not increased. */
+  /** Omitted if it is not increased. */
   readonly increasedUntil?: string
   /** Whether it refuses the explained request. */
   readonly refuses?: boolean
@@ -64,7 +64,7 @@ export interface LimitState extends Limit {
 
 const units: Readonly<Record<string, string>> = { s: 'second', m: 'minute', h: 'hour', d: 'day' }
 
-/** `hour`, `24 hours`; a calendar window keeps its word. */
+/** `hour`, `24 hours`; a calendar window is unchanged. */
 export function windowIn(window: string): string {
   const [, number, unit = ''] = /^(\d+)([smhd])$/.exec(window) ?? []
   if (number === undefined) return window
@@ -85,7 +85,7 @@ export function amount(kind: Limit['kind'], value: number | string, currency?: s
   return kind === 'cost' ? money(Number(value), currency) : some(Number(value), counted[kind])
 }
 
-/** The same without the unit. */
+/** `100,000`; money in its currency. */
 export function figure(kind: Limit['kind'], value: number | string, currency?: string): string {
   return kind === 'cost' ? money(Number(value), currency) : count(Number(value))
 }
@@ -106,7 +106,7 @@ export function nameIn({ name, ...names }: LimitState): string {
   return [name, sharersIn(names)].filter(Boolean).join(', ')
 }
 
-/** `shared by group team`; empty: not shared. */
+/** `shared by group team`; empty if it is not shared. */
 export function sharersIn({ scope = 'user', whom }: Pick<LimitState, 'scope' | 'whom'>): string {
   if (scope === 'user' || scope === 'key') return ''
   return `shared by ${whom ? `${scope} ${whom}` : `the whole ${scope}`}`
@@ -126,7 +126,7 @@ export function isSpent({ percentLeft }: Pick<LimitState, 'percentLeft'>): boole
 /** Below this share a limit counts as nearly used up. */
 const little = 0.2
 
-/** What is left; full at the start. */
+/** A bar of the share that is left; full at the start. */
 export function LeftBar({ state, label }: { readonly state: LimitState; readonly label: string }) {
   const left = partLeft(state)
   return (
@@ -144,7 +144,7 @@ export function LeftBar({ state, label }: { readonly state: LimitState; readonly
   )
 }
 
-/** What is left of each limit, and when it resets. */
+/** The remaining share of each limit, and when it resets. */
 export function LimitBars<State extends LimitState>({
   limits,
   of,

@@ -1,7 +1,7 @@
 import type { MouseEvent, ReactNode } from 'react'
 import { go } from '../route.ts'
 
-/** Opens an address of the page without a reload, unless a new tab is wanted. */
+/** Opens an address of the page without a reload, unless the user requests a new tab. */
 export function follow(event: MouseEvent<HTMLElement>, address: string): void {
   if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return
   event.preventDefault()

@@ -4,12 +4,12 @@ import { Icon } from './icon.tsx'
 export interface MenuItem {
   readonly label: string
   readonly onSelect: () => void
-  /** Irreversible: red, and apart from the others. */
+  /** Whether the action is irreversible: it is red, and separate from the others. */
   readonly isDangerous?: boolean
 }
 
 interface MenuProps {
-  /** The label of the button, for those who cannot see its place. */
+  /** The label of the button, for screen readers. */
   readonly label: string
   readonly items: readonly MenuItem[]
 }

@@ -1,7 +1,7 @@
 import { Paper, Stack, Text } from '@mantine/core'
 import type { ReactNode } from 'react'
 
-/** An empty state: what is missing, and what to do. */
+/** An empty state: names the missing thing and the next action. */
 export function Nothing({
   title,
   children,

@@ -43,7 +43,7 @@ export function duration(seconds: number): string {
   return seconds < 1 ? `${Math.round(seconds * 1_000)} ms` : `${seconds.toFixed(1)} s`
 }
 
-/** A person's input without thousands separators: `1,234.5` is 1234.5, while `2,50` stays, as no number. */
+/** Removes thousands separators from input: `1,234.5` is 1234.5; `2,50` is unchanged, since it is no number. */
 export function ungrouped(written: string): string {
   return written.replaceAll(/(?<=\d)[\s,_](?=\d{3}(?!\d))/g, '')
 }

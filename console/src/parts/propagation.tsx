@@ -9,7 +9,7 @@ interface PropagationNoteProps {
   readonly onClose: () => void
 }
 
-/** Closes a dialog: at once if the change is in force everywhere; otherwise it stays, and shows where it is not. */
+/** Closes a dialog if the change is in force everywhere; otherwise the dialog shows where it is not. */
 export function endWith(
   propagation: Propagation | undefined,
   { done, name }: { readonly done: string; readonly name: string },

@@ -3,7 +3,7 @@
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'always' })
 
-/** A unit in seconds, and the number of them from which it is used: people say 30 days, and 90 seconds are a minute. */
+/** A unit in seconds, and the number of units from which it is used: `30 days`, but 90 seconds are a minute. */
 const units = [
   ['year', 365 * 86_400, 2],
   ['month', 30 * 86_400, 3],

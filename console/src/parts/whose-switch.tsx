@@ -3,7 +3,7 @@ import { useDebouncedCallback } from '@mantine/hooks'
 import { refine } from '../route.ts'
 
 interface WhoseSwitchProps {
-  /** The label, for those who cannot see the page. */
+  /** The label, for screen readers. */
   readonly label: string
   readonly isEverybody: boolean
   /** The value of `owner` in the address for each. */
@@ -12,7 +12,7 @@ interface WhoseSwitchProps {
 
 const usual = { mine: '', everybody: '*' }
 
-/** For administrators: their own, or everybody's; the choice is in the address. */
+/** For administrators: selects their own data, or all users'; the choice is in the address. */
 export function WhoseSwitch({ label, isEverybody, owners = usual }: WhoseSwitchProps) {
   return (
     <SegmentedControl
@@ -27,7 +27,7 @@ export function WhoseSwitch({ label, isEverybody, owners = usual }: WhoseSwitchP
   )
 }
 
-/** For administrators, next to the switch: one user of all. `owner` is the one in the address. */
+/** For administrators, next to the switch: selects one user. `owner` is the user in the address. */
 export function OwnerField({ label, owner }: { readonly label: string; readonly owner: string }) {
   const narrow = useDebouncedCallback(
     (name: string) => refine({ owner: name || usual.everybody, page: '' }),
