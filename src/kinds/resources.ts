@@ -31,7 +31,7 @@ export function keyOf({ metadata }: Pick<Resource, 'metadata'>): string {
 }
 
 /** Namespace and name of a ModelRef, as other resources refer to it. */
-type ModelReference = Spec<'AccessPolicy'>['modelRefs'][number]
+export type ModelReference = Spec<'AccessPolicy'>['modelRefs'][number]
 
 /** `<namespace>/<name>`, the key of the model. */
 export function keyOfModel({ namespace, name }: ModelReference): string {

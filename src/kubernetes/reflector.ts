@@ -29,8 +29,6 @@ interface ReflectorOptions extends Pick<ListOptions, 'keep' | 'pageSize'> {
    */
   readonly isNeeded?: () => Promise<boolean>
   readonly signal: AbortSignal
-  /** The first pause between two attempts, which then doubles. */
-  readonly minRestMs?: number
   /** The pause before a missing collection is looked for again. */
   readonly absentMs?: number
 }
@@ -54,7 +52,9 @@ interface Next {
 const watchSeconds = 290
 /** A watch without any event, even a bookmark, may hang on a dead connection. */
 const silenceMs = 90_000
-const maxRestMs = 10_000
+/** The first pause between two attempts, which then doubles. */
+const minRestMs = 200
+const backoff = { firstMs: minRestMs, maxMs: 10_000, jitter: 0.25 }
 const maxLineLength = 8 * 1_048_576
 /** The number of refusals before one counts: an API server that is starting has no roles yet. */
 const refusalsBelieved = 3
@@ -62,10 +62,9 @@ const refusalsBelieved = 3
 /** Starts at once; retries until `signal`. */
 export function startReflector(options: ReflectorOptions): Reflector {
   const { client, signal, onChange, onProblem, keep = (object) => object } = options
-  const { minRestMs = 200, absentMs = 10_000, pageSize } = options
+  const { absentMs = 10_000, pageSize } = options
   const { isNeeded = async () => true } = options
   const { path: newest, olderPath } = options
-  const backoff = { firstMs: minRestMs, maxMs: maxRestMs, jitter: 0.25 }
   const selector = selectorsOf(options)
   const objects = new Map<string, KubeObject>()
   /** The path where it was last found. */

@@ -305,6 +305,14 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'gateway/cluster-waits.ts',
+    ['gateway/cluster-waits.test.ts'],
+    [
+      ['since: Infinity', 'since: 0'],
+      ['0 : startTimeoutMs', '0 : timeoutMs'],
+    ],
+  ),
+  ...mutants(
     'decide/request-hold.ts',
     ['extauthz/check-limits.test.ts'],
     [["kind === 'concurrency'", 'false']],
@@ -1220,6 +1228,7 @@ export const allMutants: readonly Mutant[] = [
       ["if (state === 'unavailable') return 'outlast'\n", ''],
       ['ageMs < graceMs', 'ageMs < 2 * graceMs'],
       ['now < key.trustedUntil', 'now < key.trustedUntil + 9 * reviewMs'],
+      ["if (state === 'unconfirmed') return 'confirm'\n", ''],
       ['if (hashes.length > 0) onForgotten(hashes)', ''],
       ['    onForgotten(undefined)\n', ''],
       ["if (key?.status !== 'active' && known.has(hash)) onForgotten([hash])", ''],

@@ -2,15 +2,9 @@
 
 import { invalidRequest } from '../../formats/errors.ts'
 import { toQuoted } from '../../formats/redact.ts'
-import {
-  capNames,
-  type KeyCaps,
-  type ModelName,
-  maxCaps,
-  modelKeyOf,
-  problemOfCaps,
-} from '../../keys/rules/key-caps.ts'
+import { capNames, type KeyCaps, maxCaps, problemOfCaps } from '../../keys/rules/key-caps.ts'
 import { limitKinds } from '../../kinds/limits.ts'
+import { keyOfModel, type ModelReference } from '../../kinds/resources.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { boolean, integer, object, optional, string } from '../http/schema.ts'
 
@@ -151,8 +145,8 @@ export function readCaps(
 
 /** Where they name models, and which. */
 function modelsIn({ models = [], limits = [] }: KeyCaps): readonly (readonly [string, string])[] {
-  const entries = (at: string, list: readonly ModelName[]) =>
-    list.map((each, i) => [`${at}[${i}]`, modelKeyOf(each)] as const)
+  const entries = (at: string, list: readonly ModelReference[]) =>
+    list.map((each, i) => [`${at}[${i}]`, keyOfModel(each)] as const)
   const ofLimits = limits.flatMap(({ models = [] }, i) => entries(`limits[${i}].models`, models))
   return [...entries('models', models), ...ofLimits]
 }

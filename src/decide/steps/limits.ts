@@ -111,19 +111,19 @@ export function enforceHold(
   // The last units are held by requests that another limit may still refuse.
   const reachedRate = reached.find(({ limit }) => limit.kind === 'requests')
   if (reachedRate !== undefined) return { ...refuse(reachedRate, now + minWaitMs), isBusy: true }
-  const room = states.filter(({ limit }) => !isOfRequests(limit))
-  const rooms = room.map(({ limit: { limit }, used, held = 0 }, i) => {
+  const ofUse = states.filter(({ limit }) => !isOfRequests(limit))
+  const capacities = ofUse.map(({ limit: { limit }, used, held = 0 }, i) => {
     return { limit, used, held, factors: hold.counters[i]?.factors }
   })
-  const { index, isShort } = scarcestOf(rooms, expected, hold.overshoot)
-  const scarcest = room[index] as LimitState
+  const { index, isShort } = scarcestOf(capacities, expected, hold.overshoot)
+  const scarcest = ofUse[index] as LimitState
   if (isShort) return { ...refuse(scarcest, scarcest.resetsAt), needed: expected.least }
   // With several in progress the next one ends after a part of the usual time.
-  const tokens = room.filter(({ limit }) => limit.kind === 'tokens')
+  const tokens = ofUse.filter(({ limit }) => limit.kind === 'tokens')
   const held = Math.max(0, ...tokens.map((state) => state.held ?? 0))
   const count = Math.max(1, held / (expected.input + expected.output))
   const waitMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / count))
-  const resetsAt = Math.min(...room.map((state) => state.resetsAt))
+  const resetsAt = Math.min(...ofUse.map((state) => state.resetsAt))
   const retryAt = Math.min(now + waitMs, Math.max(now, resetsAt))
   return { ...refuse(scarcest, retryAt), isBusy: true }
 }

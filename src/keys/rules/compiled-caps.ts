@@ -3,6 +3,7 @@
 import { parseWindow } from '../../formats/time.ts'
 import type { CompiledCaps, KeyLimits } from '../../identity/rules/caller.ts'
 import type { WrittenCalendar } from '../../kinds/limits.ts'
+import { keyOfModel } from '../../kinds/resources.ts'
 import { applyingTo, compileLimits, placeLimits } from '../../ratelimit/rules/applying-limits.ts'
 import { counterOfCharged } from '../../ratelimit/rules/charged-limits.ts'
 import { toCountedLimits } from '../../ratelimit/rules/counted-limits.ts'
@@ -10,7 +11,7 @@ import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
 import type { ApiKeyRecord } from './api-key.ts'
-import { isUncapped, modelKeyOf, networksOf } from './key-caps.ts'
+import { isUncapped, networksOf } from './key-caps.ts'
 import { readKeyLimits } from './key-limits.ts'
 
 type CappedKey = Pick<ApiKeyRecord, 'id' | 'user' | 'subscription' | 'caps'>
@@ -21,7 +22,7 @@ export function compileCaps(key: CappedKey): CompiledCaps | undefined {
   if (isUncapped(caps)) return undefined
   const { models, tokenRateLimits, limits, allowedAddresses } = caps
   return {
-    models: models && new Set(models.map(modelKeyOf)),
+    models: models && new Set(models.map(keyOfModel)),
     networks: allowedAddresses && networksOf(allowedAddresses),
     limitsOn: tokenRateLimits === undefined && limits === undefined ? undefined : limitsOf(key),
   }
@@ -41,7 +42,7 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
   const whose = { subscription, organization: '', user: userInLines(user), keyId: id }
   const place = { resource: 'key', origin: 'key', whose } as const
   /** The models that some of the limits name; all others have the same limits. */
-  const told = new Set(named.flatMap(({ models = [] }) => models.map(modelKeyOf)))
+  const told = new Set(named.flatMap(({ models = [] }) => models.map(keyOfModel)))
 
   function compile(model: string | undefined, calendar: WrittenCalendar): KeyLimits {
     const { charged: items, ...compiled } = compileLimits(

@@ -4,23 +4,19 @@ import { isInside, type Network, parseNetwork } from '../../formats/cidr.ts'
 import { isObject } from '../../formats/fields.ts'
 import { toQuoted } from '../../formats/redact.ts'
 import { parseWindow } from '../../formats/time.ts'
+import { keyOfModel, type ModelReference } from '../../kinds/resources.ts'
 import { type KeyLimit, problemOfLimits, wideningOfLimits } from './key-limits.ts'
 
 /** A missing cap restricts nothing. */
 export interface KeyCaps {
   /** The only models; at least one. */
-  readonly models?: readonly ModelName[]
+  readonly models?: readonly ModelReference[]
   /** Limits on the tokens of this key, of all models together. */
   readonly tokenRateLimits?: readonly TokenCap[]
   /** Further limits, by name. */
   readonly limits?: readonly KeyLimit[]
   /** The only networks that it may be used from, in CIDR notation; at least one. */
   readonly allowedAddresses?: readonly string[]
-}
-
-export interface ModelName {
-  readonly namespace: string
-  readonly name: string
 }
 
 interface TokenCap {
@@ -89,10 +85,10 @@ export function problemOfCaps(caps: KeyCaps): string | undefined {
 export function wideningOf(before: KeyCaps, next: KeyCaps): string | undefined {
   const dropped = capNames.find((name) => before[name] && !next[name])
   if (dropped !== undefined) return `${dropped} may be narrowed, not dropped.`
-  const had = new Set(before.models?.map(modelKeyOf))
-  const added = before.models && next.models?.find((model) => !had.has(modelKeyOf(model)))
+  const had = new Set(before.models?.map(keyOfModel))
+  const added = before.models && next.models?.find((model) => !had.has(keyOfModel(model)))
   if (added)
-    return `models may be narrowed, and ${toQuoted(modelKeyOf(added))} is not among those of the key.`
+    return `models may be narrowed, and ${toQuoted(keyOfModel(added))} is not among those of the key.`
   for (const { limit, window } of before.tokenRateLimits ?? []) {
     const windowMs = parseWindow(window)
     const same = next.tokenRateLimits?.find((each) => parseWindow(each.window) === windowMs)
@@ -112,11 +108,6 @@ export function wideningOf(before: KeyCaps, next: KeyCaps): string | undefined {
     outside &&
     `allowedAddresses may be narrowed, and ${toQuoted(outside)} is outside of those of the key.`
   )
-}
-
-/** `<namespace>/<name>`. */
-export function modelKeyOf({ namespace, name }: ModelName): string {
-  return `${namespace}/${name}`
 }
 
 /** The networks that can be read. */

@@ -6,6 +6,7 @@ import { object, text } from '../../formats/schema.ts'
 import { findUnknown } from '../../formats/unknown-fields.ts'
 import { limitedModels, namedLimits, toNamedLimit } from '../../kinds/limit-schemas.ts'
 import type { LimitKind, NamedLimit } from '../../kinds/limits.ts'
+import { keyOfModel, type ModelReference } from '../../kinds/resources.ts'
 
 /** As in a request; missing fields have their defaults. */
 export interface KeyLimit {
@@ -16,7 +17,7 @@ export interface KeyLimit {
   /** `1h`, `day`; left out of `concurrency`. */
   readonly window?: string
   /** Left out: all that the key may call. */
-  readonly models?: readonly { readonly namespace: string; readonly name: string }[]
+  readonly models?: readonly ModelReference[]
   readonly enforce?: boolean
 }
 
@@ -65,6 +66,5 @@ export function wideningOfLimits(
 
 /** The same text for the same models; empty: all. */
 function modelsIn({ models = [] }: NamedLimit): string {
-  const keys = models.map(({ namespace, name }) => `${namespace}/${name}`)
-  return [...new Set(keys)].sort().join(' ')
+  return [...new Set(models.map(keyOfModel))].sort().join(' ')
 }
