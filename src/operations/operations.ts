@@ -57,6 +57,8 @@ const namedByBody: ReadonlySet<string> = new Set([
   '/v1/moderations',
   '/v1/images/generations',
   '/v1/audio/speech',
+  '/v1/tokenize',
+  '/v1/detokenize',
 ])
 
 const countsTokens = '/v1/messages/count_tokens'
@@ -68,7 +70,6 @@ const modelId = `${id}(?:%2[Ff]${id})*`
 const namedByPath = new RegExp(
   `^/v1/(?:audio/(?:transcriptions|translations)|images/(?:edits|variations)|files(?:/${id}(?:/content)?)?|batches(?:/${id}(?:/cancel)?)?)$`,
 )
-const tokenizing = /^\/v1\/(?:de)?tokenize$/
 /**
  * Read-only operations. A server that routes by prefix could take another method for the operation
  * above.
@@ -300,7 +301,6 @@ export function isUncounted(operation: string, method: string, rules: PathRules)
 /** Whether this is one of the operations that are served by every model. */
 export function isKnown(operation: string, method: string): boolean {
   if (namedByBody.has(operation) || namedByPath.test(operation)) return true
-  if (tokenizing.test(operation)) return true
   if (cancelsResponse.test(operation)) return method === 'POST'
   if (!readOnly.test(operation)) return false
   if (method === 'GET' || method === 'HEAD') return true

@@ -145,12 +145,34 @@ test('JSON bodies name the model on more shared paths', async (t, gateway) => {
     '/v1/moderations',
     '/v1/images/generations',
     '/v1/audio/speech',
+    '/v1/tokenize',
+    '/v1/detokenize',
   ]) {
     t.equal((await gateway.ask(path, key, { method: 'POST', body })).status, 200, path)
     t.equal(scripted.received.at(-1)?.path, path)
     const foreign = { method: 'POST', body: '{"model":"nobody"}' }
     const expected = path.startsWith('/v1/messages') ? 404 : 403
     t.equal((await gateway.ask(path, key, foreign)).status, expected, path)
+  }
+})
+
+test('the model in a body to tokenize is the one of the path', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  for (const operation of ['/v1/tokenize', '/v1/detokenize']) {
+    const ask = async (name: string, model: string) => {
+      const body = JSON.stringify({ model, prompt: 'a', tokens: [1] })
+      const { status } = await gateway.ask(`/llm/${name}${operation}`, key, {
+        method: 'POST',
+        body,
+      })
+      return status
+    }
+    t.equal(await ask('named', 'org/named'), 200, operation)
+    const before = scripted.received.length
+    t.equal(await ask('named', 'other'), 403, operation)
+    t.equal(scripted.received.length, before)
+    t.equal(await ask('renamed', 'renamed'), 200, operation)
+    t.match(scripted.received.at(-1)?.body, '"model":"theirs"')
   }
 })
 

@@ -323,6 +323,7 @@ test('the routes and Check agree on which bodies are read', async (t) => {
   for (const operation of [
     ...['chat/completions', 'completions', 'embeddings', 'responses', 'messages', 'rerank'],
     ...['messages/count_tokens', 'score', 'moderations', 'images/generations', 'audio/speech'],
+    'detokenize',
     ...['audio/transcriptions', 'audio/translations', 'images/edits', 'images/variations', 'files'],
     ...[
       'files/file-1',

@@ -31,6 +31,9 @@ export interface World {
   readonly quiet: ReadonlyMap<string, Seat>
 }
 
+/** The phase of a window depends on its owner: of an hour's windows, half would end during half an hour. */
+const longWindow = '8784h'
+
 export interface WorldSettings {
   readonly variants: readonly Variant[]
   /** The number of concurrent cases of a variant. */
@@ -56,8 +59,8 @@ export async function startWorld(t: Test, { variants, width, env }: WorldSetting
   const resources = lanes.flatMap(({ lane: { name, url }, output }) => [
     // On shared paths, `sim` is the model that the caller's subscription covers.
     modelRef('sim', { backendUrl: url, modelIds: ['sim'], ...(output && { output }) }, name),
-    subscription(`plenty-${name}`, team, { [`${name}/sim`]: [[1_000_000_000, '1h']] }),
-    subscription(`tiny-${name}`, team, { [`${name}/sim`]: [[1, '1h']] }),
+    subscription(`plenty-${name}`, team, { [`${name}/sim`]: [[1_000_000_000, longWindow]] }),
+    subscription(`tiny-${name}`, team, { [`${name}/sim`]: [[1, longWindow]] }),
   ])
   const open = accessPolicy(
     'open',
