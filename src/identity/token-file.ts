@@ -14,7 +14,7 @@ const sendable = /^[!-+\--~]+$/
 /** The content of a token file. Tokens are stored as hashes, so that a look-up leaks no timing. */
 interface TokenTable {
   readonly callers: ReadonlyMap<string, TokenCaller>
-  /** `line 3: …`, one for each line that was skipped. */
+  /** `line 3: …`, one for each line that was skipped, or of which a part was. */
   readonly problems: readonly string[]
 }
 
@@ -56,7 +56,7 @@ export function parseTokens(text: string): TokenTable {
 function addLine(line: string, callers: Map<string, TokenCaller>): string | undefined {
   const columns = splitColumns(line)
   if (columns === undefined) return 'quotes have to enclose a whole column'
-  const [token, user, uid, listed = ''] = columns.map((column) => column.trim())
+  const [token, user, uid, listed = '', ...others] = columns.map((column) => column.trim())
   if (!token || !user || uid === undefined) return 'needs token, user and uid'
   const groups = listed
     .split(',')
@@ -72,7 +72,10 @@ function addLine(line: string, callers: Map<string, TokenCaller>): string | unde
   const key = hashOfToken(token)
   if (callers.has(key)) return 'this token is already in an earlier line'
   callers.set(key, { by: 'token', proof: { by: 'file' }, user, groups })
-  return undefined
+  // Further columns are valid, as for kube-apiserver; without a quote they are rather groups.
+  return others.some((column) => column !== '') && !line.includes('"')
+    ? 'only the first group counts: several groups need quotes around all of them'
+    : undefined
 }
 
 /** Columns of a CSV line (RFC 4180, without line breaks in quotes), or undefined if a quote is misplaced. */

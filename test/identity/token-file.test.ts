@@ -88,6 +88,14 @@ test('invalid lines are reported, the others are in force', async (t) => {
   t.notMatch(problems.join(), /only-a-token|sk-tg-x/, 'no token is shown')
 })
 
+test('groups without quotes around all of them are reported', async (t) => {
+  const text = 'a,ada,1,team-a,team-b\nb,bob,2,"team-a",more\nc,carol,3,team-a,'
+  t.strictSame(callersOf(text), ['ada team-a', 'bob team-a', 'carol team-a'])
+  t.strictSame(parseTokens(text).problems, [
+    'line 1: only the first group counts: several groups need quotes around all of them',
+  ])
+})
+
 test('a name with a NUL, or not in UTF-8, is reported', async (t) => {
   const { callers, problems } = parseTokens(
     'a,ad\0a,1\nb,bob,2,"team\0"\nc,m\ufffdller,3\nd,da\tve,4,"one,\ttwo"\n',
