@@ -4,7 +4,7 @@ import type { Lane } from '../table/rules/lane.ts'
 import type { CountableLine } from '../usage/rules/line-charges.ts'
 
 /** Every admitted request has exactly one line `ended`, and before it one `running` every 10 s. */
-export interface Line extends CountableLine {
+export interface ReadLine extends CountableLine {
   /** What admitted the request. */
   readonly by: 'check' | 'table'
   /** Milliseconds from the request's first byte to the response's; undefined: there was no response. */
@@ -12,10 +12,6 @@ export interface Line extends CountableLine {
   /** Envoy's response flags and details; empty if there are none. */
   readonly flags: string
   readonly details: string
-}
-
-/** A line, with what is known of a failed request. */
-export interface ReadLine extends Line {
   /** What the script added to a lane of the table; undefined: nothing. */
   readonly lane: Lane | undefined
   /** Whether the request was sent to its model. */

@@ -6,7 +6,7 @@
  * In doubt an offset is too high: a caller that seems to have nothing left is decided by Check, which knows.
  */
 
-import type { Line, ReadLine } from '../journal/line.ts'
+import type { ReadLine } from '../journal/line.ts'
 import type { Counter } from '../ratelimit/rules/counter.ts'
 import type { Counted } from '../ratelimit/rules/sums.ts'
 import { spanAt } from '../ratelimit/rules/windows.ts'
@@ -28,8 +28,9 @@ export interface ReadWindow {
 }
 
 /** A counted line, as far as the table needs it. */
-export type CountedLine = Pick<Line, 'state' | 'startedAt'> &
-  Pick<ReadLine, 'lane'> & { readonly usage: Pick<Line['usage'], 'response'> }
+export type CountedLine = Pick<ReadLine, 'state' | 'startedAt' | 'lane'> & {
+  readonly usage: Pick<ReadLine['usage'], 'response'>
+}
 
 interface BlocksOptions {
   /** The number of the table's files. */

@@ -1,6 +1,6 @@
 /** Applies lines to holds: releases those of ended requests, renews those of running ones, and learns estimates. */
 
-import type { Line } from '../journal/line.ts'
+import type { ReadLine } from '../journal/line.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
 import { counterOfCharged, readChargedLimit } from '../ratelimit/rules/charged-limits.ts'
@@ -20,9 +20,9 @@ export interface HoldFollowerDeps {
 
 export interface HoldFollower {
   /** Renews the hold of a running request, and lets it grow with what was sent. */
-  follow(usage: Line['usage'], now: number): void
+  follow(usage: ReadLine['usage'], now: number): void
   /** To be called once the response is in the counters, or counts nothing. */
-  release(ended: Line['usage']): void
+  release(ended: ReadLine['usage']): void
   /** `tokens`: as reported; undefined: nothing was. */
   learn(usage: Usage, tokens: number | undefined): void
 }

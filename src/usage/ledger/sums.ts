@@ -6,8 +6,11 @@ import type { Mutable } from '../../formats/mutable.ts'
 import { hourMs } from '../../formats/time.ts'
 import { costOf, isCharged, partsOfUse, weightedTokens } from '../rules/amounts.ts'
 import { type Charge, tokensByType, type Usage } from '../rules/usage.ts'
-import type { UsageRow } from '../store.ts'
+import { type UsageRow, type UsageSums, usageFigures } from '../store.ts'
 import { addFigure } from './merge.ts'
+
+const nothing = Object.keys(usageFigures).map((name) => [name, 0])
+const noUse: UsageSums = Object.fromEntries(nothing)
 
 export function createUsageSums() {
   let rows: Mutable<UsageRow>[] = []
@@ -39,17 +42,7 @@ export function createUsageSums() {
       payer,
       prices,
       cost: prices === '' ? null : 0,
-      answers: 0,
-      input: 0,
-      output: 0,
-      cached: 0,
-      reasoning: 0,
-      total: 0,
-      estimated: 0,
-      pricedInput: 0,
-      pricedCached: 0,
-      cacheWrite: 0,
-      weight: 0,
+      ...noUse,
     }
     rows.push(row)
     addTo(byName, name, row)
