@@ -19,6 +19,7 @@ import {
   forgetForeignTransactions,
   readEnded,
 } from './ended-keys.ts'
+import { createKnownEnds, expiredKeptMs } from './known-ends.ts'
 import { append, fileOf, listRevocationFiles, readFile, rewrite } from './revocation-file.ts'
 
 export interface RevocationKeeperOptions {
@@ -66,8 +67,6 @@ interface KeeperStats {
 
 export type RevocationKeeper = ReturnType<typeof createRevocationKeeper>
 
-/** How long a key is remembered after it has expired, because clocks differ. */
-const expiredKeptMs = 86_400_000
 /** Between two attempts to write, or to update the database. */
 const retryMs = 1_000
 /** The file is rewritten when this many lines are obsolete, and at least as many as are needed. */
@@ -77,7 +76,8 @@ const maxSpentLines = 1_000
 export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const { pool, folder, name, clock, deadlineMs = 1_000 } = options
   const file = fileOf(folder, name)
-  const ended = new Map<string, EndedKey>()
+  const known = createKnownEnds(clock)
+  const { endOf, isNeeded } = known
   /** For each file, the number of unreadable lines at the last check. */
   const broken = new Map<string, number>()
   const stopped = new AbortController()
@@ -85,33 +85,11 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const alarm = createAlarm(signal)
   const withLock = createMutex()
   let running: Promise<void> | undefined
-  let unwritten: readonly EndedKey[] = []
   /** The database may be older than what is known here. */
   let isDoubtful = true
   const outage = createOutage(options.onWriting)
   let lines = 0
   let replayed = 0
-
-  const isNeeded = ({ expiresAt }: EndedKey): boolean =>
-    expiresAt === null || expiresAt + expiredKeptMs > clock()
-
-  /** When a key ends; 0: it has ended, undefined: that is not known. */
-  function endOf(hash: string): number | undefined {
-    const key = ended.get(hash)
-    return key && (key.endsAt ?? 0)
-  }
-
-  /** Whether the key is new, or ends earlier. */
-  function add(key: EndedKey): boolean {
-    const isNews = isNeeded(key) && (key.endsAt ?? 0) < (endOf(key.hash) ?? Infinity)
-    if (isNews) ended.set(key.hash, key)
-    return isNews
-  }
-
-  /** Not by `push`: a bulk revocation may have more keys than a function may have arguments. */
-  function queue(keys: readonly EndedKey[]): void {
-    unwritten = unwritten.concat(keys.filter(add))
-  }
 
   async function readFolder(): Promise<void> {
     const others = (await listRevocationFiles(folder)).filter((path) => path !== file)
@@ -119,25 +97,25 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     for (const path of existsSync(file) ? [file, ...others] : others) {
       const news: EndedKey[] = []
       const content = await readFile(path, (key) => {
-        if (add(key)) news.push(key)
+        if (known.add(key)) news.push(key)
       })
       options.evict(news.map(({ hash }) => hash))
       if (path === file) lines = content.lines
-      else unwritten = unwritten.concat(news)
+      else known.queue(news)
       if (content.broken > (broken.get(path) ?? 0)) options.onBroken(path, content.broken)
       broken.set(path, content.broken)
     }
   }
 
   async function rewriteFile(): Promise<void> {
-    await rewrite(file, [...ended.values()])
-    lines = ended.size
+    await rewrite(file, known.all())
+    lines = known.size
   }
 
   /** Writes the queue, once for all waiters; false: that failed. */
   function write(): Promise<boolean> {
     return withLock(async () => {
-      const keys = unwritten
+      const keys = known.unwritten
       const exists = existsSync(file)
       if (exists && keys.length === 0) return true
       try {
@@ -147,7 +125,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
           await append(file, keys)
           lines += keys.length
         }
-        unwritten = unwritten.slice(keys.length)
+        known.noteWritten(keys.length)
         outage.note(undefined)
         return true
       } catch (error) {
@@ -159,9 +137,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
 
   async function revokeAgain(): Promise<void> {
     await forgetForeignTransactions(pool)
-    const now = clock()
-    const hashes = [...ended.keys()].filter((hash) => (endOf(hash) ?? now) <= now)
-    const { ids, left } = await endAgain(pool, hashes)
+    const { ids, left } = await endAgain(pool, known.endedHashes())
     replayed += ids.length
     if (ids.length > 0) options.onReplayed(ids)
     if (left > 0) throw new LockedRows(left)
@@ -170,7 +146,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   async function readDatabase(): Promise<void> {
     for (let after: string | undefined = ''; after !== undefined && !signal.aborted; ) {
       const page = await readEnded(pool, after)
-      queue(page)
+      known.note(page)
       after = page.length < endedPageRows ? undefined : page.at(-1)?.hash
     }
   }
@@ -213,15 +189,15 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     },
     /** Stores these later. */
     note(keys: readonly EndedKey[]): void {
-      queue(keys)
-      if (unwritten.length > 0) alarm.ring()
+      known.note(keys)
+      if (known.unwritten.length > 0) alarm.ring()
     },
     /**
      * True once these keys, and all that were queued before, are on disk; false if that takes too
      * long.
      */
     async keep(keys: readonly EndedKey[]): Promise<boolean> {
-      queue(keys)
+      known.note(keys)
       return await withAbort(write(), AbortSignal.timeout(deadlineMs)).catch(() => false)
     },
     /**
@@ -234,7 +210,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     },
     /** Removes expired keys from memory and file. */
     async clean(): Promise<void> {
-      for (const key of ended.values()) if (!isNeeded(key)) ended.delete(key.hash)
+      known.forgetExpired()
       for (const path of await listRevocationFiles(folder)) {
         // Files of others that are no longer written and have no needed key.
         if (path === file || Date.now() - (await stat(path)).mtimeMs < 2 * expiredKeptMs) continue
@@ -244,9 +220,9 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
         })
         if (needed === 0) await rm(path, { force: true })
       }
-      if (lines >= Math.max(maxSpentLines, 2 * ended.size)) await withLock(rewriteFile)
+      if (lines >= Math.max(maxSpentLines, 2 * known.size)) await withLock(rewriteFile)
     },
-    stats: (): KeeperStats => ({ entries: ended.size, replayed, failing: outage.isOpen }),
+    stats: (): KeeperStats => ({ entries: known.size, replayed, failing: outage.isOpen }),
     /** Resolves when nothing is written any more. */
     async stop(): Promise<void> {
       await write()
