@@ -14,12 +14,7 @@ import {
   isUncounted,
   type PathRules,
 } from '../operations/operations.ts'
-import {
-  type CountedLimit,
-  isOfRequests,
-  joinLimits,
-  windowsMember,
-} from '../ratelimit/rules/limit.ts'
+import { type CountedLimit, isOfRequests, joinLimits, windowsOf } from '../ratelimit/rules/limit.ts'
 import { owningGroup, poolOf } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Decision, Denial, Grant } from './decision.ts'
@@ -167,7 +162,7 @@ function grantOf(context: DecisionContext): Grant {
       ? owningGroup(subscription.resource, caller.groups)
       : undefined,
     payer,
-    tariff: listing ? undefined : (tariff?.text ?? windowsMember(limits)),
+    tariff: listing ? undefined : (tariff?.text ?? windowsOf(limits).member),
     isBudgeted: tariff?.isBudgeted || own?.charged !== undefined,
     factors: tariff?.factors,
     pool: subscription.hasPools ? poolOf(subscription.resource, caller.groups) : undefined,

@@ -17,7 +17,7 @@ import {
 } from '../../ratelimit/rules/applying-limits.ts'
 import { limitsOfModel } from '../../ratelimit/rules/counted-limits.ts'
 import { groupInLines } from '../../ratelimit/rules/counter-key.ts'
-import { type CountedLimit, windowsMember } from '../../ratelimit/rules/limit.ts'
+import { type CountedLimit, windowsOf } from '../../ratelimit/rules/limit.ts'
 import { writePayer } from './payer.ts'
 import {
   type CompiledSubscription,
@@ -73,7 +73,7 @@ export function compileSubscription(
       prices: model.billingRate,
       weights: model.weights,
       limits: compiled.charged,
-      windows: windowsMember(compiled.limits),
+      windows: windowsOf(compiled.limits).member,
       organization: applying.some(({ limit }) => limit.per === 'organization')
         ? organizationOf(resource)
         : undefined,

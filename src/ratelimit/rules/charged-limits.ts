@@ -101,7 +101,7 @@ const readWindows = remember(maxRead, (text) => {
   return { tokens: read(tokens), requests: read(requests) }
 })
 
-/** The counters of limits without a name with these windows, a text of `writeWindows`; any other text has none. */
+/** The counters of limits without a name with these windows, a text of `windowsOf`; any other text has none. */
 export function countersOfWindows(
   text: string,
   kind: 'tokens' | 'requests',

@@ -56,13 +56,17 @@ export function joinLimits(shared: Limits, own: Limits): Limits {
   return both
 }
 
-const written = new WeakMap<Limits, string>()
+/** What lines have of the windows of limits without a name: the text, and the member with it. */
+interface WindowsText {
+  /** Those of tokens, then those of requests: `60000,3600000/60000`. */
+  readonly text: string
+  readonly member: string
+}
 
-/**
- * The windows of the limits without a name, those of tokens, then those of requests: `60000,3600000/60000`. Lines carry
- * them, so that responses count for the limits with which they were admitted.
- */
-export function writeWindows(limits: Limits): string {
+const written = new WeakMap<Limits, WindowsText>()
+
+/** So that responses count for the limits with which they were admitted. The same object for the same list. */
+export function windowsOf(limits: Limits): WindowsText {
   const known = written.get(limits)
   if (known !== undefined) return known
   const of = (kind: LimitKind) =>
@@ -71,13 +75,9 @@ export function writeWindows(limits: Limits): string {
       .map(({ windowMs }) => windowMs)
       .join(',')
   const text = `${of('tokens')}/${of('requests')}`
-  written.set(limits, text)
-  return text
-}
-
-/** The member of a line. */
-export function windowsMember(limits: Limits): string {
-  return `"windows":"${writeWindows(limits)}"`
+  const found = { text, member: `"windows":"${text}"` }
+  written.set(limits, found)
+  return found
 }
 
 /** The state of a limit for one user. */

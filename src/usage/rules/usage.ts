@@ -6,7 +6,7 @@ import { countersOfWindows } from '../../ratelimit/rules/charged-limits.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import type { Held } from '../../ratelimit/rules/hold.ts'
-import { writeWindows } from '../../ratelimit/rules/limit.ts'
+import { windowsOf } from '../../ratelimit/rules/limit.ts'
 import {
   bytesOfToken,
   type Estimate,
@@ -293,7 +293,7 @@ export function countersOfKind(
 ): readonly Counter[] {
   const limits = snapshot.subscriptions.get(subscription)?.limits.get(model) ?? []
   // Counters of the current limits are cached.
-  if (windows !== undefined && windows !== writeWindows(limits)) {
+  if (windows !== undefined && windows !== windowsOf(limits).text) {
     const whose = { user, subscription, model, keyId: '', pool: '', organization: '' }
     return countersOfWindows(windows, kind, whose)
   }
