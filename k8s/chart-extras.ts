@@ -20,10 +20,10 @@ export const runbookUrl = 'https://tollgate.example/docs/runbook.md'
 
 /** By their names in values.yaml, with dots. */
 export const extras: Readonly<Record<string, Extra>> = {
-  imagePullSecrets: { value: list, meaning: 'of every pod, like [{ name: registry }]' },
-  labels: { value: map, meaning: 'of every object, besides its own' },
+  imagePullSecrets: { value: list, meaning: 'of every pod, such as [{ name: registry }]' },
+  labels: { value: map, meaning: 'of every object, in addition to its own' },
   annotations: { value: map, meaning: 'of every object' },
-  podLabels: { value: map, meaning: 'of every pod, besides its own' },
+  podLabels: { value: map, meaning: 'of every pod, in addition to its own' },
   podAnnotations: { value: map, meaning: 'of every pod' },
   nodeSelector: { value: map, meaning: 'of every pod' },
   tolerations: { value: list, meaning: 'of every pod' },
@@ -31,7 +31,7 @@ export const extras: Readonly<Record<string, Extra>> = {
   extraEnv: {
     value: list,
     meaning:
-      'of the service and the controller: what is no plain text in settings, such as a valueFrom',
+      'of the service and the controller: variables that settings cannot express, such as a valueFrom',
   },
   extraVolumes: { value: list, meaning: 'of the pods of gateway and controller' },
   extraVolumeMounts: { value: list, meaning: 'of every container of these pods' },
@@ -40,15 +40,18 @@ export const extras: Readonly<Record<string, Extra>> = {
     meaning: 'instead of spreading across zones and nodes where there are several',
   },
   'controller.topologySpreadConstraints': { value: list, meaning: 'of its pods' },
-  'ingress.enabled': { value: false, meaning: 'lead an Ingress to the gateway' },
+  'ingress.enabled': { value: false, meaning: 'create an Ingress to the gateway' },
   'ingress.className': { value: '', meaning: 'of the controller; empty: the default one' },
-  'ingress.hosts': { value: list, meaning: 'the public names, like [models.example]' },
+  'ingress.hosts': { value: list, meaning: 'the public names, such as [models.example]' },
   'ingress.tls': { value: list, meaning: 'as in an Ingress' },
   'ingress.annotations': {
     value: map,
     meaning: 'of the Ingress; its controller must not buffer responses nor end long ones',
   },
-  'httpRoute.enabled': { value: false, meaning: 'lead a Gateway of the cluster to the gateway' },
+  'httpRoute.enabled': {
+    value: false,
+    meaning: 'create an HTTPRoute from a Gateway of the cluster to the gateway',
+  },
   'httpRoute.parentRefs': { value: list, meaning: 'like [{ name: front, namespace: public }]' },
   'httpRoute.hostnames': { value: list, meaning: 'the public names' },
   'monitoring.podMonitor.enabled': {

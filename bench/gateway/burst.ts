@@ -32,7 +32,7 @@ export async function measureBursts(
   return measured
 }
 
-/** The tokens of its answer; undefined: a limit refused it. */
+/** The tokens of its answer, or undefined if a limit refused it. */
 async function ask(
   { gateway, signal }: Pick<MintOptions, 'gateway' | 'signal'>,
   key: string,

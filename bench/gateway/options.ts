@@ -14,7 +14,7 @@ export interface BenchOptions {
   readonly envoyThreads: number
   readonly set: Readonly<Record<string, string>>
   readonly yardsticks: boolean
-  /** undefined: the gateway is started here. */
+  /** If undefined, the gateway is started here. */
   readonly target: Target | undefined
   /** Files: output (`-`: standard output instead of the table); input. */
   readonly json: string | undefined

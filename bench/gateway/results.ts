@@ -30,7 +30,7 @@ export interface Series {
 export interface Results {
   readonly about: About
   readonly series: readonly Series[]
-  /** undefined: not measured, or by an older version. */
+  /** Undefined if it was not measured, or by an older version. */
   readonly bursts?: readonly Burst[] | undefined
 }
 
@@ -50,7 +50,7 @@ export interface About {
   readonly connections: number
   readonly perSecond: number
   readonly envoyThreads: number
-  /** undefined: the gateway was started here. */
+  /** Undefined if the gateway was started here. */
   readonly target?: string | undefined
 }
 

@@ -11,7 +11,7 @@ export interface Target {
   readonly baseline?: string | undefined
   readonly key: string
   readonly model: string
-  /** `/namespace/name`; undefined: no rows by path. */
+  /** `/namespace/name`; no rows by path if undefined. */
   readonly modelPath?: string | undefined
 }
 

@@ -23,7 +23,7 @@ export interface TracedRequest {
   readonly at: number
   readonly user: number
   readonly bytes: number
-  /** undefined: the client sets none. */
+  /** Undefined if the client sets none. */
   readonly maxOutput: number | undefined
   readonly input: number
   /** Tokens that the model would write. */

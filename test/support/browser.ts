@@ -88,7 +88,8 @@ async function start(
 export interface WatchedPage {
   readonly page: Page
   /**
-   * What the page has reported as wrong: errors, refused styles and scripts, and failed requests of unexpected status.
+   * The problems that the page has reported: errors, refused styles and scripts, and failed requests of unexpected
+   * status.
    */
   readonly complaints: readonly string[]
   readonly expected: Set<number>

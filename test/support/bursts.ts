@@ -41,7 +41,7 @@ export interface BurstOptions {
 
 export interface Burst {
   readonly allowed: number
-  /** Of all calls, repeated ones included. */
+  /** The statuses of all calls, including repeated ones. */
   readonly byStatus: Readonly<Record<number, number>>
   /** Tokens by the model server's tally, and by ours. */
   readonly produced: number

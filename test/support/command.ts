@@ -5,13 +5,13 @@ import { runCommand } from '../../src/cli/run-command.ts'
 
 export interface Terminal {
   readonly env?: NodeJS.ProcessEnv
-  /** A person's answer to each question; undefined: there is no terminal. */
+  /** The user's answer to each question; without a terminal if undefined. */
   readonly answer?: string | undefined
   /** Standard input. */
   readonly input?: string
 }
 
-/** Runs a command; returns the exit status, the output, and the questions. Settings are only those of `env`. */
+/** Runs a command; returns the exit status, the output, and the questions. All settings come from `env`. */
 export async function runAt({ env = {}, answer, input = '' }: Terminal, ...args: string[]) {
   const [out, err, asked]: [string[], string[], string[]] = [[], [], []]
   const status = await runCommand(args, {

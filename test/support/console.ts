@@ -11,8 +11,8 @@ import { type Gateway, type GatewaySettings, startGateway } from './gateway.ts'
 export interface ConsoleTest extends WatchedPage {
   readonly gateway: Gateway
   /**
-   * Opens a path below /console, by default that of the keys, and signs in as this user of the gateway, even if
-   * somebody is signed in.
+   * Opens a path below /console, by default the page of keys, and signs in as this user of the gateway, even if another
+   * user is signed in.
    */
   signIn(user: string, path?: string): Promise<void>
 }
@@ -21,9 +21,9 @@ export interface ConsoleTest extends WatchedPage {
 const timeout = 20_000
 
 /**
- * Returns `test` for a file whose tests share one gateway and one browser. Each has a page of its own and finds storage
- * and cookies empty, and fails if the page has reported an error or called an origin besides the gateway and `others`.
- * Skipped without Envoy or Chromium.
+ * Returns `test` for a file whose tests share one gateway and one browser. Each has its own page with empty storage and
+ * cookies, and fails if the page has reported an error or called an origin other than the gateway and `others`. Skipped
+ * without Envoy or Chromium.
  */
 export function consoleTests(
   settings: GatewaySettings = {},

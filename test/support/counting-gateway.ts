@@ -16,7 +16,7 @@ import { type RunningSums, runSums } from '../../src/ratelimit/sums/running-sums
 import { textLines } from '../ratelimit/sums/plain-lines.ts'
 import { makeTemporaryFolder } from './temporary-folder.ts'
 
-/** A gateway's counters and holds as the service builds them, with lines that say what they count. */
+/** A gateway's counters and holds as the service builds them, with lines that contain their counts. */
 export interface CountingGateway {
   readonly connection: RedisConnection | undefined
   readonly running: RunningSums
@@ -28,7 +28,7 @@ export interface CountingGateway {
 
 export interface CountingOptions {
   readonly gateway: string
-  /** A Redis shared with others; undefined: the gateway is alone. */
+  /** A Redis shared with other gateways, if any. */
   readonly url?: string | undefined
   readonly now?: () => number
   readonly flushMs?: number

@@ -20,7 +20,7 @@ export async function createDatabase(t: Test): Promise<string> {
   return createFrom(t, await findServer(t), 'template1')
 }
 
-/** The same with the current schema: a copy of a database that was migrated once for all files. */
+/** Creates a database with the current schema: a copy of one that was migrated once for all files. */
 export async function createMigratedDatabase(t: Test): Promise<string> {
   const server = await findServer(t)
   migrated ??= ensureMigrated(server)

@@ -32,7 +32,7 @@ test('only the folders of ended runs are removed', async (t) => {
   if (segment !== undefined) t.notOk(hasSegment(segment), 'its shared memory is freed')
 })
 
-/** A segment without a process, as in line 7 of the file; undefined: this machine creates none. */
+/** A segment without a process, as in line 7 of the file; undefined if this machine cannot create one. */
 function makeSegment(pidFile: string): string | undefined {
   const { stdout } = spawnSync('ipcmk', ['-M', '56'], { encoding: 'utf8' })
   const id = /\d+$/.exec(stdout?.trim() ?? '')?.[0]

@@ -14,8 +14,8 @@ export function claimForRun(folder: string): void {
 }
 
 /**
- * Removes what killed runs have left in this folder, which may be in memory, and the shared memory segment that a
- * Postgres takes there. Leaves folders without a note, and those of processes that this one cannot see.
+ * Removes the leftovers of killed runs in this folder, which may be in memory, and the shared memory segment that a
+ * Postgres creates there. Does not remove folders without a note, or folders of processes that this one cannot see.
  */
 export function removeDeadRuns(parent: string): void {
   for (const name of readdirSync(parent)) {

@@ -2,7 +2,7 @@ import { type BindOptions, createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import type { Test } from 'tap'
 
-/** The address of a name; undefined: the name does not exist; null: no answer. */
+/** The address of a name; undefined if the name does not exist, null if the server does not respond. */
 export type Zone = (name: string) => string | undefined | null
 
 const typeA = 1

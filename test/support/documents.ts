@@ -82,7 +82,7 @@ const originalKinds: Readonly<Record<string, string>> = {
   Subscription: 'MaaSSubscription',
 }
 
-/** The same as an object of the original service, with its finalizers. */
+/** Converts a document to an object of the original service, with its finalizers. */
 export function original(
   { kind, metadata, spec }: Pick<WrittenDocument, 'kind' | 'metadata' | 'spec'>,
   finalizers: readonly string[] = [],

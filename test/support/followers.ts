@@ -54,7 +54,7 @@ export async function startFollower(
     onFault: (error) => void faults.push(error),
     ...options,
   })
-  // Teardowns run in reverse order, so this one precedes that of the pool.
+  // Teardowns run in reverse order, so this one precedes the pool's.
   t.teardown(() => follower.stop())
   await follower.start()
   return { ...follower, evicted, forgotten: () => forgotten, faults, off }

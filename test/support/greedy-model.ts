@@ -24,7 +24,7 @@ const freely = 9_500
 /** Less than the estimate of any request, so that only ceilings are compared. */
 const input = 5
 
-/** The field of the operation first, then those of other servers. */
+/** The field of the operation first, then fields of other servers. */
 const maxima: Readonly<Record<string, readonly string[]>> = {
   chat: ['max_completion_tokens', 'max_tokens'],
   messages: ['max_tokens'],

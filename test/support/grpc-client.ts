@@ -36,7 +36,7 @@ export function connect(t: Test, address: string) {
   }
 }
 
-/** Makes a server that does not answer fail the test instead of hanging it. */
+/** Makes a server that does not respond fail the test instead of hanging it. */
 function deadline(): grpc.CallOptions {
   return { deadline: Date.now() + 20_000 }
 }

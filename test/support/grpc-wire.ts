@@ -13,7 +13,7 @@ export interface WireCall {
 
 export interface WireAnswer {
   readonly http: number
-  /** undefined: neither headers nor trailers have one. */
+  /** Undefined if neither headers nor trailers have one. */
   readonly status: string | undefined
   readonly message: string | undefined
   readonly headers: Record<string, unknown>

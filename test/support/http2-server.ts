@@ -12,7 +12,7 @@ const type = { name: 'content-type', value: 'text/plain', agreed: true }
 const headers = [status, type]
 const trailers = [{ name: 'x-end', value: 'yes', agreed: true }]
 
-/** What the server has seen: paths, complete bodies, ended streams, and those that were reset. */
+/** The requests that the server has seen: paths, complete bodies, ended streams, and reset streams. */
 export interface Seen {
   readonly paths: string[]
   readonly bodies: string[]

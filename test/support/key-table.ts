@@ -10,7 +10,7 @@ export interface FakeTable {
   readonly queries: (readonly string[])[]
   /** From now on queries wait after reading, until the returned function is called. */
   hold(): () => void
-  /** From now on queries fail with this error; undefined: no longer. */
+  /** Queries fail with this error from now on, until it is undefined. */
   failWith(error: Error | undefined): void
   /** Adds an active key and returns its row. */
   add(fields?: Partial<FoundKey>): FoundKey

@@ -208,7 +208,7 @@ export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> 
     )
   }
   const isFed = async () => total(await ledger().catch(() => ({}))) >= total(labels)
-  // The comparison below shows what is missing then.
+  // If it fails, the comparison below shows the missing usage.
   await poll(isFed, 'the ledger has everything', 60_000).catch(() => {})
   await delay(2_000)
   const found = await ledger()

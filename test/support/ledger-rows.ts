@@ -49,7 +49,7 @@ export async function fillLedger(
   })
 }
 
-/** A user's use of March by day and model, and that of an organization by month. */
+/** A user's use of March by day and model, and an organization's by month. */
 export const heaviest: Readonly<Record<string, UsageQuery>> = {
   'a month of one user': {
     ...{ from: Date.UTC(2025, 2), to: Date.UTC(2025, 3), unit: 'day', by: ['model'] },

@@ -27,7 +27,7 @@ import { wholeState } from './service-state.ts'
 export interface ListApi {
   readonly external: FastifyInstance
   readonly internal: FastifyInstance
-  /** The resources in force; undefined: reading them fails. */
+  /** The resources in force; reading them fails if undefined. */
   snapshot: Snapshot | undefined
   /** Milliseconds since the epoch. */
   now: number
@@ -173,7 +173,7 @@ async function startForwarder(t: Test, snapshot: () => Snapshot): Promise<Gatewa
 /** A model server that the test scripts, and the requests to it. */
 export interface ScriptedServer {
   readonly url: string
-  /** The same as the address of a gateway. */
+  /** Its URL as the address of a gateway. */
   readonly at: GatewayAt
   readonly asked: { readonly path: string; readonly headers: IncomingHttpHeaders }[]
 }

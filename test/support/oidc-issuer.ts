@@ -11,7 +11,7 @@ export interface OidcIssuer {
   readonly url: string
   /** The requested paths, in order. */
   readonly asked: string[]
-  /** Answers instead of the documents; undefined: the documents are served. */
+  /** Replaces the documents, unless it is undefined. */
   answer: RequestListener | undefined
   /** The published keys, by `kid`. */
   readonly published: Map<string, JWK>

@@ -3,7 +3,10 @@ import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import { showIn } from './browser.ts'
 
-/** Where pictures are kept for people to look at; no test compares them. To draw them takes a tenth of the time of the console's tests. */
+/**
+ * Where pictures are stored for people to look at; no test compares them. Drawing them takes a tenth of the time of the
+ * console's tests.
+ */
 const folder = process.env.PICTURES
 
 /** Takes pictures of the page in light and in dark colours, if PICTURES is set. */

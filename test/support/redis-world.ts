@@ -22,7 +22,9 @@ export interface SharingGateway {
   add(counters: readonly Counter[], amount: Exact, at?: number): void
   /** The usage known after the store was asked. */
   used(...counters: Counter[]): Promise<readonly Exact[]>
-  /** Resolves once a call that begins now has sent Redis what was added, and received its sums; up to 512 counters. */
+  /**
+   * Resolves once a call that begins now has sent the added counts to Redis and received its sums; up to 512 counters.
+   */
   refreshed(): Promise<void>
   /** Waits until Redis has everything that was added, and no hold that was released. */
   flushed(): Promise<void>

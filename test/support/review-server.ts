@@ -23,7 +23,7 @@ export interface ReviewServer {
   readonly tokens: Map<string, ClusterToken>
   /** Users and groups that may create access policies. */
   readonly admins: Set<string>
-  /** Answers instead of the reviews; undefined: reviews are answered. */
+  /** Replaces the responses to reviews, unless it is undefined. */
   answer: RequestListener | undefined
   /** Awaited before each review is answered. */
   delay: (() => Promise<void>) | undefined

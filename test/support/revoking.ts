@@ -7,7 +7,7 @@ import { poll } from './poll.ts'
 import { type Replicas, type ReplicasSettings, startReplicas } from './replicas.ts'
 import type { LoadRequest } from './steady-load.ts'
 
-/** The part of a revocation's answer that says which replicas know it. */
+/** The part of a revocation's response that lists the replicas that have it. */
 export interface Propagation {
   readonly state: 'confirmed' | 'pending'
   readonly replicas: number
@@ -28,7 +28,7 @@ export interface RevokingReplicas extends Replicas {
   manage(replica: number, method: string, path: string, body?: object): Promise<Managed>
   /** DELETE through the API of one replica, by default the first. */
   revoke(id: string, replica?: number): Promise<Propagation>
-  /** Waits until every replica accepts this key: one that lags on a slow machine answers 503. */
+  /** Waits until every replica accepts this key: one that lags on a slow machine returns 503. */
   use(key: string): Promise<void>
   /** The HTTP status of one Check at each replica, or worker, in order: 200 for an allow. */
   statuses(key: string): Promise<readonly number[]>

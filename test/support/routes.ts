@@ -103,7 +103,7 @@ export function inferenceService(status: object, name = 'small') {
   }
 }
 
-/** The resources of documents; invalid ones are left out, as the service does. */
+/** The resources of documents; invalid ones are skipped, as in the service. */
 export function readAll(documents: readonly unknown[]): readonly Resource[] {
   return documents.map(parseResource).flatMap((each) => ('resource' in each ? each.resource : []))
 }

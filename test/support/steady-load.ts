@@ -26,9 +26,9 @@ export interface LoadRequest {
 }
 
 /**
- * Sends `perSecond` requests a second over kept connections, used in turn, so that each notices within a second what
- * happened to its server. It does not wait for earlier answers; `next` creates each request. While `atMost` requests
- * are open it skips turns, so that a slow machine gets fewer requests if no time is measured.
+ * Sends `perSecond` requests a second over keep-alive connections, used in turn, so that each notices within a second
+ * that its server has failed. It does not wait for earlier answers; `next` creates each request. While `atMost`
+ * requests are open it skips turns, so that a slow machine gets fewer requests if no time is measured.
  */
 export function startLoad(
   perSecond: number,
@@ -67,8 +67,8 @@ export function startLoad(
 }
 
 /**
- * `count` callers, each of which sends the next request on its kept connection when it has the whole previous answer,
- * and has waited as long as `pauseMs` says then.
+ * `count` callers, each of which sends the next request on its keep-alive connection when it has received the previous
+ * answer and has waited for `pauseMs`.
  */
 export function startCallers(
   count: number,

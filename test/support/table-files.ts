@@ -30,7 +30,7 @@ export function bootTime(): number {
   return Number(fs.readFileSync('/proc/uptime', 'utf8').split(' ')[0]) * 1_000
 }
 
-/** The name of a block that `writeTable` writes, in Check's form: some digits are those of negative numbers. */
+/** The name of a block that `writeTable` writes, in Check's form: some digits belong to negative numbers. */
 export function nameOf(block: number): string {
   return `fedcba9${block}8765432${block}`
 }
@@ -76,7 +76,7 @@ export function writeTable(usageJournal: string, changes: Partial<TableHead> = {
     file: head.file,
     /** Rewrites the head. */
     head: put,
-    /** Two records may have the same bucket, and need slots of their own then. */
+    /** Two records may have the same bucket, and then need separate slots. */
     record([credential, path, model]: Asking, record: Partial<TableRecord> = {}, slot = 0): void {
       const digest = recordDigest(credential, path, model)
       writeRecord(part, {

@@ -29,7 +29,7 @@ export type TableReader = ReturnType<typeof openTableReader>
 const [recordBytes, blockBytes, templateBytes, laneBytes] = [256, 320, 2_048, 96]
 const none = 0xffffffff
 
-/** Opens both files and keeps them open, as a script does. */
+/** Opens both files and holds them open, as a script does. */
 export function openTableReader(folder: string, stem = 'usage') {
   const table = fs.openSync(`${folder}/${stem}.table`, 'r')
   const lanes = fs.openSync(`${folder}/${stem}.lanes`, 'r+')
@@ -80,7 +80,7 @@ export function openTableReader(folder: string, stem = 'usage') {
     return real >= end && real < nextEnd ? { start: end, offset: nextOffset } : undefined
   }
 
-  /** undefined: a lane has a later window, from before a clock was set back. */
+  /** Undefined if a lane has a later window, from before a clock was set back. */
   function addedIn(number: number, cell: number, start: number, count: number): number | undefined {
     let added = 0
     const lane = Buffer.alloc(laneBytes)
@@ -141,7 +141,7 @@ export function openTableReader(folder: string, stem = 'usage') {
       }
       return 'unknown'
     },
-    /** The numbers of the file and of the existing blocks with these names; undefined: there is none. */
+    /** The numbers of the file and of the existing blocks with these names, or undefined if none exists. */
     placeOf(names: string): string | undefined {
       const head = readHead()
       if (head === undefined) return undefined

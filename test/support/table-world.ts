@@ -70,7 +70,7 @@ export async function createTableWorld(
 ) {
   const now = { real: Date.UTC(2026, 0, 1, 0, 0, 30), boot: 1_000_000 }
   const state = { isWriter: true, mayServe: true, keyLeaseLeftMs: 60_000 }
-  /** Usage by other gateways; undefined: there is no shared store. */
+  /** Usage by other gateways; undefined without a shared store. */
   const others = { used: undefined as number | undefined, ageMs: 0 }
   const resets = new Map<string, readonly CounterReset[]>()
   const sums = createSums(resets, () => now.boot)

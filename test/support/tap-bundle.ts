@@ -10,7 +10,7 @@ const hooks = join(import.meta.dirname, 'tap-hooks.ts')
 /**
  * The URL of tap as a single module, created once after each installation and change of the hooks: finding and loading
  * its 300 files takes a process more CPU time than most tests of a rule. It is in the scope of tap's packages, which
- * tap leaves out of stacks, and is removed with its installation.
+ * tap omits from stacks, and is removed with its installation.
  */
 export async function bundleTap(): Promise<string> {
   const folder = join(packageRoot, 'node_modules', '@tapjs', 'bundle')

@@ -7,11 +7,11 @@ import type { Test } from 'tap'
 export interface TcpProxy {
   /** Where it listens. */
   readonly port: number
-  /** The same URL through the proxy. */
+  /** The URL that leads through the proxy to the server of `url`. */
   through(url: string): string
   /** Ends all connections; new ones are accepted. */
   cut(): void
-  /** The same with RST, as from a machine that has just restarted. */
+  /** Ends all connections with RST, as from a machine that has just restarted. */
   reset(): void
   /** Ends all connections and refuses new ones, until `heal`. */
   refuse(): void

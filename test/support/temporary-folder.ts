@@ -12,7 +12,7 @@ export interface TemporaryFolder {
 /** The prefix of all their names. */
 export const folderPrefix = 'tollgate-test-'
 
-/** Creates an empty folder that everybody may enter: as root, Postgres runs as another user. */
+/** Creates an empty folder that every user may enter: as root, Postgres runs as another user. */
 export function makeTemporaryFolder(parent = tmpdir()): TemporaryFolder {
   const path = mkdtempSync(join(parent, folderPrefix))
   chmodSync(path, 0o755)
@@ -28,7 +28,7 @@ export function makeDatabaseFolder(): TemporaryFolder {
 }
 
 /**
- * A folder for the temporary files of tests, including what they install: where the data of databases is, since many
+ * A folder for the temporary files of tests, including what they install: contains the data of databases, since many
  * small files on a disk take as much CPU time as the programs that write them. Undefined if programs cannot run from
  * there.
  */

@@ -54,8 +54,8 @@ const SLOW = [
 ]
 
 /**
- * Files with a process of their own: they measure what their process uses, or change it, or test what runs them. The
- * others follow one another in a few processes.
+ * Files with a process of their own: they measure what their process uses, or change it, or test the program that runs
+ * them. The others follow one another in a few processes.
  */
 const ALONE = new RegExp(
   `^test/(${[

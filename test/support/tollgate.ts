@@ -26,10 +26,7 @@ export interface RunningTollgate {
   signal(name: NodeJS.Signals): void
 }
 
-/**
- * Settings of a complete gateway that may run beside others: addresses of its own, and this data
- * folder.
- */
+/** Settings of a complete gateway that may run beside others: its own addresses, and this data folder. */
 export async function ownSettings(dataDir: string): Promise<Record<string, string>> {
   const settings = ['GATEWAY', 'API', 'INTERNAL', 'GRPC', 'METRICS', 'MODEL_SERVER']
   const ports = await freePorts(settings.length)
@@ -118,7 +115,7 @@ export function databaseHome(dataDir: string): string {
   return existsSync(note) ? readFileSync(note, 'utf8').trim() : join(dataDir, 'postgres')
 }
 
-/** Does what the next start would do after a failed test, and removes what is not in the data folder. */
+/** Cleans up after a failed test as the next start would, and removes files outside of the data folder. */
 async function cleanUp(dataDir: string): Promise<void> {
   await reap(join(dataDir, 'run'), () => {})
   for (const each of inMemory(dataDir)) rmSync(each, { recursive: true, force: true })

@@ -1,7 +1,7 @@
 /**
- * Containers of our manifests, by an engine or without one. Without one it has a read-only root with this
- * machine's /usr and the image's /opt, the volumes of its pod, and uid 65532 without capabilities.
- * The network is that of this machine. Needs root.
+ * Containers of our manifests, by an engine or without one. Without one it has a read-only root with this machine's
+ * /usr and the image's /opt, the volumes of its pod, and uid 65532 without capabilities. It uses this machine's
+ * network. Needs root.
  */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
@@ -56,7 +56,7 @@ export interface Start {
   /** `NAME=value` each. */
   readonly env: readonly string[]
   readonly command: readonly string[]
-  /** An empty folder, and a name of its own. */
+  /** An empty folder, and a unique name. */
   readonly folder: string
   readonly name: string
 }

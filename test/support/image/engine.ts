@@ -25,7 +25,7 @@ function whyNone(): string | false {
   return missing.length > 0 && `no ${missing.join()}, and it cannot be pulled`
 }
 
-/** Builds a target of a Containerfile, by default the last one; the network is that of this machine. */
+/** Builds a target of a Containerfile, by default the last one; it uses this machine's network. */
 export function buildImage(tag: string, target?: string, file = 'Containerfile'): void {
   const own = ['build', '--network', 'host', '--file', file, '--tag', tag]
   const args = [...flags, ...own, ...(target ? ['--target', target] : []), '.']

@@ -23,9 +23,9 @@ export interface ApiServer {
   readonly refusedAt: Map<string, number[]>
   /** Method and path of each request, in order, except an administrator's, which never fail. */
   readonly requests: string[]
-  /** Answers every request with this status; 0: answers normally. */
+  /** Responds to every request with this status, or normally if it is 0. */
   status: number
-  /** The same for some requests; undefined: for none. */
+  /** The status for a request, or 0 to respond normally. */
   refuses: ((method: string, url: string) => number) | undefined
   /** Sent as `retry-after`. */
   retryAfterSeconds: number
@@ -45,7 +45,7 @@ export interface ApiServer {
   readonly watches: number
 }
 
-/** The token of an administrator, whose requests are not part of what is tested. */
+/** The token of an administrator, whose requests are not under test. */
 export const adminToken = 'admin'
 
 interface Stored {

@@ -1,7 +1,7 @@
 /**
- * A cluster with nodes, for acceptance: that of CLUSTER_KUBECONFIG, whose nodes have (or can pull) the
- * images, from CLUSTER_REGISTRY if that is set; otherwise one on this machine (nodes.ts). What is
- * installed there under our names is replaced.
+ * A cluster with nodes, for acceptance: the cluster of CLUSTER_KUBECONFIG, whose nodes have (or can pull) the images,
+ * from CLUSTER_REGISTRY if that is set; otherwise one on this machine (nodes.ts). Existing objects with our names are
+ * replaced.
  */
 
 import { spawn } from 'node:child_process'

@@ -45,7 +45,7 @@ export function ownNodes(): Promise<Nodes> {
 /** Prepares for an installation; removes whatever an earlier one left. */
 export async function prepare(): Promise<void> {
   if (!noOwnNodes) await ownNodes()
-  // A soak that was killed leaves its load, which goes on for twenty minutes.
+  // A soak that was killed leaves its load, which continues for twenty minutes.
   await kubectl(['-n', 'llm', 'delete', 'pod/load', '--ignore-not-found', '--grace-period=0'])
   for (const name of ['trial', 'production']) {
     await kubectl(['delete', '--ignore-not-found', '-k', folderOf(`overlays/${name}`)])
@@ -58,7 +58,7 @@ export async function prepare(): Promise<void> {
   await kubectl(['wait', '--for=condition=Established', '--timeout=60s', ...definitions])
 }
 
-/** The same, with the Secret of the stores, and the model server of the trial. */
+/** Prepares the cluster, with the Secret of the stores and the model server of the trial. */
 export async function prepareStores(): Promise<void> {
   await prepare()
   const stores = noOwnNodes === false ? await ownNodes() : undefined
@@ -113,7 +113,7 @@ export async function loadDuring(
   try {
     const load = await startLoad(key)
     await act()
-    // Idle kept connections notice it only with their next request.
+    // Idle keep-alive connections notice it only with their next request.
     await delay(5_000)
     const { failures, ...result } = await load.stop()
     t.comment(`${what}: ${JSON.stringify(result)}`)

@@ -1,4 +1,4 @@
-/** A user in the namespace `llm`, whose requests come from pods, like those of any other user. */
+/** A user in the namespace `llm`, whose requests come from pods, as any other user's do. */
 
 import { poll } from '../poll.ts'
 import { imageHere, kubectl } from './cluster.ts'
@@ -32,8 +32,8 @@ const answer = await fetch(url + '/v1/limits', { headers: { authorization: 'Bear
 console.log(JSON.stringify((await answer.json()).data))`
 
 /**
- * Uses kept connections, at most 48 requests at a time; reports the responses by kind and number, the reported tokens,
- * and details of the first 100 failures.
+ * Uses keep-alive connections, at most 48 requests at a time; reports the responses by kind and number, the reported
+ * tokens, and details of the first 100 failures.
  */
 const load = `
 import { existsSync } from 'node:fs'

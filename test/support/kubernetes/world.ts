@@ -12,7 +12,7 @@ import { installCrds, noCrdServer, startCrdServer } from './crd-server.ts'
 
 /** A cluster in a test, with an administrator. */
 export interface World {
-  /** The access of what is tested. */
+  /** The access of the tested code. */
   readonly access: ClusterAccess
   /** The administrator's client, which the switches do not affect. */
   readonly client: KubeClient
@@ -126,7 +126,7 @@ function toWorld(access: ClusterAccess, faults: ApiServer | undefined): World {
         )
       } catch (error) {
         const { status } = error as { status?: number }
-        // Somebody else has written in between, perhaps a status.
+        // Another client has written in between, perhaps a status.
         if (status === 409) return await world.apply(document)
         if (status !== 404) throw error
         return await finish(await client.send({ method: 'POST', path, body }))

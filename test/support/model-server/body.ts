@@ -36,10 +36,7 @@ export async function readBody(request: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
-/**
- * The JSON object in a body, whatever its content type says and however it is compressed.
- * Throws Refusal 400 when there is none.
- */
+/** The JSON object in a body, regardless of its content type and compression. Throws Refusal 400 when there is none. */
 export async function readJson(bytes: Buffer, encoding: string | undefined): Promise<Json> {
   let value: unknown
   try {
@@ -67,8 +64,8 @@ export function readFlag(body: Json, name: string): boolean {
 }
 
 /**
- * Converts keys to lower case; of equal ones the last is kept. Go's encoding/json matches keys in
- * this way, including the long s and the Kelvin sign. Goes one level down for `stream_options`.
+ * Converts keys to lower case; of equal ones the last is used. Go's encoding/json matches keys in this way, including
+ * the long s and the Kelvin sign. Goes one level down for `stream_options`.
  */
 export function foldKeys(body: Json): Json {
   const folded: Json = {}

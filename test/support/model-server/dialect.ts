@@ -13,7 +13,7 @@ export interface StreamEvent {
   readonly data: Json | '[DONE]'
 }
 
-/** What the server must know of one inference endpoint. */
+/** The server's description of one inference endpoint. */
 export interface Dialect {
   /** The fields that the model would read; their words are the prompt tokens. */
   readonly promptFields: readonly string[]

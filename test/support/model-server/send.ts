@@ -112,8 +112,8 @@ function reported(payload: Json, ask: Ask): unknown {
 }
 
 /**
- * Writes in slices and waits for each to reach the socket. This keeps them apart on the network
- * (writes of one tick are joined) and waits for a slow reader.
+ * Writes in slices and waits for each to reach the socket. This separates them on the network (writes of one tick are
+ * joined) and waits for a slow reader.
  */
 async function write(
   response: ServerResponse,

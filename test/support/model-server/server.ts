@@ -40,8 +40,8 @@ export function createModelServer(options: ModelServerOptions = {}): http.Server
   const server = http.createServer({ maxHeaderSize: 64 * 1024 }, (request, response) => {
     void serve(request, response, ids, tally)
   })
-  // A gateway keeps connections open for as long as it likes; closing one that it is about to use
-  // would look like a failed model.
+  // A gateway holds connections open as long as it wants; closing one that it is about to use would look like a failed
+  // model.
   server.keepAliveTimeout = 0
   return server
 }

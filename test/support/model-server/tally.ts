@@ -1,4 +1,4 @@
-/** What the server has done since its start, for tests to compare with what was counted. */
+/** The server's responses since its start, for tests to compare with the counted usage. */
 
 import { isJson, type Json } from './dialect.ts'
 import { readReported } from './usage.ts'

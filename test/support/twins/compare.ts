@@ -22,8 +22,8 @@ export interface Seen {
 const apartS = 2
 
 /**
- * Each difference as one line; empty: there is none. `isEstimated`: what is left of limits is not compared, since
- * charged estimates depend on what a process has learned.
+ * Each difference as one line; empty if there is none. With `isEstimated` the rest of limits is not compared, since
+ * charged estimates depend on the requests that a process has seen.
  */
 export function differences(one: Seen, other: Seen, isEstimated = false): readonly string[] {
   const found: string[] = []

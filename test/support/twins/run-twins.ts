@@ -20,7 +20,7 @@ export interface TwinRun {
   /** Answers of the first by status. */
   readonly statuses: Readonly<Record<number, number>>
   readonly apart: readonly string[]
-  /** Number of requests that only one has refused, because what is charged is estimated. */
+  /** Number of requests that only one has refused, because the charge is estimated. */
   readonly byEstimates: number
 }
 

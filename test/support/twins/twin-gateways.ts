@@ -64,14 +64,14 @@ export interface TwinSettings extends Omit<GatewaySettings, 'resources'> {
 /** Starts both; all of it ends with `t`. */
 export async function startTwins(t: Test, settings: TwinSettings): Promise<Twins> {
   const model = await startRecordingModel(t)
-  // One database, so that keys and what is derived from their ids are equal.
+  // One database, so that keys and values derived from their ids are equal.
   const database = await createMigratedDatabase(t)
   const start = (decisions: string) =>
     startGateway(t, {
       ...settings,
       resources: () => settings.resources(model.url),
       env: {
-        // And their mark on requests to models, which is that of the URL.
+        // And their mark on requests to models, which is derived from the URL.
         ...{ DATABASE_URL: database, GATEWAY_URL: 'http://twins.example' },
         ...{ ...settings.env, DECISION_TABLE: decisions },
       },
