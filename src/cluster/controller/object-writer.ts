@@ -27,8 +27,8 @@ interface ObjectWriterOptions {
 const writesPerSecond = 20
 const backoff = { firstMs: 500, maxMs: 60_000 }
 /**
- * The most urgent targets of one change: one of thousands of models must not wait behind a change
- * of all.
+ * The most urgent targets: one of thousands of models must not wait behind a change of all, nor behind thousands of
+ * changes before it.
  */
 const maxUrgent = 100
 /** Targets compared in one turn of the event loop. */
@@ -138,6 +138,11 @@ export function startObjectWriter(options: ObjectWriterOptions) {
         if (isFirst) routine.delete(target.path)
         const queue = isFirst || urgent.has(target.path) ? urgent : routine
         queue.set(target.path, target)
+      }
+      for (const [path, target] of urgent) {
+        if (urgent.size <= maxUrgent) break
+        urgent.delete(path)
+        routine.set(path, target)
       }
       alarm.ring()
     },

@@ -476,6 +476,21 @@ test('a new model does not wait behind hundreds of others', async (t) => {
   t.ok(controller.written < crowd / 2, `after ${controller.written} others`)
 })
 
+test('a new model does not wait behind hundreds that were created before it', async (t) => {
+  const world = await startDouble(t)
+  const controller = await start(t, world)
+  await poll(() => controller.isLeader, 'the controller leads')
+  const crowd = 400
+  for (let i = 0; i < crowd; i += 1) await world.apply(modelRef(`m${i}`))
+  await world.apply(modelRef('fresh'))
+  await poll(
+    async () => (await read(world, 'modelrefs', 'fresh')).status?.phase === 'Ready',
+    'Ready',
+    30_000,
+  )
+  t.ok(controller.written < crowd / 2, `after ${controller.written} others`)
+})
+
 test('a hundred edits cause few writes', async (t) => {
   const world = await startDouble(t)
   const controller = await start(t, world)
