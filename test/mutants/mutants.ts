@@ -1212,6 +1212,11 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'usage/rules/usage.ts',
+    ['usage/rules/line-charges.test.ts'],
+    [['windows !== undefined && windows', 'limits.length > 0 && windows']],
+  ),
+  ...mutants(
+    'usage/rules/usage.ts',
     ['ratelimit/rules/unreported.test.ts'],
     [
       ['Math.max(known.output ?? 0, rest)', 'rest'],
@@ -1513,6 +1518,7 @@ export const allMutants: readonly Mutant[] = [
       ['text.lastIndexOf(each)', 'text.indexOf(each)'],
       ['fields.metered === true', 'fields.metered !== false'],
       ['status === 0 && isSent && sayLeft', 'status === 0 && sayLeft'],
+      ['if (head.windows !== undefined)', 'if (false)'],
     ],
   ),
   ...mutants(
