@@ -8,10 +8,11 @@ import { isOf, type PastRefusal, type PastRefusals } from '../decide/past-refusa
 import { messageOf } from '../decide/refusal-message.ts'
 import { describe } from '../formats/errors.ts'
 import { lastValue } from '../formats/headers.ts'
+import { hourMs } from '../formats/time.ts'
 import type { RefusedCheck } from './refused-check.ts'
 
 /** How long a refusal can be asked about. */
-const rememberedMs = 3_600_000
+const rememberedMs = hourMs
 /** Per user; anonymous requests together count as one user. */
 const maxPerUser = 100
 /** In all; about 2 KB each at most. */

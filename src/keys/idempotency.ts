@@ -4,6 +4,7 @@
  * nothing.
  */
 
+import { dayMs } from '../formats/time.ts'
 import { within } from '../store/postgres/postgres.ts'
 import type { Fragment, Sql } from '../store/postgres/sql.ts'
 
@@ -32,7 +33,7 @@ type Claim =
 export type Idempotency = ReturnType<typeof createIdempotency>
 
 /** How long a request is remembered. */
-const rememberedMs = 24 * 3_600_000
+const rememberedMs = dayMs
 /** A try that is still in progress after this time was lost with its process. */
 const attemptMs = 10_000
 

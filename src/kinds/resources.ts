@@ -186,7 +186,7 @@ export interface Subscription {
   readonly outOfForce?: readonly (ModelReference & { readonly problems: readonly FieldProblem[] })[]
   readonly attribution: Attribution
   readonly priority: number
-  /** As written; admission-rules.ts adds the settings. */
+  /** As written; compile-subscription.ts adds the settings. */
   readonly admission?: Spec<'Subscription'>['admission']
   /** Percentages of a limit at which a notice is sent. */
   readonly notifyAt?: readonly number[]

@@ -46,7 +46,7 @@ interface ClusterControllerOptions {
   readonly database?: ControllerDatabase | undefined
   /** Times of the Lease, for tests: see lease.ts. */
   readonly leaseMs?: readonly [durationMs: number, renewMs: number]
-  /** The interval of checks for the original's controller, for tests: see others-lease.ts. */
+  /** The interval of checks for the original's controller, for tests: see lease-watch.ts. */
   readonly originalMs?: number
 }
 

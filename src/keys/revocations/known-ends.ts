@@ -1,9 +1,10 @@
 /** The ended keys that a process knows, and those of them that its file lacks. No I/O. */
 
+import { dayMs } from '../../formats/time.ts'
 import type { EndedKey } from './ended-keys.ts'
 
 /** How long a key is remembered after it has expired, because clocks differ. */
-export const expiredKeptMs = 86_400_000
+export const expiredKeptMs = dayMs
 
 /** `clock`: milliseconds since the epoch. */
 export function createKnownEnds(clock: () => number) {
