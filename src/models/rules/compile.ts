@@ -101,7 +101,7 @@ export function* compileInSteps(
   const [mapping, ...others] = mappings.sort(byTrust)
   for (const other of others) {
     const path = ['metadata', 'namespace']
-    const message = `is a duplicate ConfigMap and ignored; ${mapping && keyOf(mapping)} is used`
+    const message = `is a duplicate ConfigMap and ignored; ${mapping && keyOf(mapping)} comes first`
     problems.push({ resource: resourceKey(other), path, message })
   }
   return {
