@@ -163,7 +163,7 @@ export async function benchNamedLimits(): Promise<readonly Figure[]> {
 
 type World = Awaited<ReturnType<typeof createWarmCheck>>
 
-/** Microseconds of the first, and how many more the other takes, alternating among this many keys. */
+/** Microseconds of the first, and of the second in addition, alternating among this many keys. */
 function compare(a: World, b: World, keys = keyCount): readonly [first: number, more: number] {
   const [first, other] = [a, b].map(
     ({ check, messages }) =>

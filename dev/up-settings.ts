@@ -49,7 +49,7 @@ export function readUpSettings(
       USAGE_JOURNAL: join(journalPlace(dataDir), 'usage.jsonl'),
     }),
     AUDIT_LOG: join(dataDir, 'audit', 'audit.jsonl'),
-    // Agents also use the other operations of its models, and no bill depends on what was counted before.
+    // Agents also use the other operations of its models, and no bill depends on which operations were counted before.
     ...(sampleResources && { METER_PATHS: everyMeter }),
   })
   const config = loadConfig(withDefaults, (config) => [

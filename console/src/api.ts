@@ -1,4 +1,4 @@
-/** The REST API at this origin. The types are those of the service's own schemas. */
+/** The REST API at this origin, with the types of the service's own schemas. */
 
 import type { FromSchema } from 'json-schema-to-ts'
 import type { pastRefusal } from '../../src/admin/explain/explain-answer.ts'

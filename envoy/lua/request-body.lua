@@ -819,9 +819,8 @@ do
     return MASK[places[level]]
   end
 
-  -- Flags of an item: it has an id, or a role or type that needs no data; it is an image or a reasoning, and has its
-  -- data. The data of a reasoning is a text, or one that only the server can read; a summary is not the stored
-  -- reasoning.
+  -- Flags of an item: it has an id, or a role or type that needs no data; it is an image or a reasoning item, and has
+  -- its data. The data of a reasoning item is its text, plain or encrypted; a summary is not enough.
   local HAS_ID, HAS_KIND, IS_IMAGE, HAS_RESULT, IS_REASONING, HAS_TEXT = 1, 2, 4, 8, 16, 32
   local HAS = ffi.new("uint8_t[8]")
   HAS[ITEM_ID], HAS[ITEM_ROLE], HAS[ITEM_RESULT], HAS[ITEM_TEXT] = HAS_ID, HAS_KIND, HAS_RESULT, HAS_TEXT

@@ -1,5 +1,5 @@
 -- SHA-256 (FIPS 180-4) of short texts: the digests by which the table finds requests. The texts are joined in one
--- buffer, since a key must not become a string that Lua keeps.
+-- buffer, since a key must not become a string that Lua interns.
 local ffi = require("ffi")
 local band, bswap, bxor, rol, ror, rshift, tobit = bit.band, bit.bswap, bit.bxor, bit.rol, bit.ror, bit.rshift, bit.tobit
 

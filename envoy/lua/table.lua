@@ -201,7 +201,7 @@ local function why_limited(cell, plan, before, share, real)
   return why_limited(cell + 1, plan, before, share, real)
 end
 
--- Reads the limits of a block, which follow those of `before`. Returns the total number of limits and the block's name;
+-- Reads the limits of a block, after the limits of `before`. Returns the total number of limits and the block's name;
 -- nil and the reason if they refuse the request.
 local function read_limits(number, plan, before, boot, real)
   if not read_block(number) then return nil, "stale" end

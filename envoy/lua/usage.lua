@@ -16,8 +16,8 @@
 --
 -- If request-body.lua asked for usage and the client did not, the lines of a text that has nothing else are removed,
 -- and their event, too, if it has no other data. A text with empty choices and something else, such as an error, loses
--- only its usage. If usage was asked for in each event, that of a text with choices becomes null, as from a server that
--- reports it only at the end. Many servers and clients treat each line of data as an event, however lines are
+-- only its usage. If usage was requested in each event, the usage of a text with choices becomes null, as from a server
+-- that reports it only at the end. Many servers and clients treat each line of data as an event, however lines are
 -- separated, so a line is forwarded when it is complete, not when its event is.
 --
 -- Envoy's overload manager does not see Lua's memory, so between two chunks the script stores only its position in the
@@ -107,7 +107,7 @@ local function object_node(members)
   return { members = members, known = known }
 end
 
--- A node for an object in a list. Its figures have indexes after those of all labels, from `behind` + 1 on.
+-- A node for an object in a list. Its figures have indexes after all labels', from `behind` + 1 on.
 local function item_node(behind, names)
   local members = {}
   for place, name in ipairs(names) do members[name] = { figure = behind + place } end
@@ -266,8 +266,8 @@ local function new_reader(root, told, is_event)
     has_choices = false,
     has_more = false,
     is_other = false,
-    -- The position of the chunk, and those of the object and its usage, all from the beginning of what is held, or of
-    -- the chunk if nothing is.
+    -- The positions of the chunk, of the object and of its usage, all from the beginning of the held bytes, or of the
+    -- chunk if there are none.
     base = 0,
     first = nil,
     last = nil,
@@ -426,7 +426,7 @@ local function is_usable(figure)
   return type(figure) == "number" and figure >= 0 and figure % 1 == 0 and figure <= 9007199254740991
 end
 
--- Adds the figures of an iteration to the sums of its usage. `silent` has those of attempts without output.
+-- Adds the figures of an iteration to the sums of its usage. `silent` has the figures of attempts without output.
 local function add_iteration(reader)
   local figures, sums = reader.figures, reader.iterations
   if not sums then
@@ -981,7 +981,7 @@ local function has_no_end(p, at)
 end
 
 -- The position after the last event that ends between `low`, where an event begins, and `at`. Two line ends in a row
--- always end one, whatever precedes them.
+-- always end one, regardless of the bytes before.
 local function last_end(p, low, at)
   while at > low + 1 do
     local code, before = p[at - 1], p[at - 2]

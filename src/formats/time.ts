@@ -87,7 +87,7 @@ const timestamp = /^(\d{4}-\d\d-\d\d)(?:[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|
  */
 export function parseTimestamp(text: string): number | undefined {
   const day = timestamp.exec(text)?.[1]
-  // `Date` takes 30 February for 2 March.
+  // `Date` reads 30 February as 2 March.
   if (day === undefined || new Date(day).toJSON()?.slice(0, 10) !== day) return undefined
   const instant = Date.parse(text)
   return Number.isNaN(instant) ? undefined : instant

@@ -2,7 +2,7 @@
 
 import type { TimedStop } from './shutdown.ts'
 
-/** Milliseconds that each may always take, and at most; and what is lost if it is abandoned. */
+/** Milliseconds that each may always take, and at most; and the loss if it is abandoned. */
 const shares = {
   'the audit trail': [200, 2_000, 'its last lines'],
   'the embedded Postgres': [1_300, 14_000, 'nothing that was committed: the next start recovers'],

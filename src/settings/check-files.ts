@@ -18,7 +18,7 @@ import { fileModeOf, folderModeOf } from '../journal/prepare-folder.ts'
 import { isFolder, makeFolder } from '../runtime/make-folder.ts'
 import type { Config } from './config.ts'
 
-/** `NAME: what is wrong` for each setting of the service whose file or folder cannot be used. */
+/** `NAME: <problem>` for each setting of the service whose file or folder cannot be used. */
 export function checkFiles(config: Config): readonly string[] {
   const { resourceFolder, tokenAuthFile, usageJournal, dataDir, envoyConfigDir } = config
   const { revocationLogDir } = config

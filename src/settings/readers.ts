@@ -310,7 +310,7 @@ export function url(...schemes: readonly string[]): Reader<string> {
     form: `a URL that begins with ${schemes.map((scheme) => `\`${scheme}//\``).join(' or ')}`,
     secret: true,
     read(raw) {
-      // Without the slashes a parser adds them, or takes the rest for a path.
+      // Without the slashes a parser adds them, or reads the rest as a path.
       const scheme = /^[a-z]+:(?=\/\/)/i.exec(raw)?.[0].toLowerCase() ?? ''
       return schemes.includes(scheme) && URL.canParse(raw) ? raw : invalid
     },

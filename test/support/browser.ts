@@ -70,8 +70,8 @@ async function start(
     // Not the package's own flags: one of them switches off the protection of origins.
     const browser = await driver.launch({
       executablePath,
-      // There is no GPU, and software rendering on an emulated one is slower than without. A process per site: that of
-      // a page has compiled the console for the next one.
+      // There is no GPU, and software rendering on an emulated one is slower than without. With a process per site, the
+      // process of one page has compiled the console for the next.
       args: ['--no-sandbox', '--disable-gpu', '--process-per-site', ...args],
       headless: true,
       env: { ...process.env, ...env },

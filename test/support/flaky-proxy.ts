@@ -12,7 +12,7 @@ export interface FlakyProxy {
   readonly done: Record<Mishap, number>
   /** Ends all connections; new ones, and delayed commands, go to the server on this port. */
   turnTo(port: number): void
-  /** Passes everything without faults from now on, after delivering what was delayed. */
+  /** Passes everything without faults from now on, after delivering delayed data. */
   heal(): Promise<void>
   close(): Promise<void>
 }
@@ -93,7 +93,7 @@ export async function startFlakyProxy(
     }
     upstream.on('data', (answer) => {
       if (mute) return
-      // In order: a connection may lose its end, but keeps its order.
+      // In order: a connection may lose its end, but not its order.
       answers = answers.then(() => client.write(answer))
     })
 

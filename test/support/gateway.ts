@@ -29,7 +29,7 @@ export interface GatewaySettings {
   readonly lists?: boolean
   /** Threads of Envoy; 1 by default. */
   readonly concurrency?: number
-  /** Envoy's limits; by default those of the template. */
+  /** Envoy's limits; by default the template's. */
   readonly limits?: Pick<
     EnvoySettings,
     'bodyLimit' | 'bodyTimeoutMs' | 'heapBytes' | 'allowedOrigins' | 'headersToModels'

@@ -62,7 +62,7 @@ export interface Frame {
 /** A connection on which the test writes raw bytes; closed when `t` ends. */
 export interface RawConnection {
   readonly socket: Socket
-  /** The socket is closed, for whatever reason. */
+  /** The socket is closed, for any reason. */
   readonly closed: boolean
   send(...bytes: readonly Buffer[]): Promise<void>
   frames(): readonly Frame[]

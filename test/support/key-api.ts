@@ -85,7 +85,7 @@ export interface KeyApiOptions {
 
 /** A request of a test; `body` is sent as JSON, `payload` as it is. */
 export interface Asked {
-  /** The caller: the name of an identity, a key's plaintext, or nobody. */
+  /** The caller: the name of an identity or a key's plaintext; none by default. */
   readonly as?: string
   readonly body?: unknown
   readonly payload?: string | Buffer

@@ -47,7 +47,7 @@ export interface ReplicasSettings {
   readonly resources: (backendUrl: string) => readonly WrittenDocument[]
   /** Lines of the token file; by convention `token-<user>`. */
   readonly tokens: readonly string[]
-  /** The database URL for a replica, such as that of a proxy; by default the database itself. */
+  /** The database URL for a replica, such as a proxy's; by default the database itself. */
   readonly databaseFor?: (url: string, index: number) => string | Promise<string>
   readonly database?: string
   /** The clone from which they are first started; this one by default. */

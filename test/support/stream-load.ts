@@ -29,7 +29,7 @@ export interface Loaded {
   readonly allowed: number
   readonly refused: number
   readonly hungUp: number
-  /** Requests without an answer of ours or of the model's. */
+  /** Requests without a response of the gateway or of the model. */
   readonly broken: number
   /** Maximum number of tokens that clients received for requests admitted by one window of one key. */
   readonly fullest: number

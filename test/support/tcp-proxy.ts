@@ -19,7 +19,7 @@ export interface TcpProxy {
   swallow(isSwallowing?: boolean): void
   /** Delays everything by this time, in milliseconds; 0 ends that. */
   slow(ms: number): void
-  /** Forwards again; what was swallowed is lost, and its connections are cut. */
+  /** Forwards again; swallowed data is lost, and its connections are cut. */
   heal(): void
 }
 

@@ -38,7 +38,7 @@ export function valkeyPath(env: NodeJS.ProcessEnv = process.env): string | undef
   )
 }
 
-/** The same, but downloads it if there is none; rejects with advice. */
+/** Finds a Valkey, or downloads it if there is none; rejects with advice. */
 export async function findValkey(env: NodeJS.ProcessEnv): Promise<string> {
   const found = valkeyPath(env)
   if (found !== undefined) return found

@@ -20,7 +20,7 @@ export interface RunningValkey {
   /** Stops it regularly, or kills it. */
   stop(): Promise<void>
   kill(): Promise<void>
-  /** Starts it on the same port after `stop` or `kill`, with what it has saved to disk. */
+  /** Starts it on the same port after `stop` or `kill`, with the data that it has saved to disk. */
   start(): Promise<void>
   /** Makes it hang (SIGSTOP) and continue. */
   freeze(): void

@@ -7,12 +7,12 @@ export function endOf(window: string, owner: string, at: number): number {
   return spanAt({ ms: parseWindow(window) as number }, owner, at).end
 }
 
-/** The same, as answers show it. */
+/** The end of an owner's window, as responses show it. */
 export function shownEnd(window: string, owner: string, at: number): string {
   return toEndTimestamp(endOf(window, owner, at))
 }
 
-/** Its start, as answers show it: the end of the previous one. */
+/** The start of an owner's window, as responses show it: the end of the previous one. */
 export function shownStart(window: string, owner: string, at: number): string {
   return toEndTimestamp(spanAt({ ms: parseWindow(window) as number }, owner, at).start)
 }

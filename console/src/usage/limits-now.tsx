@@ -11,7 +11,7 @@ const maxCards = 12
 /** The limits of a model in a subscription, or of several models together. */
 interface LimitGroup {
   readonly model: string
-  /** Empty: of whichever subscription pays. */
+  /** Empty if any subscription may pay. */
   readonly subscription: string
   readonly states: readonly Limit[]
 }
@@ -34,7 +34,7 @@ function titleOf({ model, models, scope }: Limit): string {
   return model ?? models?.join(', ') ?? (scope === 'key' ? 'this key' : 'All models')
 }
 
-/** What is left of the caller's limits, the most used first. */
+/** The caller's limits, the most used first. */
 export function LimitsNow({
   limits,
   currency,
@@ -72,8 +72,8 @@ export function LimitsNow({
 const windows = { hour: ['1h', '60m'], day: ['24h', '1440m'], month: [] as string[] }
 
 /**
- * The limit with which each bar of the plot can be compared; undefined: none. One limit must count all usage in a bar:
- * of one model, which one subscription pays for, in windows of its length.
+ * The limit with which each bar of the plot can be compared, if any. One limit must count all usage in a bar: of one
+ * model, which one subscription pays for, in windows of its length.
  */
 export function ceilingOf({ span, by, key }: Asked, { totals, limits }: FoundUsage) {
   const [only, ...others] = totals

@@ -23,9 +23,9 @@ export const groupings = [
 export interface Asked {
   readonly span: (typeof spans)[number]
   readonly by: (typeof groupings)[number]
-  /** undefined: everybody, for administrators. */
+  /** For administrators all users if undefined. */
   readonly user: string | undefined
-  /** Empty: all. */
+  /** All if empty. */
   readonly model: string
   readonly key: string
 }
@@ -41,9 +41,9 @@ export interface FoundUsage extends Pick<UsagePage, 'gaps'> {
   readonly times: readonly UsageRow[]
   /** Whether there are more rows than were read. */
   readonly isPartial: boolean
-  /** The names of keys by id, as far as they are known. */
+  /** The known names of keys, by id. */
   readonly names: ReadonlyMap<string, string>
-  /** What is left of the caller's limits on the chosen model; empty for the usage of others. */
+  /** The caller's limits on the chosen model; empty for the usage of others. */
   readonly limits: LimitList['data']
   /** For limits on cost. */
   readonly limitCurrency: string | undefined

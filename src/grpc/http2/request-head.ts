@@ -89,7 +89,7 @@ export class RequestHead {
 
   method = ''
   path = ''
-  /** -1: absent. */
+  /** -1 if absent. */
   contentLength = -1
   contentType: string | undefined
   /** `grpc-encoding` */

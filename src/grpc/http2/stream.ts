@@ -55,7 +55,7 @@ export class Stream implements Sender {
   closed = false
   /** Bytes that the client may still send. */
   receiveWindow: number
-  /** Remaining bytes of the body by `content-length`; -1: unknown. */
+  /** Remaining bytes of the body by `content-length`, or -1 if unknown. */
   bodyLeft = -1
   queued = false
   /** Set by `whenReset`. */

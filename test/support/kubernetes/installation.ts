@@ -42,7 +42,7 @@ export function ownNodes(): Promise<Nodes> {
   return started
 }
 
-/** Prepares for an installation; removes whatever an earlier one left. */
+/** Prepares for an installation; removes all leftovers of an earlier one. */
 export async function prepare(): Promise<void> {
   if (!noOwnNodes) await ownNodes()
   // A soak that was killed leaves its load, which continues for twenty minutes.

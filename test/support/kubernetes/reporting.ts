@@ -89,7 +89,7 @@ export async function enforced(
   return (await poll(ask, `${kind} of ${model} is enforced`, 60_000)) as Policy
 }
 
-/** A database with one process that reports what it has read from the cluster, as `serve` does. */
+/** A database with one process that reports the resources that it has read from the cluster, as `serve` does. */
 export async function startReporting(t: Test, world: World): Promise<string> {
   const { url, sql } = await createKeyDatabase(t)
   const id = randomUUID()

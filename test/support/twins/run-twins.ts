@@ -138,7 +138,7 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
       await twins.put('resources.yaml', documentsOf(twins.model.url, choices))
     }
     if (random.below(keyChangeEvery) === 0) await changeKey(pick())
-    // Five of eight are alike: from the third on they may be hits, whatever else is drawn.
+    // Five of eight are alike: from the third on they may be hits, regardless of the other draws.
     if (asked % 8 < 4) {
       if (random.below(2) === 0) at = pick()
       target = drawTarget()
