@@ -47,6 +47,9 @@ export function createStatusObjects(options: StatusObjectsOptions) {
     const about = { before: now.status, generation: object.generation, now: clock() }
     if (object.problem !== undefined) return toFailedStatus(object.problem, about)
     const status = current.statusOfKey(object.resource)
+    // A finalizer of somebody else keeps it, with the status that it had.
+    if (status === undefined && object.isDeleting && object.group !== originalGroup)
+      return toFailedStatus('it is being deleted, so it is not in force', about)
     const { warning } = object
     return status && toObjectStatus({ ...current, status, warning, ...about })
   }

@@ -335,6 +335,22 @@ test('an invalid resource is Failed', async (t) => {
   ])
 })
 
+test('an object that is being deleted is not Ready', async (t) => {
+  const world = await startDouble(t)
+  const { metadata, ...rest } = modelRef('small')
+  const kept = { ...rest, metadata: { ...metadata, finalizers: ['example.com/mine'] } }
+  await world.apply(kept)
+  await start(t, world)
+  const phase = async () => (await read(world, 'modelrefs', 'small')).status?.phase
+  await poll(async () => (await phase()) === 'Ready', 'Ready', 30_000)
+  await world.remove(kept)
+  await poll(async () => (await phase()) === 'Failed', 'Failed', 30_000)
+  const { status, metadata: after } = await read(world, 'modelrefs', 'small')
+  t.match(status?.conditions, [{ message: 'it is being deleted, so it is not in force' }])
+  t.equal(status?.observedGeneration, after.generation)
+  t.equal(status?.endpoint, undefined)
+})
+
 test('a status names the fields that are not known', async (t) => {
   const world = await startDouble(t)
   await world.apply(modelRef('small', { backendURL: 'http://a' }))
