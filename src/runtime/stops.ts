@@ -5,13 +5,13 @@ import type { TimedStop } from './shutdown.ts'
 /** Milliseconds that each may always take, and at most; and the loss if it is abandoned. */
 const shares = {
   'the audit trail': [200, 2_000, 'its last lines'],
-  'the embedded Postgres': [1_300, 14_000, 'nothing that was committed: the next start recovers'],
+  'the embedded Postgres': [1_300, 14_000, 'no committed data: the next start recovers'],
   'the database connections': [400, 400, 'running statements'],
   'the revocation log': [100, 100, 'nothing: the next start reads it from the database'],
   'the follower of revocations': [
     800,
     800,
-    'its sign-off: revocations wait for this process until it is back',
+    'its sign-off: revocations wait for this process until it restarts',
   ],
   'the last uses of keys': [1_000, 1_000, 'the last seconds'],
   'the cleanup of keys': [100, 100, 'nothing: another run will do it'],

@@ -30,5 +30,5 @@ function toProblem(status: number, path: string): string {
   const kind = path.slice(path.lastIndexOf('/') + 1)
   if (status === 403) return `our role may not create ${kind} (403)`
   if (status === 401) return 'the API server does not believe our own token (401)'
-  return `the API server answered ${status}`
+  return `the API server responded with ${status}`
 }

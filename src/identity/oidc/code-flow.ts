@@ -81,13 +81,13 @@ export function createCodeFlow(options: CodeFlowOptions) {
       )
       const { id_token: token } = answer
       if (typeof token !== 'string') {
-        onRefused('the answer to a code has no id_token')
+        onRefused('the response to a code has no id_token')
         throw new ServiceError('identity_unavailable')
       }
       // A provider vouches for its own users. With a credential of another source it could sign a user in as any user
       // of that source (OpenID Connect Core, 3.1.3.7).
       if (issuerOf(token) === issuer) return token
-      onRefused('the id_token in the answer to a code is not of this issuer')
+      onRefused('the id_token in the response to a code has another issuer')
       throw new ServiceError('credential_invalid', {
         message: 'The identity provider answered with a token of another issuer; begin again.',
       })

@@ -54,7 +54,7 @@ export async function untilAnswered<T>(
     const cause = result.cause instanceof Error ? result.cause.message : result.message
     const now = performance.now()
     if (now - startedAt > waitMs) {
-      throw new Error(`DATABASE_URL: no answer within ${waitMs / 1_000} s: ${cause}`)
+      throw new Error(`DATABASE_URL: no response within ${waitMs / 1_000} s: ${cause}`)
     }
     if (now - loggedAt >= logEveryMs) {
       loggedAt = now
