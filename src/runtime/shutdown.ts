@@ -63,7 +63,7 @@ export async function stopInOrder(
         complete = false
         log.error(
           { code: 'shutdown_part_abandoned', part: name, graceMs, lost },
-          'cannot stop a component in time: abandoned',
+          'cannot stop a component in time: abandoned at shutdown',
         )
       }
     } catch (error) {
