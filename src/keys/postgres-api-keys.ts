@@ -3,7 +3,13 @@
 import { ServiceError } from '../formats/errors.ts'
 import type { Labels } from '../formats/labels.ts'
 import { advisoryLocks } from '../store/postgres/advisory-locks.ts'
-import { orRefused, type Pool, within, withLongDeadline } from '../store/postgres/postgres.ts'
+import {
+  orRefused,
+  type Pool,
+  requestDeadlineMs,
+  within,
+  withLongDeadline,
+} from '../store/postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../store/postgres/sql.ts'
 import { type Attempt, recordMade } from './idempotency.ts'
 import type { RevokedKey } from './revocations/revocation-log.ts'
@@ -55,10 +61,13 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
   return {
     async insert(record, attempt, most) {
       if (most === undefined) return await within(insertOne(sql, record, attempt)).then(requireOne)
-      const inserting = sql.begin(async (transaction) =>
-        (await hasRoom(transaction, record.user, most, record.createdAt))
-          ? await insertOne(transaction, record, attempt)
-          : 'full',
+      const inserting = sql.begin(
+        async (transaction) =>
+          (await hasRoom(transaction, record.user, most, record.createdAt))
+            ? await insertOne(transaction, record, attempt)
+            : 'full',
+        '',
+        requestDeadlineMs,
       )
       const inserted = await orRefused(inserting)
       if (inserted === 'full') throw tooMany(most)

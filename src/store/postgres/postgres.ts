@@ -24,15 +24,15 @@ export interface PoolOptions extends Partial<Omit<ConnectionOptions, 'url'>> {
 export interface Pool extends Sql {
   /**
    * Runs `work` in a transaction on one connection: commits when it resolves, rolls back when it
-   * rejects. `mode` is appended to `begin`.
+   * rejects. `mode` is appended to `begin`. After `deadlineMs` the transaction is abandoned.
    */
-  begin<T>(work: (transaction: Sql) => Promise<T>, mode?: string): Promise<T>
+  begin<T>(work: (transaction: Sql) => Promise<T>, mode?: string, deadlineMs?: number): Promise<T>
   /** Waits at most this many milliseconds for queries in progress, and closes every connection. */
   end(graceMs?: number): Promise<void>
 }
 
 /** After this time the caller has given up: Envoy's timeout for a Check is two seconds. */
-const requestDeadlineMs = 1_500
+export const requestDeadlineMs = 1_500
 /** Maximum duration of a statement that no request waits for. */
 export const statementDeadlineMs = 5_000
 /** Well below a probe's timeout of one second. */
@@ -110,7 +110,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
     withConnection((connection) => ask(connection, statement), deadlineMs),
   )
   return Object.assign(sql, {
-    begin<T>(work: (transaction: Sql) => Promise<T>, mode = ''): Promise<T> {
+    begin<T>(work: (transaction: Sql) => Promise<T>, mode = '', deadlineMs?: number): Promise<T> {
       return withConnection(async (connection) => {
         await connection.query(`begin ${mode}`)
         try {
@@ -121,7 +121,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
           await connection.query('rollback').catch(() => {})
           throw error
         }
-      })
+      }, deadlineMs)
     },
     end(graceMs = 2_000) {
       ending ??= orGiveUp(pool.end(), graceMs, () => {

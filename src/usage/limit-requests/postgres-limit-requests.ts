@@ -2,7 +2,13 @@
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { createIncreaseStore } from '../../ratelimit/increases/postgres-increases.ts'
-import { orRefused, type Pool, within, withLongDeadline } from '../../store/postgres/postgres.ts'
+import {
+  orRefused,
+  type Pool,
+  statementDeadlineMs,
+  within,
+  withLongDeadline,
+} from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import { createNoticeStore } from '../notices/postgres-notices.ts'
 import {
@@ -47,10 +53,11 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
       await withLongDeadline(pool`
         delete from tollgate_limit_requests where not ${isListed(now)}`)
       return await orRefused(
-        pool.begin(async (sql) => {
-          // Another request of the user may take the slot first, at most as often as there are slots.
-          for (let tries = 0; tries <= maxOpen; tries += 1) {
-            const [row] = await withLongDeadline(sql<Row[]>`
+        pool.begin(
+          async (sql) => {
+            // Another request of the user may take the slot first, at most as often as there are slots.
+            for (let tries = 0; tries <= maxOpen; tries += 1) {
+              const [row] = await withLongDeadline(sql<Row[]>`
               insert into tollgate_limit_requests
                 (username, slot, counter, per, amount, until, reason, created_at)
               select ${user}::text, slot, ${counter}, ${per}, ${limit}::numeric,
@@ -62,13 +69,16 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
               order by slot limit 1
               on conflict (username, slot) where state = 'open' do nothing
               returning ${columns}`)
-            if (row === undefined) continue
-            const added = toRequest(row)
-            await tell(sql, added)
-            return added
-          }
-          return undefined
-        }),
+              if (row === undefined) continue
+              const added = toRequest(row)
+              await tell(sql, added)
+              return added
+            }
+            return undefined
+          },
+          '',
+          statementDeadlineMs,
+        ),
       )
     },
     async list(user, now, page) {
@@ -95,31 +105,35 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
     async decide(id, verdict) {
       const { by, at, reason, grant } = verdict
       return await orRefused(
-        pool.begin(async (sql) => {
-          const [row] = await withLongDeadline(sql<Row[]>`
+        pool.begin(
+          async (sql) => {
+            const [row] = await withLongDeadline(sql<Row[]>`
             select ${columns} from tollgate_limit_requests
             where id = ${id}::uuid and ${isListed(at)} for update`)
-          if (row === undefined) return undefined
-          const open = toRequest(row)
-          if (open.state !== 'open') return open
-          const { counter, per } = open
-          const increase =
-            grant &&
-            (await createIncreaseStore(sql).add({
-              ...{ ...grant, counter, per, reason: open.reason },
-              ...{ createdBy: by, createdAt: at },
-            }))
-          if (grant && increase === undefined) return 'full'
-          const [decided] = await withLongDeadline(sql<Row[]>`
+            if (row === undefined) return undefined
+            const open = toRequest(row)
+            if (open.state !== 'open') return open
+            const { counter, per } = open
+            const increase =
+              grant &&
+              (await createIncreaseStore(sql).add({
+                ...{ ...grant, counter, per, reason: open.reason },
+                ...{ createdBy: by, createdAt: at },
+              }))
+            if (grant && increase === undefined) return 'full'
+            const [decided] = await withLongDeadline(sql<Row[]>`
             update tollgate_limit_requests set state = ${grant ? 'approved' : 'denied'},
               decided_by = ${by}, decided_at = ${new Date(at)}::timestamptz, decision_reason = ${reason}::text,
               increase_id = ${increase?.id ?? null}::uuid, granted_amount = ${grant?.limit ?? null}::numeric,
               granted_until = ${grant ? new Date(grant.until) : null}::timestamptz
             where id = ${id}::uuid returning ${columns}`)
-          const request = toRequest(decided as Row)
-          await tell(sql, request)
-          return request
-        }),
+            const request = toRequest(decided as Row)
+            await tell(sql, request)
+            return request
+          },
+          '',
+          statementDeadlineMs,
+        ),
       )
     },
   }

@@ -39,6 +39,21 @@ test('a statement in a transaction ends too, and the transaction is lost', async
   t.equal((await sql`select from numbers`).length, 0)
 })
 
+test('a transaction does not wait for a server that hangs', async (t) => {
+  const url = await createDatabase(t)
+  const proxy = await startTcpProxy(t, Number(new URL(url).port))
+  const sql = await createPool(t, proxy.through(url), 1)
+  await sql`create table numbers (n int)`
+  proxy.swallow()
+  const work = async (one: Sql) => await one`insert into numbers values (1)`
+  const before = performance.now()
+  await t.rejects(sql.begin(work, '', 200), { message: 'no answer in time' })
+  t.ok(performance.now() - before < 5_000)
+  proxy.heal()
+  await poll(() => within(sql`select 1`).then(Boolean, () => false), 'the server is back')
+  t.equal((await sql`select from numbers`).length, 0)
+})
+
 test('a statement that the server ends for its length is reported as slow too', async (t) => {
   const sql = openPool({ url: await createDatabase(t), connections: 1, statementTimeoutMs: 50 })
   t.teardown(() => sql.end())

@@ -5,9 +5,11 @@ import { test } from 'tap'
 import { startEmbeddedPostgres } from '../../../dev/postgres/embedded-postgres.ts'
 import { identify, isRunning, type ProcessIdentity } from '../../../dev/process-identity.ts'
 import { ServiceError } from '../../../src/formats/errors.ts'
+import { createMigratedDatabase } from '../../support/database.ts'
 import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
 import { poll } from '../../support/poll.ts'
 import { refused } from '../../support/refusals.ts'
+import { startTcpProxy } from '../../support/tcp-proxy.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 /** Every route that uses the database, and a body for it. */
@@ -119,6 +121,21 @@ test('a database that hangs is not waited for', async (t) => {
   await release()
   const found = await api.ask('POST /v1/api-keys/search', { as: 'alice' })
   t.strictSame(found.json().data, [], 'and have no effect later')
+})
+
+test('a creation that counts keys does not wait for a server that hangs either', async (t) => {
+  const url = await createMigratedDatabase(t)
+  const proxy = await startTcpProxy(t, Number(new URL(url).port))
+  const api = await createKeyApi(t, { url: proxy.through(url), maxKeysPerUser: 5 })
+  const create = () => api.ask('POST /v1/api-keys', { as: 'alice', body: { name: 'late' } })
+  t.equal((await create()).statusCode, 201)
+  proxy.swallow()
+  const before = performance.now()
+  const refusal = await create()
+  t.equal(refusal.statusCode, 503)
+  t.ok(performance.now() - before < 10_000)
+  proxy.heal()
+  await poll(async () => (await create()).statusCode === 201, 'keys are created again')
 })
 
 /** Locks the table until the function is called or the server is killed. */

@@ -2,7 +2,7 @@
 
 import { ServiceError } from '../../../formats/errors.ts'
 import { type Exact, mostExact, parseExact } from '../../../formats/exact.ts'
-import { orRefused, type Pool } from '../../../store/postgres/postgres.ts'
+import { orRefused, type Pool, statementDeadlineMs } from '../../../store/postgres/postgres.ts'
 import type { Sql } from '../../../store/postgres/sql.ts'
 import {
   type LedgerState,
@@ -49,6 +49,9 @@ function exactOf(sum: string): Exact {
   return parseExact(sum) ?? mostExact
 }
 
+/** Statements of `readPastSums`. */
+const statements = 4
+
 /** The same by subscription. Throws `usage_timeout` if there are more than `maxRows`, or it takes too long. */
 export async function readPastSums(
   sql: Pool,
@@ -56,16 +59,20 @@ export async function readPastSums(
   to: number,
   maxRows: number,
 ): Promise<PastSums> {
-  const read = sql.begin(async (snapshot) => {
-    const rows = await snapshot<PastSums['rows'][number][]>`
+  const read = sql.begin(
+    async (snapshot) => {
+      const rows = await snapshot<PastSums['rows'][number][]>`
       select (extract(epoch from hour) * 1000)::float8 as hour, username as user, subscription, model,
         sum(answers)::float8 as answers, sum(total_tokens)::float8 as total,
         sum(refusals)::float8 as refusals
       from tollgate_usage_hours
       where hour >= ${new Date(from)} and hour < ${new Date(to)} and not demo
       group by hour, username, subscription, model order by hour limit ${maxRows + 1}`
-    return { rows, ...(await readJournals(snapshot)), gaps: await gapsOf(snapshot, from, to) }
-  }, 'isolation level repeatable read read only')
+      return { rows, ...(await readJournals(snapshot)), gaps: await gapsOf(snapshot, from, to) }
+    },
+    'isolation level repeatable read read only',
+    statements * statementDeadlineMs,
+  )
   const past = await orRefused(read).catch(toTimeout)
   if (past.rows.length > maxRows) throw new ServiceError('usage_timeout')
   return past
