@@ -31,7 +31,7 @@ interface FindEnvoyOptions {
 export async function findEnvoy({ path, env, log, signal }: FindEnvoyOptions): Promise<string> {
   if (path) {
     if (isExecutable(path)) return path
-    throw new StartError(`ENVOY_PATH is ${path}, which is not a program that can be run.`)
+    throw new StartError(`ENVOY_PATH is ${path}, which is not an executable program.`)
   }
   const onPath = findOnPath('envoy', env)
   if (onPath !== undefined) return onPath

@@ -79,7 +79,9 @@ async function untilAnswered(
   const deadline = Date.now() + withinMs
   for (let last = ''; ; await delay(pollMs)) {
     if (Date.now() > deadline) {
-      throw new StartError(`A sample request was not answered as expected (${expected}): ${last}`)
+      throw new StartError(
+        `A sample request got an unexpected response (expected: ${expected}): ${last}`,
+      )
     }
     const response = await fetch(url, {
       method: 'POST',

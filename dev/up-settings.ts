@@ -92,7 +92,7 @@ function checkSampleTokens(config: Config): readonly string[] {
   return listeners.flatMap(([setting, address]) =>
     'path' in address || isLoopback(address.host)
       ? []
-      : `${setting}: ${address.host} is not only this machine, and everybody knows the sample identities; set TOKEN_AUTH_FILE to a file of your own`,
+      : `${setting}: ${address.host} is reachable from other machines, but the sample identities are public; set TOKEN_AUTH_FILE to your own file`,
   )
 }
 

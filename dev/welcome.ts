@@ -38,7 +38,7 @@ export function welcome(options: WelcomeOptions): string {
     '',
     ...(tries.length > 0
       ? [
-          'Tollgate is up. Three commands to try, with keys that are good for an hour:',
+          'Tollgate is up. Three commands to try, with keys that are valid for an hour:',
           '',
           ...tries,
         ]
@@ -63,12 +63,7 @@ function usualRows({ settings, resourceFolder, code }: WelcomeOptions, gateway: 
       : ['Console', `${gateway}/console#sample=${code}  (one click to sign in; for you alone)`],
     ['Base URL', `${gateway}/v1  (Anthropic's clients: without /v1)`],
     ...(sampleTokens
-      ? [
-          [
-            'Identities',
-            'alice-token, bob-token, carol-token, admin-token  (known to all)',
-          ] as const,
-        ]
+      ? [['Identities', 'alice-token, bob-token, carol-token, admin-token  (public)'] as const]
       : []),
     ...(sampleResources && sampleTokens && config.databaseUrl === undefined
       ? [['To look at', `${folderOf(config)}${program} demo`] as const]

@@ -122,7 +122,7 @@ async function run(
     if (ended !== undefined || Date.now() > deadline) {
       await stop()
       throw new Error(
-        `The embedded Postgres did not start (${ended ?? 'no answer in time'}): ${reasonIn(readFileSync(logFile, 'utf8'))} (${logFile})`,
+        `The embedded Postgres did not start (${ended ?? 'no response in time'}): ${reasonIn(readFileSync(logFile, 'utf8'))} (${logFile})`,
       )
     }
   }
