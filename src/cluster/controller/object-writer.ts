@@ -3,6 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { isRefusal, type KubeClient, KubeError, type KubeRequest } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
+import { BoundedMap } from '../../runtime/bounded-map.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createAlarm, restAfter } from '../../runtime/loop.ts'
 
@@ -26,6 +27,9 @@ interface ObjectWriterOptions {
 
 const writesPerSecond = 20
 const backoff = { firstMs: 500, maxMs: 60_000 }
+/** After this many writes of one object it is written only every so many milliseconds: another controller may undo each. */
+const burst = 30
+const paceMs = 5_000
 /**
  * The most urgent targets: one of thousands of models must not wait behind a change of all, nor behind thousands of
  * changes before it.
@@ -46,8 +50,29 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   /** Where writes fail for a reason that concerns all objects there; it was reported. */
   const outages = new Set<string>()
   const echoes = new Map<string, Echo>()
+  /** The recent writes of each object: their number, which falls by one with each pause, and when it was counted. */
+  const paces = new BoundedMap<string, { readonly count: number; readonly at: number }>(20_000)
+  /** Objects that wait for their next write, and those of which that was reported. */
+  const resting = new Set<string>()
+  const contested = new Set<string>()
   let written = 0
   const alarm = createAlarm(signal)
+
+  const recentWrites = (path: string): number => {
+    const { count = 0, at = 0 } = paces.get(path) ?? {}
+    return Math.max(0, count - (performance.now() - at) / paceMs)
+  }
+
+  function rest(target: WriteTarget): void {
+    const { path } = target
+    if (resting.has(path)) return
+    resting.add(path)
+    const again = (): void => {
+      resting.delete(path)
+      requeue(target)
+    }
+    setTimeout(again, paceMs).unref()
+  }
 
   /** Returns whether something had to be written. */
   async function bring(target: WriteTarget): Promise<boolean> {
@@ -63,7 +88,17 @@ export function startObjectWriter(options: ObjectWriterOptions) {
       echoes.set(path, echo)
       return false
     }
+    const recent = recentWrites(path)
+    if (recent >= burst) {
+      rest(target)
+      return false
+    }
     await client.send({ ...request, signal })
+    paces.set(path, { count: recent + 1, at: performance.now() })
+    if (Math.floor(recent) === burst - 1 && !contested.has(path)) {
+      contested.add(path)
+      onProblem(path, 'it was written many times: does another controller write it, too?')
+    }
     outages.delete(collectionOf(path))
     written += 1
     const sent = { before, text }

@@ -1,0 +1,38 @@
+import { test } from 'tap'
+import {
+  startObjectWriter,
+  type WriteTarget,
+} from '../../../src/cluster/controller/object-writer.ts'
+import type { KubeClient } from '../../../src/kubernetes/client.ts'
+import { poll } from '../../support/poll.ts'
+
+test('an object that somebody else changes back is not written without end', async (t) => {
+  const closing = new AbortController()
+  t.teardown(() => closing.abort())
+  const told: string[] = []
+  let sent = 0
+  const client = {
+    async send() {
+      sent += 1
+      setImmediate(() => writer.enqueue([target('/contested')], true))
+      return {}
+    },
+  } as unknown as KubeClient
+  const target = (path: string): WriteTarget => ({
+    path,
+    current: () => ({ metadata: { name: 'small' } }),
+    next: () => ({ method: 'PATCH', path }),
+  })
+  const writer = startObjectWriter({
+    ...{ client, mayWrite: () => true, signal: closing.signal },
+    onProblem: (path, problem) => told.push(`${path}: ${problem}`),
+  })
+  writer.enqueue([target('/contested')])
+  await poll(() => told.length > 0, 'it is reported', 30_000)
+  const before = sent
+  await new Promise((settle) => setTimeout(settle, 2_000))
+  t.ok(sent - before <= 1, `${sent - before} more writes in two seconds`)
+  await poll(() => sent > before, 'it is written again, at a pace', 30_000)
+  t.match(told, [/^.contested: .*another controller/])
+  t.equal(told.length, 1)
+})
