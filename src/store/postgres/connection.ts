@@ -45,7 +45,10 @@ const types: pg.CustomTypesConfig = {
  */
 function toDate(text: string): Date {
   if (/^(?!00)\d{4}-.*\d$/.test(text)) return new Date(text)
-  return new Date(/^(-|00)|BC$/.test(text) ? '0100-01-01T00:00:00Z' : lastInstant)
+  if (/^(-infinity|00\d\d-.*|\d+-.* BC)$/.test(text)) return new Date('0100-01-01T00:00:00Z')
+  if (/^(infinity|\d{5,}-.*)$/.test(text)) return new Date(lastInstant)
+  // Otherwise an expired key could be taken for one that never expires.
+  throw new Error('the database sends dates in another style than ISO (DateStyle)')
 }
 
 /** The last one with a year of four digits. */
@@ -57,7 +60,8 @@ export function connectionClass(options: ConnectionOptions): new () => PostgresC
   const settings: pg.ClientConfig = {
     application_name: options.applicationName,
     ...(statementTimeoutMs !== undefined && { statement_timeout: statementTimeoutMs }),
-    ...(readOnly && { options: '-c default_transaction_read_only=on' }),
+    // Of a database with another style no date could be read.
+    options: `-c datestyle=ISO${readOnly ? ' -c default_transaction_read_only=on' : ''}`,
     connectionTimeoutMillis: connectDeadlineMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: keepAliveAfterMs,

@@ -109,6 +109,25 @@ test('closing waits for running statements, but not for long', async (t) => {
   await poll(async () => (await running(watching)).length === 0, 'nothing is running')
 })
 
+test('dates are read whatever style the database has', async (t) => {
+  const url = await createDatabase(t)
+  const owner = await createPool(t, url, 1)
+  const [{ name } = { name: '' }] = await owner<
+    { name: string }[]
+  >`select current_database() as name`
+  for (const style of ['German', 'SQL, DMY', 'Postgres, MDY']) {
+    await owner.unsafe(`alter database ${name} set datestyle = '${style}'`)
+    const select = "select timestamptz '2026-12-11 10:00:00.123456+00' as at"
+    const [row] = await (await createPool(t, url, 1)).unsafe(select)
+    t.strictSame(row, { at: new Date('2026-12-11T10:00:00.123Z') }, style)
+    const own = new URL(url)
+    own.searchParams.set('options', '-c geqo=off')
+    await t.rejects(Promise.resolve((await createPool(t, own.href, 1)).unsafe(select)), {
+      message: /DateStyle/,
+    })
+  }
+})
+
 test('values are returned as they were', async (t) => {
   const sql = await createPool(t)
   const at = new Date('2025-12-31T23:59:59.123Z')
