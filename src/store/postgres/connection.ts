@@ -60,8 +60,7 @@ export function connectionClass(options: ConnectionOptions): new () => PostgresC
   const settings: pg.ClientConfig = {
     application_name: options.applicationName,
     ...(statementTimeoutMs !== undefined && { statement_timeout: statementTimeoutMs }),
-    // Of a database with another style no date could be read.
-    options: `-c datestyle=ISO${readOnly ? ' -c default_transaction_read_only=on' : ''}`,
+    ...(readOnly && { options: '-c default_transaction_read_only=on' }),
     connectionTimeoutMillis: connectDeadlineMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: keepAliveAfterMs,
@@ -74,6 +73,15 @@ export function connectionClass(options: ConnectionOptions): new () => PostgresC
       this.on('error', () => {})
       // The driver may leave a failed connection open, with the server waiting for us.
       this.connection.on('error', () => this.connection.stream.destroy())
+    }
+
+    /**
+     * Missing in the package's types: the parameters of the startup message. Of a database with another style no date could
+     * be read. Not in `options`, which poolers may refuse.
+     */
+    getStartupConf(): object {
+      const { getStartupConf } = pg.Client.prototype as unknown as { getStartupConf(): object }
+      return { ...getStartupConf.call(this), DateStyle: 'ISO' }
     }
 
     abandon(): void {

@@ -122,9 +122,11 @@ test('dates are read whatever style the database has', async (t) => {
     t.strictSame(row, { at: new Date('2026-12-11T10:00:00.123Z') }, style)
     const own = new URL(url)
     own.searchParams.set('options', '-c geqo=off')
-    await t.rejects(Promise.resolve((await createPool(t, own.href, 1)).unsafe(select)), {
-      message: /DateStyle/,
-    })
+    const [other] = await (await createPool(t, own.href, 1)).unsafe(select)
+    t.strictSame(other, row, 'with options of its own')
+    const late = await createPool(t, url, 1)
+    await late.unsafe(`set datestyle = '${style}'`)
+    await t.rejects(Promise.resolve(late.unsafe(select)), { message: /DateStyle/ })
   }
 })
 
