@@ -66,6 +66,10 @@ let shared: Promise<ClusterAccess> | undefined
 
 async function startReal(): Promise<ClusterAccess> {
   const access = await startCrdServer(root)
+  // The next file in this process needs another one.
+  root.teardown(() => {
+    shared = undefined
+  })
   await installCrds(access, [...kinds.map(toCrd), ...originals(), ...others(), leases])
   return access
 }
