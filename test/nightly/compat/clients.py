@@ -16,6 +16,8 @@ BASE = os.environ["BASE_URL"]
 KEY, WRONG, SPENT = (os.environ[name] for name in ("KEY", "WRONG_KEY", "SPENT_KEY"))
 V1 = f"{BASE}/v1"
 MODEL = "sim"
+# Two models have a server that lists the same names.
+PUBLISHED = "publishers/llm/models/sim"
 ASK = [{"role": "user", "content": "Hi"}]
 WORDS = "a small river"
 found = {}
@@ -94,7 +96,7 @@ def openai_python():
     check("completions", lambda: client().completions.create(model=MODEL, prompt="Hi").choices[0].text)
     check("embeddings", lambda: client().embeddings.create(model=MODEL, input=["a", "b"]).data[1].embedding)
     check("models.list", lambda: [each.id for each in client().models.list()])
-    check("models.retrieve", lambda: client().models.retrieve("sim-small").id == "sim-small")
+    check("models.retrieve", lambda: client().models.retrieve(PUBLISHED).id == PUBLISHED)
     own = openai.OpenAI(base_url=f"{BASE}/llm/sim/v1", api_key=KEY)
     check("models.retrieve, with a slash", lambda: status_of(lambda: own.models.retrieve("meta-llama/name")) == 404)
     for title, other in (("an empty x-api-key", ""), ("the key twice", KEY)):
