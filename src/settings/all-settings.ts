@@ -142,7 +142,7 @@ export const settings = {
     'identity tokens, one per line: `token,user,uid,"group1,group2"`'),
   oidcIssuerUrl: optional('OIDC_ISSUER_URL', 'none', form.issuerUrl,
     'issuer of the OIDC provider whose identity tokens are accepted'),
-  oidcClientIds: optional('OIDC_CLIENT_ID', 'none', form.names,
+  oidcClientIds: optional('OIDC_CLIENT_ID', 'none', form.someNames,
     'accepted audiences (`aud`); a token must name one of them'),
   /** Absolute. */
   oidcProvidersFile: optional('OIDC_PROVIDERS_FILE', 'none', form.path,

@@ -171,6 +171,12 @@ export const names: Reader<ReadonlySet<string>> = {
   read: (raw) => new Set(itemsOf(raw)),
 }
 
+/** At least one. */
+export const someNames: Reader<ReadonlySet<string>> = {
+  form: 'a comma-separated list of one or more',
+  read: (raw) => (itemsOf(raw).length > 0 ? new Set(itemsOf(raw)) : invalid),
+}
+
 /** As in FOCUS. */
 export const currency: Reader<string> = {
   form: 'three capital letters (ISO 4217)',

@@ -158,6 +158,8 @@ test('the outage grace period is a duration', async (t) => {
 test('settings that require each other are reported', async (t) => {
   t.match(problemsOf({ OIDC_ISSUER_URL: 'https://issuer' }), [/^OIDC_CLIENT_ID: has to be set/])
   t.match(problemsOf({ OIDC_CLIENT_ID: 'tollgate' }), [/^OIDC_CLIENT_ID: .* OIDC_ISSUER_URL/])
+  const none = { OIDC_ISSUER_URL: 'https://issuer', OIDC_CLIENT_ID: ' , ' }
+  t.match(problemsOf(none), [/^OIDC_CLIENT_ID: .*one or more/])
   const reviews = { KUBERNETES_TOKEN_REVIEW: 'true' }
   t.match(problemsOf(reviews), [/^KUBERNETES_TOKEN_REVIEW: needs KUBECONFIG/])
   t.strictSame(problemsOf({ ...reviews, KUBERNETES_SERVICE_HOST: '10.0.0.1' }), [])
