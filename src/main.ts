@@ -95,7 +95,7 @@ function toggleDebug(log: Logger): string {
   if (usual === undefined) usualLevels.set(log, log.level)
   else usualLevels.delete(log)
   log.level = usual ?? 'debug'
-  log.info({ code: 'log_level_changed', level: log.level }, 'the log level was changed')
+  log.info({ code: 'log_level_changed', level: log.level }, 'log level changed')
   return log.level
 }
 

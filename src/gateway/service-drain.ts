@@ -41,7 +41,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
       state = { status: requests === 0 ? 'drained' : 'overdue', requests }
       const about = { requests, connections, ms: Math.round(tookMs) }
       if (requests === 0)
-        log.info({ code: 'envoy_drained', ...about }, 'Envoy has no requests any more')
+        log.info({ code: 'envoy_drained', ...about }, 'drained Envoy: no request is in progress')
       else
         log.warn(
           { code: 'envoy_drain_timeout', ...about },
@@ -51,7 +51,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
       state = { status: 'unreachable' }
       log.warn(
         { code: 'envoy_drain_failed', cause: String(error) },
-        'cannot drain Envoy: its admin interface does not answer',
+        'cannot drain Envoy: its admin interface does not respond',
       )
     }
     void waitForNext()

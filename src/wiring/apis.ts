@@ -27,7 +27,7 @@ import type { Context } from './context.ts'
 import type { ServiceParts } from './parts.ts'
 import type { State } from './state.ts'
 
-/** What the APIs say and ask besides the parts. */
+/** Inputs of the APIs besides the parts. */
 interface Condition {
   readonly state: State
   readonly gatewayDrain: GatewayDrain
@@ -131,7 +131,7 @@ function openProbes({ config, log, clock }: Context, seal: ListingSeal): ProbeMo
       if (lines.pass('', clock()) === undefined) return
       log.warn(
         { code: 'gateway_unreachable', gateway: showAddress(at), problem: errorMessage(error) },
-        'cannot list models: the gateway at GATEWAY_ADDRESS does not answer',
+        'cannot list models: the gateway at GATEWAY_ADDRESS does not respond',
       )
     },
   })
@@ -169,7 +169,7 @@ export function createInternalApi(
   })
 }
 
-/** What both APIs need. */
+/** Dependencies of both APIs. */
 function sharedDeps({ config }: Context, parts: ServiceParts) {
   return {
     hopMark: config.hopMark,

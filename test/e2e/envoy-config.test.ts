@@ -234,7 +234,7 @@ t.test('two processes behind a separately configured Envoy', { skip }, async (t)
       'the log names the process',
     )
     second?.signal('SIGCONT')
-    await poll(() => first?.log().includes('no process is silent any more'), 'the process is back')
+    await poll(() => first?.log().includes('all processes report again'), 'the process is back')
   })
 })
 

@@ -181,7 +181,7 @@ root.test(
     t.ok(tookMs > 3_000, `${Math.round(tookMs)} ms`)
     t.strictSame(await Promise.all(long), [undefined, undefined], 'the streams are complete')
     t.match(printed, /Requests that run: \d+.*No request is running, after/s)
-    t.match(pod.service.log(), /Envoy has no requests any more/)
+    t.match(pod.service.log(), /drained Envoy: no request is in progress/)
     await t.rejects(connect1(t, pod, certificate)('/health', {}), { code: 'ECONNREFUSED' })
     await endWithItsVolumes(t, pod)
 

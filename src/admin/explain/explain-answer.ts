@@ -49,7 +49,7 @@ const outcome = {
   },
 } as const
 
-/** What `toPastJson` returns. */
+/** Schema of the result of `toPastJson`. */
 export const pastRefusal = object('PastRefusal', {
   requestId: { type: 'string' },
   status,
@@ -85,7 +85,7 @@ export const responseSchema = answers(
         subscription: string('Bare name of the subscription of the key.'),
         otherwise: optional({
           description:
-            'Those of the other 20 newest keys with which the result would differ; absent if there are none.',
+            'Other keys, among the 20 newest, with which the result would differ; absent if there are none.',
           type: 'array',
           items: object('OtherKey', {
             keyId: { type: 'string' },

@@ -32,14 +32,14 @@ const schema = {
   operationId: 'explain',
   summary: 'Explain whether a request would be allowed',
   description:
-    'Decides a request as the gateway would, and shows each step. Nothing is counted. Users may ask about their own keys and see their own subscriptions; administrators may ask about anybody, and see all resources with file and line.',
+    'Decides a request as the gateway would, and shows each step. Nothing is counted. Users may ask about their own keys and see their own subscriptions; administrators may ask about any user, and see all resources with file and line.',
   tags: ['Subscriptions'],
   body: questionSchema,
   response: responseSchema,
 } as const
 
 const pastNotFound =
-  'No refusal with this request id is known. Refusals are kept for an hour, at most 100 per user.'
+  'No refusal with this request id is known. Refusals are remembered for an hour, at most 100 per user.'
 /** Not the names: the caller may not be an administrator. */
 const notAllAnswered = 'Not every process of the service has answered; ask again.'
 
@@ -51,7 +51,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
   const { readWho, whoNow } = createWho(deps)
   const decide = createDryRun(deps)
 
-  /** For an administrator's question: the problems of what was written for the request and is not in force. */
+  /** For an administrator: problems of resources that concern the request and are not in force. */
   async function findBroken(
     explained: Explanation,
     caller: Caller | null,
@@ -84,7 +84,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     return found
   }
 
-  /** Finds the refusal in this process or another one. `user` undefined: any. */
+  /** Finds the refusal in this process or another one: of `user`, or of any user if that is undefined. */
   async function findPast(
     requestId: string,
     user: string | undefined,

@@ -15,11 +15,11 @@ const tags = [
     name: 'API keys',
     description: 'Created with an identity token, shown once, stored as a hash.',
   },
-  { name: 'Models', description: 'What the caller may use.' },
-  { name: 'Subscriptions', description: 'What pays for models, and its limits.' },
-  { name: 'Usage', description: 'What was used, and what is left.' },
+  { name: 'Models', description: 'The models that the caller may use.' },
+  { name: 'Subscriptions', description: 'They pay for models, within limits.' },
+  { name: 'Usage', description: 'Tokens and cost so far, and the rest of each limit.' },
   { name: 'Administration', description: 'For administrators, with an identity token.' },
-  { name: 'Service', description: 'Open to everybody.' },
+  { name: 'Service', description: 'Health of the service, and who the caller is.' },
 ] as const
 
 interface Operation {
@@ -64,7 +64,7 @@ export function describeApi(app: FastifyInstance): void {
       info: { title: 'Tollgate', version: '1', description, license: { name: 'Apache-2.0' } },
       servers: [
         { url: '/', description: 'The gateway, or the API itself.' },
-        { url: '/maas-api', description: 'The same at the gateway, under a prefix.' },
+        { url: '/maas-api', description: 'The API at the gateway, under a prefix.' },
       ],
       tags: [...tags],
       components: {

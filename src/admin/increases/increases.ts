@@ -56,7 +56,7 @@ const body = {
     whom: {
       ...name,
       description:
-        'If the limit has several counters, the one to increase: the group (users: those whom the subscription names), the organization, or for a limit of a model the subscription.',
+        'If the limit has several counters, the one to increase: the group (`users` for the users that the subscription names), the organization, or for a limit of a model the subscription.',
     },
   },
 } as const

@@ -70,7 +70,7 @@ const createSchema = {
       whom: {
         ...name,
         description:
-          'As in GET /v1/limits; required if several counters of the limit apply to you, such as those of your subscriptions.',
+          'As in GET /v1/limits; required if several counters of the limit apply to you, such as one of each subscription.',
       },
     },
   },

@@ -142,7 +142,7 @@ export function readFigure(kind: LimitKind, raw: number | string): Exact {
   throw invalidRequest(`limit must be an integer of at most ${maxLimit}.`)
 }
 
-/** What the key of a counter identifies. */
+/** The limit and the parties that a counter's key identifies. */
 export function toMeantJson({
   counter,
   per,

@@ -33,7 +33,7 @@ const tokenRateLimits = {
     }),
   },
   description:
-    "Limits on the key's own tokens, for all its models together, in addition to those of its subscription.",
+    "Limits on the key's own tokens, for all its models together, in addition to its subscription's limits.",
 } as const
 
 /** Whose values problemOfCaps checks, with better messages than a schema. */
@@ -115,7 +115,7 @@ export function namesCaps(body: WrittenCaps): boolean {
 }
 
 /**
- * The caps `from` with those of the request. Throws `invalid_request` naming the field, also for a
+ * The caps `from`, changed as requested. Throws `invalid_request` naming the field, also for a
  * model that `from` lacks and the subscription does not cover.
  */
 export function readCaps(

@@ -62,7 +62,7 @@ older form; they are used only if filters, sort and pagination are all absent.`,
           ...ignoredFilters,
           username: {
             type: ['string', 'null'],
-            description: "The owner. Only an administrator may name somebody else's.",
+            description: 'The owner. Only an administrator may name another user.',
           },
           status: {
             type: ['array', 'null'],

@@ -42,9 +42,9 @@ const quietChecks = 5
 const schema = {
   operationId: 'listModels',
   summary: 'List the models that the caller may use',
-  description: `With an API key: those of its subscription. With an identity token: those of every
-subscription of yours, or of the one that X-MaaS-Subscription names. Each model's server is asked
-through the gateway; a model that you may not use, or that does not answer in time, is not listed.
+  description: `With an API key: the models of its subscription. With an identity token: the models of
+all your subscriptions, or of the one that X-MaaS-Subscription names. Each model's server is queried
+through the gateway; a model that you may not use, or whose server does not respond in time, is not listed.
 Requests with the header anthropic-version are answered in Anthropic's format.`,
   tags: ['Models'],
   headers: {
@@ -150,8 +150,8 @@ interface Search extends Pick<ProbeRequest, 'snapshot' | 'caller' | 'authorizati
 }
 
 /**
- * Queries each model once, however many subscriptions open it: through the first of them, since
- * each allows this caller to list. Returns what is known at the timeout.
+ * Queries each model once, through the first subscription that opens it, since each allows this
+ * caller to list. At the timeout it returns the models found so far.
  */
 async function findModels(deps: ExternalDeps, search: Search): Promise<readonly FoundModel[]> {
   const { snapshot, caller, authorization, address, subscriptions } = search

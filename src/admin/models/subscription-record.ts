@@ -50,7 +50,7 @@ export const modelRefsSchema = objects('SubscriptionModel', {
     }),
   }),
   request_rate_limits: optional({
-    description: 'The same for the number of requests; absent if there are none.',
+    description: 'Each applies to every user separately; absent if there are none.',
     ...objects('RequestRateLimit', {
       limit: integer('Requests.', { examples: [60] }),
       window: string('Seconds, minutes or hours.', { examples: ['1m'] }),

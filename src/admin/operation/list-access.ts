@@ -1,4 +1,4 @@
-/** `GET /v1/admin/access`: who may use which model, and through what. */
+/** `GET /v1/admin/access`: who may use which model, by which policies and subscriptions. */
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { type AccessRow, accessRows } from '../../decide/access-matrix.ts'
@@ -37,7 +37,7 @@ const schema = {
         description: "Only of this model: <namespace>/<name>, or a name as in a request's body.",
         examples: ['llm/sim-small'],
       },
-      subject: { ...name, description: 'Only of the user or group of this name, exactly.' },
+      subject: { ...name, description: 'Only for the user or group with exactly this name.' },
       ...pageQuery,
     },
   },

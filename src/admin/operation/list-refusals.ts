@@ -1,6 +1,6 @@
 /**
- * What the gateway has refused recently: `GET /v1/refusals` for the caller (contract, 3.15), and
- * `GET /v1/admin/refusals` of everybody.
+ * Recent refusals of the gateway: `GET /v1/refusals` lists the caller's (contract, 3.15), and
+ * `GET /v1/admin/refusals` all.
  */
 
 import type { FromSchema } from 'json-schema-to-ts'
@@ -18,7 +18,7 @@ import { answers, boolean, optional, timestamp } from '../http/schema.ts'
 const querystring = { type: 'object', properties: { limit: pageQuery.limit } } as const
 
 const ofAllProcesses =
-  'Each process keeps 100 per user, and the response has those of all. `POST /v1/explain` with a `requestId` says why, step by step.'
+  'Each process remembers 100 per user; the response combines all processes. `POST /v1/explain` with a `requestId` explains one, step by step.'
 
 const fields = {
   object: { type: 'string', const: 'list' },
@@ -34,7 +34,7 @@ const fields = {
 const ownSchema = {
   operationId: 'listOwnRefusals',
   summary: 'List your last refusals',
-  description: `Your model requests that were refused within the last hour, newest first; with a key only those of the key. ${ofAllProcesses}`,
+  description: `Your model requests that were refused within the last hour, newest first; with a key only the key's. ${ofAllProcesses}`,
   tags: ['Subscriptions'],
   querystring,
   response: answers('The newest ones.', [400], 'OwnRefusalList', fields),
@@ -82,8 +82,8 @@ export function listRefusals(app: Api, deps: ExternalDeps): void {
 }
 
 /**
- * The newest refusals of all processes, and the names of processes that have not answered, if it is known which there
- * are. `whose` undefined: everybody's, with the fields for administrators.
+ * The newest refusals of all processes, and the names of processes that did not respond, if all processes are known.
+ * Without `whose` it lists all users' refusals, with the fields for administrators.
  */
 async function readRecent(
   { clock, pastRefusals, othersRefusals }: ExternalDeps,

@@ -23,7 +23,7 @@ export function logLevel(app: Api, { log }: OperatorDeps): void {
   app.put('/internal/v1/log-level', options, async (request) => {
     const { level } = request.body
     addToOutcome(request, { level })
-    request.log.info({ code: 'log_level_changed', level }, 'the log level was changed')
+    request.log.info({ code: 'log_level_changed', level }, 'log level changed')
     log.level = level
     return { level }
   })

@@ -1,4 +1,4 @@
-/** `GET /v1/admin/state`: this process, the others, and what they depend on. */
+/** `GET /v1/admin/state`: this process, the others, and their dependencies. */
 
 import type { FromSchema } from 'json-schema-to-ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -6,7 +6,7 @@ import type { Api } from '../http/api.ts'
 import { answers, object, optional } from '../http/schema.ts'
 
 export interface ServiceStateDeps {
-  /** Never rejects; what is unavailable is left out or reported. */
+  /** Never rejects; leaves out or reports unavailable parts. */
   readonly serviceState: () => Promise<Omit<ServiceState, 'open_limit_requests'>>
 }
 
@@ -88,8 +88,7 @@ const schema = {
     }),
     open_limit_requests: optional({
       ...count,
-      description:
-        'Limit requests that nobody has decided; absent if the database does not respond.',
+      description: 'Limit requests without a decision; absent if the database does not respond.',
     }),
     uncounted_calls: {
       ...count,

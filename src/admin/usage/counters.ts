@@ -47,7 +47,7 @@ const properties = {
   name: {
     ...name,
     description:
-      "Only limits with this name. Without user and key_id a shared limit: the model's, else the subscription's, else the installation's, else that of any resource with this limit; a reset needs exactly one.",
+      "Only limits with this name. Without user and key_id a shared limit: the model's, else the subscription's, else the installation's, else any resource's with this limit; a reset needs exactly one.",
   },
   whom: {
     ...name,
@@ -265,7 +265,7 @@ async function limitsOf(selected: Selected, { user, key }: Subject, snapshot: Sn
   )
 }
 
-/** All counters of a shared limit; without a resource, the Tenant's limit, else those of all resources with this name. */
+/** All counters of a shared limit; without a resource, the Tenant's limit, or else the limits of this name of all resources. */
 async function sharedLimitsOf(
   { name = '', subscription, model, window, whom }: Selected,
   snapshot: Snapshot,

@@ -40,7 +40,7 @@ const schema = {
         description: 'Only those that apply to this model.',
         examples: ['llm/sim-small'],
       },
-      name: { ...text, description: 'Only of this name.' },
+      name: { ...text, description: 'Only limits with this name.' },
       ...pageQuery,
     },
   },

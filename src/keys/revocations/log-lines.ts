@@ -1,4 +1,4 @@
-/** Log lines about revocations and what they depend on. */
+/** Log lines about revocations and their dependencies. */
 
 import type { Logger } from 'pino'
 import { LockedRows } from './revocation-keeper.ts'
@@ -11,7 +11,7 @@ export function logFollower(log: Logger) {
   return {
     onUnavailable: (cause: unknown) =>
       cause === undefined
-        ? log.info({ code: 'database_available' }, 'Postgres is back')
+        ? log.info({ code: 'database_available' }, 'Postgres available again')
         : log.error(
             { code: 'database_unavailable', cause: String(cause) },
             'cannot reach Postgres: cached keys stay valid, other keys get 503',
@@ -20,7 +20,7 @@ export function logFollower(log: Logger) {
       names.length === 0
         ? log.info(
             { code: 'triggers_on' },
-            'the triggers on api_keys are on again: revocations are logged',
+            'resumed logging revocations: the triggers on api_keys are enabled',
           )
         : log.error(
             { code: 'triggers_off', triggers: names },
@@ -33,7 +33,10 @@ export function logFollower(log: Logger) {
       ),
     onSilent: (names: readonly string[]) =>
       names.length === 0
-        ? log.info({ code: 'replicas_reporting' }, 'no process is silent any more')
+        ? log.info(
+            { code: 'replicas_reporting' },
+            'resumed confirming revocations: all processes report again',
+          )
         : log.warn(
             { code: 'replicas_silent', silent: names },
             'cannot confirm revocations: processes have not reported for 5 s; they may hang, be cut off from the database, or have been killed',

@@ -24,7 +24,7 @@ export function createSumsLog(
           },
           'cannot reach Redis: each process counts only the requests of its own gateway',
         )
-      else log.info({ code: 'redis_available' }, 'Redis is back')
+      else log.info({ code: 'redis_available' }, 'Redis available again')
     },
     onLost: () =>
       log.error({ code: 'redis_data_lost' }, 'Redis lost counters: each gateway restores its sums'),
