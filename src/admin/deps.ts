@@ -1,4 +1,4 @@
-/** What the routes need of the rest of the service; each takes what it uses. */
+/** The dependencies of routes; each route takes only some. */
 
 import type { FastifyBaseLogger } from 'fastify'
 import type { BackendState } from '../cluster/rules/conditions.ts'
@@ -44,7 +44,7 @@ export interface SharedDeps {
 export interface ExternalDeps extends SharedDeps {
   readonly isAdmin: IsAdmin
   readonly keyMarker: string
-  /** MAX_KEYS_PER_USER; 0: no limit. */
+  /** MAX_KEYS_PER_USER; 0 for no limit. */
   readonly maxKeysPerUser: number
   /** API_KEY_REACH. */
   readonly keyReach: KeyReach
@@ -60,7 +60,7 @@ export interface ExternalDeps extends SharedDeps {
    * else.
    */
   readonly searchesAtOnce: number
-  /** undefined: there is no ledger. */
+  /** Undefined if there is no ledger. */
   readonly usage: UsageReader | undefined
   /** The currency of rates per token, and so of costs; ISO 4217. */
   readonly billingCurrency: string
@@ -68,9 +68,9 @@ export interface ExternalDeps extends SharedDeps {
   readonly instanceName: string
   readonly readCounters: ResettableCounters['readFresh']
   readonly resetCounters: ResettableCounters['reset']
-  /** undefined: there are none. */
+  /** Undefined if limits cannot be increased. */
   readonly increases?: ActiveIncreases | undefined
-  /** undefined: there is nowhere to store one. */
+  /** Undefined if there is no store for them. */
   readonly limitRequests?: LimitRequests | undefined
   /** As for Check, but it holds nothing. */
   readonly limits: (
@@ -81,7 +81,7 @@ export interface ExternalDeps extends SharedDeps {
   readonly paths: PathRules
   /** INFERENCE_WITH_IDENTITY_TOKENS. */
   readonly tokensOpenInference?: boolean
-  /** Whether Envoy repeats earlier grants by itself, as far as this process knows; off by default. */
+  /** Whether Envoy decides by earlier grants without asking, to this process's knowledge; off by default. */
   readonly tableCondition?: () => TableCondition
   readonly pastRefusals: PastRefusals
   readonly othersRefusals: OthersRefusals
@@ -100,7 +100,7 @@ export interface ExternalDeps extends SharedDeps {
 export interface OperatorDeps extends SharedDeps {
   readonly log: FastifyBaseLogger
   readonly gatewayDrain: GatewayDrain
-  /** Where the metrics are; undefined: METRICS_ADDRESS is off. */
+  /** Address of the metrics, or undefined if METRICS_ADDRESS is off. */
   readonly metricsAddress?: SocketAddress | undefined
   /** Whether requests may be sent here: resources loaded, not draining. */
   readonly ready: () => boolean

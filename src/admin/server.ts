@@ -73,7 +73,7 @@ interface ListenerDeps {
   readonly times?: ListenerTimes
   /** Addresses and networks whose `x-forwarded-for` is trusted; none by default. */
   readonly trustedProxies?: readonly string[] | undefined
-  /** undefined: plaintext. */
+  /** Undefined for plaintext. */
   readonly tls?: ServerTls | undefined
 }
 

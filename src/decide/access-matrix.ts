@@ -1,4 +1,4 @@
-/** Who may use which model, and through what: the relation that policies and subscriptions make. */
+/** Who may use which model, by which policies and subscriptions. */
 
 import { addTo } from '../formats/lists.ts'
 import type {
@@ -27,9 +27,9 @@ interface PayingSubscription {
 }
 
 export interface AccessQuestion {
-  /** `<namespace>/<name>`, or a name as in a body; undefined: all models. */
+  /** `<namespace>/<name>`, or a name as in a body; all models if undefined. */
   readonly model: string | undefined
-  /** A user or group; undefined: all. */
+  /** A user or group; all if undefined. */
   readonly subject: string | undefined
   readonly offset: number
   readonly limit: number

@@ -5,27 +5,27 @@ import type { Target } from '../operations/target.ts'
 import type { RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
 
 export interface AccessRequest {
-  /** null: no credential, or an invalid one. */
+  /** Null without a valid credential. */
   readonly caller: Caller | null
   readonly target: Target
   /** The HTTP method. */
   readonly method: string
   /** The model in the body, if the gateway has read it before Check: on shared paths, and when it asks again. */
   readonly bodyModel: string | undefined
-  /** What is wrong with the body, or fields that may be (restrictions.ts), if the gateway has read it before Check. */
+  /** The body's problem, or fields that may be one (restrictions.ts), if the gateway has read it before Check. */
   readonly bodyProblem?: string | undefined
   /** The client's `x-maas-subscription`; used only for identity tokens. */
   readonly requestedSubscription: string | undefined
   /** Whether identity tokens allow inference too. */
   readonly tokensOpen?: boolean | undefined
   /**
-   * The client's address, of a key that is bound to addresses; null: it is unknown, undefined: it is not
+   * The client's address, to be checked against the networks of a key: null if it is unknown, undefined if it is not
    * checked.
    */
   readonly address?: string | null | undefined
   /** The gateway's id of the request, and of its hold. */
   readonly requestId?: string | undefined
-  /** As the gateway has read it; undefined: not at all. */
+  /** As the gateway has read it, or undefined if it has not. */
   readonly size?: RequestSize | undefined
   /** Whether the gateway has not read the body yet, and can ask again when it has. */
   readonly isUnread?: boolean | undefined

@@ -41,7 +41,7 @@ export function owningGroup({ owner }: Subscription, groups: readonly string[]):
   return owner.groups.find((group) => groups.includes(group)) ?? ''
 }
 
-/** The group whose counter the caller uses, as lines name it; empty: the counter of the users that the Subscription lists by name. */
+/** The group whose counter the caller uses, as lines name it, or '' for the counter of users that the Subscription lists by name. */
 export function poolOf(subscription: Subscription, groups: readonly string[]): string {
   return poolOfGroup(owningGroup(subscription, groups))
 }

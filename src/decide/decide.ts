@@ -113,7 +113,7 @@ function begin(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Fi
   }
 }
 
-/** Runs a step: returns its refusal, or stores what it found in the context. */
+/** Runs a step: returns its refusal, or stores its findings in the context. */
 function ask(step: Step, context: Findings): Denial | undefined {
   const found = step(context)
   if (found === undefined) return undefined

@@ -1,4 +1,4 @@
-/** What Check decides of a request: it is granted, or denied. */
+/** The decision of Check on a request: a grant, or a denial. */
 
 import type { ErrorCode } from '../formats/errors.ts'
 import type { Caller, KeyLimits } from '../identity/rules/caller.ts'
@@ -17,9 +17,9 @@ export interface Grant {
   readonly model: Model
   readonly cluster: string
   readonly subscription: string
-  /** The limits to enforce, those of the key last; empty on paths without limits. */
+  /** The limits to enforce, the key's last; empty on paths without limits. */
   readonly limits: readonly CountedLimit[]
-  /** The key's own limits on this model, which are among them; undefined: it has none. */
+  /** The key's own limits on this model, if any; `limits` includes them. */
   readonly keyLimits?: KeyLimits | undefined
   /** Limits on concurrency that refuse nothing; the request is counted in these, too. */
   readonly watched?: readonly CountedLimit[]
@@ -51,7 +51,7 @@ export interface Grant {
   readonly tariff?: string | undefined
   /** Whether there are limits by name, or weights. */
   readonly isBudgeted?: boolean | undefined
-  /** How limits count expected tokens; undefined: there are no prices and weights. */
+  /** How limits count expected tokens, or undefined if there are no prices and weights. */
   readonly factors?: ModelFactors | undefined
   /**
    * If a limit counts by group: the caller's first group among those that own the Subscription, as in lines; empty if
@@ -80,11 +80,11 @@ export type DenialDetail =
   | { readonly about: 'several' }
   /** For this operation, or with this method, only the path can name the model. */
   | { readonly about: 'path_needed'; readonly operation: string; readonly method?: string }
-  /** What is wrong with the body; undefined: it names no model. */
+  /** The problem of the body, or undefined if it only names no model. */
   | { readonly about: 'body'; readonly problem: string | undefined }
   /** The model that was asked for, as the request wrote it. */
   | { readonly about: 'model'; readonly name: string }
-  /** The same, and only the key's own models leave it out. */
+  /** The requested model, which only the key's own list of models excludes. */
   | { readonly about: 'key_models'; readonly name: string }
   /** A limit of the key on cost needs a price, and its subscription has none for the model. */
   | { readonly about: 'unpriced'; readonly subscription: string }
@@ -99,13 +99,13 @@ export type DenialDetail =
       readonly isListed: boolean
     }
   /**
-   * Which subscription would pay and does not, and another one of the caller's own that would; never for a key
-   * with caps.
+   * The subscription that should pay and does not, and one of the caller's own that would; `other` is never set for
+   * a key with caps.
    */
   | {
       readonly about: 'subscription'
       readonly error: Exclude<SelectionError, 'multiple_subscriptions'>
-      /** The subscription of the key or of the request's header; undefined: neither names one. */
+      /** The subscription of the key or of the request's header, or undefined if neither names one. */
       readonly named:
         | { readonly by: 'key'; readonly name: string }
         | { readonly by: 'token' }
@@ -125,7 +125,7 @@ export interface Denial {
   /** The states of the limits, and the state of the one that refused. */
   readonly states?: readonly LimitState[]
   readonly refusing?: LimitState
-  /** Whether what is left is only held, not used. */
+  /** Whether the rest of the limit is only held, not used. */
   readonly isBusy?: boolean
   /** If too little is left: the minimum of output tokens for the request. */
   readonly needed?: number

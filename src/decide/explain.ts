@@ -21,9 +21,9 @@ import { closedModels, listingModels } from './name-lookup.ts'
 import { findSubscription, requestedBy, type SelectionError, unusableReason } from './selection.ts'
 
 export interface Explanation extends Trace {
-  /** If that is why it is refused: the models of this name, none of which a policy opens to the caller. */
+  /** If it is refused because no policy opens a model with this name to the caller: these models. */
   readonly closed: readonly Model[]
-  /** If there is none: those outside of the caller's Subscription whose servers list the name. */
+  /** If no model is closed: models of any Subscription whose servers list the name. */
   readonly outside: readonly Model[]
   /** The policies that name the model, or the closed ones, ordered by name. */
   readonly policies: readonly ConsideredPolicy[]
@@ -51,16 +51,16 @@ interface ConsideredPolicy {
 
 export interface ConsideredSubscription {
   readonly name: string
-  /** undefined: there is none of this name. */
+  /** Undefined if none has this name. */
   readonly subscription: CompiledSubscription | undefined
-  /** Why it does not pay; undefined: it does, or would if it were the only one. */
+  /** Why it does not pay, or undefined if it does, or would if it were the only one. */
   readonly passedOver: PassedOver | undefined
 }
 
 /** `not_named`: the key, or the request, names another subscription. */
 type PassedOver = Exclude<SelectionError, 'multiple_subscriptions'> | 'not_named'
 
-/** Explains a request after its limits: `decision` is that of the trace, with them. Nothing is counted. */
+/** Explains a request after its limits: `decision` is the trace's, with limits. Nothing is counted. */
 export function explain(
   request: AccessRequest,
   { steps: before, model: found, decision: granted }: Trace,

@@ -12,7 +12,7 @@ import type { CountedLimit, LimitState } from '../ratelimit/rules/limit.ts'
 import { hasFigures, secondsUntil, toResetDuration } from '../ratelimit/rules/limit-headers.ts'
 import type { Denial, Grant } from './decision.ts'
 
-/** undefined: no limit has refused. `now` in milliseconds since the epoch. */
+/** Returns undefined if no limit has refused. `now` in milliseconds since the epoch. */
 export function limitMessageOf(denial: Denial, now: number): string | undefined {
   const { grant, refusing, retryAt } = denial
   if (refusing === undefined || retryAt === undefined) return undefined

@@ -29,7 +29,7 @@ export interface Ambiguous {
 /** As many as are shown; thousands may share a server. */
 export const ambiguousShown = 10
 
-/** What the name means for this caller; undefined: no model that it may use. */
+/** The model or models that the name means for this caller, or undefined if it may use none. */
 export function findByName(
   name: string,
   asking: Asking,
@@ -92,7 +92,7 @@ function ownSubscriptions(
 
 type Naming = Pick<AccessRequest, 'caller' | 'target' | 'bodyModel' | 'requestedSubscription'>
 
-/** The key of the only model that the request names; undefined: it names none, or several. */
+/** The key of the only model that the request names, or undefined if it names none, or several. */
 export function namedModel(request: Naming, snapshot: Snapshot): string | undefined {
   const named = namedModels(request, snapshot)
   return named.length === 1 ? named[0]?.key : undefined
@@ -121,7 +121,7 @@ export function listingModels(
   return servedNames.listingAnywhere(bodyModel, outsideAtMost)
 }
 
-/** Named by the path; otherwise those that declare the body's name, or whose server lists it, as in the look-up. */
+/** Models that the path names, otherwise models that declare the body's name, or whose server lists it, as in the look-up. */
 function namedModels(
   { caller, target, bodyModel, requestedSubscription }: Naming,
   snapshot: Snapshot,

@@ -19,19 +19,19 @@ export interface PastRefusal {
   readonly pool?: string | undefined
   /** More detailed than the caller may know (refusal-message.ts). */
   readonly reason: string | undefined
-  /** null: no valid credential. */
+  /** Null without a valid credential. */
   readonly caller: Caller | null
   readonly method: string
   readonly path: string
   /** The model that the body named. */
   readonly bodyModel: string | undefined
-  /** The client's; undefined: not known. */
+  /** The client's, if known. */
   readonly address: string | undefined
   /** The client's `x-maas-subscription`. */
   readonly requestedSubscription: string | undefined
 }
 
-/** Whose refusals: those of a user, or of one key of this user. */
+/** Whose refusals: a user's, or only one key's of this user. */
 export interface RefusalOwner {
   readonly user: string
   readonly keyId?: string | undefined
@@ -45,20 +45,20 @@ export function isOf({ caller }: PastRefusal, { user, keyId }: RefusalOwner): bo
 
 /** The refusals of the last hour in this process, except those with an unusually long text. */
 export interface PastRefusals {
-  /** The last refusal of this request. `user` undefined: any. */
+  /** The last refusal of this request: of `user`, or of any user if that is undefined. */
   find(requestId: string, user: string | undefined, now: number): PastRefusal | undefined
-  /** The last ones, newest first. `whose` undefined: everybody's. */
+  /** The last ones, newest first; of all users without `whose`. */
   recent(limit: number, now: number, whose?: RefusalOwner): readonly PastRefusal[]
   /** When this process began to remember, if that is less than an hour ago. */
   since(now: number): number | undefined
 }
 
-/** What other processes remember. */
+/** Refusals that other processes remember. */
 export interface ReportedRefusals {
   readonly refusals: readonly PastRefusal[]
   /**
-   * The names of processes that may remember more and did not answer; undefined: it is not known which
-   * processes there are.
+   * The names of processes that may remember more and did not respond, or undefined if not all
+   * processes are known.
    */
   readonly silent: readonly string[] | undefined
 }

@@ -1,4 +1,4 @@
-/** What a refusal at the gateway says: one sentence for the caller, and the reason for operators. */
+/** The texts of a refusal at the gateway: one sentence for the caller, and the reason for operators. */
 
 import { describe } from '../formats/errors.ts'
 import { showFirst } from '../formats/lists.ts'
@@ -117,7 +117,7 @@ function describeUnpaid({
 /** The holder of a key knows the name of its subscription. */
 const gone = 'is not in force, or does not exist any more'
 
-/** What follows the name of a subscription; two of them are the same, because names must not be guessed. */
+/** Texts after the name of a subscription; two are equal, so that names cannot be guessed. */
 const unpaid = {
   not_found: 'is not yours',
   access_denied: 'is not yours',
@@ -130,9 +130,9 @@ const shown = 3
 
 /**
  * Why a request was refused, for the log: more detailed than the code, and for some codes more than
- * the caller may know. `closed` are the models that the request names and no policy opens to the caller
- * and `outside` those outside of its Subscription whose servers list the name (name-lookup.ts); they are read only
- * for a model that is not allowed.
+ * the caller may know. `closed` are models that the request names and no policy opens to the caller,
+ * `outside` models of any Subscription whose servers list the name (name-lookup.ts); they are read only for a model
+ * that is not allowed.
  */
 export function refusalReason(
   denial: Denial,

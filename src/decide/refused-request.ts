@@ -5,7 +5,7 @@ import type { Caller } from '../identity/rules/caller.ts'
 
 export interface RefusedRequest {
   readonly code: ErrorCode
-  /** null: no valid credential. */
+  /** Null without a valid credential. */
   readonly caller: Caller | null
   readonly method: string
   /** The route's pattern; undefined for an unknown path. */

@@ -1,4 +1,4 @@
-/** What a granted request asks of its limits: a hold for its expected use. */
+/** The hold that a granted request needs for its expected use. */
 
 import { mostExact } from '../formats/exact.ts'
 import { counterOf, countersOf } from '../ratelimit/rules/counter-cache.ts'
@@ -36,7 +36,7 @@ export function estimatorOf(estimators: Estimators, { subscription, caller, mode
   return estimators.of(ownerOf(subscription, userInLines(caller.user)), model.key)
 }
 
-/** `id`: of the hold; undefined: it only asks. */
+/** `id`: of the hold; without one, nothing is held. */
 export function holdOf(
   grant: Grant,
   request: AccessRequest,
@@ -102,7 +102,7 @@ export function watchedOf(observed = none, ofKey = none): Limits {
   return [...observed, ...ofKey].filter(isWatched)
 }
 
-/** What the request is charged if its model reports less. */
+/** The minimum charge of the request, if its model reports less. */
 function estimateOf(input: number, hasOutput: boolean, { bytesPerToken }: Estimator): Estimate {
   return { input, bytesPerToken: hasOutput ? bytesPerToken : 0 }
 }
@@ -111,7 +111,7 @@ function mayHaveOutput({ target }: AccessRequest): boolean {
   return !outputless.test(target.operation)
 }
 
-/** The grant with what it is charged if its model reports less, unless it has that already, or nothing is charged. */
+/** Adds to the grant the minimum charge if its model reports less, unless it has one, or nothing is charged. */
 export function withEstimate(grant: Grant, request: AccessRequest, estimators: Estimators): Grant {
   if (!grant.metered || grant.isUnread || grant.held?.estimate !== undefined) return grant
   const { bytes, maxOutput, choices } = request.size ?? unknownSize

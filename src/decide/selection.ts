@@ -27,8 +27,8 @@ export type Selection = CompiledSubscription | SelectionRefusal
 /**
  * Selects the subscription. A named one must exist, belong to the caller, name the model and be
  * healthy, checked in this order. Without a name, exactly one of the caller's must match; priority
- * matters only for new keys. `model` is `<namespace>/<name>`, or other text as written. If it is
- * undefined, any phase but Failed is healthy.
+ * matters only for new keys. `model` is `<namespace>/<name>`, or other text as written. Without
+ * it, any phase but Failed is healthy.
  *
  * A named subscription that is being deleted is still returned. `isHealthy` decides whether it
  * still pays.

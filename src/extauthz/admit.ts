@@ -39,7 +39,7 @@ export interface CheckedRequest {
 }
 
 /**
- * To be called in the turn of the decision, with nothing awaited in between. Returns why the next such request will be
+ * Call it in the turn of the decision, with nothing awaited in between. Returns why the next such request will be
  * a miss. Never throws.
  */
 export function createAdmit({ table, paths, snapshot }: AdmitDeps) {

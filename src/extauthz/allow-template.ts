@@ -26,7 +26,7 @@ export class AllowTemplate {
   readonly policyText: string
   /** Number of limits in that header. */
   readonly limitCount: number
-  /** Fields of the metadata other than the line and those of a single request. */
+  /** Fields of the metadata, without the line and without fields of a single request. */
   readonly metadata: Buffer
   /** Its part of the line's head, in UTF-8. */
   readonly subject: Buffer
@@ -112,7 +112,7 @@ export class AllowTemplate {
   }
 }
 
-/** Number of the subscription's limits, which many requests have in common; those of a key come last. */
+/** Number of the subscription's limits, which many requests have in common; a key's limits come last. */
 function sharedLimits({ states }: Grant): number {
   let count = states.length
   while (count > 0 && states[count - 1]?.limit.scope === 'key') count -= 1
@@ -123,7 +123,7 @@ function bytesOf(write: (writer: WireWriter) => void): Buffer {
   const writer = new WireWriter()
   write(writer)
   const fields = writer.finish()
-  // A separate buffer: one that is kept for long must not retain a slab of Node's buffer pool.
+  // A separate buffer: a long-lived slice would retain a slab of Node's buffer pool.
   const kept = Buffer.allocUnsafeSlow(fields.length)
   kept.set(fields)
   return kept

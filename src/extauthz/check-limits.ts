@@ -34,11 +34,11 @@ interface LimitsDeps {
   /** None by default. */
   readonly increases?: Pick<ActiveIncreases, 'raiseOf'> | undefined
   /**
-   * Reserves room for requests, and counts them in each limit on requests; undefined: all limits are compared with
+   * Reserves room for requests, and counts them in each limit on requests. Without it, all limits are compared with
    * their counters.
    */
   readonly holding?: HoldingDeps | undefined
-  /** Estimates what is charged if nothing is held and the model reports less; undefined: nothing is. */
+  /** Estimates the minimum charge if nothing is held and the model reports less; without it, there is none. */
   readonly charging?: ChargingDeps | undefined
 }
 
@@ -67,7 +67,7 @@ export interface CheckCall {
   whenReset(undo: () => void): void
 }
 
-/** Decides a grant by its limits. Returns without a promise if what it needs is in memory. */
+/** Decides a grant by its limits. Returns without a promise if all counters are in memory. */
 export type Limits = (
   grant: Grant,
   request: AccessRequest,
@@ -141,7 +141,7 @@ function createReserve(
   { holds, estimators, onLoss, isDry = false, pause = delay }: HoldingDeps,
   counters: LimitsDeps['counters'],
 ): Limits {
-  /** When the store of holds first did not respond; undefined: it does. */
+  /** When the store of holds stopped responding, or undefined if it responds. */
   let awaySince: number | undefined
 
   async function askAgain(first: Asked, id: string | undefined, once: () => Asked) {
@@ -174,7 +174,7 @@ function createReserve(
       return id === undefined || !call ? undefined : `${ownName}-${checks++}`
     }
 
-    /** The answer's windows are those of tokens, then of requests. */
+    /** The answer's windows are those of `tokens`, then those of `requestCounters`. */
     function conclude(answer: HoldAnswer): Decision {
       const own = asker
       if (answer.outcome === 'held' && id !== undefined && own !== undefined) {

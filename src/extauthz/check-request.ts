@@ -26,11 +26,11 @@ export interface CheckRequest {
   /** The client's own `x-maas-subscription`. */
   readonly subscription: string | undefined
   /**
-   * The body's `model`, extracted by the gateway's script; Envoy removes a client's own header of
-   * this name.
+   * The body's `model`, extracted by the gateway's script; Envoy removes a client's own header
+   * with this name.
    */
   readonly model: string | undefined
-  /** What is wrong with the body, according to the gateway's script. */
+  /** The body's problem, according to the gateway's script. */
   readonly bodyProblem: string | undefined
   /** Why the request is a miss, in the word of the gateway's script (`x-tollgate-miss`). */
   readonly miss: string | undefined

@@ -33,7 +33,7 @@ export type LinedRequest = Pick<LineRequest, 'id' | 'startedAt'> & {
   readonly lane?: string | undefined
 }
 
-/** What a response reports about the caller's key. */
+/** The data that a response has about the caller's key. */
 type KeyNews = Pick<KeyCaller, 'keyAgeMs' | 'endsSoonAt'>
 
 /** google.rpc.Code of a denial. Never 0: Envoy takes a missing or zero code as an allow. */
@@ -142,7 +142,7 @@ function writeCeiling(writer: WireWriter, { ceiling, choices = 1 }: Held): void 
   writeHeader(writer, 'x-tollgate-max-output-tokens', String(each), responseHeaders)
 }
 
-/** Limits of the subscription, and those of the key. */
+/** Limits of the subscription and of the key. */
 function putPolicies(shared: string, own = ''): void {
   const both = shared !== '' && own !== '' ? `${shared}, ${own}` : shared + own
   if (both !== '') putAllowed('ratelimit-policy', both)
@@ -154,7 +154,7 @@ export const authenticated: Buffer = new WireWriter()
   .message(3, () => {})
   .finish()
 
-/** The same, but the gateway asks again with the size of the body. */
+/** Like `authenticated`, but the gateway asks again with the size of the body. */
 export const unread: Buffer = new WireWriter()
   .message(1, () => {})
   .message(3, (writer) => writeHeader(writer, 'x-tollgate-again', 'true'))
@@ -211,7 +211,7 @@ const noRetry = ['x-should-retry', 'false'] as const
 
 const shortly = ['x-should-retry', 'true'] as const
 
-/** When the limit resets, in seconds since the epoch; undefined: soon enough to wait for it. */
+/** When the limit resets, in seconds since the epoch, or undefined if that is soon enough to wait for. */
 function resetIfLate({ retryAt }: Denial, now: number): number | undefined {
   if (retryAt === undefined || secondsUntil(retryAt, now) <= maxRetryAfterS) return undefined
   return Math.ceil(retryAt / 1_000)

@@ -1,4 +1,4 @@
-/** What a Check adds to a span of its own, if its call is sampled. */
+/** Spans of Checks, for calls that are sampled. */
 
 import type { Decision } from '../decide/decision.ts'
 import { isSampled } from '../formats/headers.ts'
@@ -15,7 +15,7 @@ interface Spans {
   annotate(tags: Readonly<Record<string, string>>): void
 }
 
-/** The same Check, within a span if its call is sampled. */
+/** Wraps a Check in a span if its call is sampled. */
 export function traceCheck(spans: Spans, check: Check): Check {
   if (!spans.isOn) return check
   return (bytes, traceparent, call) =>
@@ -24,7 +24,7 @@ export function traceCheck(spans: Spans, check: Check): Check {
       : check(bytes, traceparent, call)
 }
 
-/** The same function, which also adds to the Check's span where the key was found. */
+/** Wraps `verify` so that it adds to the Check's span where the key was found. */
 export function traceKey(spans: Spans, verify: Verify): Verify {
   if (!spans.isOn) return verify
   return (credential, now, source) => {
@@ -41,7 +41,7 @@ interface CheckListeners<More extends readonly unknown[]> {
   readonly onRefused: (refused: RefusedCheck) => void
 }
 
-/** The same callbacks, which also add the decision to the Check's span. */
+/** Wraps the callbacks so that they add the decision to the Check's span. */
 export function traceDecisions<More extends readonly unknown[]>(
   spans: Spans,
   { onDecided, onRefused }: CheckListeners<More>,

@@ -45,7 +45,7 @@ export interface CheckDeps extends ReadingDeps {
   readonly onDecided?: (decision: Decision, model: string | undefined) => void
   /** Called once for each refusal. */
   readonly onRefused?: (refused: RefusedCheck) => void
-  /** The table to which grants are offered; undefined: the gateway asks for each request. */
+  /** The table to which grants are offered; without it, the gateway asks for each request. */
   readonly table?: AdmittingTable | undefined
   /** Called once for each miss, with the reason (table/rules/rules.ts). */
   readonly onMissed?: (reason: string) => void
@@ -63,7 +63,7 @@ interface ReadingDeps {
 
 /** A request during its decision. */
 interface CheckContext extends CheckedRequest {
-  /** undefined: its path leads to no model. */
+  /** Undefined if its path leads to no model. */
   readonly target: Target | undefined
   readonly call: CheckCall | undefined
 }

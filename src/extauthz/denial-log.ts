@@ -103,7 +103,7 @@ export function createDenialLog(options: DenialLogOptions) {
         trace_id: traceIdOf(traceparent),
       })
     },
-    /** Logs how many lines were omitted; to be called at the end. */
+    /** Logs the number of omitted lines; call it on shutdown. */
     flush,
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The last refusals of each user, for an hour. A flood from one user, or of anonymous requests, does not evict those of
- * others.
+ * The last refusals of each user, for an hour. A flood from one user, or of anonymous requests, does not evict other
+ * users' refusals.
  */
 
 import { codeAt } from '../decide/limit-message.ts'
@@ -17,7 +17,7 @@ const rememberedMs = hourMs
 const maxPerUser = 100
 /** In all; about 2 KB each at most. */
 const maxTotal = 10_000
-/** Characters of a path and of other text that a client chooses; a request with more is not kept. */
+/** Characters of a path and of other text that a client chooses; a request with more is not stored. */
 const maxPathLength = 1_024
 const maxTextLength = 256
 const maxMessageLength = 1_024

@@ -9,7 +9,7 @@ import { inSlices } from '../runtime/slices.ts'
 import type { ClusterFile } from './cluster-file.ts'
 import type { SecretFiles } from './secret-files.ts'
 
-/** A snapshot, its resources, and what was refused. */
+/** A snapshot, its resources, and the refused documents. */
 interface Published {
   readonly fresh: Snapshot
   readonly resources: readonly Resource[]
@@ -18,7 +18,7 @@ interface Published {
 
 /** A part that repeats earlier decisions, such as the decision table. */
 export interface Remembering {
-  /** Resolves when no earlier decision is repeated any more, until as many calls of `resume`. */
+  /** Resolves once no earlier decision is reused; they stay unused until as many calls of `resume`. */
   suspend(): Promise<void>
   resume(): void
 }
@@ -55,7 +55,7 @@ export function createActivation(
     }
   }
 
-  /** One after the other: the last call has the latest state. */
+  /** Calls run one after the other, so that the last has the latest state. */
   const activate = (): Promise<void> => withLock(update)
 
   function published(snapshot: Snapshot | undefined): Snapshot {

@@ -54,7 +54,7 @@ export interface LoadedClusters {
   readonly version: string | undefined
   /** Names of loaded clusters that are not usable yet, because a secret is missing. */
   readonly warming: ReadonlySet<string>
-  /** Those of the requested clusters that have an address. */
+  /** The requested clusters that have an address. */
   readonly resolved: ReadonlySet<string>
 }
 

@@ -1,6 +1,5 @@
 /**
- * The part of Envoy's configuration that is fixed while it runs: envoy/bootstrap.yaml with the
- * settings of this installation.
+ * Envoy's static configuration: envoy/bootstrap.yaml with the settings of this installation.
  */
 
 import { existsSync } from 'node:fs'
@@ -26,7 +25,7 @@ export type BootstrapSettings = {
   readonly api: readonly Address[]
   /** The file that `writeClusters` replaces. */
   readonly clustersFile: string
-  /** Where the lines of responses are written; unset: nowhere. */
+  /** Where the lines of responses are written; unset if nowhere. */
   readonly lines?: LinesFiles | undefined
   /**
    * PEM file of the authorities that https backends are verified against; unset keeps the
@@ -40,7 +39,7 @@ export type BootstrapSettings = {
   readonly allowedOrigins?: readonly string[] | undefined
   /** Headers of clients that reach models although a prefix of envoy/bootstrap.yaml removes them; none by default. */
   readonly headersToModels?: ReadonlySet<string> | undefined
-  /** Where the gateway's spans are sent; unset: it does not trace. */
+  /** Where the gateway's spans are sent; unset if it does not trace. */
   readonly tracing?: GatewayTracing | undefined
   /** Whether clients' trace headers are trusted; by default they are removed. */
   readonly trustsTraces?: boolean | undefined
@@ -52,7 +51,7 @@ export type BootstrapSettings = {
    * The number of proxies in front of Envoy whose `x-forwarded-for` is trusted; none by default.
    */
   readonly trustedHops?: number | undefined
-  /** A file made by `renderCertificate`; unset: the listener uses plain HTTP. */
+  /** A file made by `renderCertificate`; unset if the listener uses plain HTTP. */
   readonly certificateFile?: string | undefined
 }
 
@@ -63,7 +62,7 @@ interface LinesFiles {
   readonly head: string
   /** The lines that the script does not write: Envoy's own log. */
   readonly envoy: string
-  /** The decision table and its lanes; unset: there is none. */
+  /** The decision table and its lanes, if any. */
   readonly table?: string | undefined
   readonly lanes?: string | undefined
 }
@@ -76,7 +75,7 @@ const authorities = [
   '/etc/ssl/cert.pem',
 ]
 
-/** What a client has sent as `x-tollgate-hop`, before envoy/bootstrap.yaml removes our headers. */
+/** Holds the client's `x-tollgate-hop`, because envoy/bootstrap.yaml removes our headers. */
 const receivedHop = 'received-hop'
 
 const heapMonitor = 'envoy.resource_monitors.fixed_heap'
@@ -251,7 +250,7 @@ function named<Part extends { name: string }>(parts: readonly Part[], name: stri
 }
 
 /**
- * Retries of a Check go to another process, like those of a call of the API. With only one address the
+ * Retries of a Check go to another process, as retries of API calls do. With only one address the
  * predicate has no use and a cost, because Envoy creates it for each call.
  */
 function putElsewhere(connections: Connections, grpc: readonly Address[]): void {
@@ -439,7 +438,7 @@ function pointAt(cluster: Cluster, addresses: readonly Address[]): void {
   ]
 }
 
-/** A name may stand for several addresses. */
+/** Whether it is a name, which may have several addresses. */
 export function isName(address: Address): boolean {
   return 'host' in address && isIP(address.host) === 0
 }

@@ -33,7 +33,7 @@ interface ClusterFileDeps {
   readonly onLoaded: () => void
   /** Envoy has now loaded clusters of models that had stopped waiting. */
   readonly onSeen: () => void
-  /** These models no longer wait, although Envoy has not been seen to load their clusters; why. */
+  /** Models that stopped waiting although Envoy was not seen to load their clusters, and why. */
   readonly onOverdue: (models: readonly string[], reason: Unseen) => void
   readonly onFault: (error: unknown) => void
 }
@@ -80,7 +80,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   }
 
   async function put(clusters: Written, { name }: Version): Promise<void> {
-    // The same clusters under another name mean that a removed model is back.
+    // Equal clusters under another name: a removed model has been added again.
     if (written?.name === name && isSame(clusters, written.clusters)) return
     await mkdir(deps.directory, { recursive: true })
     await writeClusters(deps.directory, joinClusters(clusters.values(), name))
@@ -140,12 +140,12 @@ export function createClusterFile(deps: ClusterFileDeps) {
     /** Keys of the models that Envoy cannot serve yet as in the planned snapshot. */
     waiting: waiting as ReadonlyMap<string, unknown>,
     /**
-     * Why models stopped waiting although Envoy has not been seen to load their cluster; by key.
+     * By key: why models stopped waiting although Envoy was not seen to load their cluster.
      */
     unseen,
     /**
-     * Sets the snapshot for the next `write`, once it has run to its end; from then on the models
-     * concerned wait. Calls must not overlap.
+     * Sets the snapshot for the next `write`. When it has run to its end, the affected models
+     * wait. Calls must not overlap.
      */
     *planInSteps(snapshot: Snapshot): Generator<void, void> {
       if (snapshot.models === models) return

@@ -5,7 +5,7 @@
 
 import type { LoadedClusters } from './admin-page.ts'
 
-/** A cluster as in the file; one text stands for one cluster. */
+/** A cluster as in the file; equal texts are equal clusters. */
 export interface Rendered {
   readonly cluster: string
   readonly text: string
@@ -23,22 +23,22 @@ export interface Version {
 /** Envoy responds and has not loaded the cluster, or its admin page does not respond. */
 export type Unseen = 'not taken' | 'no answer'
 
-/** What a look at Envoy has changed. */
+/** The changes since the last look at Envoy. */
 interface Look {
   /** Whether Envoy has now loaded clusters of models that had stopped waiting. */
   readonly hasSeen: boolean
   /** Whether some models no longer wait. */
   readonly hasReleased: boolean
-  /** Those of them whose clusters Envoy has not been seen to load; why. */
+  /** Models that stopped waiting although Envoy was not seen to load their clusters, and why. */
   readonly overdue: readonly string[]
   readonly reason: Unseen
 }
 
 /** How long a model waits for an Envoy that responds and has not loaded its cluster. */
 const timeoutMs = 10_000
-/** The same at the start, when readiness waits. */
+/** `timeoutMs` at the start, when readiness waits. */
 const startTimeoutMs = 5_000
-/** The same while there is no admin page, except at the start. */
+/** `timeoutMs` while there is no admin page, except at the start. */
 const noAdminTimeoutMs = 2_000
 /** How long a model waits for Envoy to resolve its server's name. */
 const resolvingMs = 3_000
@@ -67,9 +67,9 @@ export function createClusterWaits() {
   return {
     /** Keys of the models that Envoy cannot serve yet as planned. */
     waiting: waiting as ReadonlyMap<string, Rendered>,
-    /** Why models stopped waiting although Envoy has not been seen to load their cluster; by key. */
+    /** By key: why models stopped waiting although Envoy was not seen to load their cluster. */
     unseen: unseen as ReadonlyMap<string, { readonly reason: Unseen }>,
-    /** From now on the models wait whose cluster is new. */
+    /** Makes models with a new cluster wait. */
     plan({ clusters }: Version): void {
       served = new Map([...served].filter(([key]) => clusters.has(key)))
       for (const key of waiting.keys()) if (!clusters.has(key)) waiting.delete(key)
@@ -115,7 +115,7 @@ export function createClusterWaits() {
       const isStart = isFirst && loaded === undefined
       return { hasSeen, hasReleased: released.size > 0, overdue: isStart ? [] : overdue, reason }
     },
-    /** No model waits any more: the start is over. */
+    /** Ends the start; call it when no model waits. */
     settle(): void {
       isFirst = false
     },

@@ -1,6 +1,6 @@
 /**
- * The part of Envoy's configuration that changes while it runs: one cluster for each model backend,
- * in the file that Envoy's filesystem CDS watches.
+ * Envoy's dynamic configuration: one cluster for each model backend, in the file that Envoy's
+ * filesystem CDS watches.
  */
 
 import { mkdir } from 'node:fs/promises'
@@ -171,8 +171,8 @@ function identifying({ header, secret }: NonNullable<Backend['credential']>): ob
 }
 
 /**
- * The filter `model_headers` of envoy/bootstrap.yaml, which says why. A cluster with filters of its
- * own does without those of the router.
+ * The filter `model_headers` of envoy/bootstrap.yaml, which explains it. It is repeated here because a cluster
+ * with its own filters does not get the router's.
  */
 const modelHeaders = {
   mutations: {
@@ -224,7 +224,7 @@ export function tlsTo(host: string, authorities?: SecretLocation): object {
               { san_type: isName ? 'DNS' : 'IP_ADDRESS', matcher: { exact: host } },
             ],
           },
-          // The secret of this name in envoy/bootstrap.yaml is shared by all other models.
+          // All other models share the secret with this name in envoy/bootstrap.yaml.
           validation_context_sds_secret_config: authorities
             ? fromFile(authorities)
             : { name: 'authorities' },

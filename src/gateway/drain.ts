@@ -40,9 +40,9 @@ const silentMs = 15_000
 const quietMs = 5_000
 
 /**
- * Resolves when no request is in progress, no connection can arrive any more, and those that are
- * open have brought no request for five seconds; or after `maxMs`. Rejects if there is no Envoy, or
- * its admin page does not respond for 15 seconds.
+ * Resolves when no request is in progress, the listeners are closed, and open connections have brought
+ * no request for five seconds; or after `maxMs`. Rejects if there is no Envoy, or its admin page does
+ * not respond for 15 seconds.
  */
 export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
   const { admin, minMs, maxMs, onRunning, signal } = options

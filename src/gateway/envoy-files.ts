@@ -19,7 +19,7 @@ interface EnvoyFiles {
   /** The text of `bootstrap.json`. */
   readonly bootstrap: string
   /**
-   * The text of `certificate.json`, which names the listener's certificate; undefined: it uses
+   * The text of `certificate.json`, which names the listener's certificate, or undefined if it uses
    * plain HTTP.
    */
   readonly certificate: string | undefined
@@ -92,7 +92,7 @@ export function checkEnvoyFiles(config: Config): readonly string[] {
   return [...checkSockets(config), ...checkListeners(config), ...checkCertificate(config)]
 }
 
-/** The same for a certificate and a key that do not fit. */
+/** `NAME: what is wrong` for a certificate and a key that do not match. */
 export function checkCertificate(config: Config): readonly string[] {
   const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key } = config
   if (cert === undefined || key === undefined) return []
@@ -104,7 +104,7 @@ export function checkCertificate(config: Config): readonly string[] {
   }
 }
 
-/** The same for names at which Envoy cannot listen. */
+/** `NAME: what is wrong` for names at which Envoy cannot listen. */
 export function checkListeners({ gatewayAddress, envoyAdminAddress }: Config): readonly string[] {
   return Object.entries({ GATEWAY_ADDRESS: gatewayAddress, ENVOY_ADMIN_ADDRESS: envoyAdminAddress })
     .filter(([, address]) => isName(address) && 'host' in address && address.host !== 'localhost')

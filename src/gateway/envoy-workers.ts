@@ -9,7 +9,7 @@ import { askAdmin } from './admin-page.ts'
 /** How often Envoy is asked, and after how many failures the CPUs of this machine count instead. */
 const [askMs, asksAtMost] = [100, 100]
 
-/** Asks the admin page until it tells, which a starting Envoy does not yet, or until `isStopped`. */
+/** Polls the admin page until it reports the number, as a starting Envoy does not yet, or until `isStopped`. */
 export async function countWorkers(admin: Address, isStopped: () => boolean): Promise<number> {
   for (let asked = 0; asked < asksAtMost && !isStopped(); asked += 1) {
     const info = await askAdmin(admin, infoPath).catch(() => '')

@@ -1,5 +1,5 @@
 /**
- * Which addresses models may have. This is depth: requests that reach our own listeners under
+ * Which addresses models may have. This is defence in depth: requests that reach our own listeners under
  * another name are refused by their mark (src/formats/hop.ts).
  */
 
@@ -23,7 +23,7 @@ export interface AddressRules {
 
 const loopback = ['127.0.0.0/8', '::1']
 const firstLocal = ['127.0.0.1', '::1']
-/** To connect there is to connect to this machine. */
+/** Connections to these addresses reach this machine. */
 const unspecified = ['0.0.0.0/8', '::']
 /** Link-local networks, and the metadata services outside of them: AWS, Google, Azure, Oracle, Alibaba. */
 const linkLocal = [

@@ -19,7 +19,7 @@ const maxBytes = 1_048_576
 const headerValue = /^[!-~](?:[ -~]*[!-~])?$/
 const certificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
 
-/** Reads what a resource names: a Secret with `readEntry`, otherwise a file of the folder. */
+/** Reads the secret that a resource names: from a Secret with `readEntry`, otherwise from a file of the folder. */
 export function createReadSecret(folder: string | undefined, readEntry?: ReadEntry) {
   return async (secret: Secret): Promise<Reading> => {
     const { namespace, secretRef, prefix } = secret
@@ -55,7 +55,7 @@ async function readSecret(folder: string | undefined, secret: Secret): Promise<R
   }
 }
 
-/** undefined: not a regular file, or too large. */
+/** Returns undefined if it is not a regular file, or too large. */
 async function readWhole(path: string): Promise<string | undefined> {
   // Without it, opening a pipe would wait for a writer.
   const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants

@@ -12,8 +12,8 @@ import { clientHeaders } from './tracing.ts'
 const folder = join(packageRoot, 'envoy')
 
 /**
- * Each part is a block of its own, because Lua allows a block 200 local variables; what a part offers to the
- * others is global, which only the scripts of one filter share.
+ * Each part is a block of its own, because Lua allows a block 200 local variables. Parts share globals, which only
+ * the scripts of one filter see.
  */
 const script: ScalarTag = {
   tag: '!script',

@@ -41,14 +41,14 @@ export interface KeyCacheOptions {
   readonly outageGraceMs?: number
   /**
    * When the key with this hash ends, even if the table lacks that (milliseconds since the epoch);
-   * 0: it was revoked, undefined: that is not known.
+   * 0 if it was revoked, undefined if no end is known.
    */
   readonly endOf?: (hash: string) => number | undefined
   /** Called if the table has a revoked key as active, which means that the table is older. */
   readonly onRevived?: () => void
   /**
-   * Called before cached records of these keys are dropped: whatever else decides by these records must drop them
-   * first. undefined: of all keys.
+   * Called before cached records of these keys, or of all if undefined, are dropped: whatever else decides by them
+   * must drop them first.
    */
   readonly onForgotten?: (hashes: readonly string[] | undefined) => void
   /** A monotonic clock in milliseconds; `performance.now` by default. */
@@ -172,7 +172,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       if (next === 'outlast') return findDuringOutage(key)
       if (next === 'read') {
         counts.misses += 1
-        // Look-ups of known keys are no flood, however many there are.
+        // A known key is read without a source: the limit of a source is for floods of unknown keys.
         const found = await lookups.find(hash, known.has(hash) ? undefined : source)
         // A result from before a pause of this process may be outdated.
         if (found === undefined || freshness.state() === 'confirmed') return found
@@ -236,7 +236,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
 }
 
 /**
- * What a request for a key needs next: to `use` the cached one, to `read` it first, to have the cache confirmed, or to
+ * The next step for a key: to `use` the cached one, to `read` it first, to have the cache confirmed, or to
  * `outlast` an outage of the table.
  */
 function nextStep(

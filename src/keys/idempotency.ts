@@ -1,6 +1,6 @@
 /**
  * Requests that create a secret once, even if they are repeated: one row for each idempotency key. A process that ends
- * in the middle of a request leaves a row that another try can take over; the statement of the first one then does
+ * during a request leaves a row that another attempt can take over; the statement of the first attempt then does
  * nothing.
  */
 
@@ -8,22 +8,22 @@ import { dayMs } from '../formats/time.ts'
 import { within } from '../store/postgres/postgres.ts'
 import type { Fragment, Sql } from '../store/postgres/sql.ts'
 
-/** One try of a request. */
+/** One attempt of a request. */
 export interface Attempt {
-  /** The same for all tries: a hash of caller, endpoint and idempotency key. */
+  /** A hash of caller, endpoint and idempotency key, so equal for all attempts. */
   readonly scope: string
   /** A UUID. */
   readonly id: string
 }
 
-/** The secret that an earlier try has made. */
+/** The secret that an earlier attempt created. */
 export interface MadeSecret {
   readonly keyId: string
   readonly hash: string
 }
 
 /**
- * `mine`: proceed, or if `made` is set, replace that secret. `busy`: another try is in progress. `other`: the key was
+ * `mine`: proceed, or if `made` is set, replace that secret. `busy`: another attempt is in progress. `other`: the key was
  * used for another request.
  */
 type Claim =
@@ -34,13 +34,13 @@ export type Idempotency = ReturnType<typeof createIdempotency>
 
 /** How long a request is remembered. */
 const rememberedMs = dayMs
-/** A try that is still in progress after this time was lost with its process. */
+/** An attempt that is still in progress after this time was lost with its process. */
 const attemptMs = 10_000
 
 /** Over a migrated database. Instants are milliseconds since the epoch. */
 export function createIdempotency(sql: Sql) {
   return {
-    /** `request` is a hash of what must be the same in each try. */
+    /** `request` is a hash of the parts that must be equal in each attempt. */
     async claim({ scope, id }: Attempt, request: string, now: number): Promise<Claim> {
       const instant = new Date(now)
       const forgotten = sql`it.created_at <= ${new Date(now - rememberedMs)}`
@@ -62,12 +62,12 @@ export function createIdempotency(sql: Sql) {
         select false, request <> ${request}, null, null from tollgate_idempotency
         where scope = ${scope} and not exists (select from mine)`)
       const [row] = rows
-      // No row: another try has begun since this statement did.
+      // No row: another attempt has begun since this statement did.
       if (!row?.mine) return { state: row?.other ? 'other' : 'busy' }
       const { key_id: keyId, key_hash: hash } = row
       return { state: 'mine', made: keyId === null || hash === null ? undefined : { keyId, hash } }
     },
-    /** Ends the try, unless another one has taken over. A request that made nothing is forgotten. */
+    /** Ends the attempt, unless another one has taken over. A request that created nothing is forgotten. */
     async release({ scope, id }: Attempt): Promise<void> {
       const own = sql`scope = ${scope} and attempt = ${id}`
       await within(sql`
@@ -91,8 +91,8 @@ interface ClaimRow {
 }
 
 /**
- * Part of the statement that makes the secret, if `possible`: records it, and has a row if the try may
- * make it. Without an attempt it always may.
+ * Part of the statement that creates the secret, if `possible`: records it, and has a row if the attempt
+ * may create it, as it always may without an attempt.
  */
 export function recordMade(
   sql: Sql,

@@ -63,7 +63,7 @@ export function startLastUsed(options: LastUsedOptions) {
         for (const [hash, instant] of batch) if (!noted.has(hash)) noted.set(hash, instant)
         return false
       }
-      // A write that fails must not keep the others from being written.
+      // A write that fails must not prevent the others.
       onFault(error)
       return true
     }
@@ -96,7 +96,7 @@ export function startLastUsed(options: LastUsedOptions) {
         noted.set(hash, Math.max(instant, known ?? Number.NEGATIVE_INFINITY))
       }
     },
-    /** Writes what is recorded, for at most this long, and nothing afterwards. */
+    /** Writes the recorded uses, for at most this long, and nothing afterwards. */
     async stop(graceMs: number): Promise<void> {
       stopped.abort()
       const giveUpAt = performance.now() + graceMs

@@ -18,7 +18,7 @@ import { compileCaps } from './rules/compiled-caps.ts'
 import { closedCaps, type KeyCaps, readStoredCaps } from './rules/key-caps.ts'
 import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from './store.ts'
 
-/** How long an expired ephemeral key is kept (contract, 3.13). */
+/** How long an expired ephemeral key is retained (contract, 3.13). */
 const ephemeralGraceMs = 1_800_000
 /** Maximum number of rows that one statement revokes or deletes, so that it meets its deadline. */
 const batchRows = 2_000
@@ -128,7 +128,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       const overlap = sql`${overlapMs}::float8 * interval '1 millisecond'`
       const endAfter = sql`${endAfterFirstUseMs ?? null}::float8 * interval '1 millisecond'`
       const hasOverlap = overlapMs > 0
-      // A repeated rotation leaves the previous secret as the first try did.
+      // A repeated rotation leaves the previous secret as the first attempt did.
       const previous = (value: Fragment, column: string) =>
         unused === undefined
           ? sql`case when ${hasOverlap} then ${value} end`
@@ -279,7 +279,7 @@ function requireOne({ count }: { readonly count: number }): void {
   if (count === 0) throw new ServiceError('idempotency_busy')
 }
 
-/** Within a transaction: until its end no other one of this kind counts the user's keys. */
+/** Call it within a transaction: until that ends, no other such transaction counts the user's keys. */
 async function hasRoom(sql: Sql, user: string, most: number, now: number): Promise<boolean> {
   await sql`select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)`
   await sql`select pg_advisory_xact_lock(${advisoryLocks.userKeys}, hashtext(${user}))`
@@ -337,7 +337,7 @@ function isReplaceable(sql: Sql): Fragment {
 }
 
 /**
- * Records first uses before anybody gets a response to them, so that no secret in use is replaced. Returns
+ * Records first uses before their requests get a response, so that no secret in use is replaced. Returns
  * the secrets that had not been replaced before.
  */
 async function recordFirstUses(sql: Sql, hashes: readonly string[]): Promise<readonly string[]> {
@@ -364,7 +364,7 @@ function isActiveAt(sql: Sql, now: number): Fragment {
   return sql`status = 'active' and (expires_at is null or expires_at > ${new Date(now)})`
 }
 
-/** The key with this id, if it is active at `now` and belongs to `owner` (undefined: to anybody). */
+/** The key with this id, if it is active at `now` and belongs to `owner`, if given. */
 function isOwn(sql: Sql, id: string, owner: string | undefined, now: number): Fragment {
   return sql`id = ${id} and ${isActiveAt(sql, now)} and ${lockBound(sql)}
     ${owner === undefined ? sql`` : sql`and username = ${owner}`}`
@@ -454,7 +454,7 @@ function toPrevious(hash: string, row: Row): PreviousSecret {
   }
 }
 
-/** The record, with its own revocation and that of its replaced secret. */
+/** The record, with its own revocation and its replaced secret's. */
 function toRevoked(row: RevokedRecordRow): ApiKeyRecord & RevokedKey {
   const { transaction, previous_hash: previousHash } = row
   return { ...toRecord(row), ...(previousHash !== null && { previousHash }), transaction }

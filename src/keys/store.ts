@@ -18,7 +18,7 @@ export type KnownKey = Pick<
   readonly isPrevious?: true
   /** Set only if something is capped. */
   readonly capped?: CompiledCaps
-  /** Until when it is trusted without being read again, by `performance.now()`; undefined: it is not cached. */
+  /** Until when it is trusted without being read again, by `performance.now()`; undefined if it is not cached. */
   readonly trustedUntil?: number
 }
 
@@ -52,18 +52,18 @@ export type ApiKeySort = 'created_at' | 'expires_at' | 'last_used_at' | 'name'
 
 /** Filter, order and page of a search. */
 export interface ApiKeySearch {
-  /** undefined: all owners. */
+  /** All owners if undefined. */
   readonly owner: string | undefined
-  /** The id of the only key that may be found; undefined: any. */
+  /** The id of the only key that may be found, if any. */
   readonly only?: string | undefined
   /** Effective statuses at `now`; empty means all. */
   readonly statuses: ReadonlySet<ApiKeyStatus>
   readonly includeEphemeral: boolean
-  /** Bare name; undefined: any. */
+  /** Bare name; any subscription if undefined. */
   readonly subscription: string | undefined
-  /** As made by `prefixOf`; undefined: any. */
+  /** As made by `prefixOf`; any prefix if undefined. */
   readonly prefix: string | undefined
-  /** A key must have all of these; none: any. */
+  /** A key must have all of these labels, if there are any. */
   readonly labels: Labels
   readonly sortBy: ApiKeySort
   readonly descending: boolean
@@ -79,20 +79,20 @@ export interface KeyScope {
   readonly subscription?: string | undefined
 }
 
-/** Changes of a record; what is undefined stays. */
+/** Changes of a record; undefined fields stay. */
 export type KeyChanges = Partial<Pick<ApiKeyRecord, 'name' | 'description' | 'labels' | 'caps'>>
 
 /** A new secret for a key. */
 interface Rotation {
   readonly hash: string
   readonly prefix: string | null
-  /** How long the present secret works, in milliseconds; 0: it ends at once. */
+  /** How long the present secret continues to work, in milliseconds; with 0 it ends at once. */
   readonly overlapMs: number
-  /** How long it works at most after the first use of the new one, in milliseconds; undefined: as long as otherwise. */
+  /** How long it works at most after the first use of the new one, in milliseconds; if undefined, that use changes nothing. */
   readonly endAfterFirstUseMs: number | undefined
   /**
    * Replaces only the secret with this hash, and only if it was never used; one that it replaced
-   * itself works as long as before. undefined: replaces the present one.
+   * itself works as long as before. By default the present secret is replaced.
    */
   readonly unused?: string | undefined
   readonly attempt?: Attempt | undefined
@@ -102,13 +102,13 @@ interface Rotation {
 interface ApiKeyRecords {
   /**
    * Throws `idempotency_busy` if another attempt has taken over, and `too_many_keys` if the user has `most` active keys
-   * (undefined: no limit), even with concurrent calls.
+   * (no limit if undefined), even with concurrent calls.
    */
   insert(record: ApiKeyRecord, attempt?: Attempt, most?: number): Promise<void>
   findById(id: string): Promise<ApiKeyRecord | undefined>
   /**
-   * Changes a key that is active at `now` and belongs to `owner` (undefined: to anybody), and
-   * returns its record. Does nothing if its caps are not `from` (undefined: any).
+   * Changes a key that is active at `now` and belongs to `owner`, if given, and returns its record.
+   * Does nothing if `from` is given and its caps are others.
    */
   change(
     id: string,
@@ -118,8 +118,8 @@ interface ApiKeyRecords {
     from?: KeyCaps,
   ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
   /**
-   * Revokes a key that is active at `now` (milliseconds since the epoch) and belongs to `owner`
-   * (undefined: to anybody). Of concurrent calls one gets the record, the others undefined.
+   * Revokes a key that is active at `now` (milliseconds since the epoch) and belongs to `owner`, if
+   * given. Of concurrent calls one gets the record, the others undefined.
    */
   revoke(
     id: string,
@@ -127,9 +127,9 @@ interface ApiKeyRecords {
     now: number,
   ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
   /**
-   * Replaces the secret of a key that is active at `now` and belongs to `owner` (undefined: to
-   * anybody). Returns the new record, and what was replaced as a revocation; undefined also if
-   * another attempt has taken over.
+   * Replaces the secret of a key that is active at `now` and belongs to `owner`, if given. Returns
+   * the new record, and the replaced secret as a revocation; undefined also if another attempt has
+   * taken over.
    */
   rotate(
     id: string,

@@ -16,7 +16,7 @@ export interface KeyTable {
   readonly tenants: readonly string[]
   /** Unknown columns that are not null and have no default: we could not add rows. */
   readonly demanding: readonly string[]
-  /** Those of `laterColumns` that it has. */
+  /** The `laterColumns` that it has. */
   readonly later: readonly string[]
 }
 
@@ -47,7 +47,7 @@ const columns = [
   ...['id', 'username', 'name', 'description', 'key_hash', 'status', 'user_groups'],
   ...['subscription', 'ephemeral', 'created_at', 'expires_at', 'last_used_at'],
 ] as const
-/** Of later versions, and of ours; null in a table without them. */
+/** Columns of later versions and of ours; null in a table without them. */
 const laterColumns = ['labels', 'caps']
 const columnList = [...columns, ...laterColumns].join(', ')
 const batchRows = 1_000

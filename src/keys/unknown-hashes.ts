@@ -7,7 +7,7 @@ import { BoundedMap } from '../runtime/bounded-map.ts'
 interface UnknownHashesOptions {
   /** Maximum number of hashes; the oldest are dropped. */
   readonly entries: number
-  /** Maximum time in milliseconds that each is kept; at least half of it while there is room. */
+  /** Maximum time in milliseconds that each is cached; at least half of it while there is room. */
   readonly keptMs: number
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number

@@ -8,7 +8,7 @@ export function createWarmUp(put: (key: FoundKey) => boolean) {
   const reads = new Set<{ readonly evicted: Set<string>; isVoid: boolean }>()
 
   return {
-    /** Puts what is read, most recently used first; returns how many `put` has accepted. */
+    /** Puts the keys that are read, most recently used first; returns how many `put` accepted. */
     async run(reading: Promise<readonly FoundKey[]>): Promise<number> {
       const read = { evicted: new Set<string>(), isVoid: false }
       reads.add(read)

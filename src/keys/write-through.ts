@@ -1,4 +1,4 @@
-/** Changes of keys in the table, each followed by the eviction of what the cache has of them. */
+/** Changes of keys in the table, each followed by their eviction from the cache. */
 
 import { hashesOf } from './revocations/revocation-log.ts'
 import type { ApiKeyStore, ApiKeyTable, KeyLookup, KnownKey } from './store.ts'

@@ -1,4 +1,4 @@
-/** Hints for invalid texts in a limit: what was probably meant. */
+/** Hints for invalid texts in a limit: the probable intention. */
 
 import { nearestName } from '../formats/nearest-name.ts'
 import { parseWindow } from '../formats/time.ts'

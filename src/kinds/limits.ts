@@ -14,7 +14,7 @@ export const limitScopes = [
 ] as const
 export type Per = (typeof limitScopes)[number]
 
-/** What a limit counts: all tokens or one sort, requests or money in a window, or requests in progress. */
+/** The unit of a limit: all tokens or one sort, requests or money in a window, or requests in progress. */
 export const limitKinds = ['tokens', 'input', 'output', 'requests', 'concurrency', 'cost'] as const
 export type LimitKind = (typeof limitKinds)[number]
 
@@ -29,7 +29,7 @@ export interface NamedLimit {
   readonly window: string
   /** For a duration; 0 for a calendar window and for concurrency. */
   readonly windowMs: number
-  /** undefined: all models of its resource. */
+  /** All models of its resource if undefined. */
   readonly models: readonly { readonly namespace: string; readonly name: string }[] | undefined
   /** Whether it refuses; otherwise it is only counted, shown and notified. */
   readonly enforce: boolean

@@ -27,7 +27,7 @@ const file: Partial<Schema> = {
   ],
 }
 
-/** Headers that a resource must not set: those of the connection, the body and metadata services, and our own. */
+/** Headers that a resource must not set: of the connection, of the body, of metadata services, and our own. */
 const ownHeaders =
   '^(host|connection|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade|expect|content-.*|accept-encoding|x-request-id|metadata|metadata-flavor|x-(aws-ec2-metadata|tollgate|envoy|forwarded|maas)-.*)$'
 

@@ -54,7 +54,7 @@ const othersOfMetadata = [
 /** Maximum size of all annotations together, as for an API server. */
 const maxAnnotation = 262_144
 
-/** The API server's own rules for objects, which we apply to files, and those of a kind. */
+/** The API server's own rules for objects, which we apply to files, and a kind's rules. */
 function metadata(
   namespace: string,
   ofName: Partial<Schema> = {},

@@ -1,6 +1,6 @@
 /**
  * ModelRef, ExternalModel, AccessPolicy, Subscription and Tenant (contract, 7.1), the tiers' ConfigMap, and the kinds
- * that locate models (routing.ts), as plain data. Fields that are kept as written have their type from the schema;
+ * that locate models (routing.ts), as plain data. Fields that stay as written have their type from the schema;
  * parse-resource.ts maps the others.
  */
 
@@ -52,7 +52,7 @@ export interface BilledModel extends ModelReference {
   readonly billingRate: Prices | undefined
   /** Why it is undefined, if one is written. */
   readonly rateProblem?: FieldProblem
-  /** undefined: each token counts as one. */
+  /** If undefined, each token counts as one. */
   readonly weights: Weights | undefined
 }
 
@@ -82,7 +82,7 @@ export interface Credential {
 /** The connection to a model's server, besides its address (ours). */
 export interface ModelServer {
   readonly credential: Credential | undefined
-  /** The server's name for the model; undefined: the name in the body is kept. */
+  /** The server's name for the model, or undefined if the name in the body is forwarded. */
   readonly upstreamModel: string | undefined
   /**
    * File with the authorities that sign the server's certificate, in the same folder as the
@@ -91,9 +91,9 @@ export interface ModelServer {
   readonly caFile: string | undefined
   /** Timeout for a connection; milliseconds. */
   readonly connectMs: number
-  /** Maximum idle time of request and response; undefined: the gateway's five minutes. */
+  /** Maximum idle time of request and response, by default the gateway's five minutes. */
   readonly idleMs: number | undefined
-  /** Timeout for a whole response; undefined: none. */
+  /** Timeout for a whole response, if any. */
   readonly answerMs: number | undefined
   /** Maximum number of retries for a request that could not connect. */
   readonly retries: number
@@ -109,7 +109,7 @@ type Mapped =
   | 'limits'
   | (keyof ModelServer & keyof Spec<'ModelRef'>)
 
-/** The other fields are those of `spec`. `backendUrl` may have been found by join-routes.ts. */
+/** The other fields are in `spec`. join-routes.ts may have found `backendUrl`. */
 export interface ModelRef extends Omit<Spec<'ModelRef'>, Mapped> {
   readonly kind: 'ModelRef'
   readonly metadata: Metadata
@@ -216,7 +216,7 @@ interface AiTenant {
 
 type Telemetry = NonNullable<Spec<'Tenant'>['telemetry']>
 
-/** `spec.telemetry`, as far as it is written: the labels of metrics. */
+/** The written fields of `spec.telemetry`: the labels of metrics. */
 export type WrittenTelemetry = Pick<Telemetry, 'enabled'> & Telemetry['metrics']
 
 /** `spec.externalOIDC`: an additional provider of identity tokens. */

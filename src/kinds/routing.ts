@@ -22,7 +22,7 @@ export interface RouteParent {
   readonly gateway: string
   readonly section: string | undefined
   readonly port: number | undefined
-  /** Why the gateway does not accept the route; undefined: it does, or has not decided yet. */
+  /** Why the gateway does not accept the route, or undefined if it does, or has not decided yet. */
   readonly refusal: string | undefined
   /** References of the route that the gateway cannot resolve, or may not use. */
   readonly unresolved: string | undefined
@@ -73,11 +73,11 @@ export interface InferenceService {
 
 /** The route of a model, besides the address. */
 export interface Routing {
-  /** The HTTPRoute of its backend, otherwise the first of the model's; undefined: it has none. */
+  /** The HTTPRoute of its backend, otherwise the model's first, if any. */
   readonly route: ModelRoute | undefined
   /** Why the model has no backend; empty if it has one. */
   readonly missing: string
-  /** Routes to the model that bypass us; undefined: our internal Gateway is not configured. */
+  /** Routes to the model that bypass us, or undefined if our internal Gateway is not configured. */
   readonly bypasses: readonly Bypass[] | undefined
 }
 

@@ -33,12 +33,12 @@ export function createModelHealth(deps: ModelHealthDeps) {
   }
 
   return {
-    /** To be called for each request that has ended. */
+    /** Call it for each request that has ended. */
     note({ model, endedAt, failure, answered }: Outcome): void {
       if (failure !== undefined) remember(model, { failure }, endedAt)
       else if (answered) remember(model, reachable, endedAt)
     },
-    /** Logs a failure; to be called in one process of a gateway. */
+    /** Logs a failure; call it in only one process of a gateway. */
     tell({ model, requestId, failure }: Outcome): void {
       if (failure === undefined) return
       const { reason } = failure
@@ -58,7 +58,7 @@ export function createModelHealth(deps: ModelHealthDeps) {
         'a model server failed',
       )
     },
-    /** How the last request to this model's server ended; undefined: there was none. */
+    /** How the last request to this model's server ended, or undefined if there was none. */
     stateOf: (model: string): BackendState | undefined => states.get(model)?.state,
   }
 }

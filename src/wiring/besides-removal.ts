@@ -1,8 +1,8 @@
 import { dirname } from 'node:path'
 
 /**
- * Passes on all errors besides those of a file of the journal's folder that have one of these codes. By default that is a
- * missing file: the upkeep makes the folder again within seconds, and reports that, or why it cannot.
+ * Passes on all errors, except errors about a file in the journal's folder with one of these codes, by default a
+ * missing file: the upkeep creates the folder again within seconds, and reports that, or why it cannot.
  */
 export function besidesRemoval(
   journal: string,

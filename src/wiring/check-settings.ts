@@ -1,4 +1,4 @@
-/** Tests at the start what the settings name, so that all problems are reported at once. */
+/** Checks at the start the files and folders that settings name, to report all problems at once. */
 
 import { readFileSync } from 'node:fs'
 import { checkCertificate, checkEnvoyFiles } from '../gateway/envoy-files.ts'
@@ -24,7 +24,7 @@ function checkAuthorities(setting: string, path: string | undefined): readonly s
   return path === undefined ? [] : problemOf(() => readCertificates(setting, path))
 }
 
-/** The same for the certificates of the service's listeners and of Envoy. */
+/** `checkSettings` for the certificates of the service's listeners and of Envoy only. */
 export function checkCertificates(config: Config): readonly string[] {
   return [...checkListenerTls(config), ...checkCertificate(config)]
 }

@@ -1,4 +1,4 @@
-/** Counters: what the gateway's lines add up to, alone or shared with other gateways through Redis. */
+/** Counters: sums of the gateway's lines, alone or shared with other gateways through Redis. */
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import { askAdmin } from '../gateway/admin-page.ts'
@@ -37,7 +37,7 @@ export interface Counters {
   readonly histograms: () => readonly MetricData[]
   readonly counters: ResettableCounters
   readonly holds: HoldStore
-  /** Undefined without a journal: nothing can be counted. */
+  /** Undefined without a journal, because nothing can be counted. */
   readonly sums: OpenSums | undefined
   readonly resets: Pick<ResetFeed, 'ring'> | undefined
   /**
@@ -52,7 +52,7 @@ export interface Counters {
   readonly isWriter: () => boolean
 }
 
-/** Milliseconds of a shutdown reserved for the checkpoint and the copies, whether Redis answers or not. */
+/** Milliseconds of a shutdown reserved for the checkpoint and the copies, whether Redis responds or not. */
 const savingMs = 1_000
 
 /**
@@ -170,7 +170,7 @@ function uncounted(subscriptions: number): Counters {
   }
 }
 
-/** Undefined: there is no REDIS_URL. */
+/** Returns undefined without REDIS_URL. */
 async function connect({ config, log, signal, stops }: Context) {
   if (config.redisUrl === undefined) return undefined
   // The client is loaded on demand, because it takes memory and start-up time.

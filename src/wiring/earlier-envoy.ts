@@ -7,7 +7,7 @@ const earlier: ReadonlySet<string> = new Set([
   '/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit',
 ])
 
-/** To be called with each unknown method that is called; each is logged once, because Envoy repeats it. */
+/** Call it with the method of each unknown call. A method is logged once, because Envoy repeats the call. */
 export function createEarlierEnvoyLog(log: Pick<Logger, 'error'>): (method: string) => void {
   const told = new Set<string>()
   return (method) => {

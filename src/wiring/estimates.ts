@@ -1,4 +1,4 @@
-/** What estimators have learned, kept in the database and shared by all processes. */
+/** Shares the estimators' averages among processes through the database. */
 
 import { shareLearned } from '../ratelimit/estimates/sharing.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'

@@ -14,8 +14,8 @@ import type { Keys } from './keys.ts'
 const cleanupEveryMs = 900_000
 
 /**
- * Cleans until the service stops. Returns the number of keys about to expire, as last counted; undefined: not counted
- * yet.
+ * Cleans until the service stops. Returns the last count of keys about to expire, or undefined before
+ * the first.
  */
 export function startKeyCleanup(
   { log, audit, clock, onFault, stops }: Context,

@@ -1,4 +1,4 @@
-/** API keys: the table, the cache, and the follower of revocations, which tells increases of limits too. */
+/** API keys: the table, the cache, and the follower of revocations, which also reports increases of limits. */
 
 import { noteStart } from '../cluster/in-force/report-rows.ts'
 import { createCachedApiKeys, minGraceMs } from '../keys/cached-api-keys.ts'
@@ -63,7 +63,7 @@ export async function openKeys(
     ...(pods && { onSilentPods: pods.check }),
     everyMs: revalidateMs,
     servesMs: graceMs,
-    // Called after `start` alone, when `keys` and `keeper` are there.
+    // Called only after `start`, when `keys` and `keeper` exist.
     evict(hashes, ended) {
       keys.evict(hashes)
       keeper.note(ended)
@@ -118,7 +118,7 @@ export async function openKeys(
   // Before the process is listed as serving.
   await untilAnswered(() => noteStart(pool, follower.id), context)
   await untilAnswered(() => follower.start(), context)
-  // From here on nothing that is logged is missed; what was logged before is read by the keeper.
+  // From here on the follower misses no logged revocation; the keeper reads earlier ones.
   await keeper.start()
   const propagation = createPropagationWatch({
     pool,

@@ -10,7 +10,7 @@ import type { Database } from './database.ts'
 
 export type OpenLedger = ReturnType<typeof openLedger>
 
-/** Not started yet; undefined: there is no journal, and so no ledger. */
+/** Returns a ledger that is not started, or undefined without a journal. */
 export function openLedger({ config, log, clock, stops }: Context, { pool }: Database) {
   const { usageJournal: path, usageArchiveDir: archiveFolder, dataDir, unusableUsage } = config
   if (path === undefined) return undefined

@@ -4,7 +4,7 @@ import type { Config } from '../settings/config.ts'
 import { type ListenerTls, openListenerTls, type TlsSettings } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 
-/** undefined: the listeners use plaintext. */
+/** Returns undefined if the listeners use plaintext. */
 export function openTls({
   config,
   log,
@@ -28,7 +28,7 @@ export function openTls({
   return tls
 }
 
-/** undefined: there is no TLS. */
+/** Returns undefined if there is no TLS. */
 export function tlsSettings(config: Config): TlsSettings | undefined {
   const { tlsCertFile, tlsKeyFile, tlsClientCaFile, tlsMinVersion } = config
   if (tlsCertFile === undefined || tlsKeyFile === undefined) return undefined

@@ -13,8 +13,8 @@ import type { Database } from './database.ts'
 export type Pods = ReturnType<typeof openPods>
 
 /**
- * undefined: this process is not known to run in a pod. Throws an error that names the setting to
- * check.
+ * Returns undefined if this process is not known to run in a pod. Throws an error that names the
+ * setting to check.
  */
 export function openPods({ config, log, onFault, stops }: Context, { pool }: Database) {
   const { podNamespace: namespace, podName: name, podUid: uid } = config

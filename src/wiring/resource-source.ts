@@ -9,7 +9,7 @@ import { createFolderSource } from '../models/sources/folder-source.ts'
 import type { Context } from './context.ts'
 
 /**
- * The source, what reads a secret, the source's name in `/readyz` while it cannot be read, and a description for the log.
+ * The source, the reader of secrets, the source's name in `/readyz` while it cannot be read, and a description for the log.
  * Throws an error that names the setting to check.
  */
 export function openResourceSource({ config, log }: Context) {

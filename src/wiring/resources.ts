@@ -123,7 +123,7 @@ export async function openResources(
     locate: pipeline.locate,
     /**
      * Models whose cluster Envoy has not been seen to load. They wait for it for some seconds, in
-     * their old version or not in force; then they are in force all the same.
+     * their old version or not in force; after that, they are in force anyway.
      */
     modelsWaiting: (): number => clusterFile.waiting.size + clusterFile.unseen.size,
     /** The source of resources if changes cannot be read now, under its name in `/readyz`. */

@@ -1,5 +1,5 @@
 /**
- * Connects what processes the gateway's lines: releases, health of models, metrics, estimates, notices to NOTIFY_URL.
+ * Connects the consumers of the gateway's lines: releases, health of models, metrics, estimates, notices to NOTIFY_URL.
  */
 
 import type { createModelHealth } from '../models/model-health.ts'
@@ -28,7 +28,7 @@ export function openSettle({ log, clock }: Context, parts: LineParts): Settle {
   })
 }
 
-/** Finds and sends notices until the service stops; returns what notes a counted response, or undefined without NOTIFY_URL. */
+/** Finds and sends notices until the service stops; returns the function to call for a counted response, or undefined without NOTIFY_URL. */
 export function startNotices(
   { config, log, clock, stops }: Context,
   { pool }: Database,

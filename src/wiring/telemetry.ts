@@ -20,9 +20,9 @@ import type { Table } from './table.ts'
 interface Measured extends Keys, Resources {
   readonly identity: IdentityFigures
   readonly ledger?: Pick<Ledger, 'stats'> | undefined
-  /** undefined: there is none. */
+  /** Undefined if there is none. */
   readonly table?: Pick<Table, 'isOn' | 'stats'>
-  /** The number of keys about to expire; undefined: not counted yet. */
+  /** The number of keys about to expire, or undefined before the first count. */
   readonly endingSoon: () => number | undefined
   /** Called only after everything is built. */
   readonly counters: () => Counters

@@ -34,7 +34,7 @@ export function openTokens(
           refusals.note({ proof: by }, 'no configured source of identity tokens accepts it')
       },
     }),
-    /** Administrators by the cluster's roles; undefined: the cluster is not used. */
+    /** Administrators by the cluster's roles, or undefined if the cluster is not used. */
     mayAdminister: cluster && tracing.waiting('API server', cluster.mayAdminister),
     codeFlows: oidc.codeFlows,
     figures: counts.figures,

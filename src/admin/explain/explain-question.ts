@@ -76,7 +76,7 @@ export interface Question extends Hypothetical {
   readonly keyId: string | undefined
   /** The person who asks, without a keyId. */
   readonly person: Caller
-  /** The same, if `user` is given. */
+  /** `person`, if `user` is given. */
   readonly named: TokenCaller | undefined
   /** Milliseconds since the epoch. */
   readonly at: number

@@ -1,4 +1,4 @@
-/** What the decision table would do with a request that is allowed (docs/table.md). */
+/** How the decision table would treat a request that is allowed (docs/table.md). */
 
 import type { Decision } from '../../decide/decision.ts'
 import { takesOneAnswer } from '../../decide/steps/operation.ts'
@@ -33,7 +33,7 @@ export function toTableJson(
   return { table: { decides: rule === undefined, ...(rule && { reason: rule }) } }
 }
 
-/** What `showTable` returns. */
+/** Schema of the result of `showTable`. */
 export const tableField = {
   table: optional({
     description:

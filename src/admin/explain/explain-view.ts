@@ -23,15 +23,15 @@ import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
 import { currencyOf, toStateJson } from '../usage/limit-state.ts'
 import { type Locate, toResourceJson } from './resource-place.ts'
 
-/** What an explanation is shown with. */
+/** The inputs of showing an explanation. */
 interface View {
-  /** undefined: for a caller who is not an administrator, who sees only own resources. */
+  /** Undefined for a caller who is not an administrator and sees only own resources. */
   readonly locate: Locate | undefined
   readonly caller: Caller | null
   readonly path: string
   /** The instant of the decision; milliseconds since the epoch. */
   readonly at: number
-  /** When the key expires; null: never. */
+  /** When the key expires, or null if never. */
   readonly expiresAt?: number | null
   readonly askedAs?: AskedAs | undefined
   /** Other keys that may have been meant. */
@@ -60,7 +60,7 @@ export interface OtherKey {
   readonly keyId: string
   readonly name: string
   readonly subscription: string
-  /** undefined: it is allowed. */
+  /** Undefined if it is allowed. */
   readonly code: ErrorCode | undefined
 }
 
@@ -128,7 +128,7 @@ function toOtherJson({ code, ...key }: OtherKey): Json {
   return { ...key, allowed: false, code: toEnvelope(code).error.code }
 }
 
-/** The steps with what decided them; for users, `model` includes `access`. */
+/** The steps with the resources that decided them; for users, `model` includes `access`. */
 function toStepsJson(explanation: Explanation, { locate, caller, tenant }: View) {
   const { decision, steps, model, policies, subscriptions } = explanation
   const opening = policies.find(({ opens }) => opens)?.policy.resource

@@ -1,4 +1,4 @@
-/** The keys that are assumed for somebody whose key is not named. */
+/** The keys that are assumed for a person whose key is not named. */
 
 import { selectForKey } from '../../decide/selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
@@ -11,8 +11,8 @@ import type { Snapshot } from '../../models/rules/snapshot.ts'
 const maxKeys = 20
 
 /**
- * The active keys of the user that are not ephemeral, at `now`, and of the subscription with this bare
- * name, if one is given; newest first, and not more than a person has.
+ * The user's keys that are active at `now` and not ephemeral, of the subscription with this bare name,
+ * if one is given; newest first, at most `maxKeys`.
  */
 export function newestKeys(
   keys: Pick<ApiKeyStore, 'search'>,
@@ -33,7 +33,7 @@ export function newestKeys(
   })
 }
 
-/** The subscription that a new key of the person would be bound to; undefined: there is none. */
+/** The subscription that a new key of the person would be bound to, or undefined if there is none. */
 export function subscriptionOfNewKey(person: TokenCaller, snapshot: Snapshot): string | undefined {
   try {
     return selectForKey(snapshot, person, undefined).name

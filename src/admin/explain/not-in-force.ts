@@ -6,11 +6,11 @@ import { namesOfKind } from '../../models/rules/original/original-kinds.ts'
 import type { Refused } from '../../models/rules/refused-resources.ts'
 import type { Model } from '../../models/rules/snapshot.ts'
 
-/** The names in a request that may be those of a broken resource. */
+/** The names in a request that a broken resource may have. */
 interface Names {
   /** As in the path or in the body. */
   readonly model: string | undefined
-  /** Bare name of the Subscription that has to pay; undefined: none is named. */
+  /** Bare name of the Subscription that the request names, if any. */
   readonly subscription: string | undefined
 }
 

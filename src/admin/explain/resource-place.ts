@@ -4,10 +4,10 @@ import type { Resource } from '../../kinds/resources.ts'
 import { resourceKey } from '../../models/rules/snapshot.ts'
 import { optional, string } from '../http/schema.ts'
 
-/** Where a resource (`<kind>/<namespace>/<name>`) is written; line 0: in a cluster. */
+/** Where a resource (`<kind>/<namespace>/<name>`) is written; in a cluster the line is 0. */
 export type Locate = (resource: string) => { readonly file: string; readonly line: number }
 
-/** What `toResourceJson` returns. */
+/** Schema of the result of `toResourceJson`. */
 export const resourceFields = {
   kind: { type: 'string', examples: ['Subscription'] },
   namespace: optional(string('Absent if unknown.')),

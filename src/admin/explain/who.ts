@@ -22,11 +22,11 @@ import { newestKeys, subscriptionOfNewKey } from './newest-keys.ts'
 
 /** Who asks. */
 export interface Who {
-  /** null: a credential that is not valid. */
+  /** Null if the credential is not valid. */
   readonly caller: Caller | null
   /** Why the key is not valid. */
   readonly ended?: string | undefined
-  /** When the key expires, in milliseconds since the epoch; null: never. */
+  /** When the key expires, in milliseconds since the epoch, or null if never. */
   readonly expiresAt?: number | null
   readonly askedAs?: AskedAs
   /** Other keys that the person may have meant. */
@@ -120,7 +120,7 @@ export function ofKey(record: ApiKeyRecord, at: number): Known {
   return { caller, ended: describeEnd(record, at), expiresAt }
 }
 
-/** Notes in the audit trail that an administrator asks about somebody else. */
+/** Notes in the audit trail that an administrator asks about another user. */
 export function lookAt(request: FastifyRequest, { user, ...other }: Caller): void {
   if (user === callerOf(request).user) return
   lookAtOthers(request, { ...(other.by === 'key' && { keyId: other.keyId }), user })

@@ -23,8 +23,8 @@ export function createIsAdmin(
 }
 
 /**
- * The caller by the names that the cluster uses; undefined if its name may be another user's there.
- * Only the cluster itself, or a prefix, tells a provider's names from the cluster's.
+ * The caller by the names that the cluster uses, or undefined if its name may be another user's there.
+ * Only the cluster itself, or a prefix, distinguishes a provider's names from the cluster's.
  */
 function inCluster({ user, groups, proof }: TokenCaller): Person | undefined {
   if (proof.by === 'cluster') return { user, groups }

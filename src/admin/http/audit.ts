@@ -39,7 +39,7 @@ interface Audited {
   intended: boolean
   /** Its outcome has a line already. */
   recorded: boolean
-  /** undefined: the route's own. */
+  /** By default the route's own. */
   action?: AuditAction
   trail: AuditTrail
 }

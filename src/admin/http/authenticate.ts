@@ -43,7 +43,7 @@ export interface CallerDeps {
   readonly rate?: Rate | undefined
   /** The rate limit of refused credentials from one address or IPv6 /64. */
   readonly addressRate?: Rate | undefined
-  /** Addresses and networks whose `x-forwarded-for` is trusted: those of the gateway. */
+  /** Addresses and networks whose `x-forwarded-for` is trusted: the gateway's. */
   readonly trustedProxies?: readonly string[] | undefined
   /** GATEWAY_TRUSTED_HOPS; none by default. */
   readonly gatewayTrustedHops?: number
@@ -115,7 +115,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
 }
 
 /**
- * Whether a key may be ending itself, as far as is known before the body is read; a large body is not read for that.
+ * Whether a key may be ending itself, judged by the headers; a large body would not be read for that.
  */
 function mayEndItself({ caller, headers, routeOptions }: FastifyRequest): boolean {
   if (caller?.by !== 'key' || routeOptions.config.endsOwnKey === undefined) return false

@@ -16,7 +16,7 @@ export type BodyOf<Schema extends JSONSchema> =
 export const bodyLimit = 1_048_576
 
 /**
- * Names in a body, those of unknown fields included; 50 labels are the most that any body has. A name
+ * Names in a body, including unknown fields; no valid body has more than 50 labels. A name
  * that the process has not seen costs as much as a thousand characters of text.
  */
 const maxNames = 300
@@ -74,7 +74,7 @@ function parseBody(bytes: Buffer): { readonly value: unknown } | undefined {
   }
 }
 
-/** What the body has too much of. Outside of strings, JSON has a colon for each name and nowhere else. */
+/** Says which maximum the body exceeds, if any. Outside of strings, JSON has a colon for each name and nowhere else. */
 function excessIn(bytes: Buffer): string | undefined {
   if (bytes.length <= Math.min(maxNames, maxNested)) return undefined
   let names = 0

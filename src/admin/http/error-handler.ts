@@ -25,7 +25,7 @@ const retryAfterFull = '60'
 /** An outage is logged at most once in this many milliseconds for each cause, however many requests it fails. */
 const oneLineMs = 10_000
 
-/** What to use instead of a request that one would expect to be served. */
+/** Hints for requests that one would expect to be served: the alternative. */
 const insteadOf: Readonly<Record<string, string>> = {
   'GET /v1/api-keys': 'POST /v1/api-keys/search lists keys.',
 }
@@ -34,7 +34,7 @@ const insteadOf: Readonly<Record<string, string>> = {
 export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   app.decorateRequest('refusedWith', null)
   const outages = createLineLimit(oneLineMs)
-  /** How many lines like this one were not logged; undefined: nor is this one. A bug is always logged. */
+  /** Number of similar lines that were suppressed, or undefined if this one is, too. A bug is always logged. */
   function passed(code: ErrorCode, cause: unknown): number | undefined {
     if (code === 'internal') return 0
     return outages.pass(`${code} ${errorMessage(cause)}`, performance.now())

@@ -33,7 +33,7 @@ interface Page {
   readonly offset: number
 }
 
-/** What a query may hold; repeated parameters are lists. */
+/** A query; repeated parameters are lists. */
 export type Raw = { readonly [Name in keyof Page]?: unknown }
 
 /** Throws `invalid_request`, naming the parameter. */

@@ -5,7 +5,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from './authenticate.ts'
 
-/** For a scope behind `requireCaller`: 403 for everybody else, before anything is read. */
+/** For a scope behind `requireCaller`: all others get 403 before anything is read. */
 export function requireAdministrator(app: FastifyInstance, { isAdmin }: ExternalDeps): void {
   app.addHook('onRequest', async (request) => {
     const caller = callerOf(request)

@@ -85,7 +85,7 @@ export function refusals(
 /** The refusals of every route for callers. */
 const ofCallers = [401, 429, 500, 503] as const
 
-/** The `response` of a route for callers: an object, and the route's refusals besides those of every route. */
+/** The `response` of a route for callers: an object, and the route's refusals in addition to every route's. */
 export function answers<const Fields extends Readonly<Record<string, object>>>(
   description: string,
   refused: readonly Refusal[],
@@ -95,7 +95,7 @@ export function answers<const Fields extends Readonly<Record<string, object>>>(
   return answersWith(description, refused, object(title, fields))
 }
 
-/** The same for any schema. */
+/** `answers` for any schema. */
 export function answersWith<Schema extends object>(
   description: string,
   refused: readonly Refusal[],

@@ -8,7 +8,7 @@ interface RequestSpan {
   end(attributes: Record<string, string | number>, failed: boolean): void
 }
 
-/** undefined: the request has no span. */
+/** Returns undefined if the request has no span. */
 export type OpenRequestSpan = (
   name: string,
   traceparent: string | undefined,

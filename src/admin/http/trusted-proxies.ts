@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify'
 import { isWithinAny, networksAmong } from '../../formats/cidr.ts'
 import { readClientAddress, readForwarded } from '../../formats/headers.ts'
 
-/** Stands for the peer of a Unix socket, which has no address. */
+/** In place of the address of a Unix socket's peer, which has none. */
 const local = 'local'
 /** The longest text that a trusted proxy may send as an address. */
 const maxAddressLength = 64
@@ -21,7 +21,7 @@ export function trustPeers(networks: readonly string[]): (address?: string) => b
   return (address) => (address === undefined ? trustsLocal : isWithinAny(trusted, address))
 }
 
-/** The same for entries of `x-forwarded-for`, which may have a port. */
+/** `trustPeers` for entries of `x-forwarded-for`, which may have a port. */
 export function trustForwarded(networks: readonly string[]): (address?: string) => boolean {
   const trusts = trustPeers(networks)
   return (address) => trusts(address && (readClientAddress(address) ?? address))
@@ -35,8 +35,9 @@ export function addressOf(request: FastifyRequest): string {
 }
 
 /**
- * The address that Check would see for the request: the peer's, or if the peer is trusted, hence the gateway, the one
- * that it names; without trusted hops that of its connection. undefined: it names none.
+ * The address that Check would see for the request. If the peer is trusted, it is the gateway: it names its own peer in
+ * `x-tollgate-client`, which counts without trusted hops, or the client in `x-forwarded-for`. Otherwise it is the
+ * peer's address. Undefined if the gateway names none.
  */
 export function gatewayAddressOf(
   { raw, headers }: FastifyRequest,

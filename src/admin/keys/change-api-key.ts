@@ -53,7 +53,7 @@ type Body = BodyOf<typeof schema.body>
 const unsure =
   'The key store did not respond: the change may or may not have been made. Repeat it until there is a response.'
 
-/** Tries, if the caps are changed by somebody else meanwhile. */
+/** Maximum number of attempts if other requests change the caps meanwhile. */
 const maxTurns = 3
 
 /** Adds the route. An ended key, another user's and an unknown one get the same response. */
@@ -68,7 +68,7 @@ export function changeApiKey(app: Api, deps: ExternalDeps): void {
     return foundKey(isOpen && statusAt(record, now) === 'active' ? record : undefined)
   }
 
-  /** Changes the caps from those that were checked. */
+  /** Checks and changes the caps; begins again if they have changed meanwhile. */
   async function changeCaps(id: string, caller: Caller, body: Body, now: number) {
     const changes = readChanges(body)
     for (let turn = 0; turn < maxTurns; turn += 1) {

@@ -15,7 +15,7 @@ export function foundKey<Found>(found: Found | undefined): Found {
   throw new ServiceError('not_found', { message: 'There is no such API key.' })
 }
 
-/** Acts on a key as its owner, else for an administrator as anybody; undefined: it was not found. */
+/** Acts on the caller's own key, or for an administrator on any. Returns undefined if `act` found none. */
 export async function actOnKey<Done>(
   caller: Caller,
   isAdmin: IsAdmin,

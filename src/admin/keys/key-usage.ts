@@ -1,4 +1,4 @@
-/** What a key has used today and this month, in the response of `GET /v1/api-keys/{id}`. */
+/** A key's usage of today and this month, in the response of `GET /v1/api-keys/{id}`. */
 
 import { ServiceError } from '../../formats/errors.ts'
 import { dayMs, hourMs } from '../../formats/time.ts'
@@ -20,7 +20,7 @@ export const keyUsage = {
   ...object('KeyUsage', { today: used, month: used }),
 } as const
 
-/** undefined: there is no ledger, or it cannot be read now; the record is shown without. */
+/** Returns undefined if there is no ledger, or if it cannot be read now; the record is then shown without usage. */
 export async function readKeyUsage(usage: UsageReader | undefined, keyId: string, now: number) {
   if (usage === undefined) return undefined
   const date = new Date(now)

@@ -1,4 +1,4 @@
-/** What the revoking endpoints have in common. */
+/** Common parts of the endpoints that revoke. */
 
 import { type ErrorCode, ServiceError } from '../../formats/errors.ts'
 import { integer, object, optional, string } from '../http/schema.ts'

@@ -1,4 +1,4 @@
-/** `POST /v1/api-keys/revoke`: lets anybody who has found a leaked key revoke it. */
+/** `POST /v1/api-keys/revoke`: whoever has found a leaked key may revoke it. */
 
 import type { FastifyRequest } from 'fastify'
 import { hashOfKey } from '../../keys/rules/api-key.ts'

@@ -14,7 +14,7 @@ import { Agent as HttpAgent } from '../../runtime/node-http.ts'
 export interface GatewayAt {
   readonly host: string
   readonly port: number
-  /** Its certificate (PEM), the only one that is accepted; undefined: it uses plain HTTP. */
+  /** Its certificate (PEM), the only one that is accepted, or undefined if it uses plain HTTP. */
   readonly certFile: string | undefined
 }
 

@@ -48,7 +48,7 @@ export function listSubscriptions(app: Api, { snapshot }: ExternalDeps): void {
   })
 }
 
-/** Whether it covers an existing model of this name. */
+/** Whether it covers an existing model with this name. */
 function includes({ limits, resource }: CompiledSubscription, name: string): boolean {
   return resource.modelRefs.some(
     (model) => model.name === name && limits.has(`${model.namespace}/${name}`),

@@ -31,8 +31,8 @@ export interface ProbeRequest {
 
 /**
  * The server's list. `unlisted`: it has no list (405). `missing`: it does not serve the path (404),
- * or what it answers is no list, which means the same for a server of fixed models. `closed`: the caller may not use it, or there
- * was no response in time.
+ * or its response is not a list; either means that its models are fixed. `closed`: the caller may not use it, or it did
+ * not respond in time.
  */
 type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'closed'
 
@@ -119,7 +119,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
     }
   }
 
-  /** undefined: worth another attempt, as is a connection failure, which rejects. */
+  /** Returns undefined if another attempt makes sense, as it does after a connection failure, which rejects. */
   async function ask(
     { model, authorization, address, subscription }: ProbeRequest,
     signal: AbortSignal,

@@ -97,7 +97,7 @@ export function selectSubscription(app: Api, { snapshot }: SharedDeps): void {
   )
 }
 
-/** For operators, so it names what was requested. */
+/** For operators, so it includes the requested names. */
 function describeRefusal(
   { error, found }: SelectionRefusal,
   asked: {

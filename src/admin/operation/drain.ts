@@ -9,7 +9,7 @@ import type { Api } from '../http/api.ts'
 const announceMs = 500
 
 /**
- * Closes a listener. At first it goes on, but each response has `connection: close`, and a header that makes Envoy close its
+ * Closes a listener. At first it still serves, but each response has `connection: close`, and a header that makes Envoy close its
  * idle connections and use another process. Only after half a second are new connections refused and idle ones closed:
  * a request that is on its way there would be lost, and the proxy could not know whether it was executed. Requests still
  * in progress after `graceMs` are cut off.

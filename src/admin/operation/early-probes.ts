@@ -9,7 +9,7 @@ import { listenServer } from '../../runtime/listen.ts'
 import { createServer } from '../../runtime/node-http.ts'
 import type { ServerTls } from '../../tls/listener-tls.ts'
 
-/** A start may wait half a minute for its database, and must not be taken for dead meanwhile. */
+/** A process may wait half a minute for its database as it starts; probes must not kill it. */
 const answerWith =
   (isReady: () => boolean, hopMark: string): RequestListener =>
   ({ url, headers }, response) => {

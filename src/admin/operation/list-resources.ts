@@ -34,7 +34,7 @@ async function readResources(deps: SharedDeps) {
   ]
 }
 
-/** The problems that one response has; thousands say no more than the first. */
+/** Maximum number of problems in one response. */
 const problemsShown = 200
 
 const text = { type: 'string' } as const
@@ -108,7 +108,7 @@ export function listResourcesToAdmins(app: Api, { locate, ...deps }: ExternalDep
     const problems = deps.resourceProblems()
     return {
       object: 'list',
-      // What the schema does not name is left out: the `spec` of generated policies.
+      // The schema omits the `spec` of generated policies.
       data: data.map((each) => ({
         ...each,
         ...placeOf(locate, `${each.kind}/${each.namespace}/${each.name}`),

@@ -1,4 +1,4 @@
-/** What needs no credential: `/health`, and `/livez`, `/readyz` and addresses of the internal listener (docs/settings.md). */
+/** Endpoints without a credential: `/health`, and `/livez`, `/readyz` and addresses of the internal listener (docs/settings.md). */
 
 import { showAddress } from '../../formats/address.ts'
 import type { OperatorDeps } from '../deps.ts'

@@ -1,4 +1,4 @@
-/** The state of a process and of what it depends on: for probes, and for administrators. */
+/** The state of a process and of its dependencies: for probes, and for administrators. */
 
 import type { AuditTrail } from '../../audit/trail.ts'
 import type { Replica } from '../../cluster/replicas.ts'
@@ -16,18 +16,18 @@ interface ProcessParts {
   readonly graceMs: number
   /** Whether requests may be sent here. */
   readonly isReady: () => boolean
-  /** Whether the database answers. */
+  /** Whether the database responds. */
   readonly ping: () => Promise<boolean>
   /** The processes that a revocation waits for. */
   readonly listReplicas: () => Promise<readonly Replica[]>
   readonly follower: RevocationFollower
   readonly propagation: PropagationWatch
   readonly keeper: RevocationKeeper
-  /** undefined: counters are those of this gateway alone. */
+  /** Undefined if the counters are in memory, of this gateway alone. */
   readonly redis: Pick<OpenSums, 'isUnavailable' | 'unflushed' | 'losses'> | undefined
-  /** undefined: there is no journal. `problems`: by name. */
+  /** Undefined if there is no journal. `problems`: by name. */
   readonly journal: Pick<OpenSums, 'stats' | 'problems'> | undefined
-  /** undefined: this process has none. */
+  /** Returns undefined if this process has none. */
   readonly table: () => DecisionTableState | undefined
   readonly snapshot: () => Snapshot
   readonly resources: {
@@ -35,7 +35,7 @@ interface ProcessParts {
     readonly modelsWaiting: () => number
     readonly published: () => { readonly ageS: number }
   }
-  /** undefined: no model has responded yet. */
+  /** Returns undefined until a model has responded. */
   readonly firstBytes: () =>
     | { readonly responses: number; readonly medianMs: number; readonly p95Ms: number }
     | undefined
@@ -46,7 +46,7 @@ interface ProcessParts {
   readonly unavailable: () => readonly string[]
 }
 
-/** State of the decision table, from which Envoy repeats earlier grants. */
+/** State of the decision table, by which Envoy repeats earlier grants. */
 interface DecisionTableState {
   readonly isOpen: boolean
   readonly records: { readonly used: number; readonly of: number }
@@ -65,7 +65,7 @@ export function createProcessState(parts: ProcessParts) {
     // Wrong owners and modes matter only once lines are missing.
     const problems = journal?.problems.filter((problem) => problem !== 'mismatch') ?? []
     return [
-      // A database whose triggers are off answers, and is not used.
+      // A database whose triggers are off responds, but is not used.
       ...((await parts.ping()) && follower.state() !== 'unavailable' ? [] : ['database']),
       ...(redis?.isUnavailable ? ['redis'] : []),
       ...(follower.stats().silent.length > 0 ? ['replicas'] : []),

@@ -9,7 +9,7 @@ import { dayMs, toTimestamp } from '../../formats/time.ts'
 import { type Rates, ratesOf } from '../../usage/rules/amounts.ts'
 import { type UsageTotal, usageDimensions } from '../../usage/store.ts'
 
-/** Who charges, and in what. */
+/** The issuer and the currency of charges. */
 interface FocusBill {
   /** ISO 4217. */
   readonly currency: string
@@ -117,7 +117,7 @@ function costs(cost: string) {
   return { BilledCost: cost, ContractedCost: cost, EffectiveCost: cost, ListCost: cost }
 }
 
-/** What all charges of a group have in common. */
+/** The columns that all charges of a group share. */
 function whoseRow({ start = 0, group }: UsageTotal, { currency, issuer }: FocusBill): FocusRow {
   const [subscription = '', model = '', user = '', key = '', organization = '', center = ''] = group
   const month = new Date(start)

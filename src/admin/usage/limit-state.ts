@@ -1,4 +1,4 @@
-/** Limits and their counters: which are selected, what is shown of one, and what its counter says. */
+/** Limits and their counters: selecting, reading and showing them. */
 
 import type { Exact } from '../../formats/exact.ts'
 import { toFigure } from '../../formats/money.ts'
@@ -48,7 +48,7 @@ export const windowSchema = {
 
 /** Tokens and requests, or money. */
 export const figure = { type: ['integer', 'string'] } as const
-/** The same; null for callers who may not see it. */
+/** A `figure`, or null for callers who may not see it. */
 const maybeFigure = { type: ['integer', 'string', 'null'] } as const
 
 /** The fields that identify a limit, wherever one is shown. */
@@ -129,7 +129,7 @@ function toNamesJson(limit: CountedLimit, counter: Counter) {
   }
 }
 
-/** What is shown of a limit. A counter of concurrency has no window. `isTold`: with figures. */
+/** A limit as shown. A counter of concurrency has no window. `isTold`: with figures. */
 export function toStateJson(state: LimitState, counter: Counter, isTold: boolean) {
   const { limit, used, remaining, resetsAt } = state
   const shown = (value: Exact) => (isTold ? toFigure(limit, value) : null)
@@ -168,7 +168,7 @@ export interface Selected {
 /** Whose limits. */
 interface Drawing {
   readonly user: string
-  /** The group whose pool the user draws on; undefined: unknown, and only limits of users are selected. */
+  /** The group whose pool the user draws on. If undefined, the group is unknown, and only limits of users are selected. */
   readonly poolIn: ((subscription: CompiledSubscription) => string) | undefined
   readonly mayUse: (model: string) => boolean
 }
@@ -224,7 +224,7 @@ export function limitsOfKey(
   ]
 }
 
-/** The same, from the key's record. */
+/** The limits of a key itself, from its record. */
 export function limitsOfRecord(
   key: ApiKeyRecord,
   { subscriptions }: Pick<Snapshot, 'subscriptions'>,
@@ -278,7 +278,7 @@ interface ReadingDeps {
   readonly clock: () => number
 }
 
-/** What is shown of these limits, each with its counter and whether anything is counted there. */
+/** These limits as shown, each with its counter and whether anything is counted there. */
 export async function readLimits(
   { readCounters, increases, clock }: ReadingDeps,
   own: readonly OwnLimit[],
@@ -298,7 +298,7 @@ export async function readLimits(
   })
 }
 
-/** The currency of what is shown. */
+/** The currency of the shown amounts. */
 export function currencyOf(
   shown: readonly { readonly kind: LimitKind }[],
   currency: string | undefined,

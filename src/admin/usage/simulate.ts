@@ -45,7 +45,7 @@ interface Simulated {
 }
 
 export interface SimulateDeps {
-  /** undefined: there is no ledger. */
+  /** Undefined if there is no ledger. */
   readonly simulate: Simulate | undefined
   readonly billingCurrency: string
   readonly clock: () => number

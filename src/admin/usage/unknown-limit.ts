@@ -10,7 +10,7 @@ import { limitsWhere, type Named } from './shared-limits.ts'
 type Asked = Omit<Named, 'user'>
 
 /**
- * Names the part of the question that is wrong, and the resources that have a limit of this name. For administrators
+ * Names the part of the question that is wrong, and the resources that have a limit with this name. For administrators
  * only.
  */
 export async function unknownLimit(asked: Asked, snapshot: Snapshot): Promise<ServiceError> {

@@ -109,7 +109,7 @@ export function readUsageQuestion(raw: Parameters, scope: Scope, now: number) {
   }
 }
 
-/** What a caller may see: own usage, with a key only the key's; undefined: everything. */
+/** The usage a caller may see: its own, or with a key only the key's. Undefined for all usage. */
 type Scope = Readonly<Partial<Record<'user' | 'key', string>>> | undefined
 
 /** The scope of a caller who is not an administrator. */

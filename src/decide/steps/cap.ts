@@ -1,4 +1,4 @@
-/** Step `cap`: whether the model is among those of the key. */
+/** Step `cap`: whether the key's list of models includes the model. */
 
 import { isModelAllowed } from '../../keys/rules/caps-of-caller.ts'
 import type { Denial } from '../decision.ts'

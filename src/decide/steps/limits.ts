@@ -78,7 +78,7 @@ const minWaitMs = 1_000
 const maxWaitMs = 30_000
 
 /**
- * The grant with the states of its limits and what it holds, or a refusal by a limit that is spent, or only held by
+ * The grant with the states of its limits and its hold, or a refusal by a limit that is spent, or only held by
  * requests that will end soon. `usualMs`: how long such a request usually runs.
  */
 export function enforceHold(

@@ -53,7 +53,7 @@ function denyAmbiguous({ models, isListed }: Ambiguous, operation: string): Deni
   return deny('model_ambiguous', { about: 'ambiguous', paths: shown, areMore, isListed })
 }
 
-/** The same for an unknown model and for one that the caller may not use. */
+/** An unknown model gets the same response as one that the caller may not use. */
 export function denyModel(
   { target, bodyModel }: AccessRequest,
   about: 'model' | 'key_models' = 'model',

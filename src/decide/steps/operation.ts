@@ -51,7 +51,7 @@ function refuseHere(
   return refuseStored(operation, method, server.allPaths)
 }
 
-/** What is wrong with the body. On shared paths one that cannot be read is refused before the model is looked up. */
+/** Refuses a faulty body. On shared paths an unreadable one is refused before the model is looked up. */
 function refuseBody(
   { target: { operation }, method, bodyProblem, size, isUnread }: AccessRequest,
   { resource }: Model,
@@ -90,8 +90,8 @@ export function takesOneAnswer(
 }
 
 /**
- * What is wrong with a request of that kind; undefined: it asks for one answer. `size` is what the gateway has
- * read; an unknown number is taken for one.
+ * The problem of a request for several answers, or undefined if it asks for one. `size` is as read by the gateway;
+ * an unknown number is taken for one.
  */
 export function refuseAnswers(size: {
   readonly choices?: number | undefined

@@ -1,4 +1,4 @@
-/** What the steps of a decision have in common. */
+/** Types that the steps of a decision share. */
 
 import type { Caller, KeyLimits } from '../../identity/rules/caller.ts'
 import type {
@@ -11,7 +11,7 @@ import type { PathRules } from '../../operations/operations.ts'
 import type { AccessRequest } from '../access-request.ts'
 import type { Denial } from '../decision.ts'
 
-/** What is decided about, and what the steps so far have found. */
+/** The request, and the findings of the steps so far. */
 export interface DecisionContext {
   readonly request: AccessRequest
   readonly snapshot: Snapshot
@@ -30,10 +30,10 @@ export interface DecisionContext {
   readonly keyLimits: KeyLimits | undefined
 }
 
-/** What a step has found for those after it. */
+/** A step's findings, for later steps. */
 export type Found = Partial<
   Pick<DecisionContext, 'caller' | 'model' | 'isOneAnswer' | 'subscription' | 'terms' | 'keyLimits'>
 >
 
-/** Refuses the request, or lets it pass with what it has found, if anything. Pure. */
+/** Refuses the request, or lets it pass with its findings, if any. Pure. */
 export type Step = (context: DecisionContext) => Denial | Found | undefined

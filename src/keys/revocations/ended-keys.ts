@@ -1,6 +1,6 @@
 /**
- * Permanently ended keys in the database: read and revoked again. A copy is kept outside of the
- * database (revocation-file.ts), because a restored backup lacks later revocations.
+ * Permanently ended keys in the database: reads them and revokes them again. revocation-file.ts stores a copy
+ * outside of the database, because a restored backup lacks later revocations.
  */
 
 import { lastInstant } from '../../store/postgres/connection.ts'
@@ -18,7 +18,7 @@ export interface EndedKey {
   readonly at: number
   /** When a replaced secret ends; without it, at once. */
   readonly endsAt?: number | null
-  /** null: never. After it has expired, its revocation no longer matters. */
+  /** Null if never. After it has expired, its revocation no longer matters. */
   readonly expiresAt: number | null
 }
 
@@ -66,13 +66,13 @@ export function msOf(sql: Sql, column: string): Fragment {
 interface EndedAgain {
   /** Ids of the keys that were active. */
   readonly ids: readonly string[]
-  /** The number of keys that still are, because another transaction has them locked. */
+  /** The number of keys that still are active, because another transaction has them locked. */
   readonly left: number
 }
 
 /**
- * Revokes those of these keys that are active in the table, which is then older than their
- * revocation. Of concurrent processes one counts each key.
+ * Revokes these keys if they are active in the table, which is then older than their revocation.
+ * Each key is counted by only one of several concurrent processes.
  */
 export async function endAgain(sql: Sql, hashes: readonly string[]): Promise<EndedAgain> {
   const all = { ids: [] as string[], left: 0 }

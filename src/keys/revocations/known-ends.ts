@@ -1,4 +1,4 @@
-/** The ended keys that a process knows, and those of them that its file lacks. No I/O. */
+/** The ended keys that a process knows, and which of them its file lacks. No I/O. */
 
 import { dayMs } from '../../formats/time.ts'
 import type { EndedKey } from './ended-keys.ts'
@@ -32,14 +32,14 @@ export function createKnownEnds(clock: () => number) {
   }
 
   return {
-    /** When a key ends; 0: it has ended, undefined: that is not known. */
+    /** When a key ends; 0 if it has ended, undefined if no end is known. */
     endOf,
     isNeeded,
     /** Returns whether the key is new, or ends earlier. */
     add,
     /** Queues these for the file, which were added. */
     queue,
-    /** Adds these, and queues those of them that are new. */
+    /** Adds these, and queues the new ones. */
     note: (keys: readonly EndedKey[]): void => queue(keys.filter(add)),
     get unwritten(): readonly EndedKey[] {
       return unwritten

@@ -12,7 +12,7 @@ import {
   readAcknowledgements,
 } from './revocation-log.ts'
 
-/** What a revocation's response says about the processes that may be serving the key. */
+/** The part of a revocation's response about processes that may be serving the key. */
 export interface Propagation {
   /** `pending`: some replica may still accept the key. */
   readonly state: 'confirmed' | 'pending'
@@ -44,8 +44,8 @@ interface PropagationWatchOptions {
    */
   readonly onUnlogged?: (keys: number) => void
   /**
-   * Stores revoked keys outside of the database; false: that failed or took too long. `waitingFor`
-   * then contains `keptAs`.
+   * Stores revoked keys outside of the database. Returns false if that failed or took too long;
+   * `waitingFor` then contains `keptAs`.
    */
   readonly keep?: (revoked: readonly RevokedKey[]) => Promise<boolean>
   readonly keptAs?: string
@@ -98,7 +98,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
     polls += 1
   }
 
-  /** undefined: the database did not respond. */
+  /** Returns undefined if the database did not respond. */
   async function ask(): Promise<readonly Acknowledgement[] | undefined> {
     const nextEnd = Math.min(...[...waiting].map(({ giveUpAt }) => giveUpAt))
     const transactions = new Set([...waiting].flatMap((waiter) => waiter.transactions))
@@ -188,7 +188,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
       return propagation
     },
     /**
-     * The same for all changes of increases that were committed before the call. They are logged again, since the
+     * Waits for all changes of increases that were committed before the call. They are logged again, since the
      * trigger on their table may be off. Never rejects.
      */
     waitForIncreases: (): Promise<Propagation> =>

@@ -1,6 +1,6 @@
 /**
  * A file of ended keys outside of the database: one JSON object per line with id, time, hash and
- * expiry, and for a replaced secret when it ends. What a kill, a full disk or a crash tears is skipped.
+ * expiry, and for a replaced secret when it ends. Lines torn by a kill, a full disk or a crash are skipped.
  */
 
 import { open, readdir } from 'node:fs/promises'
@@ -55,7 +55,7 @@ export async function append(file: string, keys: readonly EndedKey[]): Promise<v
   }
 }
 
-/** Replaces the file; a kill in the middle leaves the old one. Nothing may be appended meanwhile. */
+/** Replaces the file; a kill in the middle leaves the old one. Append nothing meanwhile. */
 export async function rewrite(file: string, keys: readonly EndedKey[]): Promise<void> {
   await replaceFile(file, textsOf(keys), { draft: `${file}.new`, mode: 0o600, isDurable: true })
 }

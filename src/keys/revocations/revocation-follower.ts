@@ -42,7 +42,7 @@ export interface RevocationFollowerOptions {
   readonly everyMs: number
   /** How long this process may serve after the last successful poll, in milliseconds. */
   readonly servesMs: number
-  /** Evicts these keys, synchronously; `ended`: those of them that have ended. */
+  /** Evicts these keys, synchronously; `ended`: which of them have ended. */
   readonly evict: (hashes: readonly string[], ended: readonly EndedKey[]) => void
   /**
    * Evicts every key, synchronously, because revocations may be unknown. Nothing is acknowledged before it resolves;
@@ -80,7 +80,7 @@ interface FollowerStats {
   readonly ageMs: number
   /** Names of the other processes that may be serving, as last known. */
   readonly others: readonly string[]
-  /** Those of them that have been silent for five seconds. */
+  /** Which of them have been silent for five seconds. */
   readonly silent: readonly string[]
   /** Versions of the time zone rules that others have and this process has not. */
   readonly otherZones: readonly string[]
@@ -95,7 +95,7 @@ export const unseenMs = 5_000
 /** How long a start retries. */
 const startDeadlineMs = 5_000
 
-/** A follower that is not started yet, and is `unconfirmed`. */
+/** Creates a follower that is not started, in state `unconfirmed`. */
 export function createRevocationFollower(options: RevocationFollowerOptions) {
   const { pool, name, place, pod, zones, everyMs, servesMs } = options
   const id = randomUUID()
@@ -139,7 +139,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
       }
       outage.note(undefined)
       if (source === null) return lease.fail(sentAt)
-      // The next poll acknowledges what was found.
+      // The next poll acknowledges these changes.
       lease.renew(sentAt)
       if (!(await readIncreases())) {
         position = acknowledged
@@ -215,7 +215,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
     id,
     state,
     ageMs,
-    /** For how long the cache is trusted if no further poll succeeds, in milliseconds; 0: it is not. */
+    /** For how long the cache is trusted if no further poll succeeds, in milliseconds; 0 if it is not. */
     leaseLeftMs: () => (state() === 'confirmed' ? leaseMs - ageMs() : 0),
     async confirm() {
       // The poll in flight may be enough, or from before a pause; the next one is sure to be.
@@ -247,7 +247,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
     },
     stats: (): FollowerStats => ({ ageMs: ageMs(), others, silent, otherZones }),
     /**
-     * Revocations no longer wait for this process, so it must not serve any more. Takes bounded time.
+     * Revocations no longer wait for this process, so it must have stopped serving. Takes bounded time.
      */
     async stop() {
       stopped.abort()

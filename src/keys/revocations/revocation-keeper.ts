@@ -38,7 +38,7 @@ export interface RevocationKeeperOptions {
   readonly onReplayed: (ids: readonly string[]) => void
   /** Lines of a file cannot be parsed. */
   readonly onBroken: (file: string, lines: number) => void
-  /** The file cannot be written; undefined: it can again. */
+  /** Called when the file cannot be written, and with undefined when it can again. */
   readonly onWriting: (error: unknown) => void
   /** Any other failure; it is retried. */
   readonly onFault: (error: unknown) => void
@@ -85,7 +85,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const alarm = createAlarm(signal)
   const withLock = createMutex()
   let running: Promise<void> | undefined
-  /** The database may be older than what is known here. */
+  /** The database may lack revocations that this process knows. */
   let isDoubtful = true
   const outage = createOutage(options.onWriting)
   let lines = 0
@@ -93,7 +93,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
 
   async function readFolder(): Promise<void> {
     const others = (await listRevocationFiles(folder)).filter((path) => path !== file)
-    // Its own first, because what it lacks is written to it.
+    // Its own file first, because entries missing from it are added.
     for (const path of existsSync(file) ? [file, ...others] : others) {
       const news: EndedKey[] = []
       const content = await readFile(path, (key) => {
@@ -112,7 +112,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     lines = known.size
   }
 
-  /** Writes the queue, once for all waiters; false: that failed. */
+  /** Writes the queue, once for all waiters. Returns false if that failed. */
   function write(): Promise<boolean> {
     return withLock(async () => {
       const keys = known.unwritten
@@ -174,13 +174,13 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
 
   return {
     /**
-     * When the key with this hash ends, whatever the database contains; 0: it has ended, undefined:
-     * that is not known. Milliseconds since the epoch.
+     * When the key with this hash ends, whatever the database contains; 0 if it has ended, undefined
+     * if no end is known. Milliseconds since the epoch.
      */
     endOf,
     /**
-     * Reads every file and updates the database. Rejects if it cannot read. What is logged after the
-     * call has to be passed to `note`; what was logged before is read later.
+     * Reads every file and updates the database. Rejects if it cannot read. Pass revocations that are logged
+     * after the call to `note`; earlier ones are read later.
      */
     async start(): Promise<void> {
       await readFolder()
@@ -223,7 +223,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       if (lines >= Math.max(maxSpentLines, 2 * known.size)) await withLock(rewriteFile)
     },
     stats: (): KeeperStats => ({ entries: known.size, replayed, failing: outage.isOpen }),
-    /** Resolves when nothing is written any more. */
+    /** Resolves when all writing has stopped. */
     async stop(): Promise<void> {
       await write()
       stopped.abort()

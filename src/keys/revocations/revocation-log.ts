@@ -11,7 +11,7 @@ import { type EndedKey, msOf } from './ended-keys.ts'
 export const revocationChannel = 'tollgate_revocations'
 /** Stands for every key in the log. */
 export const everyKey = '*'
-/** Stands for the increases of limits, whose changes a trigger logs like those of keys. */
+/** In place of a key's hash: increases of limits, whose changes a trigger logs, too. */
 export const increasesChanged = '#increases'
 /** If there are more new rows than this, every key is evicted instead. */
 export const logRows = 10_000
@@ -53,7 +53,7 @@ export interface ReplicaNote {
   /** Where it runs; unique among living processes. */
   readonly place: string
   readonly pod?: ReplicaPod | undefined
-  /** Its version of the time zone rules; undefined: it has no calendars. */
+  /** Its version of the time zone rules, or undefined if it has no calendars. */
   readonly zones?: string | undefined
   /** How long it may serve after this, in milliseconds. */
   readonly servesMs: number
@@ -64,7 +64,7 @@ export interface ReplicaNote {
 export interface LogAnswer {
   /** Hashes logged since the given position, at most `logRows` + 1; none without a position. */
   readonly hashes: readonly string[]
-  /** Those of them that have ended. */
+  /** The ended keys among them. */
   readonly ended: readonly EndedKey[]
   /** Whether the row of that position still exists; otherwise this is another log. */
   readonly isSame: boolean
@@ -73,7 +73,7 @@ export interface LogAnswer {
   /** Names of the other processes that may be serving. */
   readonly others: readonly string[]
   /**
-   * Those of them that have not polled for `unseenMs`: they hang, are disconnected, or were killed.
+   * Which of them have not polled for `unseenMs`: they hang, are disconnected, or were killed.
    */
   readonly silent: readonly string[]
   /** The pods of these. */
@@ -120,16 +120,16 @@ export interface RevokedKey {
   readonly hash: string
   /** The hash of its replaced secret, which has ended with it. */
   readonly previousHash?: string
-  /** When a replaced secret ends; undefined: it has. Milliseconds since the epoch. */
+  /** When a replaced secret ends, or undefined if it has ended. Milliseconds since the epoch. */
   readonly endsAt?: number
-  /** Milliseconds since the epoch; null: never. */
+  /** Milliseconds since the epoch, or null if it never expires. */
   readonly expiresAt: number | null
   readonly transaction: string
 }
 
 /**
- * Records that the replica is alive and has followed the log up to `position` (undefined: not at
- * all), and reads on from there.
+ * Records that the replica is alive and has followed the log up to `position`, if any, and reads on
+ * from there.
  */
 export function followLog(
   sql: Sql,
@@ -203,7 +203,7 @@ export function followLog(
 }
 
 /**
- * All processes that may be serving, each with those of these transactions that it has not read.
+ * All processes that may be serving, each with the transactions of these that it has not read.
  */
 export async function readAcknowledgements(
   sql: Sql,
@@ -256,7 +256,7 @@ export async function logRevocations(
   return (await only(query, deadlineMs)).transaction
 }
 
-/** Removes the replica from those that revocations wait for; it must not serve any more. */
+/** Revocations no longer wait for the replica, which must have stopped serving. */
 export async function removeReplica(sql: Sql, id: string, deadlineMs?: number): Promise<void> {
   await within(sql`delete from tollgate_replicas where id = ${id}`, deadlineMs)
 }

@@ -44,7 +44,7 @@ export interface ApiKeyRecord {
   readonly status: ApiKeyStatus
   readonly ephemeral: boolean
   readonly createdAt: number
-  /** null: never (imported keys). */
+  /** Null if never (imported keys). */
   readonly expiresAt: number | null
   /** When it was revoked, if known. */
   readonly revokedAt?: number
@@ -90,7 +90,7 @@ const prefixIdLength = 6
 
 /**
  * `sk-tg-` and the first six characters of the id, from a key or from a shorter beginning of one.
- * Safe to log. undefined if the text is neither.
+ * Safe to log. Returns undefined if the text is neither.
  */
 export function prefixOf(key: string): string | undefined {
   return new RegExp(`^sk-[a-z0-9]{1,16}-[0-9A-Za-z]{${prefixIdLength}}`).exec(key)?.[0]
@@ -102,7 +102,7 @@ export function looksLikeKey(credential: string): boolean {
 }
 
 /**
- * The hash under which a key is stored. undefined if no look-up is needed: wrong form, a marker
+ * The hash under which a key is stored. Returns undefined if no look-up is needed: wrong form, a marker
  * that is not accepted, or a wrong checksum.
  */
 export function hashOfKey(key: string, markers: KeyMarkers): string | undefined {
@@ -132,14 +132,14 @@ const maxNoticeMs = 604_800_000
 type Lifetime = Pick<ApiKeyRecord, 'createdAt' | 'expiresAt'>
 
 /**
- * Whether a key's end is near: within a tenth of its lifetime, and within 7 days. Also true once it
+ * Whether a key's end is near: within a tenth of its lifetime, and within 7 days. Also true after it
  * has ended.
  */
 export function endsSoon(key: Lifetime, now: number): boolean {
   return now >= endsSoonFrom(key)
 }
 
-/** From when on a key's end is near, in milliseconds since the epoch; Infinity: never. */
+/** From when on a key's end is near, in milliseconds since the epoch, or Infinity if it never ends. */
 export function endsSoonFrom({ createdAt, expiresAt }: Lifetime): number {
   if (expiresAt === null) return Number.POSITIVE_INFINITY
   return expiresAt - Math.min((expiresAt - createdAt) / 10, maxNoticeMs)

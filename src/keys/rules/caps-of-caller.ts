@@ -1,4 +1,4 @@
-/** What the caps of a caller's key allow. */
+/** Questions about the caps of a caller's key. */
 
 import { isWithinAny } from '../../formats/cidr.ts'
 import type { Caller, CompiledCaps } from '../../identity/rules/caller.ts'
@@ -8,16 +8,16 @@ export function capsOf(caller: Caller): CompiledCaps | undefined {
   return caller.by === 'key' ? caller.caps : undefined
 }
 
-/** What a key without caps can list and revoke: all keys of its owner, or itself. */
+/** The keys that a key without caps can list and revoke: all of its owner, or itself. */
 export type KeyReach = 'owner' | 'self'
 
-/** The only key that the caller can list and revoke; undefined: all keys of its user. */
+/** The only key that the caller can list and revoke, or undefined for all keys of its user. */
 export function onlyKeyOf(caller: Caller, reach: KeyReach): string | undefined {
   if (caller.by === 'token') return undefined
   return caller.caps !== undefined || reach === 'self' ? caller.keyId : undefined
 }
 
-/** Whether the caller may use this address; undefined: unknown. False only for a key with networks. */
+/** Whether the caller may use this address, or an unknown one if undefined. False only for a key with networks. */
 export function isAddressAllowed(caller: Caller, address: string | undefined): boolean {
   const networks = capsOf(caller)?.networks
   return networks === undefined || (address !== undefined && isWithinAny(networks, address))

@@ -16,7 +16,7 @@ import { readKeyLimits } from './key-limits.ts'
 
 type CappedKey = Pick<ApiKeyRecord, 'id' | 'user' | 'subscription' | 'caps'>
 
-/** undefined: nothing is capped. */
+/** Returns undefined if nothing is capped. */
 export function compileCaps(key: CappedKey): CompiledCaps | undefined {
   const { caps } = key
   if (isUncapped(caps)) return undefined

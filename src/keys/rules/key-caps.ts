@@ -1,4 +1,4 @@
-/** Caps of one API key: restrictions beyond those of its owner. All of them are in the stored record. */
+/** Caps of one API key: its own restrictions, in addition to its owner's. All of them are in the stored record. */
 
 import { isInside, type Network, parseNetwork } from '../../formats/cidr.ts'
 import { isObject } from '../../formats/fields.ts'
@@ -53,7 +53,7 @@ export function isUncapped(caps: KeyCaps): boolean {
   return capNames.every((name) => caps[name] === undefined)
 }
 
-/** What is wrong with these caps, as a sentence that begins with the field. */
+/** The problem of these caps, if any, as a sentence that begins with the field. */
 export function problemOfCaps(caps: KeyCaps): string | undefined {
   const empty = capNames.find((name) => caps[name]?.length === 0)
   if (empty !== undefined) return `${empty} must not be empty; leave it out for no cap.`

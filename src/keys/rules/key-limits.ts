@@ -1,4 +1,4 @@
-/** Limits by name of one key, read by the same rules as those of a resource; they count the use of the key. */
+/** Limits by name of one key, read by the same rules as a resource's; they count the use of the key. */
 
 import { type FieldProblem, readFields, showPath } from '../../formats/fields.ts'
 import { toQuoted } from '../../formats/redact.ts'
@@ -25,7 +25,7 @@ const name = text({ minLength: 1, maxLength: 253 })
 const models = limitedModels(object({ namespace: name, name }), 'all')
 const schema = namedLimits(['key'], 'limits on the use of the key', { models })
 
-/** What is wrong with them, as a sentence that begins with the field. Never throws. */
+/** Their problem, if any, as a sentence that begins with the field. Never throws. */
 export function problemOfLimits(raw: unknown): string | undefined {
   const problems: FieldProblem[] = []
   readFields(raw, schema, problems, ['limits'])
@@ -37,7 +37,7 @@ export function problemOfLimits(raw: unknown): string | undefined {
   return first && `${showPath(first.path)} ${first.message}.`
 }
 
-/** The valid ones. */
+/** The valid limits. */
 export function readKeyLimits(written: readonly KeyLimit[]): readonly NamedLimit[] {
   return readFields(written, schema, []).map(toNamedLimit)
 }
@@ -64,7 +64,7 @@ export function wideningOfLimits(
   return undefined
 }
 
-/** The same text for the same models; empty: all. */
+/** Equal texts for equal sets of models; empty for all models. */
 function modelsIn({ models = [] }: NamedLimit): string {
   return [...new Set(models.map(keyOfModel))].sort().join(' ')
 }

@@ -50,7 +50,7 @@ const maxOverlapMs = parseDuration(maxOverlap) as number
 
 /**
  * A time of a rotation, written as `expiresIn` is, in milliseconds; 0 and more, `7d` at most.
- * undefined: it is left out.
+ * Returns undefined if it is omitted.
  */
 export function overlapOf(field: string, raw: unknown): number | undefined {
   if (raw === undefined || raw === null) return undefined

@@ -1,4 +1,4 @@
-/** Compiles a Subscription: the limits of its models, its own and those of the models and the Tenant, and the payer. */
+/** Compiles a Subscription: the payer, and its models' limits, whether its own, the models' or the Tenant's. */
 
 import { isCostLimit, type WrittenCalendar } from '../../kinds/limits.ts'
 import type {
@@ -29,7 +29,7 @@ import {
 } from './snapshot.ts'
 import { toTariff } from './tariff.ts'
 
-/** What limits depend on besides the Subscription. */
+/** The inputs of limits besides the Subscription. */
 interface LimitContext {
   readonly modelRefs: ReadonlyMap<string, ModelRef>
   readonly tenant: Pick<Tenant, 'limits' | 'calendar' | 'unreadable'> | undefined
@@ -175,7 +175,7 @@ export function calendarOf(
   return { ...tenant?.calendar, ...Object.fromEntries(written) }
 }
 
-/** undefined: it only counts. */
+/** Returns undefined if it only counts. */
 function admissionRules(
   { admission = {} }: Pick<Subscription, 'admission'>,
   byDefault: AdmissionMode,

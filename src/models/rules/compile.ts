@@ -33,9 +33,9 @@ import {
 
 /**
  * Compiles resources with unique keys, in steps of some microseconds each, so that the caller can do other work
- * between them. Never throws: problems are values. The compiled form of a resource in `previous` is taken over, as the same object, if the resource
- * is the same object and nothing that it names has been added or removed. `admissionMode` is
- * that of `previous`, if there is one.
+ * between them. Never throws: problems are values. Reuses the compiled form of a resource in `previous`, as the same
+ * object, if the resource is the same object and nothing that it names has been added or removed. `admissionMode` is
+ * by default that of `previous`.
  */
 export function* compileInSteps(
   resources: readonly Resource[],
@@ -119,7 +119,7 @@ export function* compileInSteps(
   }
 }
 
-/** Authors of any namespace may write a mapping: first that of the administrators' namespace, then the oldest. */
+/** Authors of any namespace may write a mapping: the one in the administrators' namespace comes first, then the oldest. */
 function byTrust({ metadata: a }: TierMapping, { metadata: b }: TierMapping): number {
   const [isOurs, isTheirs] = [a, b].map(({ namespace }) => namespace === subscriptionNamespace)
   if (isOurs !== isTheirs) return isOurs ? -1 : 1

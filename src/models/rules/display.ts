@@ -15,7 +15,7 @@ export function displayOf({ annotations }: Metadata): Display {
   }
 }
 
-/** What models have in addition. */
+/** Additional fields of models. */
 export interface ModelDisplay extends Display {
   readonly genaiUseCase: string
   readonly contextWindow: string

@@ -25,7 +25,7 @@ interface Document {
 interface Exported {
   /** Ordered by kind, namespace and name, all unique. */
   readonly documents: readonly Document[]
-  /** What could not be converted, one sentence each; `error`: a resource is missing. */
+  /** One sentence for each field or resource that could not be converted; with `error` the resource is missing. */
   readonly notes: readonly { readonly severity: 'error' | 'warning'; readonly message: string }[]
 }
 
@@ -68,7 +68,7 @@ export function exportResources(objects: readonly unknown[]): Exported {
     if (kind === undefined) continue
     const named = resource.kind === 'AITenant' ? defaultTenant : resource
     const id = `${kind}/${keyOf(named)}`
-    // The ModelRef or Tenant of that name is served, and includes what it refers to.
+    // The ModelRef or Tenant with that name is served, and includes the objects that it refers to.
     if (documents.has(id)) continue
     documents.set(id, toDocument(kind, named, specOf(each, models, oidc), shown, notes))
   }
@@ -80,7 +80,7 @@ function oidcOf({ resource, spec }: Read): unknown {
   return resource.kind === 'AITenant' && isObject(spec) ? spec.oidc : undefined
 }
 
-/** What a resource becomes; the others are part of these. */
+/** The exported kind of each kind; the others are included in these. */
 const exportedAs: Partial<Readonly<Record<Resource['kind'], Kind>>> = {
   ModelRef: 'ModelRef',
   AccessPolicy: 'AccessPolicy',

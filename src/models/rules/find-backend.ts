@@ -19,7 +19,7 @@ import type {
 } from '../../kinds/routing.ts'
 
 export interface RoutingOptions {
-  /** `<namespace>/<name>` of the Gateway that only we can reach; undefined if there is none. */
+  /** `<namespace>/<name>` of the Gateway that only we can reach, if any. */
   readonly internalGateway: string | undefined
   /** The suffix of Service names, `cluster.local`. */
   readonly clusterDomain: string
@@ -204,7 +204,7 @@ function hostOf(
 }
 
 /**
- * The narrower of two host names, each of which may begin with `*.`; undefined if none fits both.
+ * The narrower of two host names, each of which may begin with `*.`, or undefined if no host has both.
  */
 function intersect(host: string, other: string | undefined): string | undefined {
   if (other === undefined || host === other) return host

@@ -14,7 +14,7 @@ export function namesMissing(key: string, why = 'does not exist'): string {
   return `names the model ${key}, which ${why}`
 }
 
-/** The problems, with a hint for each missing model; those of a resource may be older than its snapshot. */
+/** The problems, with a hint for each missing model; a resource's problems may be older than its snapshot. */
 export function sayMissing(
   problems: readonly ResourceProblem[],
   said: Snapshot['saidOfMissing'],
@@ -46,7 +46,7 @@ export function aboutMissing(
   return said
 }
 
-/** A model of the same namespace with a similar name, or of another one with the same name. */
+/** A model in the same namespace with a similar name, or in another namespace with the same name. */
 function nearestModel(key: string, known: readonly string[]): string | undefined {
   const [namespace, name = ''] = key.split('/')
   const beside = `${namespace}/`

@@ -25,7 +25,7 @@ export interface FoundModel {
   readonly subscription: CompiledSubscription
   /** As `endpointOf` returns it; empty if there is none. */
   readonly endpoint: string
-  /** undefined: its server has no list, so the ids of the ModelRef are used, or its name. */
+  /** Undefined if its server has no list: the ids of the ModelRef are used, or its name. */
   readonly served: readonly ServedModel[] | undefined
 }
 
@@ -44,7 +44,7 @@ export interface ListedModel {
 
 interface ListedSubscription {
   readonly name: string
-  /** What it charges for the model. */
+  /** Its prices for the model. */
   readonly billingRate: BilledModel['billingRate']
   readonly displayName: string
   readonly description: string
@@ -110,9 +110,9 @@ interface BodyNames {
 /**
  * One entry for each id, url and owner, ordered by the three. If `spec.modelIds` says which of the
  * server's ids are this model, other ids are left out, because several ModelRefs may share a
- * server. A model with `spec.upstreamModel` has its own names, whatever the server lists. The names by which a body
- * of this caller finds no model, or several, become the one id `publishers/<namespace>/models/<name>`, whose URL is
- * that of the shared paths: on the model's own path its server would get the id as it is.
+ * server. A model with `spec.upstreamModel` has its own names, whatever the server lists. Names that in a body of
+ * this caller mean no model, or several, become the one id `publishers/<namespace>/models/<name>`, with the URL of
+ * the shared paths: on the model's own path its server would get the id as it is.
  */
 export function mergeModels(
   found: readonly FoundModel[],

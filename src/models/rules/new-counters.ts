@@ -9,7 +9,7 @@ import { windowText } from '../../ratelimit/rules/windows.ts'
 import { calendarOf } from './compile-subscription.ts'
 import type { Snapshot } from './snapshot.ts'
 
-/** A limit, and what is counted: `cost per user in day@Europe/Zurich`. */
+/** A limit, and the unit, owner and window of its counter: `cost per user in day@Europe/Zurich`. */
 interface Counted {
   readonly resource: string
   readonly name: string

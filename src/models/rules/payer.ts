@@ -1,5 +1,5 @@
 /**
- * Who is charged for a response, and at which rate: what a Subscription says about one model when its request is
+ * Who is charged for a response, and at which rate, as the Subscription has it for the model when the request is
  * admitted. It is one text, because each field of Check's metadata costs the gateway time:
  * `organization=acme&cost_center=42&rate=0.000002`, URL-encoded, so that it needs no escapes in the usage journal.
  */
@@ -16,7 +16,7 @@ interface Payer {
   readonly rate: string
 }
 
-/** undefined: the Subscription sets none. Values longer than `maxNameLength` are cut. */
+/** Returns undefined if the Subscription sets none. Values longer than `maxNameLength` are cut. */
 export function writePayer(
   { organizationId, costCenter }: Attribution,
   { billingRate }: Pick<BilledModel, 'billingRate'>,
@@ -31,7 +31,7 @@ export function writePayer(
   return raw.toString() || undefined
 }
 
-/** Reads what `writePayer` has written; any other text as if nothing were set. */
+/** Reads the text of `writePayer`; any other text as if nothing were set. */
 export function readPayer(text: string): Payer {
   const fields = new URLSearchParams(text)
   return {

@@ -9,7 +9,7 @@ import type { Prices } from '../../kinds/limits.ts'
 
 export interface PricedModel {
   readonly model: string
-  /** undefined: input or output has no price that can be taken. */
+  /** Undefined if input or output has no usable price. */
   readonly prices: Prices | undefined
   /** Prices that a billingRate cannot express, as they are listed. */
   readonly others: readonly string[]
@@ -31,7 +31,7 @@ const names: Readonly<Record<string, keyof Prices>> = {
 /** Reasoning is output. */
 const reasoning = ['output_cost_per_reasoning_token', 'internal_reasoning']
 
-/** The models of a parsed list; undefined: it has neither form. */
+/** The models of a parsed list, or undefined if it has neither form. */
 export function readPriceList(list: unknown): readonly PricedModel[] | undefined {
   if (!isObject(list)) return undefined
   if (Array.isArray(list.data)) {
@@ -66,7 +66,7 @@ function toListed(model: string, fields: readonly (readonly [string, unknown])[]
   return { model, prices: isWhole ? prices : undefined, others }
 }
 
-/** Whether it is the price of reasoning, and the same as that of output. */
+/** Whether it is the price of reasoning, and equals the price of output. */
 function isOutput(name: string, value: unknown, fields: ReadonlyMap<string, unknown>): boolean {
   const output = fields.get('output_cost_per_token') ?? fields.get('completion')
   return reasoning.includes(name) && Number(value) === Number(output)

@@ -14,7 +14,7 @@ interface PublishedName {
 
 const form = /^publishers\/([^/]+)\/models\/(.+)$/s
 
-/** undefined: the name has another form. */
+/** Returns undefined if the name has another form. */
 export function readPublishedName(id: string): PublishedName | undefined {
   if (!id.startsWith('publishers/')) return undefined
   const [, namespace, name] = form.exec(id) ?? []
@@ -26,8 +26,8 @@ export function publishedId({ namespace, name }: Omit<PublishedName, 'id'>): str
 }
 
 /**
- * The models that the id means: the ModelRef of that name; otherwise those of the namespace that
- * declare the id, or the name, in `spec.modelIds`. Empty if there is none.
+ * The models that the id means: the ModelRef with that name, otherwise those of the namespace that
+ * declare the id, or else the name, in `spec.modelIds`. Empty if there is none.
  */
 export function publishedModels(
   { id, namespace, name }: PublishedName,
@@ -43,12 +43,12 @@ export function publishedModels(
   return []
 }
 
-/** What may be written into a body as it is, and into a header. */
+/** Text that a body may contain without escapes, and a header. */
 const plain = /^[!#-[\]-~]+$/
 
 /**
- * The name that the server knows, to be sent instead of the id; undefined: the id stays, because the
- * server knows it, or because `spec.upstreamModel` replaces every name.
+ * The server's name for the model, to be sent instead of the id. Undefined if the id stays, because
+ * the server knows it, or because `spec.upstreamModel` replaces every name.
  */
 export function upstreamModelName(
   model: Model,

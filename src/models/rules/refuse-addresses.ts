@@ -2,7 +2,7 @@
 
 import type { ModelRef, Resource } from '../../kinds/resources.ts'
 
-/** What is wrong with the address of a backend; undefined: nothing. */
+/** Returns the problem of a backend's address, if any. */
 export type CheckAddress = (backendUrl: string) => string | undefined
 
 const refused = new WeakMap<ModelRef, ModelRef>()

@@ -1,4 +1,4 @@
-/** Policies and subscriptions that are not in force, as far as their models can be read. */
+/** Policies and subscriptions that are not in force and whose models can be read. */
 
 import { isObject } from '../../formats/fields.ts'
 import { subscriptionNamespace } from '../../kinds/metadata.ts'
@@ -10,7 +10,7 @@ export interface Refused {
   readonly name: string
   /** `<namespace>/<name>` of the models that it names legibly. */
   readonly modelKeys: readonly string[]
-  /** What is wrong with it. */
+  /** Its problem. */
   readonly message: string
 }
 
@@ -19,7 +19,7 @@ const kinds = ['AccessPolicy', 'Subscription'] as const
 /** Maximum number of models that are read from one refused document. */
 const maxModels = 1_000
 
-/** undefined: the document is not about models, or names none legibly. */
+/** Returns undefined if the document is not about models, or names none legibly. */
 export function toRefused(document: unknown, message: string): Refused | undefined {
   if (!isObject(document)) return undefined
   const { kind: raw, metadata, spec } = document
@@ -36,7 +36,7 @@ export function toRefused(document: unknown, message: string): Refused | undefin
   return { kind, name, modelKeys: [...modelKeys], message }
 }
 
-/** `<kind>/<namespace>/<name>` of a document that cannot be parsed; undefined: that cannot be read either. */
+/** `<kind>/<namespace>/<name>` of a document that cannot be parsed, or undefined if these cannot be read either. */
 export function keyOfUnread(document: unknown): string | undefined {
   if (!isObject(document) || !isObject(document.metadata)) return undefined
   const kind = (['ModelRef', ...kinds] as const).find((each) =>

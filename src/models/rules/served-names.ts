@@ -103,7 +103,7 @@ export function createServedNames(onChange: () => void = () => {}) {
       replace(server, { names, isLlamaCpp })
       return true
     },
-    /** Forgets a server that no model uses any more. */
+    /** Forgets a server that no model uses. */
     forget(server: string): void {
       if (lists.has(server)) replace(server, undefined)
     },

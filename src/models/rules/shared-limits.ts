@@ -49,7 +49,7 @@ export function poolsIn({ resource }: CompiledSubscription): readonly string[] {
   return [...groups.map(poolOfGroup), ...(users.length > 0 ? [''] : [])]
 }
 
-/** The group, organization or Subscription that shares the counter; undefined: the counter of one user or key, or of all. */
+/** The group, organization or Subscription that shares the counter; undefined if one user or key has it, or all share it. */
 export function whomOf(
   limit: Pick<CountedLimit, 'scope'>,
   { key }: Pick<Counter, 'key'>,
@@ -72,7 +72,7 @@ export interface LimitOn {
   readonly isEnforced: boolean
 }
 
-/** Those that refuse come first. */
+/** Limits that refuse come first. */
 export function* limitsOn(
   { limits, terms }: Pick<CompiledSubscription, 'limits' | 'terms'>,
   model: string,
@@ -83,15 +83,15 @@ export function* limitsOn(
 
 /** The Subscription and the models that a limit is about. */
 export interface About {
-  /** null: the limit is one of a ModelRef or of the Tenant. */
+  /** Null for a limit of a ModelRef or of the Tenant. */
   readonly subscription: string | null
-  /** null: several together. */
+  /** Null for several or all models. */
   readonly model: string | null
-  /** The models, if there are several; undefined: all. */
+  /** The models, if there are several. */
   readonly models?: readonly string[] | undefined
 }
 
-/** What a limit of a model, or of a key, is about; `model`: null is all of the Subscription. */
+/** The subscription and models of a limit of a model, or of a key; `model` is null for all of the Subscription. */
 export function aboutOf(
   { origin, limitName, models }: CountedLimit,
   model: string | null,

@@ -49,7 +49,7 @@ export interface References {
   readonly phase: Phase
   /** `<namespace>/<name>` of each, ordered. */
   readonly modelKeys: readonly string[]
-  /** Those that do not exist, or whose entry is not in force. */
+  /** Models that do not exist, or whose entry is not in force. */
   readonly missing: ReadonlySet<string>
   readonly problems: readonly ResourceProblem[]
 }
@@ -57,18 +57,18 @@ export interface References {
 export interface CompiledSubscription extends References {
   readonly name: string
   readonly resource: Subscription
-  /** How it reserves; undefined: it only counts. */
+  /** How it reserves, or undefined if it only counts. */
   readonly admission?: AdmissionRules | undefined
   readonly users: ReadonlySet<string>
   readonly groups: ReadonlySet<string>
   /**
-   * The limits that refuse, by model key, including those of the model and of the Tenant; those on requests last. A
+   * The limits that refuse, by model key, including the model's and the Tenant's; limits on requests come last. A
    * `missing` model has none.
    */
   readonly limits: ReadonlyMap<string, readonly CountedLimit[]>
   /** Its other terms for these models, by model key; none for a model that is missing here. */
   readonly terms: ReadonlyMap<string, ModelTerms>
-  /** For its own limits, and for those of its keys. */
+  /** For its own limits, and for its keys' limits. */
   readonly calendar: WrittenCalendar
   /** Whether one of its limits counts by group. */
   readonly hasPools: boolean
@@ -80,11 +80,11 @@ export interface CompiledSubscription extends References {
 
 /** The terms of a Subscription for a model, besides the limits that refuse. */
 export interface ModelTerms {
-  /** Limits that are only counted and shown; undefined: none. */
+  /** Limits that are only counted and shown, if any. */
   readonly observed: readonly CountedLimit[] | undefined
-  /** How lines are charged; undefined: by tokens alone. */
+  /** How lines are charged, or undefined if by tokens alone. */
   readonly tariff: CompiledTariff | undefined
-  /** Payer and rate (payer.ts); undefined: none is set. */
+  /** Payer and rate (payer.ts), if set. */
   readonly payer: string | undefined
 }
 
@@ -122,9 +122,9 @@ export interface ResourceProblem {
 export interface ServedNames {
   /** The models of the Subscription whose server lists the name. */
   listing(name: string, subscription: CompiledSubscription): readonly Model[]
-  /** The same for all models, at most `max` of them: not for decisions. */
+  /** `listing` for the models of all Subscriptions, at most `max` of them: not for decisions. */
   listingAnywhere(name: string, max: number): readonly Model[]
-  /** The names that the model's server lists; undefined if it has not answered yet. */
+  /** The names that the model's server lists, or undefined if it has not responded yet. */
   listOf(model: Model): readonly string[] | undefined
   /** Whether everything in the list of a model's server says that the server is llama.cpp's. */
   isLlamaCpp(model: Model): boolean
@@ -149,15 +149,15 @@ export interface Snapshot {
   readonly servedNames: ServedNames
   /** By bare name; all are in one namespace. */
   readonly subscriptions: ReadonlyMap<string, CompiledSubscription>
-  /** The same by owner. */
+  /** Subscriptions by owner. */
   readonly owners: Owners
   /** By bare name; all are in one namespace. */
   readonly policies: ReadonlyMap<string, CompiledPolicy>
   readonly tenant: Tenant | undefined
-  /** undefined: there is no valid mapping, which differs from a mapping without tiers. */
+  /** Undefined if there is no valid mapping, which differs from a mapping without tiers. */
   readonly tiers: readonly Tier[] | undefined
   readonly problems: readonly ResourceProblem[]
-  /** What is known of missing models, by key (missing-model.ts). */
+  /** The details known of missing models, by key (missing-model.ts). */
   readonly saidOfMissing: ReadonlyMap<string, string>
   /** With which Subscriptions that set no mode were compiled. */
   readonly admissionMode: AdmissionMode

@@ -1,6 +1,6 @@
 /**
  * How responses to requests for one model of a Subscription are charged, as their lines carry it: prices, weights, and
- * the limits by name. It is fixed when a request is admitted, so that what a line adds is known from the line alone.
+ * the limits by name. It is fixed when a request is admitted, so that a line alone determines its charge.
  */
 
 import type { Prices, Weights } from '../../kinds/limits.ts'
@@ -12,7 +12,7 @@ interface Tariff {
   readonly weights: Weights | undefined
   /** As `writeChargedLimit` writes them. */
   readonly limits: readonly string[]
-  /** Those of the limits without a name: the member of a line. */
+  /** The windows of limits without a name: the member of a line. */
   readonly windows: string
   /** The Subscription's, as in lines, if a limit counts by it. */
   readonly organization: string | undefined
@@ -22,7 +22,7 @@ interface Tariff {
   readonly hasCostLimit: boolean
 }
 
-/** Members of a JSON object; undefined: there is only `windows`. */
+/** Members of a JSON object, or undefined if there is only `windows`. */
 export function toTariff(tariff: Tariff): CompiledTariff | undefined {
   const { prices, weights, limits, windows, organization, chargesAdmission, hasCostLimit } = tariff
   const members: string[] = []

@@ -38,7 +38,7 @@ interface ClusterSourceOptions {
   readonly groups: readonly Group[]
   /** Called when a collection cannot be read, with the reason, and once when it can be again. */
   readonly onProblem: (collection: string, problem: string | undefined) => void
-  /** The groups for which `objects` is kept; undefined: there is no `ownerOf` either. */
+  /** The groups whose objects `objects` has. If undefined, there is neither `objects` nor `ownerOf`. */
   readonly keepsObjectsOf?: readonly Group[]
   /** For tests: see reflector.ts. */
   readonly absentMs?: number
@@ -63,7 +63,7 @@ interface Watched {
   readonly labelSelector?: string | undefined
   /** The kind that its objects are read as, if they are recorded for writing their statuses. */
   readonly kept?: { readonly group: Group; readonly readAs: string } | undefined
-  /** Reduces an object to what is kept; if set, the status is read too. */
+  /** Reduces an object to the parts to store; if set, the status is read too. */
   readonly keep?: (object: KubeObject) => KubeObject
   reflector?: Reflector
   problem?: string | undefined

@@ -9,7 +9,7 @@ export type Group = keyof typeof collections
 interface Collection {
   readonly kind: string
   readonly plural: string
-  /** The only namespace that is read; undefined: all. */
+  /** The only namespace that is read, or undefined for all. */
   readonly namespace: string | undefined
   /** The kind that it is read as. */
   readonly readAs: string
@@ -32,8 +32,8 @@ const one = (...names: Parameters<typeof all>): Collection => ({
 })
 
 /**
- * The watched collections of each group; with the original's come its models of another. If both groups have an object of one name, the first group
- * takes precedence.
+ * The watched collections of each group; the original's include its models of another group. If both groups have an
+ * object with one name, the first group takes precedence.
  */
 export const collections = {
   'tollgate.dev': [

@@ -195,7 +195,7 @@ function error(path: FieldPath, message: string): Reading {
 
 /**
  * Reads a document that has been parsed to plain values. Never throws: an object in the cluster that breaks its reader
- * must not keep those of everybody else from being read.
+ * must not prevent reading the others.
  */
 export function readObject(value: unknown): Reading {
   try {

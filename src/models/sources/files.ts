@@ -27,7 +27,7 @@ interface KnownFile {
   /** Its last known state, and since when. */
   seen: Seen
   seenAt: number
-  /** What was read last, and its state then; undefined before the first read. */
+  /** The content last read, and the file's state then; undefined before the first read. */
   read: Seen | undefined
   fresh: FileContent
   inForce: FileContent
@@ -89,7 +89,7 @@ export function createFolder(folder: string) {
       isFirst = false
       return changed ? inSlices(gather(inOrder(files))) : undefined
     },
-    /** Whether the next check may find a change without another one on disk. */
+    /** Whether the next check may find a change although nothing on disk changes. */
     unsettled: (): boolean => [...files.values()].some(isUnsettled),
   }
 }

@@ -10,7 +10,7 @@ import { besideSecond, whichCounts } from './unreadable-tenant.ts'
 export function createGathering(sayEarlier: (earlier: WrittenResource) => string, noLine: number) {
   const found = new Map<string, WrittenResource>()
   return {
-    /** The problem of a second one; undefined: it is the first with its key. */
+    /** Adds a resource. Returns a problem if an earlier one has its key. */
     add(fresh: WrittenResource): FileProblem | undefined {
       const { key, file, resource, lineOf } = fresh
       const earlier = found.get(key)

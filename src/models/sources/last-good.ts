@@ -31,7 +31,7 @@ interface Change {
   readonly shorter: boolean
 }
 
-/** What has become of a file that still exists. */
+/** The state of a file that still exists. */
 export function completenessOf({ before, fresh, rewritten, shorter }: Change): Completeness {
   const lost = lostIn(before, fresh).length > 0
   const nothing = fresh.documents.length === 0
@@ -64,7 +64,7 @@ function lostIn(before: FileContent, fresh: FileContent): readonly PlacedDocumen
   })
 }
 
-/** undefined: it is not in force, or only in part, so that something stays closed. */
+/** Returns undefined if it is not in force, or only in part, so that something stays closed. */
 function keyOfValid(content: DocumentContent | undefined): string | undefined {
   return content === undefined || isBroken(content) ? undefined : content.found?.key
 }
@@ -73,7 +73,7 @@ function isBroken({ problems }: DocumentContent): boolean {
   return problems.some(({ severity }) => severity === 'error')
 }
 
-/** What is broken in `fresh` and was not there before; equal texts are the same object. */
+/** The broken documents of `fresh` that are new; equal texts are the same object. */
 function newlyBrokenIn(before: FileContent, fresh: FileContent): ReadonlySet<DocumentContent> {
   const known = new Set(before.documents.map(({ content }) => content))
   const broken = fresh.documents.map(({ content }) => content).filter(isBroken)

@@ -142,7 +142,7 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
 }
 
 interface ResolveOptions {
-  /** Name servers; by default those of this machine, with its search domains. */
+  /** Name servers; by default this machine's, with its search domains. */
   readonly servers?: readonly string[]
   /** The file of fixed names, which Envoy reads too. */
   readonly hostsFile?: string
@@ -150,7 +150,7 @@ interface ResolveOptions {
 
 /**
  * Resolves as Envoy does, with the search domains of this machine; all addresses of all of them
- * count, also those of the hosts file.
+ * count, also addresses in the hosts file.
  */
 export function createResolve({ servers, hostsFile = '/etc/hosts' }: ResolveOptions = {}): Resolve {
   const resolver = new Resolver({ timeout: 1_000, tries: 2 })

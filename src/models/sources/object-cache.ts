@@ -18,11 +18,11 @@ export interface ClusterObject {
   readonly uid: string | undefined
   readonly generation: number
   readonly isDeleting: boolean
-  /** Why it is not in force; undefined: it is. */
+  /** Why it is not in force, or undefined if it is. */
   readonly problem: string | undefined
-  /** What is wrong with it although it is in force; undefined: nothing. */
+  /** Its problem, if any, although it is in force. */
   readonly warning: string | undefined
-  /** The current object; undefined: it is gone. */
+  /** The current object, or undefined if it was deleted. */
   readonly current: () => KubeObject | undefined
 }
 
@@ -50,7 +50,7 @@ interface Place {
   readonly kept?: { readonly group: Group; readonly readAs: string } | undefined
 }
 
-/** Records the object `<namespace>/<name>` if objects of its collection are kept. */
+/** Stores the object `<namespace>/<name>` if objects of its collection are stored. */
 export function keepObject(
   { objects }: ObjectCache,
   { apiVersion, kind, plural, reflector, kept }: Place,
@@ -84,7 +84,7 @@ function joined(
   return sentences.length === 0 ? undefined : sentences.join('; ')
 }
 
-/** The object `<namespace>/<name>` as an owner reference; undefined: it is gone. */
+/** The object `<namespace>/<name>` as an owner reference, or undefined if it was deleted. */
 export function toOwner({ apiVersion, kind, reflector }: Place, key: string): Owner | undefined {
   const { name, uid } = reflector?.objects.get(key)?.metadata ?? {}
   return name === undefined || uid === undefined ? undefined : { apiVersion, kind, name, uid }

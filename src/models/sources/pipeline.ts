@@ -62,7 +62,7 @@ export async function loadSnapshot(
   return load(gathered, undefined, options)
 }
 
-/** The same for documents in one text, whose problems have no file's name. */
+/** Loads the documents of one text. Their problems have no file name. */
 export async function loadDocuments(text: string): Promise<Loaded> {
   const content = await inSlices(readInSteps('', { text, isUtf8: true }))
   return load(await inSlices(gather([content])), undefined, {})

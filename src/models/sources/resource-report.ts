@@ -7,8 +7,8 @@ import { linesShown } from '../../runtime/line-limit.ts'
 import type { Snapshot } from '../rules/snapshot.ts'
 
 /**
- * Logs what is in force after a change. A problem, a shared priority or a route past us is logged
- * when it is new or recurs.
+ * Logs the resources in force after a change. A problem, a shared priority or a route past us is
+ * logged when it is new or recurs.
  */
 export function createResourceLogger(
   log: Pick<Logger, 'info' | 'warn'>,

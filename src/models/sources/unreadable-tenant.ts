@@ -11,8 +11,8 @@ const ambiguous = [{ path, message: 'differ from those of a second document' }]
 export const unreadableTenant: Tenant = { ...defaultTenant, unreadable: unread }
 
 /**
- * The first of two resources of one key, as it is in force; undefined: unchanged. Which of two Tenants is the first depends
- * only on the names of their files, so ignoring the limits of the second could ignore the intended ones.
+ * The first of two resources with one key, as it is in force, or undefined if it stays unchanged. Which of two Tenants
+ * is the first depends only on their files' names, so ignoring the second's limits could ignore the intended ones.
  */
 export function besideSecond(first: Resource, second: Resource): Tenant | undefined {
   if (first.kind !== 'Tenant' || second.kind !== 'Tenant') return undefined
@@ -23,7 +23,7 @@ export function besideSecond(first: Resource, second: Resource): Tenant | undefi
   return { ...first, limits, calendar, unreadable: first.unreadable ?? ambiguous }
 }
 
-/** Of two resources of one key. */
+/** The end of a message about two resources with one key. */
 export function whichCounts(instead: Resource | undefined): string {
   return instead === undefined
     ? 'and that one counts'

@@ -13,11 +13,11 @@ export interface YamlDocument {
   readonly problem: { readonly line: number; readonly message: string } | undefined
   /** From 1: the line of a field, or of its nearest existing ancestor. */
   lineOf(path: FieldPath): number
-  /** The lines of what is at a path, and of the fields in it, some levels deep. */
+  /** The lines of the node at a path, and of the fields in it, some levels deep. */
   linesOf(path: FieldPath): Lines
 }
 
-/** The line of a node, and those of its fields or items. */
+/** The lines of a node and of its fields or items. */
 export interface Lines {
   readonly line: number
   readonly inside: ReadonlyMap<unknown, Lines> | undefined
@@ -25,7 +25,7 @@ export interface Lines {
 
 /** Maximum number of nodes that an alias may expand to; more is an attack, not a resource. */
 const aliasLimit = 100
-/** Lines of fields deeper than this are not kept. */
+/** Lines of fields deeper than this are not stored. */
 const linesDepth = 3
 
 /**
@@ -34,7 +34,7 @@ const linesDepth = 3
  */
 export function parseYaml(text: string): readonly YamlDocument[] {
   const lines = new LineCounter()
-  // With the parser's warnings Node would write lines between those of the log.
+  // For the parser's warnings Node would write lines into the log.
   const options = {
     ...{ lineCounter: lines, prettyErrors: false, uniqueKeys: false },
     logLevel: 'error',

@@ -10,7 +10,7 @@ import type { ResourceProblem } from '../snapshot.ts'
 
 interface Provided {
   readonly external: ExternalModel
-  /** What has no counterpart here. */
+  /** Fields that have no equivalent here. */
   readonly problems: readonly Omit<ResourceProblem, 'resource'>[]
 }
 
@@ -43,7 +43,7 @@ export function chooseProvider(
 
 type Reference = ProvidedModel['externalProviderRefs'][number]
 
-/** A reference to a provider, and what it leads to, or why it cannot be served. */
+/** A reference, and its provider, or why it cannot be served. */
 interface Option {
   readonly reference: Reference
   readonly found: { readonly provider: ExternalProvider; readonly basePath: string } | string

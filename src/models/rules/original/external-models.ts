@@ -43,7 +43,7 @@ export function joinExternalModels(
   return joined
 }
 
-/** By `<namespace>/<name>`. One of the newer group takes precedence, as in the original. */
+/** By `<namespace>/<name>`. An object of the newer group takes precedence, as in the original. */
 function externalOf(
   resources: readonly Resource[],
   report: (problem: ResourceProblem) => void,
@@ -87,7 +87,7 @@ function toModelRef(external: ExternalModel): ModelRef {
   return made
 }
 
-/** What a ModelRef has from its ExternalModel. */
+/** The fields that a ModelRef gets from its ExternalModel. */
 function serverOf(
   { metadata, modelIds }: Pick<ModelRef, 'metadata' | 'modelIds'>,
   { backendUrl, server, modelName, missing }: ExternalModel,

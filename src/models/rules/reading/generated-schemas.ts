@@ -1,6 +1,6 @@
 /**
- * Schemas of what `tollgate controller` writes: the statuses of our kinds, and the two generated
- * kinds.
+ * Schemas of the objects that `tollgate controller` writes: the statuses of our kinds, and the two
+ * generated kinds.
  */
 
 import { integer, list, object, optional, type Schema, text } from '../../../formats/schema.ts'
@@ -35,7 +35,7 @@ function phase(...phases: readonly string[]) {
   return optional(text({ enum: phases, description: 'state in one word' }))
 }
 
-/** The state of a reference, or of what was generated for it. */
+/** The state of a reference, or of an object generated for it. */
 function references(description: string, more: Readonly<Record<string, Schema>> = {}): Schema {
   return list(
     object({

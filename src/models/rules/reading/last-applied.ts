@@ -1,6 +1,6 @@
 /**
- * Fields that an API server has left out of an object. Its definition prunes what it does not know,
- * but `kubectl apply` keeps the whole document in an annotation.
+ * Restores fields that an API server left out of an object. Its definition prunes unknown fields,
+ * but `kubectl apply` stores the whole document in an annotation.
  */
 
 import { isObject } from '../../../formats/fields.ts'
@@ -10,7 +10,7 @@ const annotation = 'kubectl.kubernetes.io/last-applied-configuration'
 
 /**
  * The object with the unknown fields of its `spec` as it was applied, so that they are reported, and
- * a misspelt limit is no less a limit than in a file. The object itself if it has been changed since,
+ * a misspelt limit has the same effect as in a file. The object itself if it has been changed since,
  * or was not applied like this. Never throws.
  */
 export function withPruned(object: unknown, schema: Schema): unknown {
@@ -28,7 +28,7 @@ export function withPruned(object: unknown, schema: Schema): unknown {
   }
 }
 
-/** undefined: what is stored is not what was applied. */
+/** Returns undefined if the stored fields are not the applied ones. */
 function restore(
   applied: unknown,
   stored: unknown,

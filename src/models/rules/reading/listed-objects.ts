@@ -1,4 +1,4 @@
-/** The objects of a document: itself, or those of a list as `kubectl get -o yaml` prints it. */
+/** The objects of a document: itself, or the items of a list as `kubectl get -o yaml` prints it. */
 
 import { type FieldPath, isObject } from '../../../formats/fields.ts'
 

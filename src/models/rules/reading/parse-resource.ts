@@ -67,7 +67,8 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
 const ours = ['tollgate.dev/', `${originalGroup}/`] as const
 
 /**
- * Whether a Tenant of an unknown group was meant to be ours: Kubernetes has none, and those of others have other names.
+ * Whether a Tenant of an unknown group was meant to be ours: Kubernetes has no such kind, and other groups have
+ * other names.
  */
 function isMisspeltTenant(apiVersion: string, kind: string): boolean {
   if (nearestName(kind, namesOfKind('Tenant')) === undefined) return false
@@ -187,7 +188,7 @@ function partReader<Raw>(schema: Schema<Raw>, toResource: (raw: Raw) => Resource
   }
 }
 
-/** Which entry of the list `spec.<list>` a closed object is; undefined: it is none. */
+/** The index of a closed object in the list `spec.<list>`, or undefined if it is not in it. */
 function entryOf([, field, index]: FieldPath, list: string): number | undefined {
   return field === list ? Number(index) : undefined
 }
@@ -308,14 +309,14 @@ function toBilledModel(
 }
 
 /**
- * Keeps the limits of a Tenant with other errors: without them everybody would have more. If the limits themselves are
+ * Keeps the limits of a Tenant with other errors: without them all users would have more. If the limits themselves are
  * faulty, the Tenant records that, and no request is allowed.
  */
 function salvageTenant(
   { metadata, spec }: Document<'Tenant'>,
   problems: readonly FieldProblem[],
 ): Tenant | undefined {
-  // Faulty fields read as undefined: this is another Tenant, or has nothing at all.
+  // Faulty fields read as undefined: this is another Tenant, or an empty one.
   if (!metadata?.name || !metadata.namespace || !spec) return undefined
   const unreadable = problems.filter((problem) => !problem.isMild && meansLimits(problem))
   const isWell = unreadable.length === 0
