@@ -110,7 +110,7 @@ export function listModels(app: Api, deps: ExternalDeps): void {
   async function one(id: string, request: FastifyRequest, reply: FastifyReply) {
     const found = (await list(request, reply)).find((model) => model.id === id)
     if (found === undefined) {
-      const message = `There is no model ${toQuoted(id)}, or you may not use it.`
+      const message = `There is no model ${toQuoted(id)}, you may not use it, or its server does not respond.`
       throw new ServiceError('not_found', { message })
     }
     return isAnthropic(request) ? sendAnthropicModel(reply, found) : toModelJson(found)
