@@ -1,6 +1,6 @@
 /**
  * A file that reserves space on a nearly full file system and is removed when space runs out, so that lines can still
- * be written while an operator frees some.
+ * be written while an operator frees space.
  */
 
 import * as fs from 'node:fs'
@@ -27,8 +27,8 @@ export function createBallast(path: string, bytes = wholeBytes) {
 
   return {
     /**
-     * To be called every second. `mayMake`: whether it may create the file, true in one process of a gateway. Resolves
-     * with whether the file system is full.
+     * Call it every second. `mayMake`: whether it may create the file, true in one process of a gateway. Resolves with
+     * whether the file system is full.
      */
     async step(mayMake: boolean) {
       const { bavail, blocks, bsize } = await statfs(path.slice(0, path.lastIndexOf('/') + 1))

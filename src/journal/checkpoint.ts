@@ -13,7 +13,7 @@ import type { DurableFiles } from './durable-files.ts'
 import type { Position } from './follower.ts'
 
 export interface KeptState {
-  /** The gateway's name under which the sums were sent; undefined: unknown. */
+  /** The gateway's name under which the sums were sent, or undefined if unknown. */
   readonly gateway?: string | undefined
   readonly position: Position
   readonly own: readonly OwnSum[]
@@ -57,14 +57,14 @@ export function createCheckpoint(
 
   const ownName = (): string => `${name}.${number}.${nonce}`
 
-  /** The number in the name of a checkpoint, complete or not; undefined for other files. */
+  /** The number in the name of a checkpoint, complete or not, or undefined for other files. */
   function numberOf(file: string): number | undefined {
     const rest = file.startsWith(`${name}.`) ? file.slice(name.length + 1) : ''
     const [, digits] = /^(\d{1,15})\.[\w-]+(?:\.\d+\.tmp)?$/.exec(rest) ?? []
     return digits === undefined ? undefined : Number(digits)
   }
 
-  /** The checkpoint with the highest number; of several, the latest writer's. */
+  /** The checkpoint with the highest number, or the latest writer's if there are several. */
   async function findLatest(writers: readonly string[]): Promise<string | undefined> {
     let latest: readonly [file: string, number: number, place: number] | undefined
     for (const file of await files.names()) {
@@ -109,8 +109,8 @@ export function createCheckpoint(
 
   return {
     /**
-     * Loads the latest checkpoint; empty if there is none. `writers`: the latest first. Later saves get a higher
-     * number.
+     * Loads the latest checkpoint; the state is empty if there is none. `writers`: the latest first. Later saves get a
+     * higher number.
      */
     async load(writers: readonly string[]): Promise<KeptState> {
       const latest = await findLatest(writers)
@@ -119,12 +119,15 @@ export function createCheckpoint(
     },
     /** Saves what `capture` returns when its turn comes, atomically; resolves with the saved position. */
     save: (capture: () => KeptState): Promise<Position> => withLock(() => write(capture())),
-    /** Appends to the own checkpoint what the store has of a window beyond the lines; resolves once it is on disk. */
+    /**
+     * Appends a window's `base`, which the store has beyond the lines, to this process's checkpoint; resolves once it
+     * is on disk.
+     */
     noteBase: ({ id, since, end, ms }: OwnSum, base: Exact): Promise<void> =>
       withLock(() =>
         files.append(ownName(), textOf([['sum', id, since, end, ms, 0, toWritten(base)]])),
       ),
-    /** Removes the checkpoints of earlier writers. To be called once an own one was saved. */
+    /** Removes the checkpoints of earlier writers. Call it once this process has saved its own. */
     async removeEarlier(): Promise<void> {
       for (const file of await files.names()) {
         if ((numberOf(file) ?? number) < number) await files.remove(file)
@@ -137,7 +140,9 @@ function textOf(entries: readonly Entry[]): string {
   return entries.map((entry) => `${JSON.stringify(entry)}\n`).join('')
 }
 
-/** Of two entries for a window the higher values count: they were appended later. A torn line was not relied on yet. */
+/**
+ * If a window has two entries, the higher values count, which were appended later. Nothing relies on a torn line yet.
+ */
 function* stateIn(text: string): Generator<undefined, KeptState> {
   const position: Position = new Map()
   const own = new Map<string, OwnSum>()

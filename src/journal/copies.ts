@@ -1,6 +1,6 @@
 /**
  * Copies of the files of a gateway's folder, which is in memory: byte for byte, below DATA_DIR, appended to every
- * second by the writer. Files that a reboot or somebody has removed are restored from them.
+ * second by the writer. Files that were lost in a reboot or removed are restored from them.
  */
 
 import { constants } from 'node:fs'
@@ -26,12 +26,12 @@ export type Copies = ReturnType<typeof createCopies>
 interface Copied {
   readonly name: string
   bytes: number
-  /** The inode of the copy, once something was written to it. */
+  /** The inode of the copy, once it was written to. */
   inode: string | undefined
 }
 
 const pieceBytes = 65_536
-/** Maximum for all files in one step, so that the next one starts in time. */
+/** Bytes that one step copies at most, so that the next one starts in time. */
 const stepBytes = 64 * 1_048_576
 /** Bytes compared at the beginning and the end of a copy that an earlier process made. */
 const comparedBytes = 4_096
@@ -42,12 +42,12 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   /** By the inode of the original. */
   const copied = new Map<string, Copied>()
   /**
-   * Whether files were removed by somebody else, whose copies are still there. At first, too: they may have been just before the
-   * writer before this one was killed, which alone knew them.
+   * Whether copies may exist of files that others have removed. True at first: files may have been removed just before
+   * the previous writer was killed, and only that writer knew.
    */
   let isGone = true
 
-  /** Renames the copy of a file to the file's name, and determines how much of the file it has. */
+  /** Renames the copy of a file to the file's name, and determines how many bytes of the file it has. */
   async function match({ name, inode }: Listed): Promise<Copied> {
     const known = copied.get(inode)
     if (known?.name === name) return known
@@ -86,7 +86,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     return undefined
   }
 
-  /** Empty if there is none. */
+  /** Reads from a copy; empty if there is none. */
   async function readCopy(name: string, from: number, length: number): Promise<Buffer> {
     const copy = await fs.open(at(name), 'r').catch(unlessMissing)
     if (copy === undefined) return Buffer.alloc(0)
@@ -99,8 +99,8 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   }
 
   /**
-   * How many bytes of the file the copy of this name has, which an earlier process made; 0 if it is a copy of another
-   * file.
+   * How many bytes of the file are in the copy of this name, which an earlier process made; 0 if it is a copy of
+   * another file.
    */
   async function lengthOf(name: string): Promise<number> {
     const bytes = (await fs.stat(at(name)).catch(unlessMissing))?.size ?? 0
@@ -120,7 +120,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     }
   }
 
-  /** Renames the copy of a file that is no longer in the folder, so that its lines are kept. */
+  /** Renames the copy of a file that is no longer in the folder, so that its lines are not overwritten. */
   async function putAside(name: string, all: readonly Listed[]): Promise<void> {
     const copy = all.find((each) => each.name === name)
     if (copy === undefined || copy.size === 0 || !files.includes(name)) return
@@ -128,7 +128,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     if (to !== undefined) await fs.rename(at(name), at(to)).catch(unlessMissing)
   }
 
-  /** An unused rotated name; undefined if another process has renamed the copy meanwhile. */
+  /** An unused rotated name, or undefined if another process has renamed the copy meanwhile. */
   async function freeName(file: string, all: readonly Listed[]): Promise<string | undefined> {
     const taken = new Set([...all, ...folder.list()].map(({ name }) => name))
     const found = await fs.stat(at(file)).catch(unlessMissing)
@@ -141,7 +141,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   async function append(listed: Listed, one: Copied, most: number): Promise<number> {
     const file = folder.open(listed.name)
     if (file === undefined) return 0
-    // At its offset, never at the end: two writers write the same bytes there.
+    // Written at its offset, not appended: two writers then write the same bytes to the same place.
     const copy = await fs.open(at(one.name), constants.O_WRONLY | constants.O_CREAT, 0o600)
     let done = 0
     try {
@@ -163,8 +163,8 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   }
 
   /**
-   * Restores missing files from their copies, under rotated names, because another file may have taken theirs. To be
-   * called at start, before files are read; several processes may do it at once.
+   * Restores missing files from their copies, under rotated names, because another file may have taken theirs. Call it
+   * at start, before files are read; several processes may do so at once.
    */
   async function fill(): Promise<void> {
     const there = listLineFiles(folder, files)
@@ -190,14 +190,14 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   }
 
   return {
-    /** To be called every second by the writer, one call at a time. Rejects if the disk fails. */
+    /** Call it every second in the writer, one call at a time. Rejects if the disk fails. */
     async step(): Promise<void> {
       await fs.mkdir(keptPath, { recursive: true, mode: 0o700 })
       // Rotated ones first: the current files take their names.
       const listed = listLineFiles(folder, files)
       const there = new Set(listed.map(({ inode }) => inode))
       for (const inode of copied.keys()) if (!there.has(inode)) isGone = copied.delete(inode)
-      // Truncated, or a new file with the inode of a removed one.
+      // The file was truncated, or is new with the inode of a removed one.
       for (const { inode, size } of listed) {
         if (size < (copied.get(inode)?.bytes ?? 0)) copied.delete(inode)
       }
@@ -206,7 +206,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
         const one = await match(each)
         if (each.size > one.bytes) left -= await append(each, one, left)
       }
-      // Now, because readers may forget the positions of absent files; without space, in the next step.
+      // Restore now, because readers may forget the positions of absent files; without space, in the next step.
       if (isGone && listed.length > 0) {
         isGone = await fill().then(
           () => false,
@@ -223,7 +223,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   }
 }
 
-/** Head of a file; empty if it has no complete line or does not exist. */
+/** The head of a file; empty if it has no complete line or does not exist. */
 function headOf(folder: Pick<Folder, 'open'>, name: string): string {
   const file = folder.open(name)
   if (file === undefined) return ''

@@ -1,6 +1,6 @@
 /**
  * Checkpoint files below DATA_DIR, on a disk: unlike the shared folder they survive a reboot. The disk may hang, so
- * only what needs the result awaits these calls.
+ * await these calls only where the result is needed.
  */
 
 import { constants } from 'node:fs'
@@ -16,7 +16,7 @@ export function openDurableFiles(path: string) {
   const at = (name: string): string => join(path, name)
   return {
     names: async (): Promise<readonly string[]> => (await readdir(path).catch(unlessMissing)) ?? [],
-    /** Empty text if there is no such file. */
+    /** Returns an empty text if there is no such file. */
     read: async (name: string) => (await readFile(at(name), 'utf8').catch(unlessMissing)) ?? '',
     /** Appends to an existing file; resolves once the data is on disk. */
     async append(name: string, text: string) {
@@ -29,7 +29,7 @@ export function openDurableFiles(path: string) {
         await file.close()
       }
     },
-    /** Replaces the file with what `write` puts: atomically, even if the machine goes down. */
+    /** Replaces the file by the texts that `write` puts: atomically, even if the machine goes down. */
     async replace(name: string, write: (put: (text: string) => Promise<void>) => Promise<void>) {
       await mkdir(path, { recursive: true, mode: 0o700 })
       const draft = at(`${name}.${process.pid}.tmp`)

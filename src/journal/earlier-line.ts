@@ -1,5 +1,5 @@
 /**
- * Lines in the format of earlier versions, which exist during an upgrade of a gateway and in archives: one for each
+ * Lines in the format of earlier versions, which occur during an upgrade of a gateway and in archives: one for each
  * metered response that has ended, written by Envoy.
  */
 
@@ -10,7 +10,7 @@ export const earlierLines = ['{"id":', '{"group":'] as const
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Converts its fields to the current format; undefined for another format. Never throws. */
+/** Converts its fields to the current format; returns undefined for another format. Never throws. */
 export function fromEarlier(fields: Fields): Fields | undefined {
   const { id, user, subscription, model, start, ms, sent, group, estimate, ...others } = fields
   if (typeof start !== 'string' || !/^\d{1,15}$/.test(start)) return undefined

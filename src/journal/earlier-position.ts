@@ -1,6 +1,6 @@
 /**
- * How far the previous version read its journal. The lines before are in counters that it kept in Redis, which count as
- * those of another gateway. Read once, while there is no checkpoint.
+ * The position up to which the previous version read its journal. Earlier lines are in its counters in Redis, which
+ * count as another gateway's. Read once, while there is no checkpoint.
  */
 
 import { readFileSync } from 'node:fs'

@@ -1,9 +1,9 @@
 /**
- * Whether and how soon Envoy writes its log, according to its admin page. If the page does not answer, nothing is
- * reported, since an Envoy that has ended loses no line.
+ * Asks Envoy's admin page whether and how soon Envoy writes its log. If the page does not respond, no problem is
+ * reported, since an Envoy that has ended loses no lines.
  */
 
-/** Rejects if the page does not answer. */
+/** Rejects if the page does not respond. */
 export type AskEnvoy = (path: string, method?: 'GET' | 'POST') => Promise<string>
 
 interface EnvoyLogState {
@@ -29,7 +29,7 @@ export function createEnvoyLog(ask: AskEnvoy, monotonic: () => number) {
 
   return {
     reopen: async (): Promise<void> => void (await ask('/reopen_logs', 'POST')),
-    /** To be called every few seconds. */
+    /** Call it every few seconds. */
     async check(): Promise<EnvoyLogState> {
       const found = sumIn(await ask(statsPath))
       // The statistics of a new Envoy begin at 0.

@@ -7,7 +7,7 @@ export interface JournalFiles {
   readonly folder: string
   /** Lines written by the gateway's script. */
   readonly script: string
-  /** Lines written by Envoy itself: those that the script has not written, and those of running requests. */
+  /** Lines written by Envoy itself: for running requests, and for requests whose line the script could not write. */
   readonly envoy: string
   /** Tells the script when its file was renamed (head-file.ts). */
   readonly head: string
@@ -43,19 +43,19 @@ export function filesOf(usageJournal: string): JournalFiles {
   }
 }
 
-/** The part of it below DATA_DIR, with copies of its files; may be the same folder. */
+/** The journal's folder below DATA_DIR, with copies of its files; may be the same folder. */
 export function keptJournalOf(usageJournal: string, dataDir: string): KeptJournal {
   const folder = join(dataDir, 'journal')
   return { folder, name: join(folder, `${stemOf(usageJournal)}.name`) }
 }
 
-/** When `file` was rotated to `name`, in milliseconds since the epoch; undefined if `name` has another form. */
+/** When `file` was rotated to `name`, in milliseconds since the epoch, or undefined if `name` has another form. */
 export function renamedAt(name: string, file: string): number | undefined {
   const digits = name.startsWith(`${file}.`) ? name.slice(file.length + 1) : ''
   return /^\d{13}$/.test(digits) ? Number(digits) : undefined
 }
 
-/** The base name, among these, of a current or rotated file; undefined for other files. */
+/** The one of these base names that a current or rotated file has, or undefined for other files. */
 export function growingOf(name: string, files: readonly string[]): string | undefined {
   return files.find((file) => name === file || renamedAt(name, file) !== undefined)
 }

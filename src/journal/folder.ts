@@ -54,7 +54,7 @@ const appending = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK
 export function openFolder(path: string, mode: FileMode = 0o600) {
   const at = (name: string): string => join(path, name)
   return {
-    /** Identifies the folder that is at its path now; undefined if there is none. */
+    /** Identifies the folder that is at its path now, or undefined if there is none. */
     identity() {
       const stat = fs.statSync(path, { throwIfNoEntry: false, bigint: true })
       return stat && `${stat.dev}:${stat.ino}`
@@ -69,7 +69,7 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
         if (!stat?.isFile()) return []
         return [{ name, inode: String(stat.ino), size: Number(stat.size) }]
       }),
-    /** undefined if there is no such file. */
+    /** Returns undefined if there is no such file. */
     open: (name: string) => ifThere(() => openFile(at(name)), undefined),
     remove: (name: string) => fs.rmSync(at(name), { force: true }),
     /** Renames a file to `earlier` and puts an empty one in its place. The name exists at every moment. */
@@ -119,7 +119,7 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
       const now = new Date()
       fs.utimesSync(at(name), now, now)
     },
-    /** Modification time in milliseconds since the epoch; undefined if there is no such file. */
+    /** Modification time in milliseconds since the epoch, or undefined if there is no such file. */
     touchedAt: (name: string) => fs.statSync(at(name), { throwIfNoEntry: false })?.mtimeMs,
   }
 }

@@ -40,7 +40,7 @@ export interface Followed {
   isFull: boolean
   /** Whether a longer file with the same head is followed. */
   isCopy: boolean
-  /** When it disappeared from the folder; undefined while it is there. */
+  /** When it disappeared from the folder, or undefined while it is there. */
   absentSince: number | undefined
   isClosed: boolean
 }
@@ -67,7 +67,7 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
     refreshHead(one)
   }
 
-  /** Closes the file once it can no longer grow; returns whether it is kept. */
+  /** Closes the file once it can no longer grow; returns whether it stays open. */
   function keepOrClose(one: Followed): boolean {
     const isKept = now() - (one.absentSince ?? now()) < writtenForMs
     if (!isKept) close(one)
@@ -91,7 +91,7 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
   }
 
   return {
-    /** As of the last `discover`. */
+    /** The files as of the last `discover`. */
     get all(): readonly Followed[] {
       return followed
     },
@@ -109,7 +109,8 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
         const { head, size } = one
         one.isCopy = head !== '' && heads.has(head)
         heads.add(head)
-        // Restored to an older state: lines appended since can't be told from lines already read, so all are skipped.
+        // The file was restored to an older state: lines appended since can't be told from lines already read, so all
+        // are skipped.
         if (one.isCopy || (position.get(head) ?? 0) <= size) continue
         position.set(head, size)
         onLost(head)
@@ -134,7 +135,7 @@ export function refreshHead(one: Followed): void {
   one.isRead = false
 }
 
-/** When it was renamed, in milliseconds since the epoch; undefined if it is current or absent. */
+/** When it was renamed, in milliseconds since the epoch, or undefined if it is current or absent. */
 export function renamedSince({ name, growing, absentSince }: Followed): number | undefined {
   return absentSince === undefined ? renamedAt(name, growing) : undefined
 }

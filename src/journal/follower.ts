@@ -23,7 +23,7 @@ interface FollowerOptions extends FollowedFilesOptions {
    * empty line. Must not throw.
    */
   readonly onLine: (line: string, head: string, name: string) => void
-  /** Nothing beyond it is taken. */
+  /** Lines after this position are not taken. */
   readonly until?: Position
 }
 
@@ -53,7 +53,7 @@ export function createFollower(options: FollowerOptions) {
     files.discover()
   }
 
-  /** Takes the next lines of a file; returns how many bytes they have, 0 at its end. */
+  /** Takes the next lines of a file; returns their length in bytes, 0 at its end. */
   function readChunk(one: Followed): number {
     one.isFull = false
     // Closed while another caller was reading.
@@ -125,12 +125,12 @@ export function createFollower(options: FollowerOptions) {
       }
       return bytes
     },
-    /** Removes files as `removeSaved` says, where `saved` is the last saved position. */
+    /** Removes files by `removeSaved`; `saved`: the last saved position. */
     tidy(saved: Position, kept: number, isDone?: IsDone): void {
       discover()
       removeSaved(options, files, saved, kept, isDone)
     },
-    /** Takes nothing from now on, not even for a caller that is reading. */
+    /** Stops taking lines, also for a caller that is reading. */
     close: files.close,
   }
 }

@@ -40,7 +40,7 @@ export function openHeadFile(path: string, mode = 0o600) {
       fs.readSync(file, bytes, 0, headFileBytes, 0)
       return { renamed: bytes.readUInt32LE(renamedAt), failed: bytes.readUInt32LE(failedAt) }
     },
-    /** To be called after a rotation. */
+    /** Call it after a rotation. */
     noteRenamed(): void {
       const number = Buffer.alloc(4)
       fs.readSync(file, number, 0, 4, renamedAt)

@@ -6,7 +6,7 @@
 import { hash } from 'node:crypto'
 import type { OpenFile } from './folder.ts'
 
-/** The part of the first line that is hashed at most; lines are usually shorter. */
+/** Maximum number of bytes of the first line that are hashed; lines are usually shorter. */
 export const headBytes = 4_096
 const lineEnd = 10
 /** Hexadecimal digits of a head. */
@@ -19,8 +19,8 @@ export function beginningOf(file: Pick<OpenFile, 'read'>): Buffer {
 }
 
 /**
- * Digest of the first non-empty line in the bytes at a file's start. Empty until that line is complete, constant
- * afterwards.
+ * Digest of the first non-empty line in the bytes at a file's start. Empty until that line is complete or fills
+ * `headBytes`, constant afterwards.
  */
 export function headIn(bytes: Buffer): string {
   let begin = 0
@@ -31,7 +31,7 @@ export function headIn(bytes: Buffer): string {
   return hash('sha256', line, 'hex').slice(0, digits)
 }
 
-/** Converts a stored head; the previous version kept more digits. */
+/** Converts a stored head; the previous version stored more digits. */
 export function headFromLedger(head: string): string {
   return head.slice(0, digits)
 }

@@ -40,7 +40,7 @@ export function createJournalHealth(
     isFailingBeside: (one: JournalProblem): boolean =>
       [...problems].some((each) => each !== one && losing.has(each)),
     has: (problem: JournalProblem): boolean => problems.has(problem),
-    /** `cause` undefined: the problem does not exist or has ended. */
+    /** Begins or ends a problem; `cause` is undefined if it does not exist or has ended. */
     note(problem: JournalProblem, cause: unknown): void {
       const isThere = cause !== undefined
       if (problems.has(problem) === isThere) return

@@ -1,7 +1,7 @@
 /**
- * Delivers each line once across the processes of a gateway, by its writer: to metrics, notices and the like. The
- * position is a small file in the shared folder, from which the next writer continues. It is written every second, so
- * if a process is killed, lines of about a second are delivered twice or not at all.
+ * Delivers each line once across the processes of a gateway, in its writer: to metrics, notices and the like. The
+ * position is in a small file in the shared folder, from which the next writer continues. It is written every second,
+ * so if a process is killed, lines of about a second are delivered twice or not at all.
  */
 
 import { inSlices } from '../runtime/slices.ts'
@@ -24,12 +24,12 @@ interface LineDeliveryOptions {
 
 export function createLineDelivery(options: LineDeliveryOptions) {
   const { folder, names, file, readText, now, onFault } = options
-  /** The position while lines that the last writer did not deliver are read; undefined: there are none. */
+  /** The position while lines are read that the last writer did not deliver, or undefined if there are none. */
   let gap: { readonly done: Position } | undefined
   let isOn = false
   let written = ''
 
-  /** The saved position; undefined if there is none. */
+  /** The saved position, or undefined if there is none. */
   function read(): Position | undefined {
     try {
       const all: [string, [string, number][]][] = JSON.parse(folder.readText(file) || written)
@@ -56,20 +56,20 @@ export function createLineDelivery(options: LineDeliveryOptions) {
   }
 
   return {
-    /** Whether the caller is to deliver the lines that it reads from now on. */
+    /** Whether the caller must deliver the lines that it reads from now on. */
     get isOn(): boolean {
       return isOn
     },
     /**
-     * Saves the position that the process read up to at its start, unless there is one: earlier lines are not
+     * Unless a position is saved, saves the one that the process read up to at its start: earlier lines are not
      * delivered.
      */
     noteStart(position: Position): void {
       if (read() === undefined) write(position)
     },
     /**
-     * This process becomes the writer, at this position. Lines from the saved position to this one are delivered in the
-     * background; the caller delivers later ones.
+     * Call it when this process becomes the writer, at this position. Lines from the saved position to this one are
+     * delivered in the background; the caller delivers later ones.
      */
     begin(position: Position): void {
       // Without a usable file, start here.
@@ -83,7 +83,7 @@ export function createLineDelivery(options: LineDeliveryOptions) {
           if (gap === mine) gap = undefined
         })
     },
-    /** To be called every second by the writer, with the position that it has read up to. */
+    /** Call it every second in the writer, with the position that it has read up to. */
     savePosition(position: Position): void {
       write(gap?.done ?? position)
     },

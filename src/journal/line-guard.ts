@@ -1,6 +1,6 @@
 /**
- * Detects that lines do not arrive. Every admitted request has a line when it ends, and one every ten seconds while it
- * runs; if none comes, responses end without a line.
+ * Detects missing lines. Every admitted request has a line when it ends, and one every ten seconds while it runs; if
+ * none arrives, responses end without a line.
  */
 
 interface LineGuardOptions {
@@ -47,7 +47,7 @@ export function createLineGuard({ withinMs, monotonic, onChange }: LineGuardOpti
       triedAt = monotonic()
       return true
     },
-    /** To be called every second, after the lines were read. */
+    /** Call it every second, after the lines were read. */
     poll(): void {
       if (isFailing || waitingSince === undefined) return
       if (monotonic() - waitingSince < withinMs()) return

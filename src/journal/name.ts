@@ -14,7 +14,7 @@ interface NameFile {
   readonly name: string
   /** The gateway's journal, for operators. */
   readonly journal: string
-  /** The inode of this file and the machine, as of its creation. */
+  /** The inode of this file and the machine, recorded at its creation. */
   readonly inode: string
   readonly host: string
   /** The previous name, if it differs. */
@@ -45,7 +45,7 @@ function hostId(): string {
   try {
     machine = fs.readFileSync('/etc/machine-id', 'utf8')
   } catch {
-    // Most containers have none; their host names differ.
+    // Most containers have no machine id; their host names differ.
   }
   return hash('sha256', `${hostname()}\n${machine}`, 'hex').slice(0, 16)
 }
@@ -100,7 +100,7 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
     /** Reads the name again; returns whether another process has changed it. */
     refresh(): boolean {
       const last = name
-      // The shared file is in memory if either is: the disk may hang.
+      // Reads the shared file, which is in memory if possible: a disk may hang.
       name = read(shared)?.name ?? name
       return name !== last
     },

@@ -33,14 +33,12 @@ export interface JournalOptions
   readonly onFault: (error: unknown) => void
 }
 
-/** Bound on what the ledger has not read: bytes if the folder is in memory, files if it is on a disk. */
+/** Bound on files that the ledger has not read: bytes if the folder is in memory, files if it is on a disk. */
 const [waitingBytes, waitingFiles] = [128 * 1_048_576, 60]
-/** How long a shutdown waits for a disk, in milliseconds. */
+/** Maximum time that a shutdown waits for a disk, in milliseconds. */
 const endMs = 2_000
 
-/**
- * Resolves when its files exist and lost ones are restored from copies. Throws or rejects if the journal can't be used.
- */
+/** Resolves once its files exist and lost ones are restored from copies. Rejects if the journal can't be used. */
 export async function openJournal(options: JournalOptions) {
   const { path, dataDir, mode, maxBytes, isDone = () => true, onFault } = options
   const files = filesOf(path)
@@ -75,7 +73,7 @@ export async function openJournal(options: JournalOptions) {
     kept: openDurableFiles(kept.folder),
     name,
     health,
-    /** Position of the previous version, whose journal may have been where the copies are now. */
+    /** The position of the previous version, whose journal may have been where the copies are now. */
     earlierPosition(): Position {
       const found = readEarlierPosition(path, folder)
       if (found.size > 0 || !isApart) return found
@@ -101,7 +99,7 @@ export async function openJournal(options: JournalOptions) {
     noteLine: (): void => upkeep?.guard.noteLine(),
     /** Reports an allowed request that will have a line. */
     noteAllowed: (): void => upkeep?.guard.noteAllowed(),
-    /** Starts the upkeep. To be called once. */
+    /** Starts the upkeep. Call it once. */
     keep(by: Pick<UpkeepOptions, 'isWriter' | 'onRenamed' | 'save'>): void {
       upkeep = startUpkeep({
         ...{ files, names, folder, mode, copies, health, maxBytes, ...by },

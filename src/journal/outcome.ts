@@ -1,4 +1,4 @@
-/** How a request ended at its model's server, according to its line. */
+/** Derives from a line how its request ended at its model's server. */
 
 import { failureOf, isAnswered, type Outcome } from '../usage/rules/model-failure.ts'
 import { flagNumbers } from '../usage/rules/response-flags.ts'

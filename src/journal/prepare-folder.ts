@@ -19,8 +19,8 @@ export function fileModeOf(socketMode: number): FileMode {
 }
 
 /**
- * Creates what is missing; existing files keep their mode and owner. Throws an error with the path if it can't.
- * Idempotent.
+ * Creates missing files and the folder; existing ones keep their mode and owner. Throws an error with the path if it
+ * can't. Idempotent.
  */
 export function prepareFolder(files: JournalFiles, mode: FileMode): void {
   const { folder, script, envoy, head } = files
@@ -41,8 +41,9 @@ export function createFile(path: string, mode: FileMode): void {
 }
 
 /**
- * Creates such a file and opens it; throws if it exists. Mode and group are set by its descriptor: whoever may write to
- * the folder could replace it by a link, and have one of the service's own files opened to the group or overwritten.
+ * Creates such a file and opens it; throws if it exists. Mode and group are set by its descriptor: anyone who may write
+ * to the folder could replace the file by a link, and so have one of the service's own files opened to the group or
+ * overwritten.
  */
 export function openNew(path: string, mode: FileMode): number {
   const file = fs.openSync(path, 'wx+', mode)
@@ -53,17 +54,17 @@ export function openNew(path: string, mode: FileMode): number {
   try {
     fs.fchownSync(file, -1, gid)
   } catch {
-    // Only a member of the group may; otherwise `findMismatch` reports it.
+    // Only a member of the group may change it; otherwise `findMismatch` reports it.
   }
   return file
 }
 
-/** Mode of the folder with such files. */
+/** The mode of a folder whose files have this mode. */
 export function folderModeOf(mode: FileMode): number {
   return mode === 0o600 ? 0o700 : 0o770
 }
 
-/** Why this process, or one of the folder's group, can't use the files; undefined if nothing speaks against it. */
+/** Why this process, or one of the folder's group, can't use the files, or undefined if both can. */
 export function findMismatch(files: JournalFiles, mode: FileMode): string | undefined {
   const { folder, script, envoy, head } = files
   for (const path of [folder, script, envoy, head]) {

@@ -40,8 +40,8 @@ const beginnings = ['{"bytes":', ...earlierLines]
 const ofScript = '{"v"'
 
 /**
- * Returns undefined for a torn line or an unknown format. Never throws. Charges its response, unless `unusableUsage` is
- * missing: then its charge is undefined.
+ * Returns undefined for a torn line or an unknown format. Never throws. Charges the response, unless `unusableUsage` is
+ * missing: then `charge` is undefined.
  */
 export function readLine(text: string, unusableUsage?: UnusableUsage): ReadLine | undefined {
   const found = parseObject(text) ?? parseRest(text)
@@ -85,7 +85,7 @@ function toLine(fields: Fields, head: LineHead): Mutable<ReadLine> | undefined {
     reported: isObject(figures) ? new Map(Object.entries(figures)) : nothingReported,
     response: { id, endedAt: startedAt + ms },
   }
-  // One by one, as in `readLineHead`.
+  // Assigned one by one, as in `readLineHead`.
   if (head.keyId !== undefined) usage.keyId = head.keyId
   if (head.group !== undefined) usage.group = head.group
   if (head.payer !== undefined) usage.payer = head.payer

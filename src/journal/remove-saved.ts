@@ -1,4 +1,4 @@
-/** Removes rotated files that no reader needs any more. */
+/** Removes rotated files that no reader still needs. */
 
 import type { Folder, Listed } from './folder.ts'
 import { type Followed, type FollowedFiles, type Position, renamedSince } from './followed-files.ts'
@@ -6,12 +6,12 @@ import { type Followed, type FollowedFiles, type Position, renamedSince } from '
 /** Whether other readers have finished a file; `newer`: how many files of its base name were rotated later. */
 export type IsDone = (file: Listed, newer: number) => boolean
 
-/** Positions kept for absent files, in case one is restored. */
+/** Maximum number of positions retained for absent files, in case one is restored. */
 const maxAbsent = 128
 
 /**
- * Removes rotated files whose lines are all covered by `saved` and that are no longer written; keeps the newest `kept`
- * of each base name.
+ * Removes rotated files whose lines are all covered by `saved` and that are no longer written; retains the newest
+ * `kept` of each base name.
  */
 export function removeSaved(
   { folder, position }: { readonly folder: Pick<Folder, 'remove'>; readonly position: Position },

@@ -11,7 +11,7 @@ export interface RotationOptions {
   readonly folder: Pick<Folder, 'list' | 'renew' | 'appendText'>
   /** Names of the current files. */
   readonly files: readonly string[]
-  /** Those whose writers frame each line, so that an end mark cannot split one. */
+  /** The files whose writers frame each line, so that an end mark cannot split one. */
   readonly framed: readonly string[]
   /** Size in bytes at which a file is rotated. */
   readonly maxBytes: number
@@ -27,7 +27,7 @@ export interface RotationOptions {
 
 export function createRotation(options: RotationOptions) {
   const { folder, files, framed, maxBytes, daily = false, now } = options
-  /** Rotated files that Envoy may still write: it was not asked to reopen its log, or has not answered. */
+  /** Rotated files that Envoy may still write: it was not asked to reopen its log, or has not responded. */
   const unopened = new Set<string>()
   /** Whether Envoy has reopened its log since this process began; an earlier process may have rotated files. */
   let isAsked = false
@@ -47,7 +47,7 @@ export function createRotation(options: RotationOptions) {
   }
 
   return {
-    /** To be called every second. Rejects if Envoy does not answer; the next call asks it again. */
+    /** Call it every second. Rejects if Envoy does not respond; the next call asks it again. */
     async step(): Promise<void> {
       const listed = folder.list()
       const today = Math.floor(now() / dayMs)
@@ -59,7 +59,8 @@ export function createRotation(options: RotationOptions) {
         const earlier = freeName(name, taken)
         folder.renew(name, earlier)
         unopened.add(earlier)
-        // Before scripts are told: a reader that meets the mark looks for the file that they write from then on.
+        // Written before scripts are told: a reader that meets the mark looks for the file that they write from then
+        // on.
         if (framed.includes(name)) mark(earlier)
       }
       if (grown.length > 0) options.onRenamed()
@@ -70,7 +71,7 @@ export function createRotation(options: RotationOptions) {
         for (const name of asked) unopened.delete(name)
       }
     },
-    /** Has the next step ask Envoy to reopen its log, which may be a file that is no longer in the folder. */
+    /** Makes the next step ask Envoy to reopen its log, which may be a file that is no longer in the folder. */
     askAgain(): void {
       isAsked = false
     },

@@ -2,12 +2,12 @@
 
 import * as fs from 'node:fs'
 
-/** In bytes. Our files are shorter. */
+/** Maximum length in bytes. Our files are shorter. */
 const mostText = 1_048_576
 
 /** Opens an existing regular file for reading; throws for anything else, such as a pipe. */
 export function openToRead(path: string): number {
-  // Without O_NONBLOCK, opening a pipe blocks the process until somebody writes to it.
+  // Without O_NONBLOCK, opening a pipe blocks the process until another one opens it for writing.
   const file = fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK)
   if (fs.fstatSync(file).isFile()) return file
   fs.closeSync(file)

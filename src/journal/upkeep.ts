@@ -23,11 +23,11 @@ export interface UpkeepOptions
   readonly names: readonly string[]
   readonly folder: Folder
   readonly mode: FileMode
-  /** undefined if the folder itself survives a reboot. */
+  /** Is undefined if the folder itself survives a reboot. */
   readonly copies: Copies | undefined
   readonly askEnvoy: AskEnvoy
   readonly isWriter: () => boolean
-  /** Called when the folder, or all that is in it, was removed and is there again. */
+  /** Called when the folder, or all of its files, were removed and are restored. */
   readonly onRestored?: (() => void) | undefined
   /** Saves a checkpoint; called after a rotation. */
   readonly save: () => Promise<void>
@@ -40,11 +40,13 @@ export type Upkeep = ReturnType<typeof startUpkeep>
 
 const everyMs = 1_000
 const checkEnvoyEveryMs = 5_000
-/** Milliseconds after an allowed request within which a line must arrive; a slow flush adds twice its interval. */
+/**
+ * Time after an allowed request within which a line must arrive, in milliseconds; a slow flush adds twice its interval.
+ */
 const silentMs = 15_000
 /** How long a line that the script could not write remains a problem, in milliseconds. */
 const scriptFailedMs = 60_000
-/** A disk that has not answered for this long is considered hanging. */
+/** A disk that has not responded for this long is considered hanging. */
 const hangingMs = 5_000
 
 export function startUpkeep(options: UpkeepOptions) {
@@ -103,7 +105,7 @@ export function startUpkeep(options: UpkeepOptions) {
     prepareFolder(files, mode)
     noteRenamed()
     rotation.askAgain()
-    // Never renamed: it is gone with the folder only.
+    // The head file is never renamed: it disappears only with the folder.
     if (!there.has(basename(files.head))) options.onRestored?.()
     return true
   }
@@ -135,7 +137,7 @@ export function startUpkeep(options: UpkeepOptions) {
     isFull = await ballast.step(isWriter())
   }
 
-  /** In a loop of its own: the disk may hang. */
+  /** Runs in a loop of its own, because the disk may hang. */
   async function keepLines(): Promise<void> {
     if (!isWriter()) return
     keepingSince = monotonic()

@@ -9,9 +9,9 @@ import type { Folder } from './folder.ts'
 
 /** A writer that has not touched the file for this long has ended: it touches it every second. */
 export const silentMs = 4_000
-/** Nonces that are kept when the file is truncated, at twice as many. */
+/** Number of nonces that remain when the file is truncated, at twice as many. */
 const kept = 64
-/** In place of a nonce: the last writer has resigned. */
+/** Written in place of a nonce when the last writer resigns. */
 const nobody = '-'
 
 export type Writers = ReturnType<typeof createWriters>
@@ -39,7 +39,7 @@ export function createWriters(folder: Folder, name: string, now: () => number) {
       const last = all().at(-1)
       return last === nonce || (last === undefined && isIn)
     },
-    /** Touches the file, to show that the writer is alive; to be called every second by the writer. */
+    /** Touches the file, to show that the writer is alive. Call it every second in the writer. */
     show(): void {
       const nonces = all()
       if (nonces.length === 0 && isIn) folder.appendText(name, `${nonce}\n`)

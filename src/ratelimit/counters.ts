@@ -1,4 +1,4 @@
-/** The counters of a process: what was used in the windows of an instant. Lines add to them; reading never does. */
+/** The counters of a process: the use of limits in the windows of an instant. Lines add to them; reading never does. */
 
 import { ServiceError } from '../formats/errors.ts'
 import type { Exact } from '../formats/exact.ts'
@@ -14,7 +14,7 @@ export interface CounterStore {
   /**
    * Reads the window of each counter at `now` (milliseconds since the epoch), in the given order. Returns without a
    * promise if all are known. Throws or rejects with `counters_unavailable` if they can't be read, or lines are not
-   * counted; no request may be allowed then.
+   * counted: then allow no request.
    */
   read(
     counters: readonly Counter[],
@@ -25,14 +25,14 @@ export interface CounterStore {
 /** For the API, whose callers can wait for the shared store. */
 export interface ResettableCounters extends CounterStore {
   /**
-   * As `read`, but asks the shared store instead of using what this process received earlier. Falls back to `read`
-   * after a second without a response. Includes limits on requests and on concurrency, with the requests in progress.
+   * Like `read`, but asks the shared store instead of using earlier reports. Falls back to `read` after a second
+   * without a response. Includes limits on requests and on concurrency, with the requests in progress.
    */
   readFresh(counters: readonly Counter[], now: number): Promise<readonly CounterState[]>
   /**
    * Begins new windows of these counters at `at` (milliseconds since the epoch), each with `used`, 0 by default: a
    * response that ended by then counts in the old window, whenever its line is read. At most `maxResets`. Rejects if
-   * the store is unavailable, when the reset may have been made, and without a database, which has to record it.
+   * the database, which records resets, is unavailable (the reset may then have been made) or missing.
    */
   reset(counters: readonly Counter[], at: number, used?: Exact): Promise<void>
 }
@@ -50,7 +50,7 @@ interface CountersOptions {
   }
   /** The requests in progress. */
   readonly holds: Holds
-  /** Undefined without a database: every reset is then refused, because other processes would not learn of it. */
+  /** Undefined without a database: every reset is then refused, because it would not reach other processes. */
   readonly resets: Pick<ResetStore, 'write'> | undefined
 }
 
@@ -90,7 +90,7 @@ export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh 
     try {
       return await holds.hold(asked, now)
     } catch (error) {
-      // What this process knows, as for other counters.
+      // Falls back to the state known to this process, as for other counters.
       if (holds.holdAlone === undefined) throw error
       return holds.holdAlone(asked, now)
     }
@@ -105,7 +105,7 @@ export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh 
       const states = isOpen ? (await readOpen(each, now)).windows : await readFresh(each, now)
       return each.map(({ key }, i) => [key, states[i] as CounterState] as const)
     }
-    // Always with the group of tokens, so that new lines are read.
+    // Always reads the group of tokens, so that new lines are read.
     const found = await Promise.all([...new Map([[undefined, []], ...bySubject])].map(read))
     const states = new Map(found.flat())
     return counters.map(({ key }) => states.get(key) as CounterState)

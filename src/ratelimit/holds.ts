@@ -1,8 +1,8 @@
 /**
- * Holds: what requests in progress are expected to use of limits, beside the counters of what has been used. The
- * counters alone say what is charged; a hold reserves room until its response is counted. One rule covers tokens,
- * requests and concurrency: used + held + asked <= limit. A request in progress holds one unit of each limit on
- * requests until its line counts one there, and one of each limit on concurrency until it ends.
+ * Holds: the use that requests in progress are expected to add to limits, beside the counters of past use. Only
+ * counters determine charges; a hold reserves room until its response is counted. One rule covers tokens, requests and
+ * concurrency: used + held + asked <= limit. A request in progress holds one unit of each limit on requests until its
+ * line counts one there, and one of each limit on concurrency until it ends.
  */
 
 import type { Counter } from './rules/counter.ts'
@@ -15,7 +15,7 @@ import type { Hold, HoldAnswer } from './rules/hold.ts'
  */
 export interface HoldStore {
   /**
-   * Decides, and holds in all limits or in none. A refused asker that asks again must use another name, because a
+   * Decides, and holds in all limits or in none. After a refusal ask again under another name of the asker, because a
    * partial grant may still be on its way back. Returns without a promise if nothing must be fetched; rejects if the
    * store does not respond. `now`, in milliseconds since the epoch, selects the windows; a shared store expires leases
    * by its own clock.
@@ -23,16 +23,16 @@ export interface HoldStore {
   hold(asked: Hold, now: number): HoldAnswer | Promise<HoldAnswer>
   /** Decides and holds in this process alone, while a shared store does not respond. */
   holdAlone?(asked: Hold, now: number): HoldAnswer | Promise<HoldAnswer>
-  /** Ends a hold whose response is in the counters. Any process may call it, also for a request without a hold. */
+  /** Ends a hold whose response is in the counters. Any process may call it, even for a request without a hold. */
   release(counters: readonly Counter[], id: string): void
   /**
-   * Releases a grant whose response was not read. The hold ends unless another asker has asked for it: a gateway that
-   * waits too long for a response asks again, and reads only one of the two.
+   * Releases a grant whose response the gateway did not read. The hold ends unless another asker has asked for it: a
+   * gateway that waits too long asks again, and reads only one of the two responses.
    */
   undo(counters: readonly Counter[], id: string, asker: string): void
   /**
-   * Extends the hold of a request in progress: its lease lasts `leaseMs` from now, and it grows to the output that is
-   * now expected, at most to its ceiling. Has no effect without a hold, or if the store does not respond.
+   * Extends the hold of a request in progress: its lease lasts `leaseMs` from now, and it grows to the currently
+   * expected output, at most to its ceiling. Has no effect without a hold, or if the store does not respond.
    */
   renew(counters: readonly Counter[], id: string, output: Growth, now: number): void
 }

@@ -1,9 +1,10 @@
 /**
- * The blocks of a table: what the counters of one user, or of one key, have used, minus what lanes have added of it. A
+ * The blocks of a table: the use of the counters of one user or one key, minus the part that lanes have added. A
  * response first adds to a lane, then its line is counted, so used = offset + lanes at any moment, and a line whose
- * charge equals what it added changes nothing here.
+ * charge equals the amount that it added changes nothing here.
  *
- * In doubt an offset is too high: a caller that seems to have nothing left is decided by Check, which knows.
+ * In doubt an offset is too high: a caller that seems to have nothing left is decided by Check, which knows the exact
+ * use.
  */
 
 import type { ReadLine } from '../journal/line.ts'
@@ -15,19 +16,19 @@ import type { createNames } from './names.ts'
 import type { TableBlock, TableCell } from './rules/format.ts'
 import { blockName } from './rules/lane.ts'
 
-/** A window of a counter: what this gateway and others have used in it, as far as is known. */
+/** A window of a counter, with the known use of this gateway and others. */
 export interface ReadWindow {
   readonly used: number
   /** When it began or was last reset, and when it ends: milliseconds since the epoch. */
   readonly start: number
   readonly end: number
-  /** Age of the shared store's last report; negative: there is none. 0 without a store. */
+  /** Age of the shared store's last report, or negative if there is none. 0 without a store. */
   readonly ageMs: number
   /** Whether other gateways count in it. */
   readonly isShared: boolean
 }
 
-/** A counted line, as far as the table needs it. */
+/** The parts of a counted line that the table needs. */
 export type CountedLine = Pick<ReadLine, 'state' | 'startedAt' | 'lane'> & {
   readonly usage: Pick<ReadLine['usage'], 'response'>
 }
@@ -35,7 +36,7 @@ export type CountedLine = Pick<ReadLine, 'state' | 'startedAt' | 'lane'> & {
 interface BlocksOptions {
   /** The number of the table's files. */
   readonly file: number
-  /** Maximum number of blocks ever made: a number is never reused. */
+  /** Maximum number of blocks that are ever created: a number is never reused. */
   readonly most: number
   readonly names: ReturnType<typeof createNames>
   readonly clocks: TableClocks
@@ -57,7 +58,7 @@ interface Cell {
   end: number
   /** End of the next window, which begins at `end`. */
   nextEnd: number
-  /** What lanes have added in this window, according to the lines that were counted. */
+  /** The amount that lanes have added in this window, according to the counted lines. */
   added: number
 }
 
@@ -66,7 +67,7 @@ interface Block {
   readonly counters: readonly Counter[]
   readonly cells: readonly Cell[]
   readonly name: Buffer
-  /** The slot of its name, and since when (CLOCK_BOOTTIME) responses find it there. */
+  /** The slot of its name, and the time (CLOCK_BOOTTIME) from which responses find it there. */
   readonly slot: number
   readonly namedAt: number
   written: TableBlock | undefined
@@ -89,7 +90,7 @@ export function createBlocks(options: BlocksOptions) {
   function create(counters: readonly Counter[]): Block | undefined {
     for (const { key } of counters) drop(byCounter.get(key))
     if (given >= most) return undefined
-    // Two numbers, which the text has in hexadecimal.
+    // The text is two numbers in hexadecimal.
     const name = Buffer.from(blockName(counters), 'hex').swap32()
     const slot = names.place(name, given)
     if (slot === undefined) return undefined
@@ -141,7 +142,7 @@ export function createBlocks(options: BlocksOptions) {
     return true
   }
 
-  /** Returns whether the lanes are known to have it in each window that counts. */
+  /** Adds to the windows in which the response ended; returns whether lanes surely added it to all of these windows. */
   function noteAdded(block: Block, added: number, startedAt: number, endedAt: number): boolean {
     let isSure = true
     for (const cell of block.cells) {
@@ -155,18 +156,18 @@ export function createBlocks(options: BlocksOptions) {
   }
 
   return {
-    /** Number of blocks ever made. */
+    /** Number of blocks created so far. */
     get size(): number {
       return given
     },
     /**
-     * Names their block in advance, if there is plenty of room, so that responses find it before a decision needs it.
+     * Creates their block in advance, if there is plenty of room, so that responses find it before a decision needs it.
      */
     prepare(counters: readonly Counter[]): void {
       const block = given < most / 2 && find(counters) === undefined ? create(counters) : undefined
       if (block !== undefined) update(block)
     },
-    /** Their block with current values; undefined: there is no room for it. */
+    /** Their block with current values, or undefined if there is no room for it. */
     place(counters: readonly Counter[]): Pick<Block, 'number' | 'namedAt'> | undefined {
       const known = find(counters)
       if (known !== undefined && update(known)) return known
@@ -174,7 +175,7 @@ export function createBlocks(options: BlocksOptions) {
       return block !== undefined && update(block) ? block : undefined
     },
     drop: (key: string): void => drop(byCounter.get(key)),
-    /** To be called with each line that is in the sums. */
+    /** Call it with each line, once it is in the sums. */
     onCounted(line: CountedLine, counted: readonly Counted[]): void {
       if (line.state === 'running') return
       const { startedAt, usage } = line
@@ -182,7 +183,7 @@ export function createBlocks(options: BlocksOptions) {
       const lane = line.lane?.file === file ? line.lane : undefined
       const changed = new Set<Block>()
       const now = clocks.real()
-      /** For each block that the line added to, the number of its counters that are charged the same amount. */
+      /** For each block that the line added to: how many of its counters the line charges the added amount. */
       const paid = new Map<Block, number>()
       for (const number of new Set(lane?.blocks)) {
         const block = byNumber.get(number)
@@ -199,7 +200,7 @@ export function createBlocks(options: BlocksOptions) {
         }
       }
       for (const [block, charged] of paid) {
-        // A window has begun that is not written yet: what the line added is noted there.
+        // A window has begun that is not written yet: the line's amount is noted there.
         const isOver = block.cells.some(({ end }) => now >= end)
         if (isOver && !update(block)) continue
         const isSure = noteAdded(block, lane?.added ?? 0, startedAt, endedAt)

@@ -1,4 +1,4 @@
-/** The clocks that the gateway's scripts read, as far as Node offers them. */
+/** Approximations of the clocks that the gateway's scripts read. */
 
 import { uptime } from 'node:os'
 

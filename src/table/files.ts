@@ -42,7 +42,7 @@ const numberAt = 16
 
 /**
  * Steps that create both files, without a lease, in place of existing ones. Throws if there is no space for them, and
- * leaves nothing then.
+ * then leaves no files behind.
  */
 export function* createFiles(
   paths: TablePaths,
@@ -107,7 +107,7 @@ function openFiles(
       fs.renameSync(draftOf(paths.lanes), paths.lanes)
       fs.renameSync(draftOf(paths.table), paths.table)
     },
-    /** Whether these files are at their paths, complete, and have the heads written last. */
+    /** Whether these files are at their paths, complete, and with the heads written last. */
     isInPlace: (): boolean =>
       identityAt(paths.table, places.tableBytes) === identities[0] &&
       identityAt(paths.lanes, places.lanesBytes) === identities[1] &&
@@ -154,7 +154,7 @@ function openFiles(
     },
     /** Empties the table, even for scripts that have it open. */
     truncate: (): void => fs.ftruncateSync(table, 0),
-    /** Empties a copy in its place too, from which nothing would be withdrawn. Throws if it can't. */
+    /** Also empties a copy at the table's path, from which no record would be withdrawn. Throws if it can't. */
     emptyCopy(): void {
       const file = openToEmpty(paths.table)
       if (file === undefined) return
@@ -173,7 +173,7 @@ function openFiles(
   }
 }
 
-/** undefined: there is no file. */
+/** Returns undefined if there is no file. */
 function openToEmpty(path: string): number | undefined {
   const { O_RDWR, O_NOFOLLOW, O_NONBLOCK } = fs.constants
   try {
@@ -185,7 +185,7 @@ function openToEmpty(path: string): number | undefined {
   }
 }
 
-/** Whether the file has these bytes, in the part that is compared. */
+/** Whether this part of the file equals the same part of the bytes. */
 function beginsWith(file: number, bytes: Buffer, from = 0, length = bytes.length - from): boolean {
   const read = fs.readSync(file, seen, 0, length, from)
   return read === length && bytes.compare(seen, 0, length, from, from + length) === 0
@@ -196,13 +196,13 @@ function identityOf(file: number): string {
   return `${dev}:${ino}`
 }
 
-/** undefined: there is no file of this length. */
+/** Returns undefined if there is no file of this length. */
 function identityAt(path: string, bytes: number): string | undefined {
   const stat = fs.statSync(path, { throwIfNoEntry: false, bigint: true })
   return stat?.size === BigInt(bytes) ? `${stat.dev}:${stat.ino}` : undefined
 }
 
-/** In one write: a part written in two could be read when half of it is old. */
+/** Writes in one call: between two calls a reader would find a part that is half old. */
 function writeWhole(file: number, buffer: Buffer, bytes: number, at: number): void {
   const written = fs.writeSync(file, buffer, 0, bytes, at)
   if (written !== bytes) throw new Error(`only ${written} of ${bytes} bytes could be written`)

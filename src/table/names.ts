@@ -1,4 +1,4 @@
-/** The index by which a script finds the number of a block from its name: in buckets, like records. */
+/** The index in which a script finds the number of a block by its name: in buckets, like records. */
 
 import { bucketOf, slotsOfBucket } from './rules/format.ts'
 
@@ -11,7 +11,7 @@ interface NamesOptions {
 export function createNames({ buckets, write, clear }: NamesOptions) {
   const taken = new Set<number>()
   return {
-    /** Assigns a slot to this block; undefined: its bucket is full. */
+    /** Assigns a slot to this block; returns undefined if its bucket is full. */
     place(name: Buffer, block: number): number | undefined {
       const first = bucketOf(name, buckets) * slotsOfBucket
       for (let slot = first; slot < first + slotsOfBucket; slot += 1) {

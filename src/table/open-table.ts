@@ -1,6 +1,6 @@
 /**
- * A table that this process has open, with its contents. A method that throws has failed to write: then it is unknown
- * what scripts read, and the files must be abandoned.
+ * A table that this process has open, with its contents. If a method throws, a write failed and scripts may read
+ * anything: abandon the files.
  */
 
 import type { Grant } from '../decide/decision.ts'
@@ -20,7 +20,7 @@ import { createTemplateNumbers } from './templates.ts'
 
 /** A granted request. */
 export interface Admitted {
-  /** With the states of its limits. */
+  /** Includes the states of its limits. */
   readonly grant: Grant
   /** The key's hash, as in the key cache. */
   readonly keyHash: string
@@ -28,38 +28,38 @@ export interface Admitted {
   readonly credential: string
   /** `:path` as the gateway has normalized it, with its query. */
   readonly path: string
-  /** The model in the body; undefined if the path names the model. */
+  /** The model in the body, or undefined if the path names the model. */
   readonly bodyModel: string | undefined
   readonly dialect: Dialect
   /** When it was decided, in milliseconds since the epoch. */
   readonly now: number
   /** The table's mark, read before the credential was looked up. */
   readonly mark: number
-  /** When the key expires, in milliseconds since the epoch; undefined: never. */
+  /** When the key expires, in milliseconds since the epoch, or undefined if never. */
   readonly endsAt?: number | undefined
-  /** Why it may not be published (table/rules/rules.ts); undefined: it may. */
+  /** Why it may not be published (table/rules/rules.ts), or undefined if it may. */
   readonly rule?: MissRule | undefined
-  /** What is charged for each byte of a request if the model reports less; undefined: nothing. */
+  /** The charge for each byte of a request if the model reports less, or undefined if there is none. */
   readonly estimate?: PublishedEstimate | undefined
 }
 
 export interface PublishedEstimate {
   readonly inputPerByte: number
-  /** 0: the operation has no output. */
+  /** 0 if the operation has no output. */
   readonly bytesPerToken: number
 }
 
 export interface OpenTableOptions {
   readonly files: TableFiles
-  /** The number of the files. */
+  /** The random number that identifies the files. */
   readonly file: number
   /** Maximum number of records; 20,000 by default. */
   readonly records: number
   readonly clocks: TableClocks
   readonly readWindow: (counter: Counter, at: number) => ReadWindow
-  /** Whether such a request (its digest) came before (repeats.ts), so that it is worth a record; true by default. */
+  /** Whether a request with this digest came before (repeats.ts), so that it is worth a record; true by default. */
   readonly isRepeated: (digest: Buffer) => boolean
-  /** How long a block must have had its name before a record refers to it, in milliseconds. */
+  /** How long a block must exist before a record refers to it, in milliseconds. */
   readonly settledMs: number
   /** Called with the number of records that were written, withdrawn, or not written for lack of room. */
   readonly count: (what: 'published' | 'withdrawn' | 'unplaced', records: number) => void
@@ -73,14 +73,12 @@ interface Drawn extends Plan {
 export const tableLeaseMs = 1_000
 /** Twice the 5 ms for which a script caches the head. */
 export const headKeptMs = 10
-/**
- * How long a record of a key in use lasts, and by how much that is shortened at random, so that not all end at once.
- */
+/** Life of a record, and the share by which it is shortened at random, so that not all records end at once. */
 const recordMs = 30_000
 const jitter = 0.2
-/** A clock that moved further than this between two beats was set. */
+/** If the difference of the clocks changes by more than this between two beats, a clock was set. */
 const stepMs = 100
-/** Beyond this many, records are withdrawn by clearing all. */
+/** To withdraw more records than this, all are withdrawn at once. */
 const mostSingly = 500
 /** Slots that a beat searches for expired records. */
 const sweptSlots = 2_048
@@ -106,7 +104,7 @@ export function createOpenTable(options: OpenTableOptions) {
   })
   const templates = createTemplateNumbers(sizes.templates, files.writeTemplate)
   let generation = 1
-  /** End of the lease (CLOCK_BOOTTIME); 0: scripts ask for every request. */
+  /** End of the lease (CLOCK_BOOTTIME); 0 if scripts ask for every request. */
   let leaseUntil = 0
   /** The latest end of the lease that scripts may have read. */
   let toldUntil = 0
@@ -119,7 +117,7 @@ export function createOpenTable(options: OpenTableOptions) {
     toldUntil = leaseUntil
   }
 
-  /** What would be published, or why nothing is. */
+  /** Returns the record to publish, or why there is none. */
   function draw({
     grant,
     credential,
@@ -184,11 +182,11 @@ export function createOpenTable(options: OpenTableOptions) {
     get isResting(): boolean {
       return leaseUntil === 0
     },
-    /** How long scripts may decide by it at most; negative: not at all. */
+    /** How long scripts may still decide by the table; negative if they may not. */
     get leaseLeftMs(): number {
       return toldUntil - clocks.boot()
     },
-    /** Whether another table is needed: a number is never reused. */
+    /** Whether another table is needed, because numbers of blocks or templates are used up. */
     get isUsedUp(): boolean {
       return blocks.size >= sizes.blocks || templates.size >= sizes.templates
     },
@@ -200,8 +198,8 @@ export function createOpenTable(options: OpenTableOptions) {
     /** Whether its files are where scripts look for them, and complete. */
     isInPlace: files.isInPlace,
     /**
-     * Publishes a grant if that is allowed and worthwhile. Returns why the next such request will be a miss; undefined:
-     * it may be a hit.
+     * Publishes a grant if that is allowed and worthwhile. Returns why the next such request will be a miss, or
+     * undefined if it may be a hit.
      */
     admit(asked: Admitted): Unpublished | undefined {
       if (leaseUntil === 0) return undefined

@@ -1,4 +1,7 @@
-/** The decision table of this process. Parts may withdraw from it before it exists, and if there is none. */
+/**
+ * The decision table of this process. Records may be withdrawn before it exists, and if there is none: that does
+ * nothing.
+ */
 
 import { rmSync } from 'node:fs'
 import { filesOf } from '../journal/files.ts'
@@ -15,40 +18,40 @@ import {
 export interface ProcessTable extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
   /** Within milliseconds no script decides by an earlier record; the caller does not wait. */
   beginAnew(): void
-  /** The hash of a key whose requests were offered recently, by the key's id: lines have no hashes. */
+  /** The hash of a key by its id, because lines have no hashes; only for keys whose requests were recently offered. */
   hashOf(keyId: string): string | undefined
-  /** undefined: this process is not its gateway's writer, or not yet. */
+  /** Returns undefined before this process is its gateway's writer. */
   stats(): TableStats | undefined
   /** Whether requests may be decided by a table at all. */
   readonly isOn: boolean
-  /** Publishes while `isServing`. To be called once, when requests are served. */
+  /** Publishes while `isServing`. Call it once, when requests are served. */
   start(serving: Omit<Serving, 'sums'> & { readonly sums: Serving['sums'] | undefined }): void
-  /** Publishes nothing from now on. */
+  /** Stops publishing. */
   stop(): void
 }
 
 interface ProcessTableOptions extends Pick<TableOptions, 'mode' | 'onFault'> {
   readonly isOn: boolean
-  /** The table's files are beside it; without a journal there is no table. */
+  /** The table's files are beside the journal; without one there is no table. */
   readonly usageJournal: string | undefined
   /** Whether gateways share their counters, and what Check does while it cannot read them. */
   readonly isShared: boolean
   readonly onCounterLoss: 'allow' | 'deny'
-  /** The number of Envoy's workers, once it tells. */
+  /** Resolves with the number of Envoy's workers, once Envoy reports it. */
   readonly countWorkers: (isStopped: () => boolean) => Promise<number>
 }
 
-/** What a process that serves requests knows. */
+/** The parts that exist once a process serves requests. */
 export interface Serving {
   readonly sums: Pick<OpenSums, 'isWriter' | 'isUnreadable' | 'isUnavailable' | 'stats' | 'known'>
-  /** How long the key cache is still confirmed. */
+  /** Tells how long the key cache is still confirmed. */
   readonly follower: { leaseLeftMs(): number }
   /** Whether requests may be sent here. */
   readonly isServing: () => boolean
 }
 
 const beatMs = 200
-/** As many keys as the table has records, and requests, which must repeat before they have one. */
+/** Maximum number of keys, as many as the table has records, and of requests, which must repeat to get one. */
 const [keysRemembered, requestsRemembered] = [20_000, 40_000]
 /** Maximum number of lanes that scripts can read (envoy/lua/lanes.lua). */
 const mostLanes = 256
@@ -145,7 +148,7 @@ function isCounting(
   return onCounterLoss === 'allow' || !(sums.stats.failing || sums.isUnavailable)
 }
 
-/** A script that finds no table asks for each request. */
+/** Removes the files: without a table, scripts ask for each request. */
 function removeFiles(usageJournal: string | undefined): void {
   if (usageJournal === undefined) return
   const { table, lanes } = filesOf(usageJournal)

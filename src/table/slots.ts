@@ -8,7 +8,7 @@ import { bucketOf, slotsOfBucket } from './rules/format.ts'
 /** Maximum number of records per key. */
 const mostOfKey = 64
 
-/** Instants are those of CLOCK_BOOTTIME, in milliseconds. `most`: maximum number of records. */
+/** Times are CLOCK_BOOTTIME in milliseconds. `most`: maximum number of records. */
 export function createSlots(buckets: number, most: number) {
   const slots = buckets * slotsOfBucket
   const byDigest = new Map<string, number>()
@@ -33,7 +33,7 @@ export function createSlots(buckets: number, most: number) {
     for (const slot of found) if ((untils[slot] as number) <= now) remove(slot)
   }
 
-  /** A free slot in the digest's bucket; undefined: it is full. */
+  /** A free slot in the digest's bucket, or undefined if it is full. */
   function freeSlot(digest: Buffer, now: number): number | undefined {
     const first = bucketOf(digest, buckets) * slotsOfBucket
     for (let slot = first; slot < first + slotsOfBucket; slot += 1) {
@@ -46,7 +46,7 @@ export function createSlots(buckets: number, most: number) {
     get size(): number {
       return byDigest.size
     },
-    /** Assigns a slot to a record of this key; undefined: there is none. */
+    /** Assigns a slot to a record of this key; returns undefined if there is none. */
     place(digest: Buffer, key: string, now: number, until: number): number | undefined {
       const name = digest.toString('latin1')
       let slot = byDigest.get(name)
@@ -71,7 +71,7 @@ export function createSlots(buckets: number, most: number) {
     /** The slots of a key's records. */
     ofKey: (key: string): Iterable<number> => byKey.get(key) ?? [],
     remove,
-    /** Expires all at this time; returns how many would have expired later. */
+    /** Makes all records expire at this time; returns how many would have expired later. */
     endAll(at: number): number {
       let ended = 0
       for (const slot of byDigest.values()) {
@@ -81,14 +81,14 @@ export function createSlots(buckets: number, most: number) {
       }
       return ended
     },
-    /** Forgets all. */
+    /** Forgets all records. */
     clear(): void {
       byDigest.clear()
       byKey.clear()
       digests.fill(undefined)
       keys.fill(undefined)
     },
-    /** Frees the expired ones among the next `count` slots, continuing where the last call ended. */
+    /** Frees expired slots among the next `count`, continuing where the last call ended. */
     sweep(count: number, now: number): void {
       const to = Math.min(slots, sweptTo + count)
       for (let slot = sweptTo; slot < to; slot += 1) {

@@ -25,33 +25,33 @@ import type { Unpublished } from './rules/rules.ts'
 export type { Admitted, CountedLine, PublishedEstimate, ReadWindow, TableClocks }
 
 export interface DecisionTable {
-  /**
-   * Changes with each withdrawal: what was decided before one is not published after it. To be read before
-   * authenticating.
-   */
+  /** Changes with each withdrawal, so that no earlier decision is published after it. Read it before authenticating. */
   readonly mark: number
   /**
-   * To be called for every grant to a key, in the turn of the decision: publishes it if that is allowed and worthwhile.
-   * Returns why the next such request will be a miss; undefined: it may be a hit. Never throws.
+   * Publishes a grant if that is allowed and worthwhile. Call it for every grant to a key, in the turn of the decision.
+   * Returns why the next such request will be a miss, or undefined if it may be a hit. Never throws.
    */
   admit(asked: Admitted): Unpublished | undefined
   /** When this returns, no record of these keys (hashes as in the key cache) is in force. */
   withdraw(keyHashes: readonly string[]): void
   /** When this returns, no record is in force. */
   withdrawAll(): void
-  /** Resolves once no script can still decide by an earlier record. Nothing is published until one `resume` for each call. */
+  /**
+   * Resolves once no script can still decide by an earlier record. Nothing is published until `resume` was called as
+   * often.
+   */
   suspend(): Promise<void>
   resume(): void
-  /** To be called when the counter was reset: withdraws its block; the next one has another number. */
+  /** Call it when the counter was reset: withdraws its block; the next one has another number. */
   dropCounter(key: string): void
-  /** To be called for each line that this process has counted, once it is in the sums. */
+  /** Call it for each line that this process has counted, once it is in the sums. */
   onCounted(line: CountedLine, counted: readonly Counted[]): void
   /**
-   * To be called every 200 ms: renews the lease, recreates files that were deleted, replaced or truncated, opens the
-   * table when this process becomes the writer, and closes it when it no longer is. Never throws.
+   * Call it every 200 ms. Renews the lease, recreates files that were deleted, replaced or truncated, opens the table
+   * when this process becomes the writer, and closes it when it is the writer no longer. Never throws.
    */
   beat(): void
-  /** When this returns, no record is in force, nor will be again. */
+  /** When this returns, no record is in force, and none will be published again. */
   close(): void
   stats(): TableStats
 }
@@ -67,9 +67,9 @@ export interface TableStats {
   readonly records: Room
   readonly blocks: Room
   readonly templates: Room
-  /** Size of both files; 0: there are none. */
+  /** Size of both files; 0 if there are none. */
   readonly bytes: number
-  /** Time since the lease was renewed; undefined: there is none. */
+  /** Time since the lease was renewed, or undefined if there is none. */
   readonly leaseAgeMs: number | undefined
   /** Records since the start: written, withdrawn, and not written for lack of room. */
   readonly published: number
@@ -89,9 +89,9 @@ export interface TableOptions
   readonly isWriter: () => boolean
   /** False while draining and in an outage of the journal; with `deny` also in one of Redis. */
   readonly mayServe: () => boolean
-  /** Milliseconds for which the key cache is still confirmed; 0 or less: it is not. */
+  /** Milliseconds for which the key cache is still confirmed; 0 or less if it is not. */
   readonly keyLeaseLeftMs: () => number
-  /** Called with failures; the table is closed then, and opened again when that is possible. */
+  /** Called with failures, after which the table is closed, and reopened when possible. */
   readonly onFault: (error: unknown) => void
 }
 
@@ -118,7 +118,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
   let mayMakeAt = Number.NEGATIVE_INFINITY
   let suspended = 0
   let mark = 0
-  /** From then on (monotonic) no script decides by what was in force before. */
+  /** From this time (monotonic) no script decides by records that were withdrawn by the head. */
   let quietAt = Number.NEGATIVE_INFINITY
 
   /** Withdraws all records by writing the head. */
@@ -128,7 +128,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     quietAt = performance.now() + headKeptMs
   }
 
-  /** Closes the table for good: scripts that have its files open must find nothing in them. */
+  /** Closes the table for good: scripts that have its files open must find no records in them. */
   function leave(table: OpenTable): void {
     open = undefined
     mark += 1
@@ -158,7 +158,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     try {
       return work(table)
     } catch (error) {
-      // What can't be written can't be withdrawn.
+      // Records can't be withdrawn from a table that can't be written.
       mayMakeAt = clocks.boot() + afterFaultMs
       onFault(error)
       leave(table)
@@ -267,7 +267,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
   }
 }
 
-/** Blocks the whole process, where nothing else keeps a promise. */
+/** Blocks the whole process, because nothing else keeps the promise. */
 function sleep(ms: number): void {
   if (ms > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 }

@@ -9,7 +9,7 @@ export function createTemplateNumbers(
     get size(): number {
       return numbers.size
     },
-    /** undefined: there is no room for another template. */
+    /** Returns undefined if there is no room for another template. */
     numberOf(text: string): number | undefined {
       const known = numbers.get(text)
       if (known !== undefined || numbers.size >= most) return known

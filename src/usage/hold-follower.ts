@@ -1,4 +1,6 @@
-/** Applies lines to holds: releases those of ended requests, renews those of running ones, and learns estimates. */
+/**
+ * Applies lines to holds: releases the holds of ended requests, renews the holds of running ones, and learns estimates.
+ */
 
 import type { ReadLine } from '../journal/line.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
@@ -19,11 +21,11 @@ export interface HoldFollowerDeps {
 }
 
 export interface HoldFollower {
-  /** Renews the hold of a running request, and lets it grow with what was sent. */
+  /** Renews the hold of a running request, and lets it grow with the response. */
   follow(usage: ReadLine['usage'], now: number): void
-  /** To be called once the response is in the counters, or counts nothing. */
+  /** Call it once the response is in the counters, or counts nothing. */
   release(ended: ReadLine['usage']): void
-  /** `tokens`: as reported; undefined: nothing was. */
+  /** `tokens`: as reported, or undefined if nothing was. */
   learn(usage: Usage, tokens: number | undefined): void
 }
 
@@ -35,14 +37,14 @@ export function createHoldFollower({
   holds,
   estimators,
 }: HoldFollowerDeps): HoldFollower {
-  /** Requests that count only in limits on requests or concurrency hold, too. */
+  /** Whether the request may have a hold; limits on requests or concurrency suffice for one. */
   function mayHold({ subscription, model, held }: Usage): boolean {
     if (held?.admittedAt) return true
     const under = snapshot().subscriptions.get(subscription)
     return under?.admission !== undefined || under?.limits.get(model)?.some(isOfRequests) === true
   }
 
-  /** A counter of each home in which the request may hold. */
+  /** One counter of each home in which the request may have a hold. */
   function countersOf(usage: Usage): readonly Counter[] {
     const { user, subscription, model, limits = [], estimate } = usage
     const counters = [anyCounterOf(subscription, model, user)]

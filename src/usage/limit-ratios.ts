@@ -1,4 +1,4 @@
-/** The used share of each limit that several callers share, for metrics. */
+/** The used share of each limit that several callers have in common, for metrics. */
 
 import {
   resourceOf,
@@ -16,7 +16,7 @@ interface LimitRatiosDeps extends ReadStatesDeps {
   readonly clock: () => number
 }
 
-/** Further limits are left out: each is a counter that a scrape reads. */
+/** Maximum number of limits, since a scrape reads a counter for each; further limits are left out. */
 const maxRatios = 1_000
 
 /** The ratios that can be read, with the labels of the metric. */

@@ -16,22 +16,24 @@ interface SettleDeps {
 
 /** Called in every process, again for some lines after a restart. */
 interface Listeners {
-  /** How a request has ended at its model's server. */
+  /** Called when a request has ended. */
   readonly onEnded: (outcome: Outcome) => void
 }
 
 /** Called once across all processes of a gateway. */
 export interface WriterListeners extends Listeners {
-  /** A request that began at this time (ms since the epoch) was admitted without a Check, and has ended. */
+  /**
+   * Called when a request has ended that was admitted without a Check; it began at `startedAt` (ms since the epoch).
+   */
   readonly onAdmitted: (usage: Usage, startedAt: number) => void
-  /** A metered response, and what it is charged. */
+  /** Called with each metered response and its charge. */
   readonly onCharged: (usage: Usage, charge: Charge) => void
 }
 
 export interface Settle {
-  /** To be called for each line that this process has counted. */
+  /** Call it for each line that this process has counted. */
   onLine(line: ReadLine): void
-  /** To be called for the same lines in the writer alone, once for each. */
+  /** Call it in the writer alone, once for each of these lines. */
   onDelivered(line: ReadLine): void
 }
 

@@ -4,7 +4,7 @@ import type { Exact } from '../formats/exact.ts'
 import type { Labels } from '../formats/labels.ts'
 import type { Span } from '../formats/span.ts'
 
-/** What a sum is for. Names are at most `maxNameLength` long (formats/bound-text.ts). */
+/** The group of a sum. Names are at most `maxNameLength` long (formats/bound-text.ts). */
 export interface UsageGroup {
   /** Start of the hour in which the responses ended, in milliseconds since the epoch. */
   readonly hour: number
@@ -12,13 +12,13 @@ export interface UsageGroup {
   readonly subscription: string
   /** `<namespace>/<name>`. */
   readonly model: string
-  /** Empty: an identity token, or not known. */
+  /** Empty for an identity token, or if unknown. */
   readonly keyId: string
   /** See models/rules/payer.ts; empty if the subscription names none. */
   readonly payer: string
 }
 
-/** What is summed, with its column in the ledger. */
+/** The summed figures, each with its column in the ledger. */
 export const usageFigures = {
   answers: 'answers',
   input: 'input_tokens',
@@ -27,7 +27,7 @@ export const usageFigures = {
   cached: 'cached_tokens',
   /** Part of the output. */
   reasoning: 'reasoning_tokens',
-  /** What was charged. */
+  /** The charge. */
   total: 'total_tokens',
   /** Part of the total that is an estimate. */
   estimated: 'estimated_tokens',
@@ -38,7 +38,7 @@ export const usageFigures = {
   pricedInput: 'priced_input_tokens',
   pricedCached: 'priced_cached_tokens',
   cacheWrite: 'cache_write_tokens',
-  /** What weights add to the total in limits; negative: what they subtract. */
+  /** The difference between weighted and plain tokens, for limits; may be negative. */
   weight: 'weight_tokens',
 } as const
 
@@ -46,20 +46,20 @@ export const usageFigures = {
 export type UsageSums = Record<keyof typeof usageFigures, number>
 
 export interface UsageRow extends UsageGroup, UsageSums {
-  /** `Usage.prices`, which belongs to the group; empty: there are none, or only the payer's rate. */
+  /** `Usage.prices`, which is part of the group; empty if there are none, or only the payer's rate. */
   readonly prices: string
-  /** What was charged, in nano-units; null without prices. */
+  /** The charge in nano-units, or null without prices. */
   readonly cost: Exact | null
 }
 
-/** What a limit by name was charged in one window. */
+/** The charge of one window of a limit by name. */
 export interface LimitGroup {
   /** A Subscription's name, `ModelRef/<namespace>/<name>`, `Tenant`, or `key/<id>`. */
   readonly resource: string
   readonly name: string
   readonly kind: string
   readonly per: string
-  /** A user, group, Subscription or organization; empty: all of the resource. */
+  /** A user, group, Subscription or organization; empty if the resource's use is counted together. */
   readonly whom: string
   /** As in lines (ratelimit/rules/windows.ts). */
   readonly window: string
@@ -70,26 +70,26 @@ export interface LimitGroup {
 export interface LimitRow extends LimitGroup {
   /** Tokens, requests, or nano-units. */
   readonly amount: Exact
-  /** When it was charged first, and last. */
+  /** Times of the first and the last charge. */
   readonly first: number
   readonly last: number
 }
 
-/** A row that `tollgate demo` has made up. */
+/** A row that `tollgate demo` has generated. */
 export interface DemoUsage extends UsageRow {
   readonly refusals: number
 }
 
-/** A time whose lines of a journal were lost. */
+/** A period from which lines of a journal were lost. */
 export type UsageGap = Span
 
 /** How far one file of a journal has been added to the ledger. */
 export interface LedgerPlace {
   /** The file's fingerprint: a digest of its first line, which a move or rename does not change. */
   readonly head: string
-  /** Bytes; at the end of a line. */
+  /** In bytes; at the end of a line. */
   readonly offset: number
-  /** End of the last response that was read, in milliseconds since the epoch; null: none was. */
+  /** End of the last response that was read, in milliseconds since the epoch, or null if none was. */
   readonly endedAt: number | null
   /** Whether the file is complete and was read to its end. */
   readonly done: boolean
@@ -106,7 +106,7 @@ interface LedgerFeed {
   readonly revision: number
   readonly places: readonly LedgerPlace[]
   readonly rows: readonly UsageRow[]
-  /** undefined: none were charged. */
+  /** Undefined if no limit was charged. */
   readonly limits?: readonly LimitRow[]
   readonly gaps: readonly UsageGap[]
   /** Whether this is the reader's last step. */
@@ -118,14 +118,14 @@ export interface UsageLedger {
   open(journal: string): Promise<LedgerPosition>
   /**
    * Adds the rows and moves the position in one statement; false if another reader has moved it since `revision`. After
-   * an error either may be the case; `open` returns which.
+   * an error the step may or may not have been made; `open` returns the position.
    */
   feed(step: LedgerFeed): Promise<boolean>
   /** Adds refusals for spent limits. Not idempotent: a repeated call adds twice. */
   addRefusals(refusals: readonly (UsageGroup & { readonly refusals: number })[]): Promise<void>
 }
 
-/** What usage can be grouped by, in the order of a page's columns. */
+/** The dimensions by which usage can be grouped, in the order of a page's columns. */
 export const usageDimensions = [
   'subscription',
   'model',
@@ -137,17 +137,17 @@ export const usageDimensions = [
 
 export type UsageDimension = (typeof usageDimensions)[number]
 
-/** Also a label of the key, the rate per token (a decimal number), and the prices; empty: none. */
+/** Also a label of the key, the rate per token (a decimal number), and the prices; each is empty if there is none. */
 export type UsageColumn = UsageDimension | 'label' | 'rate' | 'prices'
 
-/** Days and months are those of UTC. */
+/** Days and months are in UTC. */
 export const usageUnits = ['hour', 'day', 'month'] as const
 
 export type UsageUnit = (typeof usageUnits)[number]
 
 /** Whole hours. */
 export interface UsageQuery extends Span {
-  /** undefined: the whole time is one group. */
+  /** Undefined if the whole time is one group. */
   readonly unit: UsageUnit | undefined
   /** Empty only with a unit. */
   readonly by: readonly UsageColumn[]
@@ -157,7 +157,7 @@ export interface UsageQuery extends Span {
   readonly label?: string | undefined
   /** Only keys that have all of these labels now. */
   readonly labels?: Labels | undefined
-  /** Leaves out usage that `tollgate demo` has made up. */
+  /** Leaves out usage that `tollgate demo` has generated. */
   readonly onlyReal?: boolean
   /** The group after which the page begins: its start, if there is a unit, then its dimensions. */
   readonly after: readonly (string | number)[] | undefined
@@ -165,13 +165,13 @@ export interface UsageQuery extends Span {
 }
 
 export interface UsageTotal extends UsageSums {
-  /** Milliseconds since the epoch; undefined: the query has no unit. */
+  /** Milliseconds since the epoch, or undefined if the query has no unit. */
   readonly start: number | undefined
   /** The values of the dimensions that were asked for, in their order. */
   readonly group: readonly string[]
   /** Approximate. */
   readonly refusals: number
-  /** What was charged, or tokens times their rates, a decimal number; null: there was no price. */
+  /** The charge, or tokens times their rates, as a decimal number; null if there was no price. */
   readonly cost: string | null
 }
 
@@ -189,18 +189,18 @@ export interface UsageReader {
   gaps(from: number, to: number): Promise<readonly NamedGap[]>
 }
 
-/** The sums of one hour, grouped as they are compared with journals. */
+/** The sums of one hour, in the groups in which they are compared with journals. */
 export interface VerifiedSums
   extends UsageSums,
     Pick<UsageGroup, 'hour' | 'user' | 'keyId' | 'model'> {
-  /** What was charged, in nano-units. */
+  /** The charge in nano-units. */
   readonly cost: Exact
 }
 
-/** A ledger at one moment: its sums of a time, and how much of each journal is in them. */
+/** A ledger at one moment: its sums of a period, and the part of each journal that they include. */
 export interface LedgerState {
   readonly rows: readonly VerifiedSums[]
-  /** Those that were charged in that time, with their whole amounts. */
+  /** The limits that were charged in that period, with their whole amounts. */
   readonly limits: readonly LimitRow[]
   readonly journals: readonly {
     readonly journal: string
@@ -209,11 +209,11 @@ export interface LedgerState {
     readonly seenAt: number
   }[]
   readonly gaps: readonly NamedGap[]
-  /** The last archive of each journal that is archived. */
+  /** The last archive of each journal that has archives. */
   readonly archives: readonly (Pick<ArchiveHead, 'piece' | 'hash'> & { readonly journal: string })[]
 }
 
-/** The same by hour, user, subscription and model, for a simulation. */
+/** A ledger at one moment, with sums by hour, user, subscription and model, for a simulation. */
 export interface PastSums extends Omit<LedgerState, 'rows' | 'limits'> {
   readonly rows: readonly (Pick<UsageGroup, 'hour' | 'user' | 'subscription' | 'model'> &
     Pick<UsageSums, 'answers' | 'total'> & { readonly refusals: number })[]
@@ -231,6 +231,6 @@ export interface ArchiveHead {
 export interface ArchiveHeads {
   /** The head of a journal, which is created if it is unknown. */
   open(journal: string): Promise<ArchiveHead>
-  /** Makes the next archive the last one; false if another process has. */
+  /** Makes the next archive the last one; false if another process has done so. */
   move(journal: string, next: ArchiveHead): Promise<boolean>
 }

@@ -1,4 +1,4 @@
-/** What the writer of a gateway updates for each line: metrics, the use of keys, notices, and the log. */
+/** Updates metrics, the use of keys, notices and the log for each line, in a gateway's writer. */
 
 import type { Logger } from 'pino'
 import type { Outcome } from './rules/model-failure.ts'
@@ -6,7 +6,7 @@ import type { Usage } from './rules/usage.ts'
 import type { WriterListeners } from './settle.ts'
 
 export interface WriterListenersDeps {
-  /** Logs a failure. */
+  /** Logs failures of models. */
   readonly health: { tell(outcome: Outcome): void }
   readonly metrics: {
     onEnded(outcome: Outcome): void
@@ -16,7 +16,7 @@ export interface WriterListenersDeps {
   }
   /** Called with the id of a key that was used without a Check, and when (ms since the epoch). */
   readonly noteKeyUse: (keyId: string, at: number) => void
-  /** Notes a counted response; undefined: nobody wants notices. */
+  /** Notes a counted response; undefined if no notices are sent. */
   readonly noteUse: ((usage: Usage) => void) | undefined
   readonly log: Pick<Logger, 'warn'>
 }

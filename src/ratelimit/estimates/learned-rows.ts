@@ -4,7 +4,7 @@ import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { Delta } from '../rules/estimates/decaying-sums.ts'
 
-/** A part of an estimator; `model` is `<namespace>/<name>`. The column of the owner is named `subscription`. */
+/** A part of an estimator; `model` is `<namespace>/<name>`. The owner's column is named `subscription`. */
 export interface LearnedPart {
   readonly owner: string
   readonly model: string
@@ -17,12 +17,12 @@ export interface LearnedRow extends LearnedPart {
   readonly at: string
 }
 
-/** Rows of one page, and of the whole table, from which the oldest are deleted. */
+/** Maximum number of rows in one page, and in the whole table, beyond which the oldest are deleted. */
 export const pageRows = 500
 const maxRows = 20_000
 const keptFor = '30 days'
 
-/** Adds to what all processes have learned. If its response is lost, the rows may have been added. */
+/** Adds to the rows of all processes. After a failure they may have been added nevertheless. */
 export async function addLearned(
   sql: Sql,
   deltas: readonly (LearnedPart & { readonly delta: Delta })[],
@@ -56,8 +56,8 @@ export async function addLearned(
 }
 
 /**
- * Reads up to `pageRows` rows that changed after this one, or up to `overlapMs` before it, earliest first; undefined:
- * from the beginning.
+ * Reads up to `pageRows` rows that changed after this one, or up to `overlapMs` before it, earliest first; from the
+ * beginning if it is undefined.
  */
 export async function readLearned(
   sql: Sql,
@@ -82,7 +82,7 @@ export async function purgeLearned(sql: Sql, max = maxRows): Promise<void> {
         order by updated_at desc offset ${max})`)
 }
 
-/** Rounds to four decimals, which keeps rows short. */
+/** Rounds to four decimals, so that rows are short. */
 function short(sums: Float64Array): readonly number[] {
   return Array.from(sums, (sum) => Math.round(sum * 1e4) / 1e4)
 }

@@ -1,7 +1,7 @@
 /**
- * Persists what estimators have learned, and shares it between processes: every few seconds each adds what it has
- * learned since to the database, and loads what all have learned. Without the database, estimators continue with what
- * they have.
+ * Persists the sums of estimators, and shares them between processes: every few seconds each process adds its latest
+ * observations to the database, and loads the sums of all. During an outage of the database, estimators continue with
+ * the sums that they have.
  */
 
 import { ServiceError } from '../../formats/errors.ts'
@@ -23,21 +23,21 @@ interface LearnedDeps {
   readonly estimators: Estimators
   /** Whether anything is estimated; otherwise the database is not used. */
   readonly isNeeded: () => boolean
-  /** Called with failures other than an outage of the database; the exchange is repeated. */
+  /** Called with failures other than an outage of the database, after which the exchange is repeated. */
   readonly onFault: (error: unknown) => void
   /** Milliseconds between two exchanges. */
   readonly everyMs?: number
 }
 
 const defaultEveryMs = 10_000
-/** Maximum number of parts of estimators that one statement adds. */
+/** Maximum number of estimator parts that one statement adds. */
 const maxAdded = 250
 /** How late a statement may become visible to others, in milliseconds. */
 const lateMs = 5_000
 /** Exchanges between two deletions of obsolete rows. */
 const purgeEvery = 360
 
-/** `stop` shares the rest, if the database answers. */
+/** `stop` shares the rest, if the database responds. */
 export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<void> } {
   const { sql, estimators, everyMs = defaultEveryMs } = deps
   const closing = new AbortController()
@@ -57,7 +57,8 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
 
   async function takeOver(): Promise<void> {
     let overlapMs = lateMs
-    // The first load keeps the latest rows; after it, users of other processes evict none of this one's.
+    // The first load evicts earlier rows for later ones; after it, users of other processes evict none of this
+    // process's.
     const { of, ifRoom } = estimators
     const known = last === undefined ? of : ifRoom
     for (;;) {

@@ -14,13 +14,13 @@ export interface Home {
   readonly part: Part
   /** Keys of the sums of open holds, of the holds, and of their leases. */
   readonly keys: readonly string[]
-  /** The request's counters that have this home. */
+  /** The request's counters with this home. */
   readonly counters: Counter[]
 }
 
 /**
  * The homes of these counters, in the same order for all requests, so that of two requests that compete for the same
- * homes one is admitted. A user's own home comes first, then those that more users share.
+ * homes one is admitted. The user's own home comes first, then homes that more users share.
  */
 export function homesOf(
   counters: readonly Counter[],
@@ -37,7 +37,7 @@ export function homesOf(
     }
   }
   const all = [...homes.values()]
-  // Names of Subscriptions are lower-case, those of wider resources begin with a capital.
+  // Names of Subscriptions are lower-case; names of wider resources begin with a capital.
   return all.length > 1 ? all.sort((a, b) => (a.subject < b.subject ? 1 : -1)) : all
 }
 
@@ -45,7 +45,7 @@ function keysOf(tag: string, subject: string): readonly string[] {
   return ['held', 'holds', 'leases'].map((kind) => `tollgate:{${tag}}:${kind}:${subject}`)
 }
 
-/** What a request asks of one of its homes, after earlier ones have limited its output to `ceiling`. */
+/** The hold that a request asks of one of its homes, after earlier homes have limited its output to `ceiling`. */
 export function askedOf(home: Home, asked: Hold, ceiling: number): Hold {
   const { counters, requestCounters = [], expected } = asked
   const isHere = (counter: Counter): boolean => home.counters.includes(counter)

@@ -1,4 +1,4 @@
-/** Holds in this process, beside what it knows to be used. They end with the process. */
+/** Holds in this process, beside the use that it knows of. They end with the process. */
 
 import { type Exact, plus } from '../../formats/exact.ts'
 import { BoundedMap } from '../../runtime/bounded-map.ts'
@@ -20,12 +20,12 @@ import { boundWindow, type HoldPlace, type KnownWindows, placesOf, windowedOf } 
 /** The open holds of one window, or of a counter in all windows. */
 interface Pool {
   readonly name: string
-  /** The map that has it while something is held. */
+  /** The map that contains it while something is held. */
   readonly among: Map<string, Pool>
   sums: HeldSums
 }
 
-/** What a request holds in one pool. */
+/** A request's hold in one pool. */
 interface HeldPlace {
   readonly pool: Pool
   readonly factors: Factors | undefined
@@ -37,7 +37,7 @@ interface OpenHold {
   /** In tokens. */
   hold: HeldTokens
   readonly ceiling: number
-  /** The end of its lease; milliseconds since the epoch. */
+  /** The end of its lease, in milliseconds since the epoch. */
   endsAt: number
 }
 
@@ -56,7 +56,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   const ofWindows = new Map<string, Pool>()
   /** By counter key. */
   const ofCounters = new Map<string, Pool>()
-  /** By request id, as `memberOf` shortens it. */
+  /** By request id, shortened by `memberOf`. */
   const open = new Map<string, OpenHold>()
   const askers = createAskers()
   let sweptAt = Number.NEGATIVE_INFINITY
@@ -74,7 +74,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   function expire(now: number): void {
     if (Math.abs(now - sweptAt) < sweepEveryMs) return
     sweptAt = now
-    // A lease that ends this late was taken before the clock was set back.
+    // A lease that ends much later was taken before the clock was set back.
     for (const [member, { endsAt }] of open) {
       if (now >= endsAt || endsAt > now + 2 * holdLeaseMs) end(member)
     }
@@ -87,7 +87,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   }
 
   function hold(asked: Hold, now: number): HoldAnswer {
-    // First, because reading lines may end holds.
+    // Read first, because reading lines may end holds.
     const known = windows(windowedOf(asked), now)
     expire(now)
     const places = placesOf(asked, known).map((place): PooledPlace => {
@@ -146,7 +146,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   }
 }
 
-/** What is used; for requests and concurrency, including open requests. */
+/** The use of a limit; for requests and concurrency, including open requests. */
 function usedOf({ kind, window, pool }: PooledPlace): Exact {
   const used = window?.used ?? 0
   return kind === 'tokens' ? used : plus(used, pool.sums.count)
@@ -161,7 +161,7 @@ function withTaken(
   for (const place of places) {
     const { kind, counter } = place
     if (kind === 'tokens' || usedOf(place) < counter.limit) continue
-    // An open request stays counted after its end; for concurrency its place becomes free.
+    // A request stays counted after its end; for concurrency its place becomes free.
     if (kind === 'requests') return 'spent'
     if (outcome === 'held') outcome = 'busy'
   }
@@ -184,10 +184,10 @@ function toAnswer(
   return { outcome, ceiling, windows, open: Math.max(...counts) }
 }
 
-/** Bounded, because a hold that expires leaves its entry here. */
+/** Bounded, because entries of expired holds remain. */
 const maxEntries = 10_000
 
-/** Counts how often each hold was asked for again; most are not. */
+/** Counts how often each hold was asked for again; most never are. */
 function createAskers() {
   /** By request id. */
   const others = new BoundedMap<string, number>(maxEntries)
@@ -195,7 +195,7 @@ function createAskers() {
     again(id: string): void {
       others.set(id, (others.get(id) ?? 0) + 1)
     },
-    /** Whether no other asker is left. */
+    /** Removes an asker; returns whether no other is left. */
     leave(id: string): boolean {
       const left = others.get(id)
       if (left === undefined) return true

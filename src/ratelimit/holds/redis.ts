@@ -18,15 +18,15 @@ import { type HoldPlace, type KnownWindows, placesOf, windowedOf } from './windo
 
 /** Milliseconds between two attempts to release what Redis has not acknowledged. */
 const retryMs = 500
-/** Maximum number of unacknowledged releases; beyond it the oldest are left to their leases. */
+/** Maximum number of unacknowledged releases; beyond it the oldest holds end with their leases. */
 const maxWaiting = 20_000
-/** Milliseconds within which the other homes have answered, and a grant is released if one of them refused. */
+/** Milliseconds within which the other homes have responded, and a grant is released if one of them refused. */
 const settlingMs = 2_000
 
 export interface RedisHolds extends HoldStore {
   /** Number of releases that Redis has not acknowledged. */
   readonly waiting: number
-  /** Waits at most this long (ms) for outstanding releases; the rest is left to the leases. */
+  /** Waits at most this long (ms) for outstanding releases; the other holds end with their leases. */
   stop(graceMs: number): Promise<void>
 }
 
@@ -44,24 +44,24 @@ interface Undo {
 
 export interface RedisHoldsOptions {
   readonly commands: SpendCommands
-  /** What this process knows to be used, for decisions without Redis. */
+  /** The windows as this process knows them, for decisions without Redis. */
   readonly windows: KnownWindows
   /** Fetches windows that are not known yet. */
   readonly read: CounterStore['read']
-  /** A hold ends in one transaction with the sums of its gateway that have its response. */
+  /** The part whose next call ends a hold, in one transaction with the sums that include its response. */
   readonly partOf: SharedSums['partOf']
   /** Whether this process is its gateway's writer; only the writer renews holds. */
   readonly isWriter: () => boolean
-  /** In milliseconds. */
+  /** Duration of a hold's lease in milliseconds. */
   readonly lease?: number
 }
 
 export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   const { commands, windows, read, partOf, isWriter, lease = holdLeaseMs } = options
-  /** By the key of the home's sums; the values of each go into one call. */
+  /** Releases by the key of the home's sums; all releases of one home go into one call. */
   const due = new Map<string, Undo>()
   let waiting = 0
-  /** While Redis does not answer, releases wait for the retry interval instead of being sent at once. */
+  /** While Redis does not respond, releases wait for the retry interval instead of being sent at once. */
   let isFailing = false
   const ending = new AbortController()
   const { signal } = ending
@@ -95,7 +95,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       const undo = batch[i] as Undo
       if (status === 'fulfilled') waiting -= undo.members.length
       else {
-        // The counters of the same Redis report it.
+        // Not reported: the counters in the same Redis report it.
         isFailing = true
         enqueue(undo)
       }
@@ -105,8 +105,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   async function spend(home: Home, asked: Hold, now: number, unsettledMs = 0): Promise<Answered> {
     const { keys, part } = home
     const windowed = windowedOf(asked)
-    // Both in one turn: in the next, another request may read lines, and the windows must have the responses of ended
-    // holds.
+    // Both are read in one turn: in the next one another request may read lines, and the windows must include the
+    // responses of ended holds.
     const look = () => ({ known: windows(windowed, now), ended: part.lastEnded(keys) })
     let seen = look()
     if (seen.known.some(({ isKnown }) => !isKnown)) {
@@ -122,7 +122,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     try {
       return { home, places, answer: await commands.spend(all, [...args, ...seen.ended]) }
     } catch (error) {
-      // The call may have succeeded, and only its response be lost.
+      // The call may have succeeded although its response was lost.
       takeBack(home, asked)
       throw error
     }
@@ -136,7 +136,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
 
   /**
    * Asks one home after the other. Once one has refused, the grants of others are released, and the remaining homes
-   * only report their state. If one does not answer, all grants are released.
+   * only report their state. If one does not respond, all grants are released.
    */
   async function spendInEach(
     homes: readonly Home[],
@@ -150,7 +150,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     let [ceiling, open] = [Number.POSITIVE_INFINITY, 0]
     function takeAllBack(): void {
       for (const { home, answer } of granted.splice(0)) {
-        // A hold that existed before is released only in the name of an asker that asked again.
+        // A hold that existed before is released only for an asker with a name.
         if (answer[0] === 'held' || asked.asker) takeBack(home, asked)
       }
     }
@@ -189,7 +189,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     async hold(asked, now) {
       const homes = homesOf([...asked.counters, ...(asked.requestCounters ?? [])], partOf)
       const [home] = homes
-      // Without limits there is nothing to share.
+      // Without limits no home is asked.
       if (home === undefined) return alone.hold(asked, now)
       if (homes.length > 1) return spendInEach(homes, asked, now)
       const { places, answer } = await spend(home, asked, now)

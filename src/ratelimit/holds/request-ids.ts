@@ -23,7 +23,7 @@ export function memberOf(id: string): string {
 }
 
 /**
- * Reads the first 12 and the last 12 digits of a UUID into `bytes`; returns false for another text. Much cheaper than a
+ * Reads the first 12 and the last 12 digits of a UUID into `bytes`; returns false for other texts. Much cheaper than a
  * regular expression and a Buffer, and every response is looked up by its id.
  */
 function readUuid(id: string): boolean {

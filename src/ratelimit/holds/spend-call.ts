@@ -8,7 +8,7 @@ import { memberOf } from './request-ids.ts'
 import type { SpendAnswer } from './spend-scripts.ts'
 import { boundWindow, type HoldPlace } from './windows.ts'
 
-/** The field of a place in the home's sums: that of a counter, or of one of its windows. */
+/** The field of a place in the home's sums: the field of a counter, or of one of its windows. */
 function nameOf(place: HoldPlace, charge: Hold['charge']): string {
   const { key } = place.counter
   const { model, counted } = readCounterKey(key)
@@ -17,8 +17,8 @@ function nameOf(place: HoldPlace, charge: Hold['charge']): string {
 }
 
 /**
- * The arguments before those of ended holds. `unsettledMs`: how long another home may refuse after this one has
- * granted, so that the grant is released.
+ * The arguments of the call, except the ended holds at its end. `unsettledMs`: how long another home may refuse after
+ * this one has granted, so that the grant is released.
  */
 export function argsOf(
   asked: Hold,
@@ -50,7 +50,7 @@ function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): s
   return `${base} ${perInput} ${mostPerInput} ${perOutput} ${grain}`
 }
 
-/** `isGivenBack`: the home's grant is released, so what the request itself holds is subtracted. */
+/** Reads the script's answer. `isGivenBack`: the home's grant is released, so the request's own hold is subtracted. */
 export function readAnswer(
   places: readonly HoldPlace[],
   now: number,

@@ -1,13 +1,13 @@
 /**
  * Admission of requests, in Lua: one call for all limits of a request that have one home, over the same hashes as the
- * sums of gateways. Holds are requests in progress, sums those that have ended; so limits on tokens, on requests and on
- * concurrency are one rule: used + held + asked <= limit.
+ * sums of gateways. Holds are for requests in progress, sums for ended ones, so one rule covers limits on tokens, on
+ * requests and on concurrency: used + held + asked <= limit.
  *
  * The sums of the open holds of a home, such as a subscription's user, are one hash, with a field for each counter:
  * count, mean, variance, output and maximum use. A field's name ends with its window, so that a hold counts in the
- * window that admitted it; that of a hold that binds every window has no window. The field `!` says until when a hold
- * may be released because another home refuses it. A second hash has each open hold by id, a sorted set the ends of
- * their leases.
+ * window that admitted it; the field of a hold that binds every window names none. The field `!` is the time until
+ * which a hold may be released because another home refuses it. A second hash has each open hold by id, a sorted set
+ * the ends of their leases.
  */
 
 import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
@@ -21,8 +21,9 @@ export interface SpendCommands {
 }
 
 /**
- * `repeated`: the request held before. `open`: open requests of the counter that has most. Then for each counter what
- * is used (text beyond 15 digits) and held; and, if there are other homes, how much of that the request itself holds.
+ * `repeated`: the request had its hold before. `open`: open requests of the counter with the most. Then for each
+ * counter the amounts used (text beyond 15 digits) and held; and, if there are other homes, the request's own part of
+ * the latter.
  */
 export type SpendAnswer = readonly [
   outcome: string,
@@ -89,11 +90,11 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * unknown); ARGV[11] the overshoot; ARGV[12] '1' if a ceiling can be set; ARGV[13] the asker, or empty; ARGV[14] the
  * gateway; ARGV[15] how long another home may refuse after this one has granted (ms; 0: there is none).
  *
- * Then for each window its kind (tokens, requests, concurrency), limit, name in the sums, and what the caller knows to
- * be used by others and by the gateway itself, which this server may have lost, or not have yet; then ids of ended
- * holds, whose responses are in those figures. These holds remain for other processes, which may not know the
- * responses, until the sums are written; an id followed by more text is dropped at once. The arithmetic of tokens is
- * that of ratelimit/rules/estimates/admit.ts.
+ * Then for each window its kind (tokens, requests, concurrency), limit, name in the sums, and the use by others and by
+ * the gateway itself as the caller knows it, which this server may have lost or not have yet; then ids of ended holds,
+ * whose responses are in those figures. These holds remain for other processes, which may not know the responses, until
+ * the sums are written; an id followed by more text is dropped at once. The arithmetic of tokens is as in
+ * ratelimit/rules/estimates/admit.ts.
  */
 const spend = `
 ${common}
@@ -269,8 +270,8 @@ return answer
 `
 
 /**
- * The same three keys; ARGV[1] the id, ARGV[2] its lease from now on (ms), ARGV[3] and ARGV[4] the output that is now
- * expected, and its variance; ARGV[5] the variance of the input.
+ * KEYS[1] to KEYS[3] as in `spend`; ARGV[1] the id, ARGV[2] its lease from now on (ms), ARGV[3] and ARGV[4] the
+ * currently expected output and its variance; ARGV[5] the variance of the input.
  */
 const renewSpent = `
 ${common}
@@ -299,8 +300,8 @@ return 1
 `
 
 /**
- * The same three keys; ARGV[1…] the ids of holds that end. With a space and an asker appended, a hold ends only if no
- * other asker is left; without, it is sent in one transaction with the sums that have its response.
+ * KEYS[1] to KEYS[3] as in `spend`; ARGV[1…] the ids of holds that end. With a space and an asker appended, a hold ends
+ * only if no other asker is left; without, it is sent in one transaction with the sums that have its response.
  */
 const releaseSpent = `
 ${common}

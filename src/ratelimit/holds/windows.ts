@@ -8,8 +8,8 @@ import type { WindowUsage } from '../sums/shared-sums.ts'
 export type HeldWindow = Omit<WindowUsage, 'since' | 'ageMs' | 'fields'>
 
 /**
- * The windows of these counters at an instant, in their order, without waiting: unknown ones as far as they are known.
- * Throws `counters_unavailable` if lines are not counted, so that no request may be allowed.
+ * Returns the windows of these counters at an instant, in their order, without waiting: of windows never read from the
+ * store, only this gateway's use. Throws `counters_unavailable` if lines are not counted: then allow no request.
  */
 export type KnownWindows = (
   counters: readonly WindowedCounter[],
@@ -18,20 +18,20 @@ export type KnownWindows = (
 
 /** A counter in which a request holds. */
 export interface HoldPlace {
-  /** `tokens`: also what is computed from tokens, such as money. */
+  /** `tokens` includes amounts that are computed from tokens, such as money. */
   readonly kind: 'tokens' | 'requests' | 'concurrency'
   readonly counter: HeldCounter
   /** Undefined for concurrency, which counts open requests only. */
   readonly window: HeldWindow | undefined
 }
 
-/** The asked counters that have windows. */
+/** The counters of a hold that have windows. */
 export function windowedOf({ counters, requestCounters = [] }: Hold): readonly HeldCounter[] {
   const windowed = requestCounters.filter((counter) => !isWindowless(counter))
   return windowed.length === 0 ? counters : [...counters, ...windowed]
 }
 
-/** The places in the order of the counters, then of those of requests. `known`: the windows of `windowedOf`. */
+/** The places in the order of `counters`, then of `requestCounters`. `known`: the windows of `windowedOf`. */
 export function placesOf(
   { counters, requestCounters = [] }: Hold,
   known: readonly HeldWindow[],
@@ -47,7 +47,7 @@ export function placesOf(
   return places
 }
 
-/** The window that a hold binds; undefined: every window. */
+/** The window that a hold binds, or undefined if it binds every window. */
 export function boundWindow({ kind, window }: HoldPlace, charge: Hold['charge']) {
   return kind === 'tokens' && charge === 'end' ? undefined : window
 }

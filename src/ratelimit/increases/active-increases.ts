@@ -1,6 +1,6 @@
 /**
- * The increases in force as this process knows them. Their changes are in the revocation log, which each process
- * follows: it loads them before it reports that it has read the log.
+ * The increases in force, as known to this process. Changes are announced in the revocation log, which each process
+ * follows: it loads the increases before it reports that it has read the log.
  */
 
 import {
@@ -24,22 +24,22 @@ export interface KeptIncrease extends NewIncrease {
   readonly id: string
 }
 
-/** Maximum number in force at a time: every process has all of them in memory. */
+/** Maximum number in force at one time: every process has all of them in memory. */
 export const maxIncreases = 1_000
 
 /** All reject if the database is unavailable; a change may then have been made. */
 export interface IncreaseStore {
-  /** Those that end after this time, the highest first. */
+  /** The increases that end after this time, the highest first. */
   read(after: number): Promise<readonly KeptIncrease[]>
-  /** undefined: the maximum number is in force. */
+  /** Resolves with undefined if the maximum number is in force. */
   add(increase: NewIncrease): Promise<KeptIncrease | undefined>
-  /** Ends an increase. undefined: there is none, or it has ended. */
+  /** Ends an increase. Resolves with undefined if there is none, or it has ended. */
   remove(id: string, now: number): Promise<KeptIncrease | undefined>
 }
 
 export type ActiveIncreases = ReturnType<typeof createActiveIncreases>
 
-/** How far a clock may be set back without missing an increase that is in force again, in milliseconds. */
+/** Maximum step of a clock that is set back after which an ended increase is in force again, in milliseconds. */
 const clockStepMs = 600_000
 
 /** `clock`: milliseconds since the epoch. */
@@ -51,12 +51,12 @@ export function createActiveIncreases(kept: IncreaseStore, clock: () => number) 
 
   return {
     /**
-     * Reads all increases again; rejects if the database is unavailable, when the known ones stay until they end. One
-     * call at a time.
+     * Reads all increases again, one call at a time. Rejects if the database is unavailable; the known ones then stay
+     * in force until they end.
      */
     async follow(from: Pick<IncreaseStore, 'read'> = kept): Promise<void> {
       const read = await from.read(clock() - clockStepMs)
-      // Keeps the object of a known increase, by which copies of limits are cached.
+      // A known increase keeps its object, because copies of limits are cached by it.
       const found = read.map((each) => byId.get(each.id) ?? each)
       byId = new Map(found.map((each) => [each.id, each]))
       byCounter = Map.groupBy(found, ({ counter }) => counter)
@@ -68,11 +68,14 @@ export function createActiveIncreases(kept: IncreaseStore, clock: () => number) 
     /** The grant with its limits in force at `at`; the same object if none is increased. */
     raiseOf: <Grant extends Limited>(grant: Grant, at: number): Grant =>
       at >= allOverAt ? grant : withIncreases(grant, byCounter, at),
-    /** Those in force according to the database. */
+    /** The increases in force according to the database. */
     list: (): Promise<readonly KeptIncrease[]> => kept.read(clock()),
-    /** In force in a process once it has followed. undefined: the maximum number is in force. */
+    /**
+     * Adds an increase, which is in force in a process after its next `follow`. Undefined if the maximum number is in
+     * force.
+     */
     add: kept.add,
-    /** Takes effect likewise. undefined: there is none. */
+    /** Ends an increase, with effect from the next `follow`. Undefined if there is none. */
     end: (id: string) => kept.remove(id, clock()),
   }
 }

@@ -5,7 +5,7 @@ import { within, withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import { type IncreaseStore, type KeptIncrease, maxIncreases } from './active-increases.ts'
 
-/** How long an ended increase is kept. */
+/** How long an ended increase stays in the table. */
 const keptFor = '1 day'
 
 /** All reject if the database is unavailable; a change may then have been made. `readMs`: how long a read may take. */

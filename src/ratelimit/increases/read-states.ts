@@ -1,4 +1,4 @@
-/** Reads what is left of limits, with their increases: to show them, not to decide requests. */
+/** Reads the states of limits, with their increases, for display and not for decisions on requests. */
 
 import type { ResettableCounters } from '../counters.ts'
 import type { Counter } from '../rules/counter.ts'
@@ -12,8 +12,8 @@ export interface ReadStatesDeps {
 }
 
 /**
- * The state of each limit, for one of its counters, in the given order. `now`: milliseconds since the epoch. Rejects as
- * `readFresh`.
+ * The state of each limit, for one of its counters, in the given order. `now`: milliseconds since the epoch. Rejects
+ * like `readFresh`.
  */
 export async function readStates(
   { readCounters, raise }: ReadStatesDeps,

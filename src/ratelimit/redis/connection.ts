@@ -12,9 +12,9 @@ export interface RedisConnection {
   readonly cluster: boolean
   /** Commands sent so far. */
   readonly sent: number
-  /** Why there is no usable connection, in the words of client and server. */
+  /** Why there is no usable connection, with the message of client or server. */
   readonly problem: ConnectionProblem | undefined
-  /** Resolves with whether the connection is up, once it is, is refused, or this time (ms) has passed. */
+  /** Resolves once the connection is up or refused, or this time (ms) has passed, with whether it is up. */
   connected(waitMs: number): Promise<boolean>
   close(): void
 }
@@ -25,7 +25,7 @@ interface ConnectionProblem {
   readonly isFinal: boolean
 }
 
-/** A command without a response after this time counts as lost, and is repeated with newer sums. */
+/** A command without a response after this time counts as lost; sums are then sent again, with newer values. */
 const answerTimeoutMs = 500
 const maxReconnectMs = 500
 
@@ -33,7 +33,7 @@ const maxReconnectMs = 500
 const defaults = {
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
-  // 0: commands in flight fail at once when a connection ends.
+  // With 0, commands in flight fail at once when a connection ends.
   maxRetriesPerRequest: 0,
   commandTimeout: answerTimeoutMs,
   // An unresponsive connection is closed, so that commands do not pile up on it.
@@ -114,8 +114,8 @@ export function connectRedis(
     const error = answers?.find(([error]) => error !== null)?.[0]
     if (error === undefined) return answers?.[0]?.[1] as WriteAnswer
     if (!error?.message.startsWith('NOSCRIPT')) throw error
-    // The server has lost a script, which a separate call reloads. Meanwhile a request may be counted twice, but never
-    // be missed.
+    // The server has lost a script, which a separate call reloads. Meanwhile a request may be counted twice, but is
+    // never missed.
     const answer = await commands.writeSums(...write)
     for (const each of releases) await commands.releaseSpent(...each)
     return answer
@@ -147,7 +147,7 @@ function renewCredentials(client: Redis | Cluster, url: string): void {
   if (options !== undefined) Object.assign(options, { username, password })
 }
 
-/** Refused, no such database, or an untrusted certificate. */
+/** Recognizes refused credentials, a database that does not exist, and untrusted certificates. */
 function problemOf(error: unknown): ConnectionProblem {
   const { message, code } = error as NodeJS.ErrnoException
   const { lastNodeError } = error as { lastNodeError?: Error }

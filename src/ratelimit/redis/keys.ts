@@ -18,18 +18,18 @@ interface Tags {
   readonly tagOf: (key: string) => string
 }
 
-/** A single server gets all in one call. */
+/** A single server gets all keys in one call. */
 export function tagsOf(isCluster: boolean): Tags {
   if (!isCluster) return { tags: ['all'], tagOf: () => 'all' }
   return { tags: Array.from({ length: tags }, (_, i) => String(i)), tagOf }
 }
 
-/** Where versions before per-gateway sums have the tokens of a counter, until its window ends. */
+/** The key under which versions before per-gateway sums have the tokens of a counter, until its window ends. */
 export function oldKeyOf(key: string): string {
   return `tollgate:{${tagOf(key)}}:${key}`
 }
 
-/** Where the window is noted in which these count. */
+/** The key of the note that names the window in which these tokens count. */
 export function oldNoteOf(key: string): string {
   return `tollgate:{${tagOf(key)}}:old:${key}`
 }

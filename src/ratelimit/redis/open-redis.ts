@@ -7,17 +7,20 @@ import { createRedisSums, type OnFlushed } from '../sums/redis-sums.ts'
 import { connectRedis } from './connection.ts'
 
 interface RedisOptions {
-  /** REDIS_URL, as it is now. */
+  /** Returns the current REDIS_URL. */
   readonly url: () => string
   readonly onFlushed: OnFlushed
   readonly log: Logger
   readonly signal: AbortSignal
 }
 
-/** How long a start waits for Redis. */
+/** How long a start waits for Redis, in milliseconds. */
 const connectWaitMs = 1_800
 
-/** Rejects if Redis refuses us, or its certificate is not trusted; continues without a Redis that does not respond. */
+/**
+ * Rejects if Redis refuses the credentials or database, or its certificate is not trusted; continues if Redis does not
+ * respond.
+ */
 export async function openRedis({ url, onFlushed, log, signal }: RedisOptions) {
   const connection = connectRedis(url, (error) =>
     log.debug({ cause: String(error) }, 'connection to Redis failed'),

@@ -4,10 +4,10 @@
  * V8 recovers when warm code reads a property of an object with this prototype, which a primitive string is not.
  */
 
-/** More than V8 needs to record what a function has seen. */
+/** Number of reads, more than V8 needs to record the types in a function. */
 const reads = 1_000
 
-/** To be called once ioredis is loaded. Code that runs in between stays slow. */
+/** Call it right after ioredis is loaded. Code that runs in between stays slow. */
 export function quickenStrings(): void {
   const object = new String('')
   let method: unknown

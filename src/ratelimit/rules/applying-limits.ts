@@ -13,7 +13,7 @@ export interface ApplyingLimit {
   readonly charged: string
 }
 
-/** Compiles the limits of one place; the result is the same for each model. */
+/** Compiles the limits of one resource or key, independent of the model. */
 export function placeLimits(
   limits: readonly NamedLimit[],
   calendar: WrittenCalendar | undefined,
@@ -27,7 +27,7 @@ export function placeLimits(
   })
 }
 
-/** Those that apply to this model (`<namespace>/<name>`); undefined: all. */
+/** The limits that apply to this model (`<namespace>/<name>`), or all if it is undefined. */
 export function applyingTo(
   model: string | undefined,
   placed: readonly ApplyingLimit[],
@@ -50,13 +50,13 @@ function keysOf(models: NonNullable<NamedLimit['models']>): ReadonlySet<string> 
 
 /** The limits that apply, compiled. */
 interface CompiledLimits {
-  /** Those that refuse, with or without a name; those that count requests last. */
+  /** Enforced limits, with or without a name; limits that count requests come last. */
   readonly limits: readonly CountedLimit[]
-  /** Those that are counted and shown only. */
+  /** Limits that are only counted and shown. */
   readonly observed: readonly CountedLimit[]
   /** Their texts in lines. */
   readonly charged: readonly string[]
-  /** Whether a limit on money refuses. */
+  /** Whether a limit on money is enforced. */
   readonly hasCostLimit: boolean
 }
 

@@ -1,6 +1,6 @@
 /**
- * What a limit counts, as lines name it, and its counters. A line has all that the counter of a limit by name depends
- * on, so its charge is known without any resource.
+ * Limits by name in the form that lines have, and their counters. A line has everything that the counter of such a
+ * limit depends on, so its charge is known without any resource.
  */
 
 import { remember } from '../../formats/remember.ts'
@@ -13,22 +13,22 @@ import { readWindowText, type Window, windowText } from './windows.ts'
 export interface ChargedLimit {
   /** A Subscription's name, `ModelRef/<namespace>/<name>`, `Tenant`, or `key`: the key of the request. */
   readonly resource: string
-  /** Empty for a limit without a name, on one model or of a key; no line names it. */
+  /** Empty for a limit without a name, on one model or of a key; lines do not have such limits. */
   readonly name: string
   readonly kind: LimitKind
   readonly per: Per
   readonly window: Window
 }
 
-/** Whose request it is, with names as in lines. */
+/** The names that determine whose request it is, as in lines. */
 export interface Whose {
   readonly user: string
   readonly subscription: string
   /** Empty for identity tokens. */
   readonly keyId: string
-  /** The first group of the Subscription's owners that the caller is in; empty: the caller is listed by name. */
+  /** The first group of the Subscription's owners that the caller is in; empty if the caller is listed by name. */
   readonly pool: string
-  /** Empty: the Subscription names none. */
+  /** Empty if the Subscription names none. */
   readonly organization: string
   /** `<namespace>/<name>`, for limits without a name. */
   readonly model?: string
@@ -41,10 +41,10 @@ export function writeChargedLimit({ resource, name, kind, per, window }: Charged
 
 const forms = /^(\S{1,400}) (\S{1,63}) (\S{1,11}) (\S{1,12}) (\S{1,80})$/
 
-/** Lines of one period name few; beyond this many the cache is cleared. */
+/** Lines of one period have few different texts; beyond this many the cache is cleared. */
 const maxRead = 10_000
 
-/** undefined for any other text. Mostly returns the same object for the same text. Never throws. */
+/** Returns undefined for any other text, and mostly the same object for equal texts. Never throws. */
 export const readChargedLimit = remember(maxRead, (text): ChargedLimit | undefined => {
   const [, resource = '', name = '', kind = '', per = '', written = ''] = forms.exec(text) ?? []
   const [window, of] = [readWindowText(written), limitKinds.find((each) => each === kind)]
@@ -53,7 +53,7 @@ export const readChargedLimit = remember(maxRead, (text): ChargedLimit | undefin
   return { resource, name, kind: of, per: scope, window }
 })
 
-/** Whose use one of its counters adds up; empty: there is only one counter. */
+/** Names whose use the counter of this request adds up; empty if the limit has only one counter. */
 export function counterOwnerOf(
   { per, resource }: Pick<ChargedLimit, 'per' | 'resource'>,
   whose: Whose,
@@ -76,7 +76,7 @@ export function counterOfCharged(charged: ChargedLimit, whose: Whose): Counter {
   return { key, owner, window: charged.window }
 }
 
-/** The key of its counters without the user or the group. */
+/** The keys of its counters without the user or the group. */
 export function counterPrefixOf(
   { resource, name, kind, per, window }: ChargedLimit,
   { subscription, keyId, model = '' }: Pick<Whose, 'subscription' | 'keyId' | 'model'>,
@@ -101,7 +101,7 @@ const readWindows = remember(maxRead, (text) => {
   return { tokens: read(tokens), requests: read(requests) }
 })
 
-/** The counters of limits without a name with these windows, a text of `windowsOf`; any other text has none. */
+/** The counters of limits without a name that have these windows, a text from `windowsOf`; none for any other text. */
 export function countersOfWindows(
   text: string,
   kind: 'tokens' | 'requests',

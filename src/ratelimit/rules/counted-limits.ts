@@ -1,4 +1,4 @@
-/** Compiles limits, with a name or without: their names in headers, whose use they count, and their counters. */
+/** Compiles limits with or without a name: their names in headers, their scope, and their counters. */
 
 import type { Exact } from '../../formats/exact.ts'
 import type { CalendarWindow, NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
@@ -8,7 +8,7 @@ import { userInLines } from './counter-key.ts'
 import type { CountedLimit } from './limit.ts'
 import { readWindowText, type Window } from './windows.ts'
 
-/** Where a limit is written, and whose requests it counts, as far as that is known without a request. */
+/** The resource of a limit, and the facts about its counters that are known without a request. */
 export interface LimitSource {
   readonly resource: string
   readonly origin: CountedLimit['origin']
@@ -56,7 +56,7 @@ export function limitsOfModel(
   ]
 }
 
-/** Kind and scope of limits; `key`: the one key that they apply to. */
+/** Kind and scope of limits; `key`: the key that they apply to, if they are of one. */
 type Sort = {
   readonly kind?: 'tokens' | 'requests' | 'concurrency'
   readonly scope?: 'user' | 'key'
@@ -65,7 +65,7 @@ type Sort = {
 
 /**
  * Limits without a name of one subscription on one model, or of a key. Of limits on equally long windows (`1m`, `60s`)
- * only the lowest is kept: they would share a counter and charge it once each, and the lowest implies the others.
+ * only the lowest is used: they would share a counter and charge it once each, and the lowest implies the others.
  */
 export function toCountedLimits(
   subscription: string,
@@ -88,7 +88,7 @@ export function toCountedLimits(
   )
 }
 
-/** A copy with a higher limit until then, for the same counters. */
+/** A copy with a higher limit until this time, for the same counters. */
 export function raiseLimit(limit: CountedLimit, to: Exact, until: number): CountedLimit {
   const { counter } = limit
   return {
@@ -102,7 +102,7 @@ export function raiseLimit(limit: CountedLimit, to: Exact, until: number): Count
 
 const utc: Window = { every: 'day', zone: 'UTC' }
 
-/** Its window; for the same calendar the same object. */
+/** The window of a limit; the same object for equal calendars. */
 export function windowOf(
   { window, windowMs }: Pick<NamedLimit, 'window' | 'windowMs'>,
   { timeZone = 'UTC', weekStartsOn = 1, monthStartsOn = 1 }: WrittenCalendar = {},
@@ -114,8 +114,8 @@ export function windowOf(
 }
 
 /**
- * Empty for limits that also concern other Subscriptions, whose figures callers must not see, and for money, which has
- * headers of its own.
+ * The item of `RateLimit-Policy`. Empty for limits that also concern other Subscriptions, whose figures callers must
+ * not see, and for money, which has its own headers.
  */
 function policyOf(named: Omit<CountedLimit, 'policy'>): string {
   const { name, kind, limit, windowMs, origin } = named
@@ -129,7 +129,7 @@ function policyOf(named: Omit<CountedLimit, 'policy'>): string {
  */
 const taken = /^(limit-)*(key-.*|concurrency|(requests-)?\d+[smh])$/
 
-/** Its name in the `RateLimit` fields, where a key's limits follow those of its Subscription. Names are unique. */
+/** Its name in the `RateLimit` fields, where a key's limits follow its Subscription's. Names are unique. */
 function nameIn(
   { name, of, window }: Pick<NamedLimit, 'name' | 'of' | 'window'>,
   origin: CountedLimit['origin'],

@@ -6,8 +6,8 @@ import type { CountedLimit } from './limit.ts'
 import type { KeptWindows } from './windows.ts'
 
 /**
- * By owner of the use, so that the few counters of an owner are together in memory. Building a key and finding it by
- * its text would be the largest cost of a Check.
+ * Grouped by owner of the use, so that the few counters of an owner are together in memory. Building a key and finding
+ * it by its text would be the largest cost of a Check.
  */
 const known = new Map<string, Map<CountedLimit, Required<Counter>>>()
 /** Beyond this many the cache is cleared, which also drops limits that are no longer in force. */
@@ -15,8 +15,8 @@ const maxKnown = 32_768
 let size = 0
 
 /**
- * The counter of one limit for a user, and for the group whose pool that user draws on. Mostly the same object for the
- * same arguments.
+ * The counter of one limit for a user, and for the group whose pool that user draws on. Mostly the same object for
+ * equal arguments.
  */
 export function counterOf(limit: CountedLimit, user: string, pool = ''): Required<Counter> {
   if (limit.counter !== undefined) return limit.counter
@@ -31,7 +31,7 @@ export function counterOf(limit: CountedLimit, user: string, pool = ''): Require
   return counter
 }
 
-/** To be called before each insertion. */
+/** Bounds the cache; call it before each insertion. */
 function bound(): void {
   if (size++ % maxKnown !== 0) return
   known.clear()
@@ -41,10 +41,13 @@ function bound(): void {
 type Limits = readonly CountedLimit[]
 type Counters = readonly Required<Counter>[] & KeptWindows
 
-/** For a list of limits, the counters of each user, and the pool that they were built for. */
+/** For each list of limits the counters of each user, with the pool for which they were built. */
 let lists = new WeakMap<Limits, Map<string, { readonly pool: string; readonly all: Counters }>>()
 
-/** The counters of these limits, as `counterOf`, in the same order; mostly the same list for the same list and user. */
+/**
+ * The counters of these limits, as from `counterOf`, in the same order; mostly the same list for the same limits and
+ * user.
+ */
 export function countersOf(limits: Limits, user: string, pool = ''): Counters {
   const found = lists.get(limits)?.get(user)
   if (found?.pool === pool) return found.all

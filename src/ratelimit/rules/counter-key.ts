@@ -1,20 +1,20 @@
 /**
- * The key of a counter, the same in every process and store: the lines `subscription`, `model`, kind and window, and
+ * The key of a counter, equal in every process and store: the lines `subscription`, `model`, kind and window, and
  * `user`, which comes last because only a user may contain a line break. Users, groups and organizations are as in
- * lines, where their length is bounded.
+ * journal lines, where their length is bounded.
  */
 
 import { toBoundJson } from '../../formats/bound-text.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 
 interface CounterKey {
-  /** The bare name of a Subscription; for a limit by name, the resource that has it (charged-limits.ts). */
+  /** The bare name of a Subscription; for a limit by name, its resource (charged-limits.ts). */
   readonly subscription: string
   /** `<namespace>/<name>`, or for several models together `@<key>`, `#<limit>`, `@<key>#<limit>`. */
   readonly model: string
-  /** Kind and window, as `countedAs` writes them; empty: all kinds. */
+  /** Kind and window, as `countedAs` writes them; empty for all kinds. */
   readonly counted: string
-  /** As lines name it; for a limit by name, whose use is counted. */
+  /** As in lines; for a limit by name, the owner of the use (`counterOwnerOf`). */
   readonly user: string
 }
 
@@ -50,21 +50,21 @@ export function readCounterKey(key: string): CounterKey {
   }
 }
 
-/** The same for all counters of one user and subscription, whose holds are stored together. */
+/** The part that all counters of one user and subscription share; their holds are stored together. */
 export function subjectOf({ subscription, user }: CounterKey): string {
   return `${subscription}\n${user}`
 }
 
-/** Maximum bytes of a user's name in a line, with quotes and escapes; and of a group's or an organization's. */
+/** Maximum bytes in a line, with quotes and escapes, of a user's name, and of a group's or an organization's. */
 export const userBytes = 640
 export const groupBytes = 256
 
-/** A user as lines name it. Idempotent. */
+/** The name of a user in lines. Idempotent. */
 export function userInLines(user: string): string {
   return inLines(user, userBytes)
 }
 
-/** A group or an organization as lines name it. Idempotent. */
+/** The name of a group or an organization in lines. Idempotent. */
 export function groupInLines(group: string): string {
   return inLines(group, groupBytes)
 }
@@ -76,10 +76,12 @@ function inLines(name: string, bytes: number): string {
   return JSON.parse(toBoundJson(name, bytes)) as string
 }
 
-/** The pool of the users that a Subscription lists by name, as it is shown. */
+/** The displayed pool of the users that a Subscription lists by name. */
 export const membersByName = 'users'
 
-/** The pool of a group, as counters name it. A group of that name shares the pool, because both are shown alike. */
+/**
+ * The pool of a group, as in counters. A group named like the users' pool shares it, because both are displayed alike.
+ */
 export function poolOfGroup(group: string): string {
   return group === membersByName ? '' : groupInLines(group)
 }

@@ -10,19 +10,19 @@ import { counterKey, userInLines } from './counter-key.ts'
 import { isWindowless, spanAt, type WindowedCounter } from './windows.ts'
 
 /**
- * A counter as a store addresses it. Its owner, which determines the phase of its windows, is the user as lines name
- * it, or a key. A counter of concurrency has a window of 0 ms, and exists only in the holds.
+ * A counter as stores address it. Its owner, which determines the phase of its windows, is the user as in lines, or a
+ * key. A counter of concurrency has a window of 0 ms, and exists only in the holds.
  */
 export interface Counter extends WindowedCounter {
-  /** The limit it is compared with. Near it, a store asks for the use of other gateways more often. */
+  /** The limit that it is compared with. Near it, the use of other gateways is read more often. */
   readonly limit?: Exact
 }
 
-/** What was used in a window, and when it ends, in milliseconds since the epoch. */
+/** The use in a window, and its end in milliseconds since the epoch. */
 export interface CounterState {
   readonly used: Exact
   readonly resetsAt: number
-  /** Tokens that requests in progress are expected to use; undefined: none. */
+  /** Tokens that requests in progress are expected to use, or undefined if none. */
   readonly held?: number
 }
 

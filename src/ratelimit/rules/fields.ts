@@ -1,6 +1,6 @@
 /**
  * The sums of other gateways in a window, by their names: one string, `3fk2x0qa 120 40mq81zz 7`, because most windows
- * have few names, and a Map of three takes as much memory as everything else known of a window.
+ * have few names, and a Map of three takes as much memory as all other facts known of a window.
  */
 
 import { type Exact, parseExact, plus } from '../../formats/exact.ts'
@@ -45,7 +45,7 @@ export function sumOf(fields: Fields): Exact {
   return sum
 }
 
-/** How many names a written text has; cheap, since it is short. */
+/** The number of names in a text from `formatSums`. */
 export function countOf(text: string): number {
   let spaces = 0
   for (let at = text.indexOf(' '); at >= 0; at = text.indexOf(' ', at + 1)) spaces += 1

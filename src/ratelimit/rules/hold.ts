@@ -1,27 +1,27 @@
-/** What a request holds of its limits until its response is counted: the same from Check to the head of its line. */
+/** The hold of a request, from Check until its response is counted; it is also in the head of its line. */
 
 import type { Counter, CounterState } from './counter.ts'
 import type { Expected, RequestSize } from './estimates/estimator.ts'
 import type { Factors } from './estimates/hold.ts'
 import type { Estimate } from './unreported.ts'
 
-/** A counter with its limit; `factors`: how it weights tokens, undefined if it counts them as they are. */
+/** A counter with its limit; `factors`: how the limit weights tokens, or undefined if it counts them as they are. */
 export interface HeldCounter extends Required<Counter> {
   readonly factors?: Factors | undefined
 }
 
-/** What a request asks for. */
+/** A request's demand on its limits. */
 export interface Hold extends RequestSize {
-  /** The gateway's request id; undefined: only decide, hold nothing. */
+  /** The gateway's request id, or undefined to decide without holding anything. */
   readonly id: string | undefined
   /** Identifies one of several attempts of a request, so that only its grant is undone; without spaces and colons. */
   readonly asker?: string | undefined
   /** Milliseconds since the epoch. */
   readonly admittedAt: number
-  /** Counters of limits on tokens, or on what is computed from tokens, all of which must have room. */
+  /** Counters of limits on tokens or on amounts computed from tokens; all must have room. */
   readonly counters: readonly HeldCounter[]
   /**
-   * Counters of limits on requests, each of which the request takes one of; those with windows of 0 ms are of
+   * Counters of limits on requests, of which the request takes one each; counters with windows of 0 ms are for
    * concurrency.
    */
   readonly requestCounters?: readonly Required<Counter>[]
@@ -35,32 +35,32 @@ export interface Hold extends RequestSize {
    * released. A hold of requests binds the window of this instant; concurrency has no windows.
    */
   readonly charge: 'admission' | 'end'
-  /** What is charged if the model reports less; undefined: what it reports. */
+  /** What is charged if the model reports less, or undefined if its report counts as it is. */
   readonly estimate: Estimate | undefined
 }
 
-/** What is held, as the response of Check and the line have it. `admittedAt` 0: nothing. */
+/** A hold, as in the response of Check and in the line. `admittedAt` is 0 if nothing is held. */
 export interface Held
   extends Pick<Hold, 'bytes' | 'maxOutput' | 'choices' | 'admittedAt' | 'estimate'> {
-  /** Maximum number of output tokens; Infinity: no ceiling was set. */
+  /** Maximum number of output tokens, or Infinity if no ceiling was set. */
   readonly ceiling: number
 }
 
 /** The answer of a hold store. */
 export interface HoldAnswer {
   readonly outcome: 'held' | 'busy' | 'spent'
-  /** If held: the maximum number of output tokens; Infinity: no ceiling. */
+  /** If held: the maximum number of output tokens, or Infinity without a ceiling. */
   readonly ceiling: number
-  /** If busy: the open requests of the counter that has most. */
+  /** If busy: the open requests of the counter with the most. */
   readonly open?: number
   /**
-   * The windows at that instant, in the order of the counters, then of those of requests, with this hold. For the
-   * latter, `used` includes open requests.
+   * The windows at that instant, with this hold, in the order of `counters`, then of `requestCounters`. For the latter,
+   * `used` includes open requests.
    */
   readonly windows: readonly CounterState[]
 }
 
-/** For a request that needs no tokens and only reads. */
+/** The hold of a request that needs no tokens and only reads. */
 export const noTokens: Hold = {
   id: undefined,
   admittedAt: 0,

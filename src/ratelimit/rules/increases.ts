@@ -1,4 +1,4 @@
-/** Increases: a limit by name is higher temporarily, for one of its counters. Counters do not change. */
+/** Increases: a limit by name is temporarily higher, for one of its counters. Counters do not change. */
 
 import type { Exact } from '../../formats/exact.ts'
 import { raiseLimit } from './counted-limits.ts'
@@ -11,17 +11,17 @@ export interface Increase {
   /** The key of the counter whose limit is increased. */
   readonly counter: string
   readonly limit: Exact
-  /** When it ends; milliseconds since the epoch. */
+  /** When it ends, in milliseconds since the epoch. */
   readonly until: number
 }
 
-/** By counter key, the highest first; of equally high ones, the one that ends last. */
+/** By counter key, the highest first; of equally high ones, the one that ends last first. */
 export type Increases = ReadonlyMap<string, readonly Increase[]>
 
 /** Limits are compared by identity, so each has one copy per increase. */
 const copies = new WeakMap<Increase, WeakMap<CountedLimit, CountedLimit>>()
 
-/** The limit in force at an instant for this counter: the higher of the resource's and the increases'. */
+/** The limit in force at an instant for this counter: the highest of the resource's and its increases. */
 export function raised(
   limit: CountedLimit,
   counter: string,

@@ -1,9 +1,9 @@
 /**
- * What is left of a caller's limits, as response headers: the fields of draft-ietf-httpapi-ratelimit-headers for all
- * limits except those on cost, and for the binding limit those of the caller's dialect or, for cost, our own. Limits of
- * a model or the Tenant are in none of them, because what is left of those reveals what others have used.
+ * The response headers with a caller's limits: the fields of draft-ietf-httpapi-ratelimit-headers for all limits except
+ * limits on cost, and for the binding limit the headers of the caller's dialect or, for cost, our own. Limits of a
+ * model or the Tenant are in none of them, because they would reveal the use of others.
  *
- * The figures are those of the decision. They do not include what the request's own response will use.
+ * The figures are from the decision. They do not include the use of the request's own response.
  */
 
 import { toMoney } from '../../formats/money.ts'
@@ -113,9 +113,9 @@ export function toItems(states: readonly LimitState[], now: number): string {
 }
 
 /**
- * The binding one of two limits: the one with the smaller share left; of equal shares the one that resets last, which
- * is the one to wait for if both are spent. Between scopes, such as user and key, equal shares compare by the amount
- * left.
+ * The binding one of two limits: the one with the smaller share left or, if the shares are equal, the one that resets
+ * last, which is the one to wait for if both are spent. Between scopes, such as user and key, equal shares are compared
+ * by the amount left.
  */
 function tighter(binding: LimitState | undefined, state: LimitState): LimitState {
   return binding === undefined || bindsMore(state, binding) ? state : binding

@@ -1,4 +1,4 @@
-/** Limits in force, and what is left of them. */
+/** Limits in force, and their states. */
 
 import { type Exact, minus } from '../../formats/exact.ts'
 import type { LimitKind, NamedLimit, Per } from '../../kinds/limits.ts'
@@ -14,17 +14,17 @@ export interface CountedLimit extends Omit<Limit, 'limit'> {
   /** In tokens, requests, or nano-units of money. */
   readonly limit: Exact
   readonly kind: LimitKind
-  /** Whose use is counted together. */
+  /** Determines whose use is counted together. */
   readonly scope: Per
-  /** The kind of the resource that has it. Callers see no figures of limits of a model or the Tenant. */
+  /** The kind of the resource that sets it. Callers see no figures of limits of a model or the Tenant. */
   readonly origin: 'subscription' | 'model' | 'tenant' | 'key'
-  /** Its name in `limits[]`; undefined: none. */
+  /** Its name in `limits[]`, or undefined without a name. */
   readonly limitName: string | undefined
   /** The models that it names and counts together. */
   readonly models?: NamedLimit['models']
   /** Its windows, as in its counters. */
   readonly parsedWindow: Window
-  /** The counter, if it is the same for each request. */
+  /** The counter, if all requests have the same one. */
   readonly counter: Required<Counter> | undefined
   /** Its name in the `RateLimit` fields. */
   readonly name: string
@@ -32,10 +32,10 @@ export interface CountedLimit extends Omit<Limit, 'limit'> {
   readonly keyPrefix: string
   /**
    * Its item of the `RateLimit-Policy` field (draft-ietf-httpapi-ratelimit-headers): name, quota, unit (the draft's
-   * default is requests) and seconds. Empty: these fields leave it out.
+   * default is requests) and seconds. Empty if these fields leave it out.
    */
   readonly policy: string
-  /** When its increase ends, in milliseconds since the epoch; undefined: it has none. */
+  /** When its increase ends, in milliseconds since the epoch, or undefined if it has none. */
   readonly increasedUntil?: number
 }
 
@@ -48,7 +48,7 @@ type Limits = readonly CountedLimit[]
 
 const joined = new WeakMap<Limits, WeakMap<Limits, Limits>>()
 
-/** The limits of a model followed by those of a key; the same list for the same two. */
+/** The limits of a model followed by a key's; the same list for the same two. */
 export function joinLimits(shared: Limits, own: Limits): Limits {
   const byShared = joined.get(own) ?? new WeakMap<Limits, Limits>()
   const both = byShared.get(shared) ?? [...shared, ...own]
@@ -56,16 +56,19 @@ export function joinLimits(shared: Limits, own: Limits): Limits {
   return both
 }
 
-/** What lines have of the windows of limits without a name: the text, and the member with it. */
+/** The windows of limits without a name, as in lines: the text, and the member with it. */
 interface WindowsText {
-  /** Those of tokens, then those of requests: `60000,3600000/60000`. */
+  /** Windows of tokens, then of requests: `60000,3600000/60000`. */
   readonly text: string
   readonly member: string
 }
 
 const written = new WeakMap<Limits, WindowsText>()
 
-/** So that responses count for the limits with which they were admitted. The same object for the same list. */
+/**
+ * The windows for the line, so that responses count in the limits with which they were admitted. The same object for
+ * the same list.
+ */
 export function windowsOf(limits: Limits): WindowsText {
   const known = written.get(limits)
   if (known !== undefined) return known
@@ -86,7 +89,7 @@ export interface LimitState {
   /** For requests, includes those in progress. */
   readonly used: Exact
   readonly remaining: Exact
-  /** Tokens that requests in progress are expected to use; subtracted from `remaining`. */
+  /** Tokens that requests in progress are expected to use, which are subtracted from `remaining`. */
   readonly held?: number
   /** Milliseconds since the epoch; for concurrency, the time of reading. */
   readonly resetsAt: number
@@ -107,7 +110,7 @@ export function limitStates(
   })
 }
 
-/** The spent limit to wait for, whose window ends last; undefined: none is spent. */
+/** The spent limit to wait for, whose window ends last, or undefined if none is spent. */
 export function lastSpent(states: readonly LimitState[]): LimitState | undefined {
   let last: LimitState | undefined
   for (const state of states) {

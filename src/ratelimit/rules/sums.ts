@@ -1,6 +1,6 @@
 /**
- * The windows of one gateway, each with the sum of its lines. Pure. A line counts at its own time, so every process
- * that takes the same lines has the same sums, in any order and at any time.
+ * The windows of one gateway, each with the sum of its lines. A line counts at its own time, so processes that take the
+ * same lines, in any order and at any time, have the same sums.
  */
 
 import { type Exact, plus } from '../../formats/exact.ts'
@@ -14,14 +14,14 @@ import {
   windowAt,
 } from './windows.ts'
 
-/** What a line adds to each of these counters, at this instant. */
+/** The amount that a line adds to each of these counters, at this instant. */
 export interface Counted {
   readonly at: number
   readonly amount: Exact
   readonly counters: readonly WindowedCounter[]
 }
 
-/** A window with what was counted in it. */
+/** A window with its sum. */
 export interface OwnSum extends CounterWindow {
   readonly sum: Exact
   readonly base: Exact
@@ -36,14 +36,14 @@ export type Sums = ReturnType<typeof createSums>
 export const longMs = 72_000_000
 
 /**
- * How long a window takes late lines after its end, and how far gateways' clocks may be ahead: 20 s. A long window is
- * kept for hours, because under another version of the time zone rules it may end later.
+ * How long a window takes late lines after its end, and how far gateways' clocks may be ahead: 20 s. A long window
+ * remains for hours, because under another version of the time zone rules it may end later.
  */
 export function graceOf({ ms }: Pick<CounterWindow, 'ms'>): number {
   return ms < longMs ? 20_000 : 7_200_000
 }
 
-/** Whether nothing is counted in it any more; also true of a window that a clock far ahead has begun. */
+/** Whether nothing more is counted in it; also true for a window that begins in the future, by a clock far ahead. */
 export function isOver(window: CounterWindow, now: number): boolean {
   const { since, end, ms } = window
   const graceMs = graceOf(window)
@@ -54,7 +54,9 @@ function isIn({ since, end }: CounterWindow, instant: number): boolean {
   return since <= instant && instant < end
 }
 
-/** A window that follows a known one is known to be empty if it is looked up this soon after its start. */
+/**
+ * A window that follows a known one is assumed to be empty in the store if it is looked up this soon after its start.
+ */
 const youngMs = 1_000
 
 /** The name under which every gateway writes the value that a counter was reset to. */
@@ -63,7 +65,7 @@ const resetField = '.'
 /** `resets`: shared with other sums of the same lines. `now` below: milliseconds since the epoch. */
 export function createSums(resets: Resets, monotonic: () => number) {
   const all = new Map<string, Tally>()
-  /** The window last used of each counter. */
+  /** The latest window of each counter. */
   const latest = new Map<string, Tally>()
 
   function of(window: CounterWindow): Tally {
@@ -85,13 +87,13 @@ export function createSums(resets: Resets, monotonic: () => number) {
     const window = windowAt(counter, instant, times)
     const isNew = !all.has(window.id)
     const tally = of(window)
-    // Kept under another version of the time zone rules.
+    // The window was saved under another version of the time zone rules.
     if (tally.end !== window.end) Object.assign(tally, window)
     // No Check waits at a boundary: a refresh fetches what other gateways have counted since the window's start.
     if (isNew && last?.isKnown && last.end === window.since && instant - window.since < youngMs) {
       tally.isKnown = true
     }
-    // A slice of the id: the caller's key would take half as much memory as everything else known of the window.
+    // A slice of the id: the caller's key would take half as much memory as all other facts known of the window.
     latest.set(keyIn(tally), tally)
     return tally
   }
@@ -105,7 +107,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
     return found
   }
 
-  /** A loop, because each Check asks for all its limits. */
+  /** A loop, because it is fast and each Check does this for all its limits. */
   function areStill(tallies: readonly Tally[], counters: CounterList, instant: number): boolean {
     for (let i = 0; i < tallies.length; i += 1) {
       const tally = tallies[i] as Tally
@@ -131,7 +133,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
       }
       return changed
     },
-    /** Replaces the sums of this gateway; what else is known of a window stays. */
+    /** Replaces the sums of this gateway; all other facts known of a window stay. */
     replaceOwn(own: Iterable<OwnSum>): void {
       for (const tally of all.values()) {
         tally.sum = 0

@@ -1,6 +1,6 @@
 /**
- * What a process knows of one window: the sum of its gateway's lines, and what the store has reported of this gateway
- * and of all. Each figure only grows, so reports may arrive late, twice and in any order.
+ * The facts that a process knows of one window: the sum of its gateway's lines, and the store's reports on this gateway
+ * and on all. Each figure only grows, so reports may arrive late, twice and in any order.
  */
 
 import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
@@ -15,11 +15,11 @@ export interface Tally extends CounterWindow {
   among: ReadonlyMap<string, Tally> | undefined
   /** The sum of this gateway's lines. */
   sum: Exact
-  /** What the store has of this gateway beyond its lines, because the disk has lost some. */
+  /** The amount that the store has of this gateway beyond its lines, because the disk has lost some. */
   base: Exact
-  /** A lower bound of what the store has of this gateway. */
+  /** A lower bound of this gateway's sum in the store. */
   field: Exact
-  /** A lower bound of what other gateways have counted. */
+  /** A lower bound of the use that other gateways have counted. */
   others: Exact
   /** By gateway, as of the last full read; see fields.ts. */
   fields: string
@@ -60,12 +60,12 @@ export function createTally(
   }
 }
 
-/** What this gateway has counted. */
+/** The use that this gateway has counted. */
 export function ownOf({ sum, base }: Tally): Exact {
   return plus(sum, base)
 }
 
-/** What is used, as far as is known; never more than was counted. */
+/** The known use; never more than was counted. */
 export function usedOf(tally: Tally): Exact {
   return plus(tally.others, greatest(ownOf(tally), tally.field))
 }
@@ -82,7 +82,8 @@ export function noteTotal(tally: Tally, field: Exact, total: Exact): boolean {
 }
 
 /**
- * Notes the fields of other gateways, in the store and in a second place if there is one. Returns what the store lacks.
+ * Notes the fields of other gateways, from the store and from a second store if there is one. Returns the fields that
+ * the store lacks.
  */
 export function noteFields(tally: Tally, found: Fields, kept?: Fields): Fields {
   const known = parseSums(tally.fields)

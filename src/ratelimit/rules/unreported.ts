@@ -10,17 +10,17 @@ export const bytesOfToken = 4
 export interface Estimate {
   /** Tokens of the request. */
   readonly input: number
-  /** Bytes of generated text per output token, in a stream; 0: the operation has no output. */
+  /** Bytes of generated text per output token, in a stream; 0 if the operation has no output. */
   readonly bytesPerToken: number
-  /** From an earlier version: the bytes are those of the whole stream. */
+  /** From an earlier version: the bytes are of the whole stream. */
   readonly isOfStream?: boolean
 }
 
-/** What was sent of a response. */
+/** The sent part of a response. */
 export interface Sent {
   readonly bytes: number
   readonly isStream: boolean
-  /** Bytes of generated text in a stream; 0: none was found. */
+  /** Bytes of generated text in a stream; 0 if none was found. */
   readonly textBytes: number
 }
 
@@ -28,14 +28,14 @@ export interface Sent {
 const streamBytesOfToken = 180
 
 /**
- * The form in Check's metadata and in the journal. The bytes have decimals; without, they would be those of the whole
+ * The form in Check's metadata and in the journal. The bytes have decimals; without decimals they would be of the whole
  * stream.
  */
 export function toEstimateText({ input, bytesPerToken }: Estimate): string {
   return `${Math.round(input)};${bytesPerToken.toFixed(2)}`
 }
 
-/** undefined for anything else. */
+/** Returns undefined for anything else. */
 export function parseEstimate(text: unknown): Estimate | undefined {
   const found = typeof text === 'string' ? /^(\d{1,15});(\d{1,9}(\.\d\d)?)$/.exec(text) : null
   if (found === null) return undefined
@@ -43,7 +43,7 @@ export function parseEstimate(text: unknown): Estimate | undefined {
   return found[3] === undefined ? { ...estimate, isOfStream: true } : estimate
 }
 
-/** Output tokens, estimated from what was sent of a response. */
+/** Output tokens, estimated from the sent part of a response. */
 export function estimateOutput(estimate: Estimate, { bytes, isStream, textBytes }: Sent): number {
   const { bytesPerToken, isOfStream } = estimate
   if (bytesPerToken === 0) return 0

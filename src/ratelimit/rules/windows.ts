@@ -1,5 +1,5 @@
 /**
- * Windows of counters are functions of time: nobody opens one, and gateways need not agree on anything. A window has a
+ * Windows of counters are functions of time: none is opened, and gateways need not agree on anything. A window has a
  * fixed length and a phase that depends on its owner, or it is a day, week or month of a calendar in an IANA time zone,
  * which all owners share.
  */
@@ -24,14 +24,14 @@ export interface WindowedCounter {
   readonly window: Window
 }
 
-/** For counters that are read together repeatedly: the windows last found, in the same order; null before. */
+/** For counters that are read together repeatedly: the windows last found, in the same order; null at first. */
 export interface KeptWindows {
   last: readonly CounterWindow[] | null
 }
 
 /** One window of one counter. */
 export interface CounterWindow {
-  /** The same in every process, whatever its version of the time zone database. */
+  /** Equal in every process, whatever its version of the time zone database. */
   readonly id: string
   /** When it began, or was last reset. */
   readonly since: number
@@ -43,7 +43,7 @@ export interface CounterWindow {
 /** A reset of a counter: it counts responses that ended after this instant. */
 export interface CounterReset {
   readonly at: number
-  /** The value that the counter began with. */
+  /** The value with which the new window begins. */
   readonly used: Exact
 }
 
@@ -51,7 +51,7 @@ export interface CounterReset {
 export type Resets = ReadonlyMap<string, readonly CounterReset[]>
 
 /**
- * The window at this instant. An owner's windows of one length all have the same phase; the phases of owners are
+ * The window at this instant. All of an owner's windows of one length have the same phase; the phases of owners are
  * spread.
  */
 export function spanAt(window: Window, owner: string, at: number): Span & Partial<NamedSpan> {
@@ -73,8 +73,8 @@ const maxRead = 4_096
 const form = /^(?:(0|[1-9]\d{0,10})|(?:day|week([0-6])|month([1-9]|1\d|2[0-8]))@(.+))$/
 
 /**
- * Parses a text of `windowText`; mostly the same object for the same text, because the spans of a calendar are cached
- * by object. undefined for any other text, and for a zone that is not known here.
+ * Parses a text from `windowText`. Mostly returns the same object for equal texts, because the spans of a calendar are
+ * cached by object. Returns undefined for any other text, and for a zone that is not known here.
  */
 export const readWindowText = remember(maxRead, (text): Window | undefined => {
   const [, ms, week, month, zone] = form.exec(text) ?? []
@@ -132,7 +132,7 @@ interface NamedSpan extends Span {
   readonly date: string
 }
 
-/** The last spans of each calendar, which most calls ask for: at a boundary those before and after it. */
+/** The last spans of each calendar, which most calls ask for: at a boundary the spans before and after it. */
 const lastSpans = new WeakMap<Calendar, readonly NamedSpan[]>()
 const maxSpans = 3
 
@@ -159,7 +159,7 @@ function findSpan(calendar: Calendar, at: number): NamedSpan {
   }
 }
 
-/** The midnights between which it lies, calculated as in UTC. */
+/** The midnights around a local time, calculated as in UTC. */
 function datesAround({ every, startsOn = 1 }: Calendar, local: Date): readonly [number, number] {
   const [year, month, day] = [local.getUTCFullYear(), local.getUTCMonth(), local.getUTCDate()]
   if (every === 'month') {

@@ -1,19 +1,19 @@
 /**
- * Counts as a gateway's own what the store has under its name beyond the lines that it has read: its disk has
- * lost these lines, and a limit must not forget what they used.
+ * If the store has more under a gateway's name than the lines that it has read, its disk has lost lines: the difference
+ * is counted as the gateway's own, so that limits do not forget that use.
  */
 
 import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
 import { ownOf, type Tally } from '../rules/tally.ts'
 
 interface AdoptionOptions {
-  /** Whether all lines up to now are read, once a bounded number of bytes was. */
+  /** Reads a bounded number of bytes; returns whether all lines up to now are read. */
   readonly catchUp: () => boolean
   /** Reads all lines, however many. */
   readonly readToEnds: () => Promise<void>
-  /** Whether this process still is the writer; only the writer adopts. */
+  /** Whether this process is still the writer; only the writer adopts. */
   readonly isWriter: () => boolean
-  /** Resolves once the checkpoint on the disk has it. */
+  /** Resolves once it is in the checkpoint on the disk. */
   readonly noteBase: (tally: Tally, base: Exact) => Promise<void>
   /** Sends the sum of the window with the next call. */
   readonly send: (tally: Tally) => void

@@ -1,6 +1,6 @@
 /**
- * What a Check reads: counters as far as they are known, without waiting, except for windows that were never read. Has
- * the store asked about windows whose last report is too old for their limit.
+ * The reads of a Check: the known use of counters, without waiting, except for windows that were never read. Makes the
+ * next call to the store ask about windows whose last report is too old for their limit.
  */
 
 import { ServiceError } from '../../formats/errors.ts'
@@ -16,7 +16,7 @@ import type { WindowUsage } from './shared-sums.ts'
 export interface CounterReadsOptions {
   /** Milliseconds between two calls of a tag. */
   readonly flushMs: number
-  /** The answer for windows that were never read, while the store does not answer. */
+  /** Whether to allow or deny when a window was never read and the store does not respond. */
   readonly onLoss: 'allow' | 'deny'
   /** Whether lines are known to be lost: with `deny` nothing is allowed then. */
   readonly isFailing?: () => boolean
@@ -28,7 +28,7 @@ export interface CounterReadsOptions {
 
 /** Maximum age of the cached state of a counter far from its limit, in milliseconds. */
 const farMs = 80
-/** Windows with more fields are read less often in proportion, because more fields cost more to read. */
+/** Windows with more fields are read less often in proportion, because reading fields costs time. */
 const fewFields = 20
 const settled = Promise.resolve()
 
@@ -39,21 +39,21 @@ export function createCounterReads(
   lineWatch: Pick<LineWatch, 'noteCheck' | 'searchAgain'>,
 ) {
   const isAlone = shared.parts.size === 0
-  /** Whether a Check of this turn has read the end. */
+  /** Whether a Check of this turn has read the end of the file. */
   let isRead = false
   /** Windows that are fetched in this turn, with one call. */
   let asking: { readonly counters: Counter[]; readonly answered: Promise<void> } | undefined
 
-  /** Throws `counters_unavailable` if lines are lost and nothing may be allowed then. */
+  /** Reads new lines; with `deny`, throws `counters_unavailable` if lines are lost. */
   function readLines(): void {
     readEnd()
     if (onLoss === 'deny' && isFailing()) throw new ServiceError('counters_unavailable')
   }
 
-  /** If a file can't be read, the watch reports it. */
+  /** Reads the end of the file for a Check; if a file can't be read, the watch reports it. */
   function readEnd(): void {
-    // Once per turn: whatever arrived together was asked before any of it is decided, and nothing else arrives before
-    // the turn ends.
+    // Once per turn: requests that arrived together were all sent before the first is decided, and no others arrive
+    // before the turn ends.
     if (isRead) return
     isRead = true
     void settled.then(endTurn)
@@ -77,7 +77,7 @@ export function createCounterReads(
     return fields > fewFields ? (ms * fields) / fewFields : ms
   }
 
-  /** Has the store asked if its last report of the window is too old. */
+  /** Schedules a call to the store if its last report of the window is too old. */
   function keepFresh(counter: Counter, tally: Tally, at: number): void {
     const maxAgeMs = maxAgeOf(counter, tally)
     if (isWithin(maxAgeMs, tally.heardAt, tally.usedAt)) return
@@ -94,7 +94,7 @@ export function createCounterReads(
       const answered = new Promise<void>((settle) => setImmediate(settle)).then(() => {
         asking = undefined
         return shared.fetch(all, now()).catch((error: unknown) => {
-          // Other requests do not wait in vain, until a call is answered.
+          // Until a call succeeds, other requests need not wait in vain.
           for (const counter of all) senders.noteOutcome(shared.partOf(counter), error)
           throw error
         })
@@ -135,18 +135,18 @@ export function createCounterReads(
   }
 
   return {
-    /** What is known of these windows, without waiting, for holds. Throws as `read`. */
+    /** The known use of these windows, without waiting, for holds. Throws like `read` if lines are lost. */
     windows(counters: readonly WindowedCounter[], at: number): readonly WindowUsage[] {
       readLines()
       const tick = toTick(monotonic())
       return counters.map((counter) => shared.read(counter, at, tick))
     },
     /**
-     * The windows of these counters at this instant. Without a promise, unless one was never read. Throws or rejects
-     * with `counters_unavailable` if that one can't be read, or lines are lost, and nothing may be allowed then.
+     * The windows of these counters at this instant. Without a promise, unless one was never read. With `deny`, throws
+     * or rejects with `counters_unavailable` if such a window can't be read, or lines are lost.
      */
     read,
-    /** As `read`, after the store has reported all of them. */
+    /** Like `read`, after the store has reported all of them. */
     async readFresh(counters: readonly Counter[], at: number): Promise<readonly CounterState[]> {
       await tail.readAll()
       await senders.refresh(counters.map((counter) => shared.refresh(counter, at)))

@@ -14,7 +14,7 @@ type Ended = Map<
   }
 >
 
-/** Maximum per user and generation: a process that is not the writer can't know which the store has ended, too. */
+/** Maximum per user and generation: only the writer knows which holds the store has ended. */
 const mostLast = 16
 
 /** For one hash tag. */
@@ -24,11 +24,11 @@ export function createEndedHolds() {
   let turnedAt = Number.NEGATIVE_INFINITY
 
   return {
-    /** Number of subscription users whose holds are to end. */
+    /** Number of users of subscriptions whose holds must end, counted in each generation. */
     get size(): number {
       return generations[0].size + generations[1].size
     },
-    /** `now`: a monotonic clock. A hold is forgotten after `keptMs`, at the latest after twice that. */
+    /** `now`: a monotonic clock. A hold is forgotten after `keptMs` to twice that. */
     add(keys: readonly string[], id: string, now: number, keptMs: number): void {
       if (now - turnedAt >= keptMs) {
         turnedAt = now
@@ -40,7 +40,7 @@ export function createEndedHolds() {
       if (found === undefined) ended.set(name, { keys, ids: new Set([id]), last: [id], older: [] })
       else if (!found.ids.has(id)) {
         found.ids.add(id)
-        // Bounded, because all of them would be copied for each request of a user who has many.
+        // Bounded, because all ids would be copied for each request of a user who has many.
         if (found.last.push(id) <= mostLast) return
         const first = found.last.shift() as string
         if (found.ids.has(first)) found.older.push(first)
@@ -70,7 +70,7 @@ export function createEndedHolds() {
     older([name = '']: readonly string[]): readonly string[] {
       return generations.flatMap((ended) => ended.get(name)?.older.splice(0, mostLast) ?? [])
     },
-    /** The store has ended these holds. */
+    /** Call it when the store has ended these holds. */
     forget(sent: readonly EndedHolds[]): void {
       for (const { keys, ids } of sent) {
         const [name = ''] = keys

@@ -1,6 +1,6 @@
 /**
- * The sums of one gateway, as one of its processes has them. Each process follows the gateway's files, so each has exact
- * sums, whether the store responds or not. The writer also saves a checkpoint and sends the sums to the store.
+ * The sums of one gateway in one of its processes. Each process follows the gateway's files, so each has exact sums,
+ * whether the store responds or not. The writer also saves a checkpoint and sends the sums to the store.
  */
 
 import { createCheckpoint, type KeptState } from '../../journal/checkpoint.ts'
@@ -20,13 +20,13 @@ import { createLineTail, type LineTailOptions } from './line-tail.ts'
 import { createSharedSums, type SharedSumsOptions } from './shared-sums.ts'
 import { createWriterRole } from './writer-role.ts'
 
-/** What is done with each line. */
+/** The handlers of each line. */
 export interface LineHandlers extends Pick<LineTailOptions, 'readText' | 'countedOf'> {
-  /** Called in every process for each line after it is counted, except for lines from before the process's start. */
+  /** Called in every process for each line after it is counted, except lines from before the process's start. */
   readonly onLine?: (line: ReadLine, counted: readonly Counted[]) => void
   /**
-   * Called in the writer alone, for each line after it is counted: once per gateway. When a writer is killed, lines of at
-   * most one second are passed twice or not at all.
+   * Called only in the writer, for each line after it is counted: once per gateway. When a writer is killed, lines of
+   * at most one second are passed twice or not at all.
    */
   readonly onDelivered?: (line: ReadLine) => void
 }
@@ -42,7 +42,7 @@ export interface GatewaySumsOptions
   readonly stem?: string
   /** The resets known at the start. */
   readonly resets?: Resets
-  /** The position from which files are read if no checkpoint has one. */
+  /** The position from which files are read if there is no checkpoint with one. */
   readonly begunAt?: Position | undefined
   /** How many rotated files of each name are retained; 4 by default. */
   readonly keptFiles?: number
@@ -50,7 +50,7 @@ export interface GatewaySumsOptions
   readonly isDone?: IsDone
   /** Called when another gateway writes under the same name: a copied volume. */
   readonly onDouble: () => void
-  /** Called when the files were handed over to this gateway name, under which the caller opens them again. */
+  /** Called when the files were handed over to this gateway name, under which the caller must open them again. */
   readonly onRenamed?: (gateway: string) => void
   /** Called for errors of background work, which is retried. */
   readonly onFault: (error: unknown) => void
@@ -124,7 +124,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   async function rebuild(): Promise<void> {
     const state = await checkpoint.load(writers.all())
     const { gateway: owner = gateway } = state
-    // Without a store nobody else sees the name.
+    // Without a store the name is not visible to other gateways.
     if (owner !== gateway && options.store !== undefined) {
       options.onRenamed?.(owner)
       throw new Error(`the sums belong to gateway ${owner}, not to ${gateway}`)
@@ -149,8 +149,8 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   }
 
   /**
-   * Hands the files over to the gateway name `next`, if the store has acknowledged all sums under the present name; returns
-   * whether it has. Afterwards nothing is read or sent here.
+   * Hands the files over to the gateway name `next`, if the store has acknowledged all sums under the present name;
+   * returns whether it has. Afterwards nothing more is read or sent here.
    */
   async function handOver(next: string): Promise<boolean> {
     if (!role.confirm() || adoption.isPending) return false
@@ -178,7 +178,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     get size(): number {
       return sums.all.size
     },
-    /** Whether this gateway has a process that writes. */
+    /** Whether this gateway has a writer. */
     hasWriter: role.isTaken,
     /** Becomes the writer. Resolves once the sums are queued for the store and the checkpoint is saved. */
     async becomeWriter(): Promise<void> {
@@ -186,7 +186,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       shared.begin()
       await save()
     },
-    /** To be called once a second. */
+    /** Call it once a second. */
     renewRole(): void {
       role.renew()
       if (role.isWriter) delivery.savePosition(tail.position)

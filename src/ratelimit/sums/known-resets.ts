@@ -5,7 +5,7 @@ import type { CounterReset, Resets } from '../rules/windows.ts'
 /** Maximum number of resets per counter; windows that ended before these are no longer read. */
 const maxResets = 4
 
-/** `known`: those known at the start. */
+/** `known`: the resets known at the start. */
 export function createKnownResets(known: Resets = new Map()) {
   const all = new Map<string, readonly CounterReset[]>()
 
@@ -21,6 +21,6 @@ export function createKnownResets(known: Resets = new Map()) {
   }
 
   noteAll(known)
-  /** `all` is live: it has each reset once it is noted. */
+  /** `all` is live: it includes each reset once it is noted. */
   return { all: all as Resets, note, noteAll }
 }

@@ -13,7 +13,7 @@ export interface LineTailOptions extends Omit<ReadSinceOptions, 'countText'> {
   readonly sums: Sums
   /** Parses and charges a line. */
   readonly readText: (text: string) => ReadLine | undefined
-  /** Returns what a line adds to counters. Must not throw. */
+  /** Returns the amounts that a line adds to counters. Must not throw. */
   readonly countedOf: (line: ReadLine) => readonly Counted[]
   /** Adds to the sums. */
   readonly count: (counted: Counted) => void
@@ -54,7 +54,10 @@ export function createLineTail(options: LineTailOptions) {
     return line === undefined ? [] : countedOf(line)
   }
 
-  /** Retains the sums of lines that are only in removed files and in no checkpoint, and their positions, so that they count once. */
+  /**
+   * Retains the sums of lines that are only in removed files and in no checkpoint, and their positions, so that each
+   * counts once.
+   */
   function keepRead(next: Position, replace: () => void): void {
     const before = sums.own(now()).map((tally) => [tally, ownOf(tally)] as const)
     replace()
@@ -66,21 +69,24 @@ export function createLineTail(options: LineTailOptions) {
   const tail = {
     /** Nothing is read while it is set. */
     isPaused: false,
-    /** Up to where the lines are counted. Live. */
+    /** The position up to which lines are counted. Live. */
     get position(): Position {
       return position
     },
-    /** Lines read since the process's start, lines of unknown format, and the length of both in characters. Live. */
+    /**
+     * Numbers of lines read since the process's start and of lines of unknown format, and the length of both in
+     * characters. Live.
+     */
     read: read as Readonly<typeof read>,
     unreadBytes: (): number => follower.unreadBytes,
     /**
-     * Rebuilds the sums from a checkpoint and the lines after it. The current sums stay in force until then. Needed because
-     * the last writer may have removed files that this process had not read.
+     * Rebuilds the sums from a checkpoint and the lines after it. The current sums stay in force until then. Needed
+     * because the last writer may have removed files that this process had not read.
      */
     async rebuild(state: KeptState): Promise<void> {
       const rebuilt = await readSince(state, { ...options, countText })
-      // Both are read to the end in this turn: no line that a Check has counted is missing for a moment, and listeners get
-      // each line that was not read before.
+      // Both are read to the end in this turn: no line that a Check has counted is missing for a moment, and listeners
+      // get each line that was not read before.
       follower?.catchUp(Number.POSITIVE_INFINITY)
       rebuilt.follower.catchUp(Number.POSITIVE_INFINITY)
       follower?.close()
@@ -90,8 +96,8 @@ export function createLineTail(options: LineTailOptions) {
       follower = rebuilt.follower
     },
     /**
-     * Calls `onChange` when a file may have grown or was replaced. Returns a function that stops the watch, or undefined if
-     * the folder cannot be watched. `onEnd` is called if the watch fails later.
+     * Calls `onChange` when a file may have grown or was replaced. Returns a function that stops the watch, or
+     * undefined if the folder cannot be watched. `onEnd` is called if the watch fails later.
      */
     watch: (onChange: (isMoved: boolean) => void, onEnd: () => void): (() => void) | undefined =>
       folder.watch((changed, isMoved) => {

@@ -1,7 +1,7 @@
 /**
- * When a process reads new lines, besides the moment of a Check. While few arrive, the file system notifies it of each.
- * While many arrive, a wake-up for each costs more than reading them, so the ends of the files are polled every few
- * milliseconds, unless a Check has just read them.
+ * Decides when a process reads new lines, besides the reads of Checks. While few arrive, the file system notifies the
+ * process of each. While many arrive, a wake-up for each costs more than reading them, so the ends of the files are
+ * polled every few milliseconds, unless a Check has just read them.
  */
 
 import { createAlarm, repeat } from '../../runtime/loop.ts'
@@ -24,21 +24,21 @@ export interface LineWatchOptions {
   readonly signal: AbortSignal
 }
 
-/** Milliseconds between polls: beside a watch, which may miss something, and without one. */
+/** Milliseconds between polls: beside a watch, which may miss changes, and without one. */
 const [pollMs, unwatchedPollMs] = [100, 10]
 /** Interval at which the folder is searched for new files that no event reported. */
 const searchMs = 1_000
 /** Two changes within this time count as many. */
 const manyWithinMs = 10
-/** While many lines arrive: the interval between reads, and the one while each read finds several lines. */
+/** While many lines arrive: the interval between reads, and the shorter one while each read finds several lines. */
 const [busyMs, denseMs] = [3, 2]
 const several = 3
 /**
- * The interval for a gateway that is alone, shorter if a read would find more than this: a Check that reads the end has
- * to get through it.
+ * The interval for a gateway that is alone, and the number of bytes above which it is shortened, because a Check that
+ * reads the end must read all of them.
  */
 const [aloneMs, mostBytes] = [10, 32_768]
-/** Without a line for this long, few arrive. */
+/** After this time without a line, few lines arrive. */
 const calmMs = 100
 
 export type LineWatch = ReturnType<typeof startLineWatch>
@@ -130,7 +130,7 @@ export function startLineWatch(options: LineWatchOptions) {
     }
   }
 
-  /** The interval after which a read finds no more than a Check can read, at this rate. */
+  /** The longest interval after which a read, at this rate, finds no more than `mostBytes`. */
   function restFor(bytesPerMs: number): number {
     return Math.min(aloneMs, Math.max(denseMs, mostBytes / bytesPerMs))
   }
@@ -138,7 +138,7 @@ export function startLineWatch(options: LineWatchOptions) {
   function becomeCalm(): void {
     busy = undefined
     watch()
-    // Lines that were written while nothing was watched.
+    // Reads lines that were written while nothing was watched.
     readEnds(true)
   }
 
@@ -160,9 +160,9 @@ export function startLineWatch(options: LineWatchOptions) {
   }
 
   return {
-    /** To be called every second: the folder may have been replaced. */
+    /** Call it every second: the folder may have been replaced. */
     renew: watch,
-    /** A Check has read the end. */
+    /** Call it when a Check has read the end. */
     noteCheck(): void {
       if (busy !== undefined) checkedAt = monotonic()
     },

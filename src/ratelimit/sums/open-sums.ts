@@ -1,4 +1,4 @@
-/** The sums of a gateway from its journal, across renames of the gateway: they are opened again under each new name. */
+/** The sums of a gateway from its journal, across renames of the gateway: they are reopened under each new name. */
 
 import type { JournalProblem } from '../../journal/health.ts'
 import { inventName } from '../../journal/name.ts'
@@ -20,7 +20,7 @@ export interface SumsOptions
   readonly onRenamed?: (from: string, to: string) => void
 }
 
-/** Other processes read the name every second; this one does not write before they have. */
+/** Other processes read the name every second; this one does not write until they have. */
 const othersLookMs = 3_000
 const everyMs = 1_000
 
@@ -35,7 +35,7 @@ export async function openSums(options: SumsOptions) {
   const ending = new AbortController()
   let losses = 0
   let isCopied = name.isCopied
-  /** Whether the sums of the old name have ended and those of the new one are not open yet. */
+  /** Whether the sums of the old name have ended and the sums of the new one are not open yet. */
   let isBetween = false
   let current = await open(0)
 
@@ -78,7 +78,7 @@ export async function openSums(options: SumsOptions) {
     }
   }
 
-  /** To be called every second. Renames a copied volume, once the store has what was counted under the old name. */
+  /** Call it every second. Renames a copied volume, once the store has all sums under the old name. */
   async function tend(): Promise<void> {
     if (isBetween || name.refresh()) return await goOn(0)
     if (!isCopied || !current.sums.isWriter) return
@@ -124,12 +124,13 @@ export async function openSums(options: SumsOptions) {
       return health.problems
     },
     /**
-     * Whether the process can't read its gateway's lines: it then knows less than others, and must not serve requests.
+     * Whether the process can't read its gateway's lines: it then lacks use that others know, and must not serve
+     * requests.
      */
     get isUnreadable(): boolean {
       return health.has('unreadable')
     },
-    /** Lines that this process has read, and how many of an unknown form; whether lines are lost. */
+    /** Numbers of lines that this process has read, and of lines of unknown format; whether lines are being lost. */
     get stats() {
       const { read, unreadBytes } = current.sums.tail
       return { ...read, unreadBytes: unreadBytes(), failing: health.isFailing }
@@ -146,7 +147,7 @@ export async function openSums(options: SumsOptions) {
     get size(): number {
       return current.sums.size
     },
-    /** Whether the store does not answer, or can't write. */
+    /** Whether the store does not respond, or can't write. */
     get isUnavailable(): boolean {
       return current.running.isUnavailable
     },
@@ -157,8 +158,8 @@ export async function openSums(options: SumsOptions) {
     readFresh: (counters: readonly Counter[], at: number) =>
       current.running.readFresh(counters, at),
     /**
-     * As in shared-sums.ts, whatever the gateway's name becomes: what is known of a window, and the part in which holds
-     * end.
+     * As in shared-sums.ts, also after a change of the gateway's name: the known use of a window, and the part that
+     * ends holds.
      */
     known: (counter: WindowedCounter, at: number) => current.sums.shared.read(counter, at),
     partOf: (counter: WindowedCounter) => current.sums.shared.partOf(counter),
@@ -169,8 +170,7 @@ export async function openSums(options: SumsOptions) {
       current.running.reset(key, reset)
     },
     /**
-     * Reads the files to their ends, and sends what is due for at most this long (ms); returns how many windows are
-     * left.
+     * Reads the files to their ends, and sends due sums for at most this long (ms); returns how many windows are left.
      */
     async stop(graceMs: number): Promise<number> {
       ending.abort()

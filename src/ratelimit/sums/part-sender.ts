@@ -19,11 +19,11 @@ export interface PartSenderOptions {
 }
 
 /**
- * After a loss, other gateways' sums are repaired at a random time between these, when they could have written them
+ * After a loss, other gateways' sums are repaired at a random time between these: by then they could have written them
  * again.
  */
 const [soonestMendMs, latestMendMs] = [5_000, 15_000]
-/** Milliseconds after the last call after which another one asks whether the store has lost something. */
+/** Milliseconds after the last call until another one checks whether the store has lost something. */
 const silenceMs = 1_000
 const backoff = { firstMs: 25, maxMs: 1_000 }
 
@@ -32,7 +32,7 @@ export type PartSender = ReturnType<typeof createPartSender>
 export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSenderOptions) {
   let state: 'running' | 'stopping' | 'stopped' = 'running'
   let timer: NodeJS.Timeout | undefined
-  /** When the next call is to begin, and when the last one began. */
+  /** When the next call begins, and when the last one began. */
   let beginsAt = Number.POSITIVE_INFINITY
   let begunAt = Number.NEGATIVE_INFINITY
   let underWay: Promise<void> | undefined
@@ -76,7 +76,7 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
     onOutcome(error)
   }
 
-  /** Schedules a call for what is left, or was asked for meanwhile. */
+  /** Schedules a call for the rest, and for requests made meanwhile. */
   function follow(): void {
     underWay = undefined
     const left = intervalsLeft
@@ -99,19 +99,19 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
 
   return {
     arm,
-    /** To be called every second. */
+    /** Call it every second. */
     maintain(): void {
       if (state !== 'running') return
       if (monotonic() - begunAt >= silenceMs) begin()
       mend()
     },
-    /** Makes a call, and resolves once it was answered or has failed. */
+    /** Makes a call, and resolves once it has succeeded or failed. */
     async refreshed(): Promise<void> {
       await underWay
       begin()
       await underWay
     },
-    /** Sends what is due for at most this long (ms), then stops; returns how many windows are left. */
+    /** Sends due sums for at most this long (ms), then stops; returns how many windows are left. */
     async stop(graceMs: number): Promise<number> {
       if (state === 'running') state = 'stopping'
       clearTimeout(timer)

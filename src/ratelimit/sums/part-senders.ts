@@ -15,7 +15,7 @@ export type PartSenders = ReturnType<typeof createPartSenders>
 export function createPartSenders(options: PartSendersOptions) {
   const { parts, flushMs, monotonic, onUnavailable } = options
   const senders = new Map<Part | undefined, PartSender>()
-  /** Those whose last call has failed. */
+  /** The parts whose last call has failed. */
   const failing = new Set<Part | undefined>()
   for (const part of parts.values()) {
     const onOutcome = (error?: unknown): void => noteOutcome(part, error)
@@ -38,7 +38,7 @@ export function createPartSenders(options: PartSendersOptions) {
     get isUnavailable(): boolean {
       return failing.size > 0
     },
-    /** Windows that the next calls have something of. */
+    /** Number of windows that are due. */
     get due(): number {
       let due = 0
       for (const part of parts.values()) due += part.due
@@ -47,15 +47,15 @@ export function createPartSenders(options: PartSendersOptions) {
     noteOutcome,
     /** Schedules a call of this part, as in part-sender.ts. */
     arm: (part: Part | undefined, intervals: number): void => senders.get(part)?.arm(intervals),
-    /** To be called every second. */
+    /** Call it every second. */
     maintain(): void {
       for (const sender of senders.values()) sender.maintain()
     },
-    /** Makes a call for each of these parts, by default for all; resolves once each was answered or has failed. */
+    /** Makes a call for each of these parts, by default for all; resolves once each has succeeded or failed. */
     async refresh(wanted: Iterable<Part | undefined> = parts.values()): Promise<void> {
       await Promise.all([...new Set(wanted)].map((part) => senders.get(part)?.refreshed()))
     },
-    /** Sends what is due for at most this long (ms), then stops; returns how many windows are left. */
+    /** Sends due sums for at most this long (ms), then stops; returns how many windows are left. */
     async stop(graceMs: number): Promise<number> {
       const left = await Promise.all([...senders.values()].map((each) => each.stop(graceMs)))
       return left.reduce((sum, each) => sum + each, 0)

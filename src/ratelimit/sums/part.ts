@@ -1,6 +1,6 @@
 /**
- * The windows of one hash tag: what is to be sent of them, and what the store answers. Only the gateway's writer sends
- * sums; its other processes only read totals.
+ * The windows of one hash tag: builds calls to the store from due windows, and applies its answers. Only the gateway's
+ * writer sends sums; its other processes only read totals.
  */
 
 import { type Exact, plus } from '../../formats/exact.ts'
@@ -30,27 +30,27 @@ export interface PartOptions extends WholeReadsOptions {
 }
 
 /**
- * How long the store keeps a window after its end: longer than a mark, except for shorter windows, and at least until
- * it is over.
+ * Maximum time that the store retains a window after its end: longer than a mark. Shorter windows remain for their
+ * length, long ones until they are over.
  */
 const mostKeptMs = 120_000
 /** Windows used this recently are restored first. */
 const recentMs = 10_000
-/** The others get the room left in calls, at most 20 times a second. */
+/** The others get the room that is left in calls, at most 20 times a second. */
 export const calmEveryMs = 50
-/** How long processes other than the writer keep ended holds: longer than a gateway is without a writer. */
+/** How long processes other than the writer remember ended holds: longer than a gateway is without a writer. */
 const handoverMs = 10_000
-/** Appended to the id of a hold that is to end for all processes. */
+/** Appended to the id of a hold that must end for all processes. */
 const endsForAll = '*'
 export type Part = ReturnType<typeof createPart>
 
 export function createPart(options: PartOptions) {
   const { tag, gateway, store, isWriter, now, monotonic } = options
-  /** To be sent with the next calls. */
+  /** Windows to send with the next calls. */
   const due = new Set<Tally>()
-  /** To be sent as well, with lower priority. */
+  /** Windows to send with lower priority. */
   const calm = new Set<Tally>()
-  /** To be read in full, once other gateways had time to write again: the store may lack what they had counted. */
+  /** Windows to read in full, once other gateways had time to write again: the store may lack sums of theirs. */
   const lacking = new Set<Tally>()
   const repairs = createRepairs()
   const ended = createEndedHolds()
@@ -103,7 +103,7 @@ export function createPart(options: PartOptions) {
     }
   }
 
-  /** After a loss: sends all own sums again and, later, those of others who can no longer write them. */
+  /** After a loss: sends all own sums again and, later, sums of gateways that can no longer write them. */
   function restore(): void {
     const tick = toTick(monotonic())
     for (const tally of options.windows()) {
@@ -114,12 +114,12 @@ export function createPart(options: PartOptions) {
     }
   }
 
-  /** Applies what the store has of this gateway and of all; `tick`: now. */
+  /** Applies the store's sums of this gateway and of all; `tick`: now. */
   function receive(tally: Tally, field: Exact, total: Exact, tick: number): void {
     tally.heardAt = tick
     if (noteTotal(tally, field, total)) lacking.add(tally)
     if (!isWriter()) return
-    // It has grown meanwhile, or the store has lost it.
+    // The sum has grown meanwhile, or the store has lost it.
     if (field < ownOf(tally)) enter(tally)
     else if (field > ownOf(tally)) options.onBeyond(tally)
   }
@@ -131,7 +131,7 @@ export function createPart(options: PartOptions) {
     const writes = isWriter()
     const rest = writes ? repairs.next(maxEntries - batch.length, isOpen) : []
     if (!writes && batch.length === 0) {
-      // Detects an outage before a Check needs the store.
+      // An otherwise useless read, which detects an outage before a Check needs the store.
       await store.read([mark.key])
       return
     }
@@ -159,7 +159,7 @@ export function createPart(options: PartOptions) {
     }
   }
 
-  /** Reads all fields of these windows, at most `maxEntries`, and notes what the store lacks. */
+  /** Reads all fields of these windows, at most `maxEntries`, and notes sums that the store lacks. */
   async function readWhole(tallies: readonly Tally[]): Promise<void> {
     for (const { tally, own, field, missing } of await readAll(tallies)) {
       lacking.delete(tally)
@@ -172,15 +172,15 @@ export function createPart(options: PartOptions) {
   return {
     tag,
     gateway,
-    /** Windows that the next calls have something of, and users whose holds end with them. */
+    /** Number of due windows, of windows to repair, and of users whose holds must end. */
     get due(): number {
       return due.size + repairs.size + (isWriter() ? ended.size : 0)
     },
-    /** Windows that are sent with lower priority. */
+    /** Number of windows that are sent with lower priority. */
     get calm(): number {
       return calm.size
     },
-    /** Windows to be read in full, because the store may lack something of them. */
+    /** Number of windows to read in full, because the store may lack sums in them. */
     get lacking(): number {
       return lacking.size
     },
@@ -193,8 +193,8 @@ export function createPart(options: PartOptions) {
     /** Asks for its total with the next call. */
     ask,
     /**
-     * Ends the hold of a request once its response is in the store. To be called after the response was counted, in
-     * every process: if a writer is killed before it has sent this, the next one does.
+     * Ends the hold of a request once its response is in the store. Call it after the response was counted, in every
+     * process: if a writer is killed before it has sent this, the next one sends it.
      */
     end(keys: readonly string[], id: string): void {
       // A hold that has waited for its lease has expired.
@@ -210,20 +210,17 @@ export function createPart(options: PartOptions) {
       return [...ended.older(keys).map((id) => `${id} ${endsForAll}`), ...ended.last(keys)]
     },
     /**
-     * Makes one call, with what is due, and with the writer's mark even if nothing is. Rejects without a response;
-     * everything is then due as before, and the next call has newer sums. Must not overlap.
+     * Makes one call with due windows, and with the writer's mark even if none are due. Rejects without a response; the
+     * windows then remain due, and the next call has newer sums. Calls must not overlap.
      */
     send,
     readWhole,
-    /** Reads in full some of the windows of which the store may lack something. */
+    /** Reads in full some of the windows in which the store may lack sums. */
     async mend(): Promise<void> {
       for (const tally of lacking) if (!isOpen(tally)) lacking.delete(tally)
       await readWhole([...lacking].slice(0, maxEntries))
     },
-    /**
-     * Forgets what is known of the store, which gets all sums again: at start, and when this process becomes the
-     * writer.
-     */
+    /** Sends all sums again, as to an unknown store: at start, and when this process becomes the writer. */
     begin(): void {
       mark.forget()
       for (const tally of options.windows()) {

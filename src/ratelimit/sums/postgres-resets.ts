@@ -8,9 +8,9 @@ import type { CounterReset } from '../rules/windows.ts'
 /** The channel that notifies of resets. Notifications may be missed, so resets are also polled every second. */
 export const resetsChannel = 'tollgate_counter_resets'
 
-/** Longer than the longest window (366 days). */
+/** How long resets are stored: longer than the longest window (366 days). */
 const keptFor = '367 days'
-/** How late a transaction may become visible. */
+/** How late a transaction may become visible, in milliseconds. */
 const overlapMs = 60_000
 
 export interface StoredReset extends CounterReset {
@@ -24,7 +24,7 @@ export type ResetStore = ReturnType<typeof createResetStore>
 /** Both reject if the database is unavailable; a reset is then refused, but may have been made. */
 export function createResetStore(sql: Sql) {
   return {
-    /** The last reset of each counter, of those written since shortly before `after`. */
+    /** The last reset of each counter, among resets written since shortly before `after`. */
     async read(after = 0): Promise<readonly StoredReset[]> {
       const rows = await withLongDeadline(sql<(Omit<StoredReset, 'used'> & { used: string })[]>`
         select counter as key, (extract(epoch from reset_at) * 1000)::float8 as at,

@@ -41,7 +41,7 @@ export function createPostgresSums(sql: Sql): LongSums {
   }
 }
 
-/** As Postgres writes it. */
+/** The digest of an id, in the form in which Postgres writes it. */
 function uuidOf(id: string): string {
   return digestOf(id).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
 }

@@ -1,4 +1,4 @@
-/** Sums that are rebuilt beside those in force: from a checkpoint, and the lines written since. */
+/** Sums that are rebuilt beside the current ones: from a checkpoint, and the lines written since. */
 
 import type { KeptState } from '../../journal/checkpoint.ts'
 import type { Folder } from '../../journal/folder.ts'
@@ -14,7 +14,7 @@ export interface ReadSinceOptions {
   readonly resets: Resets
   /** Where reading begins if the checkpoint has no position. */
   readonly begunAt?: Position | undefined
-  /** What the text of a line adds. */
+  /** The amounts that a line adds, by its text. */
   readonly countText: (text: string) => readonly Counted[]
   /** Milliseconds since the epoch. */
   readonly now: () => number
@@ -48,7 +48,7 @@ export async function readSince(state: KeptState, options: ReadSinceOptions) {
     /** Live: the follower advances it. */
     position,
     own: (): readonly Tally[] => rebuilt.own(now()),
-    /** From now on lines go there, and no longer into these sums. */
+    /** Passes further lines to `next` instead of these sums. */
     passTo(next: (text: string) => void): void {
       onLine = next
     },

@@ -6,7 +6,7 @@ import { parseSums } from '../rules/fields.ts'
 import { markMs, type SumCommands } from './scripts.ts'
 import type { SumStore } from './sum-store.ts'
 
-/** Called after each call that wrote sums: how long it took (ms), and of how many counters. */
+/** Called after each call that wrote sums, with its duration (ms) and the number of counters. */
 export type OnFlushed = (tookMs: number, counters: number) => void
 
 export function createRedisSums(commands: SumCommands, onFlushed?: OnFlushed): SumStore {

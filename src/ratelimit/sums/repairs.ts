@@ -1,6 +1,6 @@
 /**
- * Sums of other gateways that the store lacks, as they were last read: those gateways may have ended, and can't write
- * them again.
+ * Sums of other gateways that the store lacks, as last read: those gateways may have ended, and then can't write them
+ * again.
  */
 
 import type { Exact } from '../../formats/exact.ts'
@@ -14,7 +14,7 @@ export function createRepairs() {
   const lacking = new Map<Tally, Fields>()
 
   return {
-    /** Number of windows that lack something. */
+    /** Number of windows with missing sums. */
     get size(): number {
       return lacking.size
     },
@@ -31,7 +31,7 @@ export function createRepairs() {
       }
       return next.slice(0, most)
     },
-    /** The store has these now. */
+    /** Call it when the store has these sums. */
     forget(sent: readonly Repair[]): void {
       for (const [tally, name] of sent) {
         const left = new Map(lacking.get(tally))

@@ -10,7 +10,7 @@ const everyMs = 1_000
 
 export type ResetFeed = ReturnType<typeof createResetFeed>
 
-/** `onFault`: the database does not answer; it is asked again. */
+/** `onFault`: called when the database does not respond, after which it is asked again. */
 export function createResetFeed(
   resets: Pick<ResetStore, 'read'>,
   onFault: (error: unknown) => void,
@@ -37,7 +37,7 @@ export function createResetFeed(
       }
       void repeat({ step, restMs: everyMs, onFault, signal, alarm })
     },
-    /** The database has notified of a reset, or may have failed to. */
+    /** Call it when the database has sent a notification, or may have failed to. */
     ring: (): void => alarm.ring(),
     stop: (): void => ending.abort(),
   }

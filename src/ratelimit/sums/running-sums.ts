@@ -1,4 +1,4 @@
-/** A gateway's sums in a running process: it follows the files, exchanges sums with the store, and becomes the writer. */
+/** Runs a gateway's sums in a process: follows the files, exchanges sums with the store, and becomes the writer. */
 
 import { repeat } from '../../runtime/loop.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
@@ -13,13 +13,13 @@ export interface RunningSumsOptions
     CounterReadsOptions,
     Pick<LineWatchOptions, 'onFault' | 'onRead'> {
   readonly sums: GatewaySums
-  /** Until then (monotonic) the process does not become the writer. */
+  /** The process does not become the writer before this time (monotonic). */
   readonly writesFrom?: number
 }
 
 const everyMs = 1_000
 const saveLongMs = 60_000
-/** How long a shutdown waits for a disk, and for the database. */
+/** How long a shutdown waits for a disk, and for the database, in milliseconds. */
 const endMs = 2_000
 
 export type RunningSums = ReturnType<typeof runSums>
@@ -54,19 +54,19 @@ export function runSums(options: RunningSumsOptions) {
 
   return {
     ...createCounterReads(options, sums, senders, lineWatch),
-    /** Windows that the next calls have something of. */
+    /** Number of windows that are due. */
     get unflushed(): number {
       return senders.due
     },
-    /** Whether the store does not answer, or can't write. */
+    /** Whether the store does not respond, or can't write. */
     get isUnavailable(): boolean {
       return senders.isUnavailable
     },
     /** Responses that end after the reset count in a new window. */
     reset: (key: string, reset: CounterReset): void => sums.reset(key, reset),
     /**
-     * Continues the files under another name once everything that this gateway has counted is in the store. Returns
-     * whether it did; then only `end` may be called.
+     * Continues the files under another name, if all sums of this gateway are in the store. Returns whether it did;
+     * then call only `end`.
      */
     async handOver(gateway: string): Promise<boolean> {
       await tail.readAll()
@@ -80,8 +80,7 @@ export function runSums(options: RunningSumsOptions) {
       sums.close()
     },
     /**
-     * Reads the files to their ends, and sends what is due for at most this long (ms); returns how many windows are
-     * left.
+     * Reads the files to their ends, and sends due sums for at most this long (ms); returns how many windows are left.
      */
     async stop(graceMs: number): Promise<number> {
       stopReading()

@@ -15,18 +15,18 @@ export type ScriptCall = readonly [keys: readonly string[], args: readonly (stri
 export type WriteAnswer = readonly [number: number, nonce: string, ...sums: (number | string)[]]
 
 /**
- * How long a mark is kept, in milliseconds: shorter than windows of a minute or more, so that a step of the server's
- * clock ends both. After a silence of this length everything is written again.
+ * Life of a mark in milliseconds: shorter than the life of windows of a minute or more, so that a step of the server's
+ * clock that ends a window also ends the mark. After a silence of this length all sums are written again.
  */
 export const markMs = 60_000
 
 /**
  * KEYS[1] the mark of the gateway, KEYS[2…] windows. ARGV[1] the number of this call, 0 without a mark; ARGV[2] the
- * number that it relies on; ARGV[3] the writer; ARGV[4] how long the mark is kept (ms); then for each window the field,
- * its sum, and the rest of the window's life (ms). A late call must not hide a loss: it sets the mark only if the mark
- * that it relies on is there. The mark is written first: a Redis that is out of memory, or a replica, refuses that
- * before anything has changed. A mark never decreases, which would look like a loss. Numbers of Lua are doubles, which
- * are exact for two sums of 15 digits; longer ones are added as billions and the rest, up to 2⁶³-1.
+ * number that it relies on; ARGV[3] the writer; ARGV[4] the life of the mark (ms); then for each window the field, its
+ * sum, and the rest of the window's life (ms). A late call must not hide a loss: it sets the mark only if the mark that
+ * it relies on is there. The mark is written first: a Redis that is out of memory, or a replica, refuses that before
+ * anything has changed. A mark never decreases: that would look like a loss. Numbers in Lua are doubles, which are
+ * exact for two sums of 15 digits; longer sums are added as billions and the rest, up to 2⁶³-1.
  */
 const writeSums = `
 local function limbs(text)
@@ -98,9 +98,9 @@ return answer
 `
 
 /**
- * What versions before per-gateway sums had counted. KEYS for each counter its key and that of its note; ARGV the
- * windows that are read. Returns what each counter has. It counts in one window only: the note says in which, and lives
- * as long.
+ * The use that versions before per-gateway sums had counted. KEYS for each counter its key and its note's key; ARGV the
+ * windows that are read. Returns the use of each counter, which counts in one window only: the note names that window,
+ * and expires with it.
  */
 const oldSums = `
 local answer = {}

@@ -1,7 +1,7 @@
 /**
- * The counters of one process: its gateway's sums, exact, and what others have counted, as last reported. Every sum is
- * absolute and never decreases, so writes are idempotent: after a failure, at start, or to a store that has lost data,
- * the same sums are sent again.
+ * The counters of one process: its gateway's exact sums, and the last reported sums of others. Every sum is absolute
+ * and never decreases, so writes are idempotent: after a failure, at start, or to a store that has lost data, the same
+ * sums are sent again.
  */
 
 import { type Exact, greatest } from '../../formats/exact.ts'
@@ -13,26 +13,26 @@ import { maxEntries, type SumStore } from './sum-store.ts'
 
 export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows' | 'store'> {
   readonly sums: Sums
-  /** Undefined: this gateway is alone. */
+  /** Undefined if this gateway is alone. */
   readonly store: SumStore | undefined
   /** The hash tag of a counter, by its key. */
   readonly tagOf: (key: string) => string
-  /** All of them. */
+  /** All hash tags. */
   readonly tags: readonly string[]
 }
 
-/** What is known of a counter's window; unless `isKnown`, `fetch` it first. */
+/** The known use of a counter's window; unless `isKnown`, `fetch` it first. */
 export interface WindowUsage {
-  /** The counter's key, `@` and the name of the window. */
+  /** The counter's key, `@` and the window's name. */
   readonly id: string
   readonly used: Exact
-  /** How much of `used` is this gateway's own. */
+  /** The part of `used` that this gateway has counted. */
   readonly own: Exact
   /** Milliseconds since the epoch. */
   readonly resetsAt: number
   /** Whether the store was read for it. */
   readonly isKnown: boolean
-  /** When it began, or was last reset; milliseconds since the epoch. */
+  /** When it began or was last reset, in milliseconds since the epoch. */
   readonly since: number
   /** Age of the store's last report, in milliseconds; negative if it is too old to measure. */
   readonly ageMs: number
@@ -50,7 +50,7 @@ const inUseMs = 60_000
 
 export type SharedSums = ReturnType<typeof createSharedSums>
 
-/** part-sender.ts paces and sends the tags' parts. */
+/** Creates the counters; part-sender.ts sends the parts of the tags. */
 export function createSharedSums(options: SharedSumsOptions) {
   const { sums, gateway, store, isWriter, tagOf, longSums, now, monotonic } = options
   const parts = new Map<string, Part>()
@@ -70,7 +70,7 @@ export function createSharedSums(options: SharedSumsOptions) {
     return store === undefined ? undefined : parts.get(tagOf(keyIn(tally)))
   }
 
-  /** The window of a counter, which counts as used now; `tick`: now, if the clock was read for several. */
+  /** The window of a counter, which is marked as used now; `tick`: now, if the clock was read for several. */
   function use(counter: WindowedCounter, at: number, tick = toTick(monotonic())): Tally {
     const tally = sums.at(counter, at)
     tally.usedAt = tick
@@ -115,7 +115,7 @@ export function createSharedSums(options: SharedSumsOptions) {
       for (const tally of tallies) tally.usedAt = tick
       return tallies
     },
-    /** What is used of a counter's window, as far as is known; `tick`: now, if the clock was read for several. */
+    /** The known use of a counter's window; `tick`: now, if the clock was read for several. */
     read(counter: WindowedCounter, at: number, tick?: number): WindowUsage {
       const tally = use(counter, at, tick)
       return {
@@ -137,19 +137,19 @@ export function createSharedSums(options: SharedSumsOptions) {
       part?.ask(tally)
       return part
     },
-    /** Reads windows in full. Rejects if the store does not answer. */
+    /** Reads windows in full. Rejects if the store does not respond. */
     fetch: (counters: readonly WindowedCounter[], at: number): Promise<void> =>
       readWhole(new Set(counters.map((counter) => use(counter, at)))),
-    /** To be called every second: reads windows in use again, at most one call's. */
+    /** Call it every second: reads windows in use again, as many as one call allows. */
     reread: (): Promise<void> => readWhole(unread()),
-    /** Forgets what is known of the store, which gets all sums again. */
+    /** Sends all sums again, as to an unknown store. */
     begin(): void {
       for (const part of parts.values()) part.begin()
       if (longSums === undefined) return
       for (const tally of sums.own(now())) if (tally.ms >= longMs) unsaved.add(tally)
     },
     /**
-     * Saves long windows that have changed to `longSums`, which outlives this disk and the store, at most one call's;
+     * Saves changed long windows to `longSums`, which outlives this disk and the store, as many as one call allows;
      * returns how many are left.
      */
     async saveLong(): Promise<number> {

@@ -16,13 +16,13 @@ export interface SumEntry {
   readonly ttlMs: number
 }
 
-/** The number of a writer's last call: a store that has a lower one has lost something. */
+/** The number of a writer's last call: a store with a lower one has lost data. */
 export interface Mark {
   readonly key: string
   readonly number: number
   /** The process that writes. */
   readonly nonce: string
-  /** The number that the call relies on: the last acknowledged one; 0: none. */
+  /** The number that the call relies on: the last acknowledged one, or 0 if there is none. */
   readonly acknowledged: number
 }
 
@@ -36,9 +36,9 @@ export interface Written {
 
 export interface SumStore {
   /**
-   * Without a mark the stored one stays. All keys have the same hash tag. `ended`: holds of requests whose responses
-   * are in these sums; they end in the same transaction, so that no reader sees a request twice, or not at all. Rejects
-   * without a usable answer.
+   * Writes sums. Without a mark the stored one stays. All keys have the same hash tag. `ended`: holds of requests whose
+   * responses are in these sums; they end in the same transaction, so that no reader sees a request twice, or not at
+   * all. Rejects without a usable response.
    */
   write(
     mark: Mark | undefined,
@@ -48,7 +48,8 @@ export interface SumStore {
   /** All fields of these windows, with the total as `+`; none of a missing window. */
   read(keys: readonly string[]): Promise<readonly Fields[]>
   /**
-   * What a version before per-gateway sums had counted, which counts in these windows from now on; all of one hash tag.
+   * The use that a version before per-gateway sums had counted, which counts in these windows from now on; all windows
+   * have the same hash tag.
    */
   readOld?(windows: readonly OldWindow[]): Promise<readonly number[]>
 }
@@ -59,7 +60,7 @@ export interface OldWindow {
   readonly id: string
 }
 
-/** The name under which every gateway writes what a version before per-gateway sums had counted. */
+/** The name under which every gateway writes the use that a version before per-gateway sums had counted. */
 export const oldField = 'old'
 
 /** Ended holds of one user of a subscription. */
@@ -79,7 +80,7 @@ export const maxEntries = 512
 export interface LongSums {
   /** The sums of all gateways in these windows. */
   load(ids: readonly string[]): Promise<readonly Fields[]>
-  /** Keeps the higher of the stored and the given sum. */
+  /** Stores each sum that is higher than the stored one. */
   save(gateway: string, sums: readonly LongSum[]): Promise<void>
 }
 

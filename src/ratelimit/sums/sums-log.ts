@@ -1,4 +1,4 @@
-/** Logs what happens to a gateway's sums: outages and losses of Redis, problems of the journal. */
+/** Logs the events of a gateway's sums: outages and losses of Redis, problems of the journal. */
 
 import type { Logger } from 'pino'
 import type { JournalProblem } from '../../journal/health.ts'
@@ -7,7 +7,7 @@ import type { SumsOptions } from './open-sums.ts'
 
 type Events = 'onUnavailable' | 'onLost' | 'onProblem' | 'onRestored' | 'onRenamed'
 
-/** `journal`: USAGE_JOURNAL. `redisProblem`: why there is no connection, if that is known. */
+/** `journal`: USAGE_JOURNAL. `redisProblem`: why there is no connection, if known. */
 export function createSumsLog(
   log: Logger,
   journal: string,

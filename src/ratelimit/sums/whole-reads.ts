@@ -1,5 +1,6 @@
 /**
- * Reads windows with all their fields, also from `longSums`, and what a version before per-gateway sums has counted.
+ * Reads windows with all their fields, also from `longSums`, and the use that a version before per-gateway sums has
+ * counted.
  */
 
 import { greatest } from '../../formats/exact.ts'
@@ -33,8 +34,8 @@ export function createWholeReads(options: WholeReadsOptions) {
   }
 
   /**
-   * `own`: what the store has of this gateway; `field`: the same, or what `longSums` has if that is more; `missing`:
-   * what the store lacks of others.
+   * Notes the fields of a window. `own`: the store's sum of this gateway; `field`: the higher of this and the sum in
+   * `longSums`; `missing`: sums of others that the store lacks.
    */
   function note(tally: Tally, hash: Fields, kept: Fields) {
     const found = new Map(hash)
@@ -50,7 +51,7 @@ export function createWholeReads(options: WholeReadsOptions) {
     return { tally, own, field, missing: noteFields(tally, found, others) }
   }
 
-  /** Reads what others have counted in these windows, at most `maxEntries`, which are known from then on. */
+  /** Reads the sums of others in these windows, at most `maxEntries`, which are known from then on. */
   return async (tallies: readonly Tally[]) => {
     if (tallies.length === 0) return []
     const long = longSums === undefined ? [] : tallies.filter(({ ms }) => ms >= longMs)

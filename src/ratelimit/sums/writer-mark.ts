@@ -1,6 +1,6 @@
 /**
- * Detects that the store has lost something that it had acknowledged: each call of a writer has a number, and a store
- * with a lower one has lost some.
+ * Detects that the store has lost data that it had acknowledged: each call of a writer has a number, and a store with a
+ * lower number has lost calls.
  */
 
 import { markMs } from './scripts.ts'
@@ -19,14 +19,14 @@ export function createWriterMark(key: string, nonce: string, monotonic: () => nu
       number += 1
       return { key, number, nonce, acknowledged }
     },
-    /** Forgets what is known of the store. */
+    /** Forgets the last acknowledged number. */
     forget(): void {
       acknowledged = 0
     },
     /**
-     * What has happened to the store before the call with this mark. `rival`: another process has written under the
-     * gateway's name. `lost`: it has lost something. `expired`: the mark may have expired in an outage, with nothing
-     * lost. undefined: it has everything.
+     * Determines what happened to the store before the call with this mark. `rival`: another process has written under
+     * the gateway's name. `lost`: the store has lost data. `expired`: the mark may have expired in an outage, with
+     * nothing lost. Undefined if the store has everything.
      */
     compare(sent: Mark, had: Written): 'rival' | 'lost' | 'expired' | undefined {
       const isRival = had.nonce !== nonce

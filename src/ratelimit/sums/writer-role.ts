@@ -1,6 +1,6 @@
 /**
- * Whether this process is its gateway's writer. It confirms that before it does what only the writer may: another one may
- * have taken over while it hung.
+ * Tracks whether this process is its gateway's writer. It confirms that before actions that only the writer may take:
+ * another process may have taken over while it hung.
  */
 
 import { silentMs, type Writers } from '../../journal/writers.ts'
@@ -9,8 +9,8 @@ import { silentMs, type Writers } from '../../journal/writers.ts'
 const confirmAfterMs = silentMs / 2
 
 /**
- * `monotonic`: a clock in milliseconds. `onEnd`: another process has taken over, or this one has left. `onBegin`: it has
- * become the writer; in the same turn in which `claim`'s preparation has ended.
+ * `monotonic`: a clock in milliseconds. `onEnd`: another process has taken over, or this one has left. `onBegin`: it
+ * has become the writer; called in the turn in which `claim`'s preparation ended.
  */
 export function createWriterRole(
   writers: Writers,
@@ -27,13 +27,13 @@ export function createWriterRole(
     return isWriter
   }
 
-  /** Returns whether this process still is the writer; if it is not, its role ends. */
+  /** Returns whether this process is still the writer; otherwise its role ends. */
   function confirm(): boolean {
     confirmedAt = monotonic()
     return isWriter && note(writers.isLast())
   }
 
-  /** Confirms the role, and shows other processes that the gateway has a writer. To be called every second. */
+  /** Confirms the role, and shows other processes that the gateway has a writer. Call it every second. */
   function renew(): void {
     if (confirm() || isCandidate) writers.show()
   }
@@ -49,7 +49,7 @@ export function createWriterRole(
     renewIfDue(): void {
       if (monotonic() - confirmedAt >= confirmAfterMs) renew()
     },
-    /** Becomes the writer once it is prepared, unless another process has taken over meanwhile; returns whether it has. */
+    /** Prepares, then becomes the writer unless another process has taken over meanwhile; returns whether it has. */
     async claim(prepare: () => Promise<void>): Promise<boolean> {
       isCandidate = true
       try {

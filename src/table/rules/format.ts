@@ -1,7 +1,7 @@
 /**
  * The format of the decision table's two files, which the gateway's script reads (docs/table.md). Numbers are
  * little-endian, times whole milliseconds. Each part is written and read in one call, and ends with a checksum, so that
- * a part of which half is new is invalid. A part of zeros is valid and empty.
+ * a half-written part is invalid. A part of zeros is valid and empty.
  */
 
 import { hash } from 'node:crypto'
@@ -74,7 +74,7 @@ export interface TableHead extends TableSizes {
   readonly generation: number
   /** A random number, the same in both files. */
   readonly file: number
-  /** Until then scripts may decide by the table (CLOCK_BOOTTIME); 0: they may not. */
+  /** End of the time in which scripts may decide by the table (CLOCK_BOOTTIME); 0 if they may not. */
   readonly lease: number
   /** CLOCK_REALTIME minus CLOCK_BOOTTIME. */
   readonly clock: number
@@ -104,7 +104,7 @@ export function writeLanesHead(buffer: Buffer, { file, lanes }: TableHead): void
   seal(buffer, lanesHeadBytes)
 }
 
-/** In place of a block's number: none. */
+/** Written in place of a block's number if there is none. */
 const noBlock = 0xffffffff
 
 export interface TableRecord {
@@ -156,9 +156,9 @@ export interface TableBlock {
   /** 8 bytes. */
   readonly name: Buffer
   readonly cells: readonly TableCell[]
-  /** Whether other gateways count, too: then only the lower half of a limit is used without asking. */
+  /** Whether other gateways count in it, too: then only the lower half of a limit is used without asking. */
   readonly isShared: boolean
-  /** Until then (CLOCK_BOOTTIME) the use of other gateways is known well enough. */
+  /** End of the time (CLOCK_BOOTTIME) in which the use of other gateways is known well enough. */
   readonly freshUntil: number
 }
 
@@ -182,7 +182,7 @@ export function writeBlock(
   seal(buffer, blockBytes)
 }
 
-/** The entry by which a block is found. */
+/** Writes the entry of a block in the index of names. */
 export function writeName(buffer: Buffer, name: Buffer, block: number): void {
   name.copy(buffer, 0, 0, 8)
   buffer.writeUInt32LE(block, 8)
@@ -210,9 +210,9 @@ function seal(buffer: Buffer, bytes: number): void {
 }
 
 /**
- * The digest by which a record is found, from what a script knows of a request before it asks anybody. `path`: as
- * normalized by the gateway, with its query; `model`: from the body, empty if the path names one. None of the three can
- * contain the separator.
+ * The digest of a record, from the parts of a request that a script knows without asking Check. `path`: as normalized
+ * by the gateway, with its query; `model`: from the body, empty if the path names one. None of the three can contain
+ * the separator.
  */
 export function recordDigest(credential: string, path: string, model: string): Buffer {
   return hash('sha256', `${credential}\0${path}\0${model}`, 'buffer')

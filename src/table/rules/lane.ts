@@ -1,7 +1,7 @@
 /**
- * What a response has added to the lane of its worker (docs/table.md), as its line says it:
- * `<file> <tokens> <block>[ <block>]`. Check tells the script the names of the blocks, not their numbers, which only
- * the writer knows: any process may have decided the request, long before the response ends.
+ * The tokens that a response has added to the lane of its worker (docs/table.md), as its line has them: `<file>
+ * <tokens> <block>[ <block>]`. Check tells the script the names of the blocks, not their numbers, which only the writer
+ * knows: any process may have decided the request, long before the response ends.
  */
 
 import { hash } from 'node:crypto'
@@ -18,7 +18,7 @@ export interface Lane {
   readonly blocks: readonly number[]
 }
 
-/** undefined in doubt: what was added is then counted twice until its window ends. */
+/** Returns undefined in doubt: the added tokens are then counted twice until their window ends. */
 export function readLane(text: unknown): Lane | undefined {
   if (typeof text !== 'string') return undefined
   const [file, added, ...blocks] = /^\d{1,15}(?: \d{1,15}){2,3}$/.test(text)
@@ -37,7 +37,7 @@ const nameOf = remember(10_000, (keys) => hash('sha256', keys, 'hex').slice(0, 1
 /** Cached by the counters of the grant, because each Check asks for it. */
 const lanes = new WeakMap<readonly Counter[], string>()
 
-/** The names of the blocks to which the response to a grant adds; undefined: there are none. */
+/** The names of the blocks to which the response to a grant adds, or undefined if there are none. */
 export function laneOf(grant: Grant): string | undefined {
   const { limits, caller, pool } = grant
   const counters = countersOf(limits, caller.user, pool)

@@ -1,6 +1,5 @@
 /**
- * What the gateway's script does with a hit, as text: a template that many requests have in common, and the part of one
- * caller.
+ * Instructions for the gateway's script on a hit, as text: a template that many requests share, and the caller's part.
  */
 
 import type { Grant } from '../../decide/decision.ts'
@@ -12,31 +11,31 @@ import { writeCaller, writeSubject } from '../../usage/rules/line-head.ts'
 import { maxRecordText, maxTemplateText } from './format.ts'
 import { type AskedFor, type MissRule, missRuleOf } from './rules.ts'
 
-/** Some of these would end a line, so that the rest is read as a header. */
+/** Some of these would end a line, so that the rest would be read as a header. */
 const control = /\p{Cc}/u
 const bodyNamesLine = 3
 
-/** The script's data for a request: the part that many requests have in common, and its caller's. */
+/** The script's data for a request: the part that many requests share, and the caller's. */
 export interface Plan {
   readonly template: string
   readonly record: string
 }
 
-/** Why it may not be in the table; undefined: it may. */
+/** Why it may not be in the table, or undefined if it may. */
 export function missRule(grant: Grant, asked: AskedFor): MissRule | undefined {
   return (
     missRuleOf(grant, asked) ?? (planOf(grant, dialectOf(asked.operation)) ? undefined : 'too_long')
   )
 }
 
-/** undefined: a value does not fit the format, and the request is a miss each time. */
+/** Returns undefined if a value does not fit the format; the request is then a miss each time. */
 export function planOf(grant: Grant, dialect: Dialect): Plan | undefined {
   const record = recordText(grant.caller, grant.keyLimits?.counted)
   const template = record === undefined ? undefined : templateText(grant, dialect)
   return record === undefined || template === undefined ? undefined : { template, record }
 }
 
-/** undefined: a value does not fit the format, and the request is a miss each time. */
+/** Returns undefined if a value does not fit the format; the request is then a miss each time. */
 export function templateText(grant: Grant, dialect: Dialect): string | undefined {
   const { limits, bodyNames = '', held, upstreamPath } = grant
   const { routing, body, server, counting, subject, hasCredential } = forwardingOf(grant)
@@ -63,7 +62,7 @@ export function templateText(grant: Grant, dialect: Dialect): string | undefined
   return Buffer.byteLength(text) > maxTemplateText ? undefined : text
 }
 
-/** The caller's members of a line's head; `keyCounters` as in line-head.ts. undefined: too long for a record. */
+/** The caller's members of a line's head, or undefined if they are too long. `keyCounters` as in line-head.ts. */
 export function recordText(caller: Caller, keyCounters: string | undefined): string | undefined {
   const keyId = caller.by === 'key' ? caller.keyId : ''
   const text = writeCaller({ user: caller.user, keyId, keyCounters })

@@ -1,6 +1,6 @@
 /**
- * Which grants the gateway may repeat by itself; all other requests ask Check each time. And the reasons of misses, as
- * metrics name them.
+ * Decides which grants the gateway may repeat by itself (all other requests ask Check each time), and names the reasons
+ * of misses for metrics.
  */
 
 import type { Grant } from '../../decide/decision.ts'
@@ -33,7 +33,7 @@ export const missRules = [
 
 export type MissRule = (typeof missRules)[number]
 
-/** What a grant does not say of its request. */
+/** Properties of a request that its grant does not have. */
 export interface AskedFor {
   readonly method: string
   /** `/v1/…`, and `?…` or empty. */
@@ -47,7 +47,7 @@ export interface AskedFor {
   readonly isOneAnswer: boolean
 }
 
-/** undefined: it may be in the table, unless it is `too_long`, which only its plan shows (plan.ts). */
+/** Returns undefined if it may be in the table, unless it is `too_long`, which only its plan shows (plan.ts). */
 export function missRuleOf(grant: Grant, asked: AskedFor): MissRule | undefined {
   const { caller, admission, limits, model, metered, sentName } = grant
   if (caller.by !== 'key') return 'identity_token'
@@ -75,9 +75,9 @@ const fixed: ReadonlySet<string> = new Set(Object.values(meterable))
 const betaQuery = '?beta=true'
 
 /**
- * Reasons that the gateway's script gives (docs/table.md). `off` and `closed`: of the table; `unknown`: there is no
- * record; `stale`, `limit`, `window` and `fresh`: of the record and its blocks; `shape`, `traced` and `clock`: of the
- * request, and the machine.
+ * Reasons that the gateway's script gives (docs/table.md). `off` and `closed` concern the table; `unknown`: there is no
+ * record; `stale`, `limit`, `window` and `fresh` concern the record and its blocks; `shape`, `traced` and `clock` the
+ * request and the machine.
  */
 export const scriptMisses = [
   ...['off', 'closed', 'unknown', 'stale', 'limit', 'window', 'fresh', 'shape', 'traced', 'clock'],
@@ -85,12 +85,12 @@ export const scriptMisses = [
 
 const known: ReadonlySet<string> = new Set(scriptMisses)
 
-/** Why a grant was not published: the rule that forbids it, or it was the first of its kind recently. */
+/** Why a grant was not published: the rule that forbids it, or `first` if no such grant preceded it recently. */
 export type Unpublished = MissRule | 'first'
 
 /**
- * The reason of a miss, one of a fixed list: the script's word (`none`: it gave none, `other`: an unknown one), or the
- * rule that keeps the request out of the table. `said`: may come from a client.
+ * The reason of a miss, one of a fixed list: the script's word (`none` if it gave none, `other` for an unknown one), or
+ * the rule that keeps the request out of the table. `said`: may come from a client.
  */
 export function missReason(said: string | undefined, rule: Unpublished | undefined): string {
   if (said === undefined) return 'none'

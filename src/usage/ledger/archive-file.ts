@@ -1,6 +1,6 @@
 /**
  * Archives of a usage journal: compressed files of its lines, numbered consecutively, each with a header that has the
- * hash of the previous one. The hash of an archive covers its uncompressed content, header included.
+ * previous archive's hash. The hash of an archive covers its uncompressed content, header included.
  */
 
 import { createHash, randomUUID } from 'node:crypto'
@@ -22,7 +22,7 @@ interface ArchiveHeader {
   readonly piece: number
   /** The day (UTC) on which the first of its responses ended. */
   readonly day: string
-  /** The head of the journal's file, and which of its bytes are here. */
+  /** The head of the journal's file, and the range of its bytes in this archive. */
   readonly head: string
   readonly from: number
   readonly bytes: number
@@ -32,12 +32,12 @@ interface ArchiveHeader {
 
 export interface ListedArchive extends Pick<ArchiveHeader, 'piece' | 'day'> {
   readonly path: string
-  /** Which program wrote its lines. */
+  /** The program that wrote its lines. */
   readonly source: LineSource
 }
 
 const form = /^(\d{4}-\d\d-\d\d)\.(\d{6,15})(\.envoy)?\.jsonl\.gz$/
-/** Age of a draft that a killed process left. */
+/** A draft of this age was left by a killed process. */
 const oldDraftMs = 3_600_000
 
 /** Lists the archives in a folder by number; none if there is no folder. */
@@ -88,12 +88,12 @@ export async function writeArchive(
   )
 }
 
-/** Opens an archive. Reading it rejects if it can't be decompressed, or has no header. */
+/** Opens an archive. Reading rejects if the archive can't be decompressed, or has no header. */
 export function openArchive(path: string) {
   const hash = createHash('sha256')
   async function* content() {
     const gunzip = createGunzip()
-    // An error also ends `gunzip`, whose reader gets it.
+    // An error also ends `gunzip`, whose reader receives it.
     pipeline(createReadStream(path), gunzip).catch(() => {})
     for await (const chunk of gunzip) {
       hash.update(chunk)
@@ -108,11 +108,11 @@ export function openArchive(path: string) {
       if (isObject(header) && header.archive === 1) return header as unknown as ArchiveHeader
       throw new Error('it has no header')
     },
-    /** After the header. */
+    /** The lines after the header. */
     lines,
     /** Stops reading. */
     close: async (): Promise<void> => void (await lines.return(undefined)),
-    /** To be called after the last line. */
+    /** Call it after the last line. */
     hash: (): string => hash.digest('hex'),
   }
 }
@@ -125,11 +125,11 @@ export async function inspectArchive(path: string) {
   return { header, hash: archive.hash() }
 }
 
-/** In bytes; longer ones are no lines of a journal. */
+/** Maximum length in bytes of a journal's line; longer lines are something else. */
 export const maxLineBytes = 65_536
 const lineEnd = 10
 
-/** Lines without their ends; an unfinished last one and overlong ones are left out. */
+/** Lines without their ends; an unfinished last line and overlong lines are left out. */
 async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
   let rest: Buffer = Buffer.alloc(0)
   let isOverlong = false

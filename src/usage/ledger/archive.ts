@@ -26,11 +26,11 @@ interface ArchiveOptions {
   /** The folder with the archives of all journals, in a folder each. */
   readonly archives: string
   readonly heads: ArchiveHeads
-  /** Whether the ledger has everything in a file. */
+  /** Whether the whole file is in the ledger. */
   readonly isDone: (file: Listed) => boolean
 }
 
-/** Maximum number of files whose archived offsets are kept. */
+/** Maximum number of files whose archived offsets are stored. */
 const maxPlaces = 128
 
 /** Calls of `step` must not overlap within a process; other processes may archive at the same time. */
@@ -68,7 +68,7 @@ export function createArchive(options: ArchiveOptions) {
     return (await listArchives(own)).find((each) => each.piece === piece)?.path
   }
 
-  /** The state after an existing archive, which was written just now or by a process that was killed. */
+  /** Returns the state after an existing archive, which was written just now or by a process that was killed. */
   async function follow(last: ArchiveHead, written: string): Promise<ArchiveHead> {
     const { header, hash } = await inspectArchive(written)
     const { piece, head, from, bytes, before } = header

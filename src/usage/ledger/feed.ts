@@ -1,7 +1,7 @@
 /**
  * Feeds the usage ledger from the lines of a journal. The position is in the database and moves in one statement with
- * the sums, so each line is added exactly once, however often this process, another reader or the database fails. What
- * was lost before it was read is recorded as a gap.
+ * the sums, so each line is added exactly once, however often this process, another reader or the database fails. Lines
+ * that were lost before they were read are recorded as a gap.
  */
 
 import type { Listed } from '../../journal/folder.ts'
@@ -14,7 +14,7 @@ import {
 } from './ledger-reading.ts'
 
 export interface LedgerFeedOptions extends LedgerReadingOptions {
-  /** The name of the journal, the same for every process that sees the folder. */
+  /** The name of the journal, equal for every process that sees the folder. */
   readonly journal: string
   readonly ledger: Pick<UsageLedger, 'open' | 'feed'>
 }
@@ -25,10 +25,10 @@ const seenEveryMs = 60_000
 /** Calls of `step` and `reset` must not overlap. */
 export function createLedgerFeed(options: LedgerFeedOptions) {
   const { journal, ledger, monotonic } = options
-  /** What was read since the last successful step; undefined: the position must be read from the database. */
+  /** The lines read since the last successful step, or undefined if the position must be read from the database. */
   let reading: LedgerReading | undefined
   let revision = 0
-  /** Offsets that are in the database, by inode. */
+  /** Offsets stored in the database, by inode. */
   let stored: ReadonlyMap<string, number> = new Map()
   let fedAt = Number.NEGATIVE_INFINITY
 
@@ -63,19 +63,19 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
 
   return {
     /**
-     * Adds what was written since the last step. `closes`: it is the last step of this process. Rejects if the ledger
-     * is unavailable; the next step begins at the ledger's position.
+     * Adds the lines written since the last step. `closes`: this is the last step of this process. Rejects if the
+     * ledger is unavailable; the next step begins at the ledger's position.
      */
     async step(closes = false): Promise<void> {
       try {
         await run(closes)
       } catch (error) {
         reset()
-        // It has added the same lines; the next step continues after them.
+        // The other reader has added these lines; the next step continues after them.
         if (!(error instanceof OtherReader)) throw error
       }
     },
-    /** Whether the ledger has everything in this file. */
+    /** Whether the whole file is in the ledger. */
     isDone: ({ inode, size }: Pick<Listed, 'inode' | 'size'>): boolean =>
       (stored.get(inode) ?? 0) >= size,
     /** Closes its files; the next step reads the position again. */

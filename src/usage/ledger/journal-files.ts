@@ -14,7 +14,7 @@ import { headFromLedger } from '../../journal/head.ts'
 import type { LedgerPlace } from '../store.ts'
 import { findKeptFolder } from './journal-name.ts'
 
-/** Which program writes the lines of a file. Each has a current file and rotated ones. */
+/** The programs that write lines, each to a current file, which is rotated. */
 export const sources = ['script', 'envoy'] as const
 
 export type LineSource = (typeof sources)[number]
@@ -31,7 +31,7 @@ export interface JournalFile extends LineFile {
   readonly source: LineSource
 }
 
-/** Lists those of a folder, for each source the oldest first. */
+/** Lists the journal files in a folder, for each source the oldest first. */
 export function listJournalFiles(
   folder: Pick<Folder, 'list'>,
   names: SourceNames,
@@ -43,7 +43,7 @@ export function listJournalFiles(
 
 const pieceBytes = 65_536
 
-/** Its bytes from one offset to before another. */
+/** The bytes of a file from one offset to before another. */
 export async function* bytesOf(file: OpenFile, from: number, to: number): AsyncGenerator<Buffer> {
   for (let at = from; at < to; ) {
     const piece = Buffer.allocUnsafe(Math.min(pieceBytes, to - at))

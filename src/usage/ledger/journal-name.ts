@@ -1,4 +1,4 @@
-/** The name of a journal in the ledger: a small file beside it, which is also kept below DATA_DIR. */
+/** The name of a journal in the ledger: a small file beside the journal, and a copy below DATA_DIR. */
 
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
@@ -10,9 +10,9 @@ import { replaceFileSync } from '../../runtime/replace-file.ts'
 const form = /^[0-9a-f]{16}$/
 
 /**
- * The name of the journal at this path: the same for every process that sees the folder or its copy, and different
- * for another gateway's journal, which may have the same path on its own machine. The first caller creates it, with
- * its folders if missing. Throws if it cannot be written.
+ * The name of the journal at this path: equal for every process that sees the folder or its copy, and different for
+ * another gateway's journal, which may have the same path on its own machine. The first caller creates it, with its
+ * folders if missing. Throws if it cannot be written.
  */
 export function nameJournal(path: string, dataDir?: string): string {
   const [beside, kept = beside] = filesOf(path, dataDir)
@@ -29,7 +29,7 @@ export function findJournalName(path: string, dataDir?: string): string | undefi
   return readName(beside) ?? readName(kept)
 }
 
-/** The folder below DATA_DIR with copies of its files; undefined: there is none, or it is another journal's. */
+/** The folder below DATA_DIR with copies of its files, or undefined if there is none or it is another journal's. */
 export function findKeptFolder(path: string, dataDir: string): string | undefined {
   const [beside, kept = beside] = filesOf(path, dataDir)
   const name = readName(kept)

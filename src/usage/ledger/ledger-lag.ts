@@ -1,4 +1,4 @@
-/** How far the ledger lags behind its journal. */
+/** Measures how far the ledger lags behind its journal. */
 
 import { createFollower } from '../../journal/follower.ts'
 import { readLine } from '../../journal/read-line.ts'
@@ -7,14 +7,17 @@ import { foldersOf, positionOf, sourceNames } from './journal-files.ts'
 import { findJournalName } from './journal-name.ts'
 import type { KeptPlaces } from './ledger-lines.ts'
 
-/** What the ledger has not added of a journal yet. */
+/** The part of a journal that the ledger has not added yet. */
 export interface LedgerLag {
   readonly bytes: number
   /** Complete lines of responses that it will add. */
   readonly lines: number
 }
 
-/** Measures what the ledger has not added yet of the journal at this path; nothing if it does not know the journal. */
+/**
+ * Measures the part of the journal at this path that the ledger has not added yet; zero if it does not know the
+ * journal.
+ */
 export function readLedgerLag(
   { path, dataDir }: Pick<KeptPlaces, 'path' | 'dataDir'>,
   journals: LedgerState['journals'],

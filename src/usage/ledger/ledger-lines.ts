@@ -1,4 +1,4 @@
-/** The lines of a journal that are in a ledger, from its archives and the files that still exist. */
+/** Reads the lines of a journal that are in a ledger, from its archives and the files that still exist. */
 
 import { basename, join } from 'node:path'
 import type { Span } from '../../formats/span.ts'
@@ -12,7 +12,7 @@ import { findJournalName } from './journal-name.ts'
 
 type Places = LedgerState['journals'][number]['places']
 
-/** Lines of one file, or of a part of one. Must be read to their end before the next ones. */
+/** Lines of a file or of a part of one. Read them to their end before the next ones. */
 export interface KeptFile {
   readonly source: LineSource
   /** Whether more lines may be added to it. */
@@ -20,13 +20,15 @@ export interface KeptFile {
   readonly lines: AsyncIterable<string> | Iterable<string>
 }
 
-/** The kept lines of one journal that are in the ledger, in order. */
+/** The surviving lines of one journal that are in the ledger, in order. */
 export interface KeptJournal {
   readonly journal: string
   readonly files: AsyncIterable<KeptFile>
 }
 
-/** Where lines are kept: the journal at a path, its copy below DATA_DIR, and the archives of all journals in a folder. */
+/**
+ * The places with lines: the journal at a path, its copy below DATA_DIR, and the archives of all journals in a folder.
+ */
 export interface KeptPlaces {
   readonly path: string | undefined
   readonly dataDir?: string | undefined
@@ -34,7 +36,7 @@ export interface KeptPlaces {
 }
 
 /**
- * Finds the kept lines of each journal that the ledger knows, in this time. Problems of archives are reported to
+ * Finds the surviving lines of this time, for each journal that the ledger knows. Problems of archives are reported to
  * `onProblem` while their lines are read.
  */
 export async function findKept(
@@ -49,7 +51,8 @@ export async function findKept(
     const all = folder === undefined ? [] : await listArchives(join(folder, journal))
     const some = archivesOf(all, from, to)
     const head = archives.find((each) => each.journal === journal)
-    // What confirms the hash of the last of these: the archive after it, or the database for the last of all.
+    // The hash of the last of these archives is confirmed by the archive after it or, if there is none, by the
+    // database.
     const next = all[all.indexOf(some.at(-1) as ListedArchive) + 1]
     const last = folder !== undefined && next === undefined ? head : undefined
     if (some.length === 0 && journal !== own && !last?.piece) continue
@@ -63,7 +66,7 @@ export async function findKept(
   return kept
 }
 
-/** The journal's files, as far as they are in the ledger, from `position` on. */
+/** The parts of the journal's files that are in the ledger, from `position` on. */
 function* readFiles(
   path: string,
   dataDir: string | undefined,
@@ -106,7 +109,7 @@ function archivesOf(
   to: number,
 ): readonly ListedArchive[] {
   const dayOf = (time: number): string => new Date(time).toISOString().slice(0, 10)
-  // For each source the last one that began before.
+  // For each source, the last archive that began before.
   const begun = sources
     .map((source) =>
       archives.findLastIndex((each) => each.source === source && each.day < dayOf(from)),
@@ -116,18 +119,18 @@ function archivesOf(
   return archives.slice(begun.length === 0 ? 0 : Math.min(...begun), end)
 }
 
-/** What is known of the archives of a journal beyond those that are read. */
+/** Known facts about the archives of a journal after those that are read. */
 interface Beyond {
   readonly journal: string
-  /** The one that follows them. */
+  /** The archive that follows them. */
   readonly next: ListedArchive | undefined
-  /** The one that the database names, if none follows them. */
+  /** The archive that the database names, if none follows them. */
   readonly last: { readonly piece: number; readonly hash: string } | undefined
 }
 
 /**
- * Reads the lines of these archives of a journal. Changed, reordered and missing ones are reported to `onProblem`; the
- * other lines are read.
+ * Reads the lines of these archives of a journal. Changed, reordered and missing archives are reported to `onProblem`;
+ * the readable lines are read nevertheless.
  */
 async function* readArchives(
   archives: readonly ListedArchive[],

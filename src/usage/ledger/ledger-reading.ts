@@ -1,4 +1,4 @@
-/** Reads the lines after a position of the ledger, and sums what the ledger is to add. Writes nothing. */
+/** Reads the lines after a position of the ledger, and sums them for the ledger. Writes nothing. */
 
 import type { Folder } from '../../journal/folder.ts'
 import { createFollower } from '../../journal/follower.ts'
@@ -23,7 +23,7 @@ export interface LedgerReadingOptions {
   readonly onGap: (gap: UsageGap) => void
 }
 
-/** Maximum of one statement. */
+/** Maximum numbers of rows, and of lines, of one statement. */
 const maxRows = 2_000
 const maxLines = 20_000
 /** Maximum number of gaps in one statement; further ones are joined with the last one. */
@@ -33,7 +33,7 @@ const aheadMs = 24 * 3_600_000
 
 export type LedgerReading = ReturnType<typeof createLedgerReading>
 
-/** `stored`: where the ledger is. */
+/** `stored`: the ledger's position. */
 export function createLedgerReading(options: LedgerReadingOptions, stored: readonly LedgerPlace[]) {
   const { folder, names, unusableUsage, clock, monotonic } = options
   const sums = createUsageSums()
@@ -41,10 +41,10 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
   const places = createPlaces(stored)
   const { position } = places
   let gaps: UsageGap[] = []
-  /** When the first response ended of files that were read from their start, by base name. */
+  /** The end of the first response in files that were read from their start, by base name. */
   const begunAt = new Map<string, number>()
   let lines = 0
-  /** Whether there is something for the ledger beside gaps. */
+  /** Whether the state of a file has changed, other than by lines or gaps. */
   let isChanged = false
   const follower = createFollower({
     folder,
@@ -68,7 +68,7 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
     limits.add(line, endedAt)
   }
 
-  /** Whether the gateway's script could not write the whole line: then Envoy's own log has it. */
+  /** Whether the gateway's script wrote only a part of the line, which is then in Envoy's own log. */
   function isRetold(text: string, name: string): boolean {
     return name === names.script && text.startsWith('{"v"') && !text.endsWith('}')
   }
@@ -91,21 +91,21 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
     gaps.push({ from: Math.min(last.from, gap.from), to: Math.max(last.to, gap.to) })
   }
 
-  /** When the successor began of a file that ended then, as far as it was read. */
+  /** When the successor of a file that ended at `endedAt` began, or now if none was read. */
   function nextAfter(endedAt: number): number {
     const begun = Math.max(...begunAt.values())
     return begun >= endedAt ? begun : clock()
   }
 
   return {
-    /** Steps for `inSlices`: reads all complete lines, and has them fed when they are enough for a statement. */
+    /** Steps for `inSlices`: reads all complete lines, and feeds them whenever they suffice for a statement. */
     *readAll(feed: () => Promise<void>): Generator<Promise<void> | undefined, void> {
       for (const _ of follower.readAll()) {
         const isFull = sums.size + limits.size >= maxRows || lines >= maxLines
         yield isFull ? feed() : undefined
       }
     },
-    /** Finds files that are gone although more may have been written than was read. */
+    /** Notes which files are complete, and finds missing ones of which lines may not have been read. */
     findLost(): void {
       const present = follower.files()
       if (places.noteComplete(present)) isChanged = true
@@ -114,11 +114,11 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
         if (!done) noteGap(endedAt ?? clock(), nextAfter(endedAt ?? clock()))
       }
     },
-    /** Whether the ledger lacks something of what was read. */
+    /** Whether something was read that the ledger lacks. */
     get isChanged(): boolean {
       return isChanged || lines > 0 || gaps.length > 0
     },
-    /** Up to where the lines are read, by inode. */
+    /** The offsets up to which lines are read, by inode. */
     offsets: (): ReadonlyMap<string, number> =>
       new Map(
         follower.files().map(({ file: { inode }, head, isRead, isCurrent, size }) => {
@@ -126,7 +126,7 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
           return [inode, isRead && !isCurrent ? size : (position.get(head) ?? 0)]
         }),
       ),
-    /** Returns what the ledger is to add, and starts anew after it. */
+    /** Returns the sums for the ledger, and starts new ones. */
     drain() {
       for (const place of places.all()) endGap(place, clock())
       const drained = {

@@ -20,7 +20,7 @@ interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusableUsage
   readonly dataDir: string
   readonly ledger: UsageLedger
   readonly heads: ArchiveHeads
-  /** undefined: nothing is archived. */
+  /** Undefined if nothing is archived. */
   readonly archiveFolder: string | undefined
   /** Creates partitions and drops old ones; returns their names. */
   readonly tend: (now: number) => Promise<Readonly<Record<'made' | 'dropped', readonly string[]>>>
@@ -34,11 +34,11 @@ const refusalsEveryMs = 10_000
 const archiveEveryMs = 5_000
 const tendEveryMs = 3_600_000
 
-/** Not started yet. */
+/** Creates the ledger; `start` starts it. */
 export function createLedger(options: LedgerOptions) {
   const { ledger, heads, path, clock, unusableUsage, archiveFolder: archives, log } = options
   let gaps = 0
-  /** Opened once the folder exists, whose mode others choose. */
+  /** Opened at the start, when the folder exists: others create it and choose its mode. */
   let reader: ReturnType<typeof openReader> | undefined
   const refusals = createRefusalSums(ledger)
   const feeding = outageOf(['ledger_failing', 'ledger_restored'], 'write the usage ledger')
@@ -125,7 +125,7 @@ export function createLedger(options: LedgerOptions) {
         keep(tending, tendEveryMs, tend),
       ])
     },
-    /** Feeds the rest. Other readers of the journal must have been stopped before. */
+    /** Feeds the rest. Stop other readers of the journal before. */
     async stop() {
       ending.abort()
       await loops
@@ -134,14 +134,14 @@ export function createLedger(options: LedgerOptions) {
       await reader?.archive?.step(true).catch(() => {})
       reader?.feed.reset()
     },
-    /** Whether the ledger has everything in this file of the journal, and the archive, too. */
+    /** Whether the whole file is in the ledger and archived, if there is an archive. */
     isDone(file: Listed) {
       if (reader === undefined) return false
       const { feed, archive } = reader
       return feed.isDone(file) && (archive?.isDone(file) ?? true)
     },
     stats: {
-      /** Whether feeding fails now. */
+      /** Whether the last attempt to feed the ledger failed. */
       get failing() {
         return feeding.isOpen
       },
@@ -149,7 +149,7 @@ export function createLedger(options: LedgerOptions) {
       get gaps() {
         return gaps
       },
-      /** Whether archiving fails now; undefined: it is off. */
+      /** Whether the last attempt to archive failed, or undefined if archiving is off. */
       get archiveFailing() {
         return archives === undefined ? undefined : archiving.isOpen
       },

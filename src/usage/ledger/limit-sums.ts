@@ -1,4 +1,4 @@
-/** Sums of what lines charge to limits by name, between two steps of the ledger. */
+/** Sums of the charges of limits by name, between two steps of the ledger. */
 
 import type { Span } from '../../formats/span.ts'
 import { hourMs } from '../../formats/time.ts'
@@ -18,7 +18,7 @@ export function createLimitSums(within = always) {
     get size(): number {
       return rows.size
     },
-    /** Adds the charges of a line, dated `latest` at the latest. */
+    /** Adds the charges of a line; later times than `latest` become `latest`. */
     add(line: CountableLine, latest: number): void {
       for (const { limit, whom, counter, at: charged, amount } of chargedOf(line)) {
         const at = Math.min(charged, latest)

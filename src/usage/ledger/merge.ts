@@ -1,10 +1,10 @@
-/** Merges rows of the ledger that are for the same: their figures are added. */
+/** Merges rows of the ledger that belong to one group: their figures are added. */
 
 import { type Exact, plus } from '../../formats/exact.ts'
 import type { Mutable } from '../../formats/mutable.ts'
 import { type LimitRow, type UsageRow, usageFigures } from '../store.ts'
 
-/** Merges a row with the one of its key. */
+/** Merges a row with the one that has its key. */
 export function mergeBy<Row>(
   all: Map<string, Row>,
   key: string,
@@ -15,7 +15,7 @@ export function mergeBy<Row>(
   all.set(key, known === undefined ? row : add(known, row))
 }
 
-/** What can be added of a row of usage; a field that both rows lack stays missing. */
+/** The figures of a row of usage that can be added; a field that both rows lack stays missing. */
 interface Figures extends Partial<Record<keyof typeof usageFigures | 'refusals', number>> {
   readonly cost?: UsageRow['cost']
 }
@@ -25,7 +25,7 @@ export const figureNames = [
   'refusals',
 ] as const
 
-/** The first row, with the sums of both. */
+/** The first row, with the sums of the figures of both. */
 export function addUsage<Row extends Figures>(one: Row, other: Row): Row {
   const sums: Mutable<Figures> = {}
   for (const name of figureNames) {
@@ -41,7 +41,7 @@ export function addFigure(one: number, other: number): number {
   return Math.min(Number.MAX_SAFE_INTEGER, one + other)
 }
 
-/** The first row, with the amounts of both and the time of both. */
+/** The first row, with the sum of both amounts and the times of both. */
 export function addCharge(one: LimitRow, other: LimitRow): LimitRow {
   const amount: Exact = plus(one.amount, other.amount)
   const first = Math.min(one.first, other.first)

@@ -1,15 +1,17 @@
-/** Windows of calendars whose ends another version of the time zone database moves: they are compared by local date. */
+/**
+ * Windows of calendars whose ends differ between versions of the time zone database: they are compared by local date.
+ */
 
 import { readWindowText, spanAt } from '../../ratelimit/rules/windows.ts'
 import type { LimitGroup, LimitRow } from '../store.ts'
 
-/** More than versions differ by, and less than a day. */
+/** More than the difference between versions, and less than a day. */
 const halfDayMs = 43_200_000
 
 /**
- * Returns the window in which a sum is compared: the one of its date, with the begin of this process's version. If a
- * row of the ledger has a charge from outside of its window, an end has moved, and both windows are compared as one,
- * the first of them. `nameOf`: the same text for the same window.
+ * Returns the window in which a sum is compared: the one with its date, which begins when it does in this process's
+ * version. If a row of the ledger has a charge from outside of its window, an end has moved, and both windows are
+ * compared as one, the first of them. `nameOf`: returns equal texts for equal windows.
  */
 export function comparedWindows(
   ledger: readonly LimitRow[],
@@ -35,7 +37,7 @@ export function comparedWindows(
   return homeOf
 }
 
-/** The begin of its window at an instant; a window that is not of a calendar begins alike everywhere. */
+/** The begin of the calendar's window at an instant; other windows begin at the same time in all versions. */
 function beginOf({ window, begin }: LimitGroup, at: number): number {
   const read = readWindowText(window)
   return read !== undefined && 'every' in read ? spanAt(read, '', at).start : begin

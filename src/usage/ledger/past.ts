@@ -1,4 +1,4 @@
-/** Past usage for a simulation: each response of hours whose lines are all kept, sums of other hours. */
+/** Past usage for a simulation: each response of hours whose lines all survive, and sums of other hours. */
 
 import { addTo } from '../../formats/lists.ts'
 import type { Span } from '../../formats/span.ts'
@@ -16,13 +16,13 @@ interface PastOptions {
   readonly rows: PastSums['rows']
   readonly kept: readonly KeptJournal[]
   readonly unusableUsage: UnusableUsage
-  /** More responses are an error. */
+  /** Maximum number of responses; more are an error. */
   readonly maxAnswers: number
 }
 
 interface Past {
   readonly usage: readonly PastUsage[]
-  /** Hours of which only sums are known, adjacent ones merged, in order. */
+  /** Hours of which only sums are known, in order; adjacent ones are merged. */
   readonly summed: readonly Span[]
 }
 
@@ -89,7 +89,7 @@ async function readLines(
   return found
 }
 
-/** Returns one object for the same arguments. */
+/** The function returns one object for equal arguments. */
 function createSpenders() {
   const known = new Map<string, Spender>()
   return (user: string, subscription: string, model: string, pool?: string): Spender => {

@@ -1,4 +1,4 @@
-/** How far each file of a journal was read, and which files are gone. */
+/** Tracks how far each file of a journal was read, and which files are gone. */
 
 import type { Followed } from '../../journal/followed-files.ts'
 import type { Position } from '../../journal/follower.ts'
@@ -7,23 +7,23 @@ import type { LedgerPlace } from '../store.ts'
 
 /** The state of a file besides its position. */
 export interface Place {
-  /** End of its last line, in milliseconds since the epoch; null: it has none. */
+  /** End of its last response, in milliseconds since the epoch, or null if it has none. */
   endedAt: number | null
   /** Whether it is complete and was read to its end. */
   done: boolean
-  /** The start of a gap: set by an unreadable part, until a line can be read again. */
+  /** The start of a gap, from an unreadable part to the next line that can be read. */
   gapFrom: number | undefined
 }
 
-/** How long a missing file is waited for: it may be being moved. */
+/** A missing file is waited for this long, because it may be moving. */
 const movedForMs = 10_000
 
-/** `stored`: the places that the ledger has. */
+/** `stored`: the places in the ledger. */
 export function createPlaces(stored: readonly LedgerPlace[]) {
-  /** By head, as the position. */
+  /** By head, like the position. */
   const all = new Map<string, Place>()
   const position: Position = new Map()
-  /** Since when a file is missing, in monotonic time, by head. */
+  /** When a file was first missing, in monotonic time, by head. */
   const missingSince = new Map<string, number>()
   for (const { head: known, offset, endedAt, done } of stored) {
     const head = headFromLedger(known)
@@ -72,7 +72,7 @@ export function createPlaces(stored: readonly LedgerPlace[]) {
       const absent = [...all].filter(([head]) => !heads.has(head))
       return absent.flatMap(([head, place]) => (isGone(head, now) ? place : []))
     },
-    /** As the ledger stores them. */
+    /** The places in the form that the ledger stores. */
     toStored: (): readonly LedgerPlace[] =>
       [...all].map(([head, { endedAt, done }]) => {
         return { head, offset: position.get(head) ?? 0, endedAt, done }

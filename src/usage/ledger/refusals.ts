@@ -1,7 +1,7 @@
 /**
  * Counts refusals for spent limits, for the usage ledger. Each process counts its own and adds them from time to time:
- * what a killed process had not added is missing, and what was added just before the database failed may be added
- * twice. They are not in the journal, which a spent key could fill.
+ * if it is killed, those that it has not added are missing, and if the database fails, some may be added twice. They
+ * are not in the journal, which a spent key could fill.
  */
 
 import type { Grant } from '../../decide/decision.ts'

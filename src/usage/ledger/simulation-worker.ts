@@ -20,7 +20,7 @@ export interface SimulationTask extends KeptPlaces {
 }
 
 export type SimulationResult =
-  /** Why the documents are not valid, one sentence each. */
+  /** The problems of the documents, one sentence each. */
   | { readonly refused: readonly string[] }
   | { readonly isTooMuch: true }
   | {
@@ -34,7 +34,8 @@ async function run(task: SimulationTask): Promise<SimulationResult> {
   const { snapshot, problems } = await loadDocuments(text)
   const errors = problems.filter(({ severity }) => severity === 'error')
   if (errors.length > 0) return { refused: errors.map(sentence) }
-  // A changed archive has other lines, and perhaps not as many; `tollgate usage verify` reports it.
+  // Problems of archives are ignored: hours with another number of lines are not replayed. `tollgate usage verify`
+  // reports them.
   const kept = await findKept(task, sums, span, () => {})
   try {
     const past = await readPast({ span, rows: sums.rows, kept, unusableUsage, maxAnswers })
@@ -46,7 +47,7 @@ async function run(task: SimulationTask): Promise<SimulationResult> {
   }
 }
 
-/** There is no file, only a line. */
+/** Shows a problem without the file, which a text does not have. */
 function sentence(problem: Parameters<typeof showProblem>[0]): string {
   return showProblem(problem).replace(/^:(\d+): (error|warning): /, 'line $1: ')
 }

@@ -11,14 +11,14 @@ import type { SimulationResult, SimulationTask } from './simulation-worker.ts'
 const worker = new URL('./simulation-worker.ts', import.meta.url)
 /** Below the gateway's timeout of 35 seconds. */
 const deadlineMs = 20_000
-/** About 200 bytes each; a pod has memory for them beside a million keys. */
+/** Maximum number of responses, of about 200 bytes each; a pod has memory for them beside a million keys. */
 const maxAnswers = 500_000
 const maxRows = 200_000
 const resourceLimits = { maxOldGenerationSizeMb: 192 }
 
 /**
- * Returns the result for the documents of a text, or why they are not valid. undefined: there is no journal, and so no
- * past usage. Rejects with `usage_timeout` if it takes too long or too much memory.
+ * The function returns the result for the documents of a text, or their problems. Undefined if there is no journal,
+ * hence no past usage. Rejects with `usage_timeout` if a simulation takes too long or too much memory.
  */
 export function createSimulate(
   kept: KeptPlaces,

@@ -14,7 +14,7 @@ const noUse: UsageSums = Object.fromEntries(nothing)
 
 export function createUsageSums() {
   let rows: Mutable<UsageRow>[] = []
-  /** The rows by key, or by user without a key: comparing a few names is cheaper than joining all. */
+  /** The rows by key, or by user without a key: comparing a few rows is cheaper than building a text of all names. */
   let byName = new Map<string, Mutable<UsageRow>[]>()
 
   function rowOf(usage: Usage, endedAt: number): Mutable<UsageRow> {

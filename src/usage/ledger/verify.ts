@@ -30,7 +30,7 @@ interface Difference {
   readonly journals: Exact
 }
 
-/** A difference in what a limit by name was charged in a window. */
+/** A difference in the charge of a window of a limit by name. */
 interface LimitDifference {
   readonly limit: LimitGroup
   readonly ledger: Exact
@@ -43,18 +43,18 @@ export interface Verification {
   /** Ordered by window. */
   readonly limits: readonly LimitDifference[]
   /**
-   * For the hour before `completeFrom`, of which only some lines are kept: what the ledger has beyond them. The other
-   * lines may be gone, or it was added wrongly. None of it is a difference.
+   * What the ledger has beyond the lines of the hour before `completeFrom`, of which only some survive. The other lines
+   * may be gone, or the ledger may be wrong. These do not count as differences.
    */
   readonly beyond: Pick<Verification, 'differences' | 'limits'>
-  /** Number of sums that were compared, without those. */
+  /** Number of sums that were compared, without those in `beyond`. */
   readonly compared: number
   /**
-   * Every line of this hour and later ones is kept, in milliseconds since the epoch. For earlier hours only what the
-   * ledger lacks is a difference.
+   * All lines of this hour (in milliseconds since the epoch) and later ones survive. For earlier hours only sums that
+   * the ledger lacks are differences.
    */
   readonly completeFrom: number
-  /** Journals that were read in that time and of which nothing is kept. */
+  /** Journals that were read in that time and of which no lines survive. */
   readonly missing: readonly string[]
 }
 
@@ -67,7 +67,7 @@ interface VerifyOptions extends Span {
 
 /** How far lines may be out of order. */
 const latenessMs = 60_000
-/** Rows that are summed before they are merged under names that may be cut. */
+/** Maximum number of rows that are summed before they are merged under names that may be cut. */
 const maxRows = 10_000
 
 const figures = Object.keys(usageFigures) as (keyof UsageSums)[]
@@ -114,7 +114,7 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
     const begins = new Map<LineSource, number>()
     for await (const file of files) {
       const begin = await readFile(file)
-      // While Envoy writes its first file, none of its lines is gone: often it has little to write.
+      // If Envoy's current file is its first, none of its lines are gone: Envoy often has little to write.
       const isWhole = file.source === 'envoy' && file.isCurrent && begins.size > 0
       if (begin !== undefined && !isWhole && !begins.has(file.source))
         begins.set(file.source, begin)
@@ -148,8 +148,8 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
 }
 
 /**
- * `whole`: the time of which every line is kept; `asked`: the begin of what was read. For windows that were charged
- * before or after, only what the ledger lacks counts.
+ * `whole`: the time of which all lines survive; `asked`: the begin of the lines that were read. For windows that were
+ * charged before or after, only sums that the ledger lacks count.
  */
 function compareLimits(
   state: readonly LimitRow[],
@@ -214,8 +214,8 @@ function compare(
 }
 
 /**
- * Drops the differences of forgotten users: the journals still have the old name, and what was used since is in the
- * ledger under that, too. `placeOf`: what a difference is about, besides its user.
+ * Drops the differences of forgotten users: the journals still have the old name, and so has the ledger for later
+ * usage. `placeOf`: identifies a difference, apart from its user.
  */
 function withoutForgotten<One extends { readonly ledger: Exact; readonly journals: Exact }>(
   differences: readonly One[],

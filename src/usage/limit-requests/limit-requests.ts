@@ -35,15 +35,17 @@ export interface Verdict {
   /** Milliseconds since the epoch. */
   readonly at: number
   readonly reason: string | null
-  /** undefined: denied. */
+  /** Undefined if the request is denied. */
   readonly grant: { readonly limit: Exact; readonly until: number } | undefined
 }
 
 /** All reject if the database is unavailable; a change may then have been made. */
 export interface LimitRequests {
-  /** undefined: the user has the maximum number of open requests. */
+  /** Resolves with undefined if the user has the maximum number of open requests. */
   add(asked: NewLimitRequest): Promise<LimitRequest | undefined>
-  /** A user's requests, open or decided, the latest first; for null everybody's open ones, the oldest first. */
+  /**
+   * A user's requests, open or decided, the latest first; for null the open requests of all users, the oldest first.
+   */
   list(
     user: string | null,
     now: number,
@@ -53,14 +55,14 @@ export interface LimitRequests {
   countOpen(now: number): Promise<number>
   find(id: string, now: number): Promise<LimitRequest | undefined>
   /**
-   * Decides a request once, together with its increase; returns the request as it is then, with the earlier verdict if
-   * there was one. undefined: there is none; `full`: the maximum number of increases is in force, and the request stays
-   * open.
+   * Decides a request once, and adds its increase if it is granted; resolves with the decided request, which has the
+   * earlier verdict if there was one. Undefined if there is no such request; `full` if the maximum number of increases
+   * is in force, when the request stays open.
    */
   decide(id: string, verdict: Verdict): Promise<LimitRequest | 'full' | undefined>
 }
 
-/** The notice of a request, or of its decision. */
+/** The notice of a request or of its decision. */
 export function noticeOf(request: LimitRequest): Notice {
   const { id, user, counter, per, limit, until, reason, createdAt } = request
   const { state, decidedBy, decidedAt, decisionReason, grantedLimit, grantedUntil } = request

@@ -1,4 +1,4 @@
-/** Requests for increases in Postgres, where they and their increases change in one transaction. */
+/** Requests for increases in Postgres, which changes a request and its increase in one transaction. */
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { createIncreaseStore } from '../../ratelimit/increases/postgres-increases.ts'
@@ -19,7 +19,10 @@ import {
   noticeOf,
 } from './limit-requests.ts'
 
-/** All reject if the database is unavailable; a change may then have been made. `notifies`: each request and each decision causes one notice. */
+/**
+ * All reject if the database is unavailable; a change may then have been made. `notifies`: whether each request and
+ * each decision causes a notice.
+ */
 export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequests {
   const columns = pool`
     id, username as user, counter, per, amount::text as limit, reason, state,

@@ -1,4 +1,4 @@
-/** Notices of nearly spent limits, found outside of the path of requests. */
+/** Finds nearly spent limits and records notices, without delaying requests. */
 
 import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
@@ -20,9 +20,9 @@ export interface NoticesDeps extends ReadStatesDeps {
   readonly clock: () => number
 }
 
-/** Maximum number of uses that wait to be checked; further ones are checked with their user's next. */
+/** Maximum number of uses that wait to be checked; for further ones the limits are checked after a later use. */
 const maxWaiting = 10_000
-/** Uses of one step. */
+/** Maximum number of uses that are checked at once. */
 const maxUses = 500
 const maxKeys = 500
 
@@ -31,7 +31,7 @@ type Use = Pick<Usage, 'user' | 'subscription' | 'model'> & { readonly pool?: st
 export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) {
   let waiting = new Map<string, Use>()
 
-  /** By counter key: many uses may be of one pool. */
+  /** By counter key, since many uses may count in one pool. */
   function watchedBy(uses: readonly Use[]): ReadonlyMap<string, Watched> {
     const watched = new Map<string, Watched>()
     for (const { user, subscription, model, pool } of uses) {
@@ -75,13 +75,13 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
   }
 
   return {
-    /** Notes a counted response. Costs a look-up if its subscription asks for no notices. */
+    /** Notes a counted response. Costs only a look-up if its subscription asks for no notices. */
     note({ user, subscription, model, pool }: Use): void {
       if (snapshot().subscriptions.get(subscription)?.resource.notifyAt === undefined) return
       const name = `${subscription}\n${model}\n${pool ?? ''}\n${user}`
       if (waiting.size < maxWaiting) waiting.set(name, { user, subscription, model, pool })
     },
-    /** Records the notices of what was noted. If a store is unavailable, the next step retries. */
+    /** Records notices for the noted responses. If a store is unavailable, the next step retries. */
     async step(): Promise<void> {
       while (waiting.size > 0) {
         const some = [...waiting].slice(0, maxUses)
@@ -117,7 +117,7 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
   }
 }
 
-/** A counter, the percentages at which a notice is due, and what the notice says about whose use it is. */
+/** A counter, the percentages at which a notice is due, and the fields of the notice that describe whose use it is. */
 interface Watched {
   readonly limit: CountedLimit
   readonly counter: Counter
@@ -125,7 +125,7 @@ interface Watched {
   readonly whose: Readonly<Record<string, string>>
 }
 
-/** For a shared limit it names the group, and none of its users. */
+/** Describes whose use it is: for a shared limit the group, and none of its users. */
 function whoseIs(limit: CountedLimit, counter: Counter, use: Omit<Use, 'pool'>) {
   const { limitName: name, scope, kind } = limit
   if (name === undefined) return { ...use }

@@ -1,4 +1,4 @@
-/** Finds, records and sends notices outside of the path of requests, until it is stopped. */
+/** Finds, records and sends notices in the background, until it is stopped. */
 
 import type { Logger } from 'pino'
 import { errorMessage } from '../../runtime/error-message.ts'
@@ -17,10 +17,10 @@ interface NotifierOptions extends Omit<NoticesDeps, 'store'> {
 
 const restMs = 1_000
 const keysEveryMs = 60_000
-/** Between two log lines about a receiver that cannot be reached. */
+/** Minimum interval between two log lines about a receiver that cannot be reached. */
 const quietMs = 30_000
 
-/** `note` notes a counted response; `stop` records what was noted last. */
+/** `note` notes a counted response; `stop` records the last ones. */
 export function startNotifier(options: NotifierOptions) {
   const { url, secret, store, clock, log } = options
   const notices = createNotices(options)

@@ -9,12 +9,12 @@ export type NoticeStore = ReturnType<typeof createNoticeStore>
 /** Every method throws `store_unavailable` if the database is unavailable. */
 export function createNoticeStore(sql: Sql) {
   return {
-    /** Records notices, except for a window or an end that has one. */
+    /** Records notices, except those that are recorded already. */
     async add(notices: readonly Notice[]): Promise<void> {
       if (notices.length === 0) return
       const rows = new Map(
         notices.map(({ subject, ...notice }) => {
-          // For a key, the digest that `expiring` computes.
+          // For a key this is the digest that `expiring` computes.
           const row = { ...notice, subject: digestOf(subject) }
           return [`${row.subject} ${row.percent}`, row]
         }),
@@ -64,7 +64,7 @@ export function createNoticeStore(sql: Sql) {
   }
 }
 
-/** Keys that expire soon and of which there is no notice yet: the first of each user, then the second. */
+/** Keys that expire soon and have no notice yet: the first key of each user, then the second, and so on. */
 export function expiringKeys(sql: Sql, max: number): Query<ExpiringKey[]> {
   return sql<ExpiringKey[]>`
     select id, name, username as user, subscription,

@@ -23,7 +23,7 @@ const backoff = { firstMs: 1_000, maxMs: 3_600_000 }
 /** After this time a notice is abandoned. */
 const maxAgeMs = 24 * 3_600_000
 
-/** Sends what is due; resolves when nothing is. Concurrent processes share the work. */
+/** Sends due notices; resolves when none are left. Concurrent processes share the work. */
 export function createSend(options: SendOptions): () => Promise<void> {
   const { url, secret, store, clock, onFailed } = options
 
@@ -36,7 +36,7 @@ export function createSend(options: SendOptions): () => Promise<void> {
     await (isLast ? store.finish(id) : store.postpone(id, restAfter(attempt, backoff)))
   }
 
-  /** Returns the problem; undefined: it was delivered. */
+  /** Returns the problem, or undefined if the notice was delivered. */
   async function post({ id, body }: DueNotice): Promise<string | undefined> {
     const timestamp = String(Math.floor(clock() / 1_000))
     try {

@@ -13,7 +13,7 @@ export interface Notice {
   readonly body: string
 }
 
-/** A notice that is to be sent now. */
+/** A notice that is due. */
 export interface DueNotice {
   readonly id: string
   readonly body: string

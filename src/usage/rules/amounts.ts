@@ -1,4 +1,4 @@
-/** What a charged response amounts to: its tokens by kind, weighted, and what they cost. */
+/** Computes the tokens of a charged response by kind, their weighted sum, and their cost. */
 
 import { type Exact, mostExact, normalize } from '../../formats/exact.ts'
 import { nanoOf, priceUnits } from '../../formats/money.ts'
@@ -8,7 +8,7 @@ import { type Charge, isSuccess, tokensByType, type Usage } from './usage.ts'
 
 /** The tokens of a charge by kind, which add up to it. */
 export interface Parts {
-  /** Neither read from a cache nor written to one. */
+  /** Input that was neither read from a cache nor written to one. */
   readonly input: number
   readonly cached: number
   readonly cacheWrite: number
@@ -19,8 +19,8 @@ export interface Parts {
 }
 
 /**
- * The parts of a charge. If a total is less than its parts, output counts first, then what was written to a cache: a
- * server that contradicts itself makes nothing cheaper.
+ * The parts of a charge. If a total is less than its parts, output counts first, then input written to a cache, so that
+ * a server that contradicts itself does not lower the cost.
  */
 export function partsOfUse(
   usage: Usage,
@@ -47,7 +47,7 @@ export function isCharged(usage: Pick<Usage, 'status'>, { tokens }: Charge): boo
   return tokens !== undefined || isSuccess(usage)
 }
 
-/** The price of one of each kind, in units of 10⁻²⁴ (formats/money.ts). */
+/** The price of one token of each kind, and of a request, in units of 10⁻²⁴ (formats/money.ts). */
 export interface Rates {
   readonly input: bigint
   readonly cached: bigint
@@ -56,10 +56,10 @@ export interface Rates {
   readonly request: bigint
 }
 
-/** Texts of prices, and of weights, that are cached: they are few, and the same for many lines. */
+/** Maximum number of texts of prices, and of weights, that are cached: there are few, each in many lines. */
 const mostTexts = 1_000
 
-/** The rates of `Usage.prices`. A kind without a price costs its parent's; one without any is free. */
+/** The rates of `Usage.prices`. A kind without a price has its parent's; without that it is free. */
 export const ratesOf = remember(mostTexts, (prices): Rates => {
   const {
     token,
@@ -108,7 +108,7 @@ const weightingOf = remember(mostTexts, (weights): Weighting => {
   }
 })
 
-/** Rounded up once. Tokens of unknown kind have the weight 1. */
+/** The weighted sum of tokens, rounded up once. Tokens of unknown kind have the weight 1. */
 export function weightedTokens(parts: Parts, weights: string | undefined): number {
   const { input, cached, cacheWrite, output, isWhole } = parts
   if (weights === undefined || isWhole) return input + cached + cacheWrite + output
@@ -121,19 +121,19 @@ export function weightedTokens(parts: Parts, weights: string | undefined): numbe
   return Math.min(Number.MAX_SAFE_INTEGER, Number((thousandths + 999n) / 1_000n))
 }
 
-/** What the response adds to a limit of this kind; concurrency is not a sum. */
+/** The amount that the response adds to a limit of this kind; concurrency is not a sum. */
 export function amountOf(kind: LimitKind, usage: Usage, charge: Charge): Exact {
   if (kind === 'requests') return 1
   if (kind === 'concurrency' || !isCharged(usage, charge)) return 0
-  // Each line passes here in each process, and most have no weights.
+  // A fast path, because each process does this for each line, and most have no weights.
   if (kind === 'tokens' && usage.weights === undefined) return charge.tokens ?? 0
   return amountOfParts(kind, partsOfUse(usage, charge), usage)
 }
 
-/** In the form of prices and weights in lines. */
+/** Prices and weights in the form that lines have. */
 export type Rated = Pick<Usage, 'prices' | 'weights'>
 
-/** The same for a response that counts. */
+/** The amount that a response with these tokens adds, if it counts. */
 export function amountOfParts(kind: LimitKind, parts: Parts, { prices, weights }: Rated): Exact {
   if (kind === 'requests') return 1
   if (kind === 'concurrency') return 0
@@ -145,7 +145,7 @@ export function amountOfParts(kind: LimitKind, parts: Parts, { prices, weights }
 
 const form = /^(\w+)=(\d{1,12}(?:\.\d{1,24})?)$/
 
-/** Parses a text `name=value&…`; a value that is no plain decimal number is left out. */
+/** Parses a text `name=value&…`; values that are not plain decimal numbers are left out. */
 function readFigures(text: string): Readonly<Partial<Record<string, string>>> {
   const fields = text.split('&').map((field) => form.exec(field) ?? [])
   return Object.fromEntries(fields.map(([, name = '', value]) => [name, value]))

@@ -1,8 +1,8 @@
 /**
- * What a line adds to counters: tokens and money at the end of the response, or at its admission if the Subscription
- * says so, and one request at its admission, when its hold took it. This depends on the line alone, so every process
- * that reads it counts the same, whatever resources it has. Lines of earlier versions lack the windows of limits without
- * a name, which are then those of the resources.
+ * The amounts that a line adds to counters: tokens and money at the end of the response, or at its admission if the
+ * Subscription says so, and one request at its admission, when its hold began. They depend on the line alone, so every
+ * process that reads it counts the same, whatever its resources. Lines of earlier versions lack the windows of limits
+ * without a name: then the resources' windows are used.
  */
 
 import type { Exact } from '../../formats/exact.ts'
@@ -27,20 +27,20 @@ import {
   type Usage,
 } from './usage.ts'
 
-/** The part of a line that counting needs (journal/line.ts). */
+/** The fields of a line that counting needs (journal/line.ts). */
 export interface CountableLine {
   readonly state: 'ended' | 'running'
-  /** Whether its tokens are counted; lines of other operations are for durations and health alone. */
+  /** Whether its tokens are counted; lines of other operations serve durations and health alone. */
   readonly isMetered: boolean
   /** When its request arrived, in milliseconds since the epoch; its end is in `usage.response`. */
   readonly startedAt: number
   /** Caller, model and use; while the request runs, its use so far. Always with id and end. */
   readonly usage: Usage & Required<Pick<Usage, 'response'>>
-  /** As `chargeOfLine`, which its reader calls once. */
+  /** The result of `chargeOfLine`, which the reader calls once. */
   readonly charge: Charge | undefined
 }
 
-/** What a line adds to one limit by name. */
+/** The amount that a line adds to one limit by name. */
 interface ChargedAmount {
   readonly limit: ChargedLimit
   readonly whom: string
@@ -50,7 +50,7 @@ interface ChargedAmount {
   readonly amount: Exact
 }
 
-/** What the response of a line is charged; undefined: it is not metered, or its request runs. */
+/** The charge of a line's response, or undefined if it is not metered or its request runs. */
 export function chargeOfLine(
   { state, isMetered, usage }: Omit<CountableLine, 'charge'>,
   unusableUsage: UnusableUsage,
@@ -58,7 +58,7 @@ export function chargeOfLine(
   return isMetered && state === 'ended' ? chargeOf(usage, unusableUsage) : undefined
 }
 
-/** What the line adds; nothing while its request runs. Never throws. */
+/** The amounts that the line adds to counters; none while its request runs. Never throws. */
 export function countedOf(line: CountableLine, snapshot: Snapshot): readonly Counted[] {
   const { usage, isMetered, state } = line
   if (state === 'running') return nothing
@@ -73,7 +73,7 @@ export function countedOf(line: CountableLine, snapshot: Snapshot): readonly Cou
       usage.windows === undefined ? admission?.charge === 'admission' : usage.chargesAdmission
     add('tokens', isAtAdmission === true, tokenCountersOf(usage, snapshot))
   }
-  // A request that took none, such as for the list of models, is not limited.
+  // A request without a hold, such as for the list of models, is not limited.
   if (isMetered || (usage.held?.admittedAt ?? 0) > 0) {
     add('requests', true, countersOfKind(usage, snapshot, 'requests'))
   }
@@ -85,7 +85,7 @@ export function countedOf(line: CountableLine, snapshot: Snapshot): readonly Cou
 
 const nothing: readonly Counted[] = []
 
-/** What the line adds to the limits by name that it lists; nothing while its request runs. Never throws. */
+/** The amounts that the line adds to the limits by name that it lists; none while its request runs. Never throws. */
 export function chargedOf(line: CountableLine): readonly ChargedAmount[] {
   const { usage, state } = line
   const { limits } = usage
@@ -100,7 +100,10 @@ export function chargedOf(line: CountableLine): readonly ChargedAmount[] {
   })
 }
 
-/** What the line adds to a counter of this kind, and when; undefined: nothing. A request counts at its admission. */
+/**
+ * The amount that the line adds to a counter of this kind, and its time, or undefined if it adds nothing. A request
+ * counts at its admission.
+ */
 function additionOf(
   { usage, charge, startedAt }: CountableLine,
   kind: LimitKind,
@@ -109,13 +112,13 @@ function additionOf(
   const isRequest = kind === 'requests'
   const amount = isRequest ? 1 : charge === undefined ? 0 : amountOf(kind, usage, charge)
   if (amount === 0) return undefined
-  // When the request was admitted; without a hold, when it began.
+  // The admission of the request or, without a hold, its begin.
   const at =
     isRequest || isAtAdmission ? usage.held?.admittedAt || startedAt : usage.response.endedAt
   return { at, amount }
 }
 
-/** Whose request it is. */
+/** The names that determine whose request it is. */
 export function whoseOf(usage: Usage): Whose {
   const { user, subscription, keyId = '', pool = '', organization = '' } = usage
   return { user, subscription, keyId, pool, organization }

@@ -1,7 +1,7 @@
 /**
- * Writes the head of a line: what is known of a request when it is admitted, as one JSON object that the gateway keeps
- * as text and copies. Everything in it is escaped here, so that no name can end it, and bounded, so that a line is
- * never longer than `lineBytes`.
+ * Writes the head of a line: the facts known of a request at its admission, as one JSON object that the gateway copies
+ * as text. All values are escaped here, so that no name can end the object, and bounded, so that a line is never longer
+ * than `lineBytes`.
  */
 
 import { cutText, toBoundJson } from '../../formats/bound-text.ts'
@@ -11,15 +11,15 @@ import type { Held } from '../../ratelimit/rules/hold.ts'
 import { toEstimateText } from '../../ratelimit/rules/unreported.ts'
 
 /**
- * The longest line that a gateway's script writes, with both of its line ends: that of a request with 20 limits by
- * name from each of four resources, all with the longest names.
+ * Length of the longest line that a gateway's script writes, with both of its line ends: for a request with 20 limits
+ * by name from each of four resources, all with the longest names.
  */
 export const lineBytes = 16_384
 
 /** What admitted the request: a Check, or the decision table. */
 export type DecidedBy = 'check' | 'table'
 
-/** The part that many requests have in common. */
+/** The part that many requests share. */
 export interface Subject {
   readonly subscription: string
   /** `<namespace>/<name>`. */
@@ -42,7 +42,7 @@ export interface LineRequest {
   readonly keyId: string
   /** The counters of its key with which it was admitted, if any. */
   readonly keyCounters: string | undefined
-  /** The group whose counter it uses; empty: the users listed by name. Undefined: no limit is per group. */
+  /** The group whose counter it uses; empty for the users listed by name, undefined if no limit is per group. */
   readonly pool?: string | undefined
   /** Its key's limits by name: members of the object (`KeyLimits.charged`). */
   readonly keyLimits?: string | undefined
@@ -61,7 +61,7 @@ const most = {
   payerField: 160,
 }
 
-/** Members of the object, to be cached for the requests that have them in common. */
+/** Members of the object; cache them for the requests that share them. */
 export function writeSubject({ subscription, model, payer, group, tariff }: Subject): string {
   let text = `"subscription":${toBoundJson(subscription, most.subscription)},"model":${toBoundJson(model, most.model)}`
   if (payer !== undefined) text += `,"payer":${JSON.stringify(boundPayer(payer))}`

@@ -31,14 +31,11 @@ export interface Outcome {
   readonly endedAt: number
   /** From the first byte of the request to the last of the response. */
   readonly durationMs: number
-  /**
-   * From the first byte of the request to the first byte of the server's response; undefined if
-   * there was none.
-   */
+  /** From the first byte of the request to the first byte of the server's response, or undefined if there was none. */
   readonly firstByteMs: number | undefined
-  /** undefined: the server responded, or did not cause the failure. */
+  /** Undefined if the server responded, or did not cause the failure. */
   readonly failure: ModelFailure | undefined
-  /** Whether the server responded at all. */
+  /** Whether the server responded, with any status. */
   readonly answered: boolean
 }
 
@@ -70,7 +67,7 @@ const flag = {
   dnsFailure: 27,
 } as const
 
-/** undefined: no failure of the model's server. */
+/** Returns undefined if the model's server did not fail. */
 export function failureOf(ended: EndedStream): ModelFailure | undefined {
   const { flags, details, transport, reported } = ended
   if (reported === 'credential_refused') return { reason: reported, detail: details }

@@ -29,11 +29,11 @@ export type LineHead = Pick<
   readonly startedAt: number
   readonly id: string
   readonly by: DecidedBy
-  /** undefined: nothing was held. */
+  /** Undefined if nothing was held. */
   readonly held: Omit<HeldUsage, 'id' | 'tookMs' | 'isBroken'> | undefined
 }
 
-/** Reads a head, from text or parsed; undefined for anything else. Never throws. */
+/** Reads a head, from text or parsed; returns undefined for anything else. Never throws. */
 export function readLineHead(written: unknown): LineHead | undefined {
   const fields = typeof written === 'string' ? parseObject(written) : written
   if (!isObject(fields)) return undefined
@@ -42,7 +42,7 @@ export function readLineHead(written: unknown): LineHead | undefined {
   if (!isWhole(start) || typeof id !== 'string' || id === '') return undefined
   if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
   if (typeof model !== 'string' || (by !== 'check' && by !== 'table')) return undefined
-  // Assigned one by one: each line passes here, and spreading takes longer than parsing.
+  // Assigned one by one: this runs for each line, and spreading takes longer than parsing.
   const head: Mutable<LineHead> = {
     startedAt: start,
     id,
@@ -92,7 +92,7 @@ export function isWhole(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0
 }
 
-/** undefined: it is not a JSON object. */
+/** Returns undefined if the text is not a JSON object. */
 export function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const value: unknown = JSON.parse(text)

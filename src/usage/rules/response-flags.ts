@@ -7,7 +7,7 @@ const names = [
 ]
 const numbers: ReadonlyMap<string, number> = new Map(names.map((name, i) => [name, i + 1]))
 
-/** Whether the client left, for which Envoy has two flags. */
+/** Whether the client disconnected, for which Envoy has two flags. */
 export function sayLeft(text: string): boolean {
   return /\bD[CR]\b/.test(text)
 }

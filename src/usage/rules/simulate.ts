@@ -1,11 +1,11 @@
 /**
- * What resources would have decided about past usage. Responses are replayed in the order of their requests, in the
- * windows of the service: a request is refused if a limit is spent when it starts, and its tokens are added when it
- * ends, to that window or, with `charge: admission`, to the one in which it started. The first window of each counter
- * is empty before the first request.
+ * Simulates what resources would have decided about past usage. Responses are replayed in the order of their requests,
+ * in the windows of the service: a request is refused if a limit is spent when it starts, and its tokens are added when
+ * it ends, to that window or, with `charge: admission`, to the one in which it started. The first window of each
+ * counter is empty before the first request.
  *
- * Past usage has no groups, so access and ownership are not decided; limits per group are replayed as far as the group
- * is known. Holds are ignored. Prices and weights are those of the resources.
+ * Past usage has no groups, so access and ownership are not decided; limits per group are replayed where the group is
+ * known. Holds are ignored. Prices and weights come from the resources.
  */
 
 import { findSubscription, unusableReason } from '../../decide/selection.ts'
@@ -41,9 +41,12 @@ export interface PastUsage {
   readonly startedAt: number
   readonly endedAt: number
   readonly tokens: number
-  /** The tokens by kind; undefined: only their sum is known. */
+  /** The tokens by kind, or undefined if only their sum is known. */
   readonly parts?: Parts
-  /** For the sum of an hour: its number of responses. It decides only about windows of a day or longer, to the hour. */
+  /**
+   * For the sum of an hour: its number of responses. Such sums decide only about windows of a day or longer, to the
+   * hour.
+   */
   readonly answers?: number
 }
 
@@ -51,7 +54,7 @@ export interface PastUsage {
 type Unpaid = 'not_found' | 'model_not_in_subscription' | 'model_unhealthy'
 
 export interface SimulatedRefusals extends Spender {
-  /** The limit that was spent, or why the subscription does not pay. */
+  /** The spent limit, or why the subscription does not pay. */
   readonly by: CountedLimit | Unpaid
   requests: number
   tokens: number
@@ -63,13 +66,13 @@ export interface SimulatedRefusals extends Spender {
 
 interface SimulatedLimit extends About {
   readonly limit: CountedLimit
-  /** Whether sums of hours can decide it: all of their tokens have the same weight. */
+  /** Whether sums of hours can decide it (`isDecidedByHours`). */
   readonly isDecidedByHours: boolean
   /** Whether it is per group, and the group of some usage is unknown. */
   lacksGroups: boolean
-  /** The maximum use of a window, with user and time; 0: nothing was used. */
+  /** The maximum use of a window, with user and time; 0 if nothing was used. */
   most: Exact
-  /** A user, or those who share it; empty: all. */
+  /** A user, or the group that shares it; empty if all users do. */
   mostBy: string
   mostAt: number
 }
@@ -82,19 +85,19 @@ export interface Simulation {
   readonly limits: readonly SimulatedLimit[]
 }
 
-/** Whether sums of hours can decide a limit. */
+/** Whether sums of hours can decide a limit: its windows are long, and all tokens have the same weight. */
 function isDecidedByHours({ kind, parsedWindow }: CountedLimit, rated: Rated): boolean {
   const isLong = 'every' in parsedWindow || parsedWindow.ms >= dayMs
   return isLong && (kind === 'requests' || (kind === 'tokens' && rated.weights === undefined))
 }
 
-/** The group whose counter they would use: the only one, or the recorded one if it still exists. */
+/** The group whose counter the spender would use: the only one, or the recorded one if it still exists. */
 function poolIn(subscription: CompiledSubscription, { pool }: Spender): string | undefined {
   const pools = poolsIn(subscription)
   return pools.length > 1 ? pools.find((each) => each === pool) : pools[0]
 }
 
-/** A window during the replay; that of concurrency never ends. */
+/** A window during the replay; for concurrency it never ends. */
 interface ReplayedWindow {
   used: Exact
   readonly resetsAt: number
@@ -106,7 +109,7 @@ interface Replayed {
   readonly isEnforced: boolean
   readonly counter: Counter
   readonly figure: SimulatedLimit
-  /** The window last asked for. */
+  /** The latest window. */
   window: ReplayedWindow | undefined
 }
 
@@ -199,7 +202,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     if (past.answers !== undefined) known.isEstimate = true
   }
 
-  /** The window at an instant, which must not precede that of the last call. */
+  /** The window at an instant, which must not precede the last call's window. */
   function windowAt(replayed: Replayed, at: number): ReplayedWindow {
     const { counter, limit, window } = replayed
     if (window !== undefined && at < window.resetsAt) return window
@@ -248,7 +251,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
 
   function end(past: PastUsage): void {
     const begun = admitted.get(past)
-    // Refused, or not begun yet: if a request ends as it begins, `begin` comes first.
+    // The request was refused, or has not begun yet: if it ends as it begins, `begin` comes first.
     if (begun === undefined) return
     admitted.delete(past)
     const { counters: own, chargesAdmission, rated, spender } = accountOf(past.spender)
@@ -263,7 +266,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     }
   }
 
-  /** Refuses the share of an hour's sum that is beyond the limit which it exceeds most. */
+  /** Refuses the share of an hour's sum that exceeds the limit that is exceeded most. */
   function addHour({ counters: all }: Account, past: PastUsage, count: number): void {
     const { startedAt, spender } = past
     const own = all.filter(({ figure }) => figure.isDecidedByHours)
@@ -304,12 +307,12 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
   }
 }
 
-/** A response of which only the total is known is all output. */
+/** If only the total is known, all tokens count as output. */
 function partsOf({ parts, tokens }: PastUsage): Parts {
   return parts ?? { input: 0, cached: 0, cacheWrite: 0, output: tokens, isWhole: true }
 }
 
-/** The prices and weights with which responses would be charged. */
+/** The prices and weights that responses would be charged by. */
 function ratedIn({ terms }: Pick<CompiledSubscription, 'terms'>, model: string): Rated {
   const text = terms.get(model)?.tariff?.text
   if (text === undefined) return {}

@@ -1,4 +1,4 @@
-/** The usage that a response reports → its charge, and the counters of its tokens. */
+/** Derives from the usage that a response reports its charge, and the counters of its tokens. */
 
 import { keyCountersOf } from '../../keys/rules/compiled-caps.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
@@ -32,18 +32,18 @@ export interface Usage {
   readonly payer?: string
   /** The counters of its key under which the request was admitted (`CompiledCaps.counted`), if any. */
   readonly keyCounters?: string
-  /** Prices and weights when it was admitted (amounts.ts); undefined: there were none. */
+  /** Prices and weights when it was admitted (amounts.ts), or undefined if there were none. */
   readonly prices?: string
   readonly weights?: string
-  /** The limits by name that it is charged to (ratelimit/rules/charged-limits.ts), those of its key last. */
+  /** The limits by name that it is charged to (ratelimit/rules/charged-limits.ts), its key's last. */
   readonly limits?: readonly string[]
-  /** The windows of its Subscription's limits without a name when it was admitted; undefined: an earlier line. */
+  /** The windows of its Subscription's limits without a name when it was admitted, or undefined for an earlier line. */
   readonly windows?: string
-  /** The group whose counter it uses; empty: the users listed by name. */
+  /** The group whose counter it uses; empty for the users listed by name. */
   readonly pool?: string
-  /** The Subscription's, if one of these limits counts by it. */
+  /** The Subscription's organization, if one of these limits counts by it. */
   readonly organization?: string
-  /** Whether one of these limits is on money and refuses: then no response is free. */
+  /** Whether one of these limits is enforced and on money: then no successful response is free. */
   readonly hasCostLimit?: boolean
   /** Whether limits are charged in the windows in which its request was admitted. */
   readonly chargesAdmission?: boolean
@@ -53,7 +53,7 @@ export interface Usage {
   readonly hasLeft?: boolean
   /** The gateway's id of the request, and when its response ended. */
   readonly response?: EndedResponse
-  /** What is charged if the model reports less; undefined: what it reports. */
+  /** What is charged if the model reports less, or undefined if its report counts as it is. */
   readonly estimate?: Estimate
   /** The hold of its request, if it has one. */
   readonly held?: HeldUsage
@@ -63,7 +63,7 @@ export interface Usage {
 export interface HeldUsage extends Omit<Held, 'ceiling' | 'estimate'> {
   /** The gateway's request id. */
   readonly id: string
-  /** Maximum number of output tokens; undefined: it had no ceiling. */
+  /** Maximum number of output tokens, or undefined without a ceiling. */
   readonly ceiling: number | undefined
   readonly tookMs: number
   /** Whether the response was broken off, by its client or its server. */
@@ -85,10 +85,10 @@ interface EndedResponse {
  */
 export type Reported = ReadonlyMap<string, unknown>
 
-/** For a response that reports nothing. */
+/** The report of a response that reports nothing. */
 export const nothingReported: Reported = new Map()
 
-/** What happens to a response without usable usage: it is free, or its tokens are estimated. */
+/** Whether a response without usable usage is free, or its tokens are estimated. */
 export type UnusableUsage = 'allow' | 'estimate'
 
 /** Estimates the tokens of a response from its length. */
@@ -103,7 +103,7 @@ export function isSuccess({ status }: Pick<Usage, 'status'>): boolean {
 
 /**
  * Tokens to count: for a 2xx response that reports them as whole numbers of 0 or more, its total, or without a usable
- * one the sum of its parts. undefined: the response counts nothing, because it failed or its model reported nothing
+ * total the sum of its parts. Undefined if the response counts nothing, because it failed or its model reported nothing
  * usable. Under an enforced limit on cost 0 is not usable: every request has input.
  */
 export function countedTokens(usage: Usage): number | undefined {
@@ -120,7 +120,7 @@ function reportedTokens(reported: Reported): number | undefined {
   return input === undefined || output === undefined ? undefined : whole(input + output)
 }
 
-/** The total, unless it is 0 beside parts that are not. */
+/** The total, unless it is 0 and its parts are not. */
 function usableTotal(reported: Reported): number | undefined {
   const total = whole(reported.get('total_tokens'))
   if (total !== 0) return total
@@ -144,20 +144,20 @@ function partsOf(reported: Reported) {
   return { input, output, isMessage: false }
 }
 
-/** What a response is charged. */
+/** The charge of a response. */
 export interface Charge {
-  /** undefined: nothing, because it failed or reported nothing usable. */
+  /** Undefined if the response failed or reported nothing usable. */
   readonly tokens: number | undefined
-  /** A success whose model reported nothing usable; `tokens` is then an estimate, if set. */
+  /** Whether the response is a success whose model reported nothing usable; `tokens` is then an estimate, if set. */
   readonly unusable: boolean
-  /** How many of the tokens are estimated. */
+  /** The number of estimated tokens among them. */
   readonly estimated: number
 }
 
 /**
- * The only rule of what a response is charged, for counters and ledger. A server's failure is free; a client that does
- * not wait for the response is charged its input, which was read. Under an enforced limit on cost, unreported use is
- * estimated, whatever `unusableUsage` says.
+ * Charges a response, for counters and ledger alike. A server's failure is free; a client that does not wait for the
+ * response is charged its input, which was read. Under an enforced limit on cost, unreported use is estimated, whatever
+ * `unusableUsage` says.
  */
 export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   const reported = countedTokens(usage)
@@ -169,7 +169,7 @@ export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   if (estimate !== undefined && (unusable || isCutShort(usage))) return chargeWith(estimate, usage)
   const isFree = unusableUsage === 'allow' && usage.hasCostLimit !== true
   if (!unusable || isFree) return { tokens: reported, unusable, estimated: 0 }
-  // Only the missing part, if one is.
+  // Reported parts count as they are; the estimate stands for the missing ones.
   const { input = 0, output = 0 } = partsOf(usage.reported)
   const estimated = estimateTokens(usage)
   return { tokens: bounded(input + output + estimated), unusable, estimated }
@@ -186,11 +186,11 @@ function isCutShort({ reported, status }: Usage): boolean {
   return isSuccess({ status })
 }
 
-/** What was reported, and an estimate of the rest. */
+/** The reported figures, and an estimate of the rest. */
 function chargeWith(estimate: Estimate, usage: Usage): Charge {
   const known = partsOf(usage.reported)
   const rest = estimateOutput(estimate, sentOf(usage))
-  // What only the start of a stream has reported is incomplete.
+  // Figures from the start of a stream alone are incomplete.
   const output = isCutShort(usage) ? Math.max(known.output ?? 0, rest) : known.output || rest
   const tokens = bounded((known.input || estimate.input) + output)
   const unusable = countedTokens(usage) === undefined
@@ -198,7 +198,7 @@ function chargeWith(estimate: Estimate, usage: Usage): Charge {
   return { tokens, unusable, estimated: Math.max(0, tokens - reported) }
 }
 
-/** What was sent of a response, according to its usage. */
+/** The sent part of a response, according to its usage. */
 export function sentOf({ reported, bytes }: Pick<Usage, 'reported' | 'bytes'>): Sent {
   const isStream = reported.get('streamed') === true
   return { bytes, isStream, textBytes: whole(reported.get('text_bytes')) ?? 0 }

@@ -1,12 +1,12 @@
 /**
- * Whether a request fits into what is left of its limits, given the holds of requests in progress.
+ * Decides whether a request fits into the rest of its limits, given the holds of requests in progress.
  *
- * Each limit has two conditions. The pooled estimate keeps the window full: what is used, plus what all open requests
- * and this one are expected to use, plus one and a half standard deviations, is within the limit. The ceilings are the
- * promise: what is used, plus the most that all of these can use, is within the limit and its overshoot. A request that
- * is alone in a limit is admitted there while anything is left, whatever its estimate. Its ceiling is then within the
- * same promise or, if it is one answer, what most answers need, if that is more. Several answers that can have no
- * ceiling are admitted only if what most of them need is within the promise.
+ * Each limit has two conditions. The pooled estimate keeps the window full: past use, plus the expected use of all open
+ * requests and this one, plus one and a half standard deviations, is within the limit. The ceilings are the promise:
+ * past use, plus the maximum use of all of these, is within the limit and its overshoot. A request that is alone in a
+ * limit is admitted there while anything is left, whatever its estimate. Its ceiling is then within the same promise
+ * or, for one answer, the need of most answers if that is more. Several answers that can have no ceiling are admitted
+ * only if the need of most of them is within the promise.
  */
 
 import { type Exact, minus } from '../../../formats/exact.ts'
@@ -32,19 +32,20 @@ export interface Room {
 }
 
 export type Admission =
-  /**
-   * `hold`: in tokens; `holds`: in the unit of each limit. `ceiling`: maximum number of output tokens; Infinity: none.
-   */
+  /** `hold`: in tokens; `holds`: in the unit of each limit. `ceiling`: maximum number of output tokens, or Infinity. */
   | {
       readonly outcome: 'held'
       readonly hold: HeldTokens
       readonly holds: readonly HeldTokens[]
       readonly ceiling: number
     }
-  /** `busy`: open requests hold what is left, or it is less than the request needs; `spent`: nothing is left. */
+  /**
+   * `busy`: open requests hold the rest of a limit, or the rest is less than the request needs; `spent`: nothing is
+   * left.
+   */
   | { readonly outcome: 'busy' | 'spent' }
 
-/** Standard deviations that are kept free: fewer fill windows better, but exceed the limit more often. */
+/** Standard deviations that stay free: fewer fill windows better, but exceed the limit more often. */
 export const deviations = 1.5
 /** The relative error that the estimates of one subscription's requests have in common. */
 export const sharedError = 0.25
@@ -74,7 +75,7 @@ export function admit(
   )
   for (const [i, room] of rooms.entries()) {
     const own = holds[i] as HeldTokens
-    // Without a ceiling only their number bounds several answers.
+    // Without a ceiling only the estimate bounds several answers.
     const mayPass =
       canLimitOutput || !expected.isSeveral || own.most <= ceilingRoom(room, overshoot)
     if (room.held.count === 0 ? !mayPass : !fits(room, own, overshoot)) return { outcome: 'busy' }
@@ -103,7 +104,7 @@ export function mostEver(
 
 /**
  * The limit that lacks room: one that is too small for the request's least output although nothing is held, so that
- * waiting does not help; else the one that allows the least output. `held`: by other requests.
+ * waiting for other requests does not help; else the one that allows the least output. `held`: by other requests.
  */
 export function scarcestOf(
   limits: readonly (Omit<Room, 'held'> & { readonly held: number })[],
@@ -136,9 +137,10 @@ function ceilingIn(room: Room, expected: Expected, needed: number, overshoot: nu
 }
 
 /**
- * Maximum output of a request that is alone: what is left, or `beyondRoom` if that is more. However long answers have
- * become, the latter is at most what an unused limit allows, or `firstFloor` if that is more. Several answers get what
- * is left, unless their input alone is estimated to exceed an unused limit.
+ * Maximum output of a request that is alone: the output for which the rest of the limit suffices, or `beyondRoom` if
+ * that is more. However long answers have become, `beyondRoom` counts at most as the output that an unused limit
+ * allows, or `firstFloor` if that is more. Several answers get only the rest, unless their input alone is estimated to
+ * exceed an unused limit.
  */
 function mostOf(left: number, unused: number, { beyondRoom, isSeveral }: Expected): number {
   if (isSeveral && unused > 0) return left
@@ -156,13 +158,13 @@ export function fits(room: Room, hold: HeldTokens, overshoot: number): boolean {
   return pooled <= leftOf(room) && hold.most <= ceilingRoom(room, overshoot)
 }
 
-/** What ceilings may still take of a limit; negative while a single request exceeds it. */
+/** The room for further ceilings in a limit; negative while a single request exceeds it. */
 function ceilingRoom(room: Room, overshoot: number): number {
   const { limit, held } = room
   return leftOf(room) + (unusedRoom(limit, overshoot) - Number(limit)) - held.most
 }
 
-/** Amounts of money may exceed exact doubles; what is left is exact wherever it decides. */
+/** Amounts of money may exceed exact doubles; the rest is exact wherever it decides. */
 function leftOf({ limit, used }: Room): number {
   return Number(minus(limit, used))
 }

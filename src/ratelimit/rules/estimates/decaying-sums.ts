@@ -1,9 +1,9 @@
 /**
- * Sums of vectors that decay exponentially: what all processes have shared, and what this one has added since its last
+ * Exponentially decaying sums of vectors: the shared sums of all processes, and this one's additions since its last
  * exchange. Adding decays both alike, so that the order of processes matters little.
  */
 
-/** What one process adds: the shared sums become `kept` of themselves, plus these. */
+/** The additions of one process: the shared sums are multiplied by `kept`, then these are added. */
 export interface Delta {
   readonly kept: number
   readonly sums: Float64Array
@@ -22,10 +22,10 @@ export class DecayingSums {
   readonly #own: Float64Array
   #unit = 1
   #count = 0
-  /** What is being shared, and the number of vectors in it. */
+  /** The additions that are being shared, and the number of vectors in them. */
   #taken: { readonly delta: Delta; readonly count: number } | undefined
 
-  /** `decay`: the factor that each vector applies to the ones before. */
+  /** `decay`: the factor that each vector applies to the vectors before it. */
   constructor(decay: number, first: Float64Array) {
     this.#decay = decay
     this.#shared = first
@@ -55,7 +55,7 @@ export class DecayingSums {
     return this.#shared.map((sum, i) => sum * kept + this.#ownAt(i))
   }
 
-  /** Returns what is to be shared; undefined: nothing. It counts as unshared until `settle`. */
+  /** Returns the additions to share, or undefined if there are none. They count as unshared until `settle`. */
   take(): Delta | undefined {
     if (this.#count === 0) return undefined
     const sums = this.#own.map((_, i) => this.#ownAt(i))
@@ -64,7 +64,7 @@ export class DecayingSums {
     return delta
   }
 
-  /** Confirms that what was taken last has been shared. */
+  /** Confirms that the additions taken last have been shared. */
   settle(): void {
     if (this.#taken === undefined) return
     const { delta, count } = this.#taken
@@ -79,7 +79,7 @@ export class DecayingSums {
     this.#shared = delta.whole
   }
 
-  /** Sets the shared sums, as just read. */
+  /** Replaces the shared sums by those just read. */
   replace(shared: Float64Array): void {
     this.#shared = shared
   }

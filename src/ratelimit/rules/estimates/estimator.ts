@@ -15,17 +15,17 @@ import {
   Shape,
 } from './log-histogram.ts'
 
-/** The size of a request, as far as it is known in advance. */
+/** The parts of a request's size that are known in advance. */
 export interface RequestSize {
-  /** Length of the body; undefined: unknown. */
+  /** Length of the body, or undefined if unknown. */
   readonly bytes: number | undefined
-  /** The client's maximum of output tokens per answer; undefined: none. */
+  /** The client's maximum of output tokens per answer, or undefined if there is none. */
   readonly maxOutput: number | undefined
   /** Number of answers, to the same prompt or to several; 1 by default. */
   readonly choices?: number | undefined
-  /** Minimum of output tokens of each answer with which the request is valid; 1 by default. */
+  /** The lowest maximum of output tokens per answer with which the request is valid; 1 by default. */
   readonly leastOutput?: number | undefined
-  /** Why the size is not known: the body may have another maximum, or number of answers, than was read. */
+  /** Why the size is not known: the maximum or the number of answers may differ from the values read. */
   readonly problem?: string | undefined
 }
 
@@ -37,13 +37,13 @@ export interface Expected {
   readonly outputVariance: number
   /** The output that 99 of 100 such requests need at most. */
   readonly floor: number
-  /** The output that it may be given beyond its room while it is alone: the floor of one answer. */
+  /** The output that it may get beyond its room while it is alone: the floor of one answer. */
   readonly beyondRoom: number
   /** Whether several answers share `beyondRoom`; it then applies only if their input alone exceeds an unused limit. */
   readonly isSeveral: boolean
-  /** Minimum of output tokens that the request can be given. */
+  /** Minimum number of output tokens that the request must be allowed. */
   readonly least: number
-  /** Maximum output; Infinity: unknown. */
+  /** Maximum output, or Infinity if unknown. */
   readonly worst: number
 }
 
@@ -53,9 +53,9 @@ interface Observed extends RequestSize {
   readonly output: number
   /** Whether the answer was cut off, by a ceiling or because the client disconnected. */
   readonly isCut: boolean
-  /** How long the request ran, in milliseconds; undefined: unknown. */
+  /** Duration of the request in milliseconds, or undefined if unknown. */
   readonly tookMs?: number
-  /** Bytes of generated text, if it was a stream; 0 or undefined: none was found. */
+  /** Bytes of generated text, if it was a stream; 0 or undefined if none was found. */
   readonly textBytes?: number | undefined
 }
 
@@ -70,7 +70,7 @@ const defaultTokensPerByte = 1 / bytesOfToken
 const firstMedian = 400
 const firstWidth = 1.8
 const floorShare = 0.99
-/** The prior for how long a request runs, and the weight of each observation. */
+/** The prior for the duration of a request, and the weight of each observation. */
 const firstMs = 5_000
 const tookWeight = 0.05
 const firstTook = 1 / tookWeight
@@ -80,8 +80,8 @@ const textDecay = 0.997
 /** The highest size class, for maxima beyond the scale. */
 const highestClass = 17
 /**
- * Numbers of the parts besides the outputs by class, which have the numbers of their classes. In earlier versions part
- * 22 had bytes of streams.
+ * Numbers of the parts, except the outputs by class: their numbers are the classes. In earlier versions part 22 had
+ * bytes of streams.
  */
 const partOf = { outputs: 18, ratio: 19, inputs: 20, took: 21, texts: 23 } as const
 
@@ -90,7 +90,7 @@ const firstOutput = shapeOf(tokens, (middle) =>
 )
 const firstRatio = shapeOf(ratios, (middle) => (middle >= 0.5 && middle < 2.05 ? 1 : 0))
 
-/** An estimator that has learned nothing yet. It takes 4 KB with one size class, 76 KB with all. */
+/** Creates an estimator that has learned nothing yet. It takes 4 KB with one size class, 76 KB with all. */
 export function createEstimator() {
   const all = new LogHistogram(tokens, firstOutput)
   const byClass = new Map<number, LogHistogram>()
@@ -153,7 +153,7 @@ export function createEstimator() {
     get bytesPerToken() {
       return bytesPerToken
     },
-    /** What it has learned, by part numbers that are the same in all processes and versions. */
+    /** The learned sums, by part numbers that are equal in all processes and versions. */
     *parts(): Iterable<readonly [part: number, DecayingSums]> {
       for (const [size, { weights }] of byClass) yield [size, weights]
       yield [partOf.outputs, all.weights]
@@ -161,7 +161,7 @@ export function createEstimator() {
       yield [partOf.inputs, inputs.weights]
       yield* rates
     },
-    /** Sets a part to what all processes have learned; ignored if it has another form. */
+    /** Sets a part to the shared sums of all processes; ignored if they have another form. */
     replace(part: number, sums: Float64Array): void {
       const histogram = histogramOf(part)
       const known = histogram?.weights ?? rates.get(part)
@@ -183,7 +183,7 @@ export function createEstimator() {
       const { shape } = outputsOf(size)
       const output = shape.bounded(most)
       const beyondRoom = Math.min(most, shape.quantile(floorShare))
-      // Several answers that no ceiling can shorten need what most of them need.
+      // No ceiling can shorten these several answers, so most of them must fit.
       const least = isHonoured || choices === 1 ? leastOutput : Math.max(leastOutput, beyondRoom)
       return {
         input: input.mean,
@@ -199,7 +199,7 @@ export function createEstimator() {
         worst: choices * most,
       }
     },
-    /** The expected input alone. `bytes`: length of the body; undefined: unknown. */
+    /** The expected input alone. `bytes`: length of the body, or undefined if unknown. */
     expectInput: (bytes: number | undefined): number => inputOf(bytes).mean,
     /** The expected output of a request that has produced `seen` tokens and ends at `ceiling`. */
     expectMore(size: RequestSize, seen: number, ceiling: number): Required<Growth> {
@@ -236,7 +236,7 @@ export function createEstimator() {
   }
 }
 
-/** 0 for requests without a maximum. */
+/** The size class of a maximum; 0 without one. */
 function classOf(maxOutput: number | undefined): number {
   if (maxOutput === undefined) return 0
   return Math.min(highestClass, 1 + Math.floor(Math.log2(Math.max(1, maxOutput))))

@@ -1,6 +1,6 @@
 /**
  * The estimators of a process: one for each subscription, user and model, so that the responses of one user do not
- * determine how many requests others may have in progress, or what they are charged for broken streams.
+ * determine how many requests others may have in progress, or their charges for broken streams.
  */
 
 import { createEstimator, type Estimator } from './estimator.ts'
@@ -18,7 +18,7 @@ interface Known {
   isUsed: boolean
 }
 
-/** Beyond `max`, one that was not used recently is evicted. */
+/** If there are `max`, creating another evicts one that was not used recently. */
 export function createEstimators(max = defaultMax) {
   const byOwner = new Map<string, Map<string, Known>>()
   /** In the order of their turns for eviction. */
@@ -37,7 +37,7 @@ export function createEstimators(max = defaultMax) {
     return own.estimator
   }
 
-  /** Evicts one. A used one gets a second chance (CLOCK), so that using one only sets a flag. */
+  /** Evicts an estimator. A used one gets a second chance (CLOCK), so that use only sets a flag. */
   function forgetOne(): void {
     for (const each of known) {
       known.delete(each)
@@ -57,9 +57,9 @@ export function createEstimators(max = defaultMax) {
   }
 
   return {
-    /** Creates it if there is none. `owner`: `ownerOf`; `model`: `<namespace>/<name>`. */
+    /** Returns an estimator, creating it if there is none. `owner`: from `ownerOf`; `model`: `<namespace>/<name>`. */
     of,
-    /** The same without evicting another; undefined: there is no room. */
+    /** Like `of`, without evicting another; returns undefined if there is no room. */
     ifRoom(owner: string, model: string) {
       const isKnown = byOwner.get(owner)?.has(model) === true
       return isKnown || known.size < max ? of(owner, model) : undefined

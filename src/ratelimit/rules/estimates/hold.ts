@@ -1,4 +1,4 @@
-/** What a request in progress holds of a limit, by the model's prices and weights, and the sums of all open holds. */
+/** The hold of a request in one limit, by the model's prices and weights, and the sums of all open holds. */
 
 import { hash } from 'node:crypto'
 import { priceUnits } from '../../../formats/money.ts'
@@ -7,8 +7,8 @@ import type { Expected } from './estimator.ts'
 import type { Growth } from './log-histogram.ts'
 
 /**
- * What a limit counts of a request, by its tokens: `base + perInput * input + perOutput * output`, rounded up. Without
- * factors it counts tokens as they are.
+ * The amount of a request in a limit, by its tokens: `base + perInput * input + perOutput * output`, rounded up.
+ * Without factors a limit counts tokens as they are.
  */
 export interface Factors {
   readonly base: number
@@ -16,22 +16,20 @@ export interface Factors {
   /** Maximum charge per input token: only the response shows which tokens were cached. */
   readonly mostPerInput: number
   readonly perOutput: number
-  /** Variances are kept in squares of this unit, because those of money would be too large for exact sums. */
+  /** The unit of standard deviations: in nano-units, variances of money would be too large for exact sums. */
   readonly grain: number
 }
 
 const plain: Factors = { base: 0, perInput: 1, mostPerInput: 1, perOutput: 1, grain: 1 }
 
-/**
- * Whole numbers of tokens, or of what a limit counts, and of their squares for the variance, so that sums are exact.
- */
+/** Whole numbers of tokens or of another unit of a limit, and of squares for the variance, so that sums are exact. */
 export interface HeldTokens {
   /** Expected input and output. */
   readonly mean: number
   readonly variance: number
   /** Expected output alone, to which the shared error of similar requests applies. */
   readonly output: number
-  /** The maximum that the request can use, unless its input was estimated too low. */
+  /** The request's maximum use, unless its input was estimated too low. */
   readonly most: number
 }
 
@@ -52,7 +50,7 @@ export const firstFloor = 7_349
 
 export const noHolds: HeldSums = { count: 0, mean: 0, variance: 0, output: 0, most: 0 }
 
-/** What a request with this ceiling holds. */
+/** The hold of a request with this ceiling. */
 export function heldTokensOf(
   { input, inputVariance, output, outputVariance }: Expected,
   ceiling: number,
@@ -72,14 +70,14 @@ function mostInput({ base, mostPerInput }: Factors, input: number): number {
   return Math.ceil(base + mostPerInput * Math.ceil(input))
 }
 
-/** The output for which this amount of a limit is enough, besides the input; Infinity: it counts no output. */
+/** The output for which this amount of a limit suffices, besides the input; Infinity if the limit counts no output. */
 export function outputsIn(amount: number, input: number, factors = plain): number {
   const { perOutput } = factors
   if (perOutput === 0) return Number.POSITIVE_INFINITY
   return Math.floor((amount - mostInput(factors, input)) / perOutput)
 }
 
-/** Whether this amount of a limit is enough for the input alone. */
+/** Whether this amount of a limit suffices for the input alone. */
 export function isEnoughInput(amount: number, input: number, factors = plain): boolean {
   return amount >= mostInput(factors, input)
 }
@@ -89,9 +87,7 @@ function spreadOf({ perInput, perOutput, grain }: Factors, input: number, output
   return Math.min(mostVariance, Math.ceil(variance / grain ** 2))
 }
 
-/**
- * The hold of a request that is now expected to have this output, never less than before. `tokens`: its hold in tokens.
- */
+/** The hold of a request whose expected output is now this, never less than before. `tokens`: its hold in tokens. */
 export function grown(
   hold: HeldTokens,
   { mean, variance, inputVariance = 0 }: Growth,
@@ -121,9 +117,9 @@ export function withHold(sums: HeldSums, hold: HeldTokens, sign: 1 | -1): HeldSu
 }
 
 /**
- * How long a hold, or a place in a limit on concurrency, lasts after the gateway has asked for it or last reported that
- * its request runs, in milliseconds. The gateway reports every 10 s, also before the first byte of a response, and some
- * reports may be lost: with a process, or while a shared store does not respond.
+ * How long a hold, or a place in a limit on concurrency, lasts after the gateway's request for it or its last report
+ * that the request runs, in milliseconds. The gateway reports every 10 s, also before the first byte of a response, and
+ * some reports may be lost: with a process, or while a shared store does not respond.
  */
 export const holdLeaseMs = 60_000
 
@@ -136,9 +132,8 @@ const maxOwners = 20_000
 let ownerCount = 0
 
 /**
- * The owner of an estimator, without the user's name, because it is kept in the database. Mostly the same object for
- * the same arguments: each Check of a limit on cost asks for it, and a digest takes longer than the rest of an
- * estimate.
+ * The owner of an estimator, without the user's name, because it is stored in the database. Cached: each Check of a
+ * limit on cost asks for it, and a digest takes longer than the rest of an estimate.
  */
 export function ownerOf(subscription: string, user: string): string {
   const known = owners.get(subscription)?.get(user)
@@ -151,7 +146,7 @@ export function ownerOf(subscription: string, user: string): string {
 
 /** How limits count the tokens that a request to a model is expected to use. */
 export interface ModelFactors {
-  /** For limits on tokens; undefined: they count tokens as they are. */
+  /** For limits on tokens; undefined if they count tokens as they are. */
   readonly tokens: Factors | undefined
   readonly cost: Factors
 }
@@ -160,7 +155,10 @@ export interface ModelFactors {
 const grainOfMoney = 1_000
 const unitsOfNano = 1e15
 
-/** Expects input that is neither read from a cache nor written to one; the maximum is the dearest of the three. */
+/**
+ * The factors of a model. Expects input that is neither read from a cache nor written to one; the maximum charge is the
+ * highest of the three.
+ */
 export function modelFactors(
   prices: Prices = {},
   weights: Weights | undefined = undefined,
@@ -186,7 +184,7 @@ export function modelFactors(
   }
 }
 
-/** undefined: a limit of this kind counts tokens as they are. */
+/** Returns undefined if a limit of this kind counts tokens as they are. */
 export function factorsOf(kind: LimitKind, of: ModelFactors): Factors | undefined {
   if (kind === 'cost' || kind === 'tokens') return of[kind]
   return kind === 'input' ? ofInput : kind === 'output' ? ofOutput : undefined

@@ -11,7 +11,7 @@ export interface Moments {
   readonly variance: number
 }
 
-/** The output that a request in progress is now expected to have. */
+/** The currently expected output of a request in progress. */
 export interface Growth extends Moments {
   /** 0 by default. */
   readonly inputVariance?: number
@@ -67,7 +67,7 @@ export class Shape {
     this.whole = this.#momentsOf(shares.length, 0)
   }
 
-  /** Moments of a value that is cut off at `bound`; Infinity: not cut off. */
+  /** Moments of a value that is cut off at `bound`, or not cut off if that is Infinity. */
   bounded(bound: number): Moments {
     return bound === Number.POSITIVE_INFINITY
       ? this.whole
@@ -81,7 +81,7 @@ export class Shape {
     return { mean, variance: Math.max(0, square - mean * mean) }
   }
 
-  /** The value below which this share of all values is, if those of a bucket are spread evenly over it. */
+  /** The value below which this share of all values is, if the values of a bucket are spread evenly over it. */
   quantile(share: number): number {
     if (share === this.#asked) return this.#quantile
     const { perOctave, offset } = this.#scale
@@ -170,12 +170,12 @@ export class LogHistogram {
     else this.#spread(known, bucket)
   }
 
-  /** Has the shape computed from the current weights. */
+  /** Makes the next use compute the shape from the current weights. */
   refresh(): void {
     this.#shape = undefined
   }
 
-  /** Spreads one value over the buckets from this one on, as the values known so far. */
+  /** Spreads one value over the buckets from this one on, in proportion to their shares so far. */
   #spread(shares: Float64Array, from: number): void {
     let tail = 0
     for (let i = from; i < shares.length; i += 1) tail += shares[i] as number

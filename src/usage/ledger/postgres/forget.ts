@@ -5,30 +5,30 @@ import { cutName } from '../../../formats/bound-text.ts'
 import { userInLines } from '../../../ratelimit/rules/counter-key.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 
-/** How many rows had the name, and what replaced it. */
+/** The number of rows that had the name, and the name that replaced it. */
 interface Forgotten {
   readonly rows: number
   readonly name: string
 }
 
 /**
- * Gives the rows of a user a random name; their sums stay. Later usage of the user makes new rows under the old name,
- * and so do lines that the ledger has not read yet. Resets of the user's counters, increases, requests for increases
- * and notices are removed.
+ * Gives the rows of a user a random name; their sums stay. Later usage, and lines that the ledger has not read yet,
+ * create new rows under the old name. Resets of the user's counters, increases, requests for increases and notices are
+ * removed.
  */
 export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
   const name = `forgotten-${randomUUID()}`
   const counted = userInLines(user)
   return await sql.begin(async (transaction) => {
     await transaction`set local statement_timeout = 0`
-    // The id is a digest of the name, against which guesses could be checked.
+    // The id is replaced, too: it is a digest of the name, which would confirm a guess.
     const { count } = await transaction`
       update tollgate_usage_hours set username = ${name}, id = gen_random_uuid()
       where username = ${cutName(user)}`
     await transaction`
       update tollgate_usage_limits set whom = ${name}, id = gen_random_uuid()
       where per in ('user', 'key') and whom = ${cutName(user)}`
-    // Except for a pool of that name, whose counter would jump back.
+    // Not for a pool of that name, whose counter would jump back.
     await transaction`
       delete from tollgate_counter_resets
       where right(counter, char_length(${counted}::text) + 1) = E'\n' || ${counted}::text

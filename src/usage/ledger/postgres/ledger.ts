@@ -71,7 +71,7 @@ export function createUsageLedger(sql: Sql): UsageLedger {
 
 const maxSum = Number.MAX_SAFE_INTEGER
 
-/** Adds these figures of the rows, a JSON text, to the sums of their hours, on a condition. */
+/** Adds these figures of the rows (a JSON text) to the sums of their hours, if the condition is true. */
 function addRows(
   sql: Sql,
   rows: string,
@@ -97,7 +97,7 @@ const groupColumns =
   'username, subscription, model, key_id, organization, cost_center, rate, prices'
 const figureColumns = { ...usageFigures, refusals: 'refusals' } as const
 
-/** Steps for `inSlices`, because thousands of rows take several: their JSON text. */
+/** Returns the rows as JSON. Steps for `inSlices`, because there may be thousands of rows. */
 function* textOf(
   steps: Generator<undefined, readonly Record<string, unknown>[]>,
 ): Generator<undefined, string> {
@@ -113,14 +113,14 @@ type LedgerRow = UsageGroup &
   Partial<UsageSums & Pick<UsageRow, 'prices' | 'cost'> & { readonly refusals: number }>
 
 /**
- * Rows of the table: names in bounded form, the payer in its parts. Rows whose names become the same are merged,
- * because a statement cannot add to a row twice. Steps for `inSlices`.
+ * Rows of the table of usage: names are cut, and the payer is split into its parts. Rows whose names become equal are
+ * merged, because a statement cannot add to a row twice. Steps for `inSlices`.
  */
 export function* rowsInSteps(
   rows: readonly LedgerRow[],
 ): Generator<undefined, Record<string, unknown>[]> {
   const merged = new Map<string, { readonly columns: object; readonly row: LedgerRow }>()
-  // Thousands of rows have few payers.
+  // Cached, because thousands of rows have few payers.
   const payers = new Map<string, ReturnType<typeof toPayerColumns>>()
   for (const row of rows) {
     const { hour, user, subscription, model, keyId, payer, prices = '' } = row
@@ -133,7 +133,7 @@ export function* rowsInSteps(
       key_id: cutName(keyId),
       ...payerColumns,
     }
-    // Without prices as the previous version has it, which knows none and adds to the same rows.
+    // Without prices, as in the previous version, which has none and adds to the same rows.
     const names = Object.values(group)
     const id = digestOf(JSON.stringify(prices === '' ? names : [...names, prices]))
     const columns = { hour: new Date(hour), id, ...group, prices }
@@ -151,7 +151,7 @@ export function* rowsInSteps(
   return written
 }
 
-/** The same for limits: rows whose names become the same when they are cut are merged. */
+/** Rows of the table of limits: names are cut, and rows whose names become equal are merged. */
 function* limitRowsInSteps(
   rows: readonly LimitRow[],
 ): Generator<undefined, readonly Record<string, unknown>[]> {
@@ -179,7 +179,7 @@ function toPayerColumns(payer: string) {
   return {
     organization: cutName(organization),
     cost_center: cutName(costCenter),
-    // Earlier versions wrote it as the resource has it.
+    // Earlier versions wrote it in the resource's form.
     rate: readPrice(rate) ?? null,
   }
 }

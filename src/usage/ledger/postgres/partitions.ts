@@ -24,9 +24,9 @@ interface Tended {
 }
 
 /**
- * Creates the partitions of this month and the next, and of months that have rows in the default partition; drops those
- * that ended before the retention, by this clock and the database's, and deletes gaps and journals that are as old.
- * `now` and `retentionMs` in milliseconds. Of concurrent calls one does it.
+ * Creates the partitions of this month and the next, and of months that have rows in the default partition; drops
+ * partitions that ended before the retention by both this clock and the database's, and deletes gaps and journals of
+ * that age. `now` and `retentionMs` in milliseconds. Of concurrent calls only one has an effect.
  */
 export async function tendPartitions(sql: Pool, now: number, retentionMs: number): Promise<Tended> {
   return await sql.begin(async (transaction) => {
@@ -77,7 +77,7 @@ async function misplacedIn(sql: Sql, { table, time }: Table): Promise<readonly M
   )
 }
 
-/** Creates a partition, with the rows of its month that are in the default partition. */
+/** Creates a partition, and moves the rows of its month there from the default partition. */
 async function make(sql: Sql, { table, time }: Table, name: string, month: Month): Promise<void> {
   const [from, to] = [startOf(month), startOf(following(month))]
   await sql.unsafe(`create table "${name}" (like ${table} including all)`)

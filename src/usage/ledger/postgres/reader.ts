@@ -34,7 +34,7 @@ const maxGaps = 100
 export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
   const { from, to, unit, by, only, label, labels, onlyReal, after, limit } = query
   const start = `date_trunc('${unit}', hour, 'UTC')`
-  // By bytes, whatever the collation of the database.
+  // Ordered by bytes, whatever the database's collation.
   const names = by.map((each) => `${columns[each]} collate "C"`)
   const groups = sql.unsafe([...(unit === undefined ? [] : [start]), ...names].join(', '))
   let conditions = onlyReal ? sql`and not demo` : sql``

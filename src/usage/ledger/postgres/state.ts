@@ -44,7 +44,7 @@ async function readLimits(sql: Sql, from: number, to: number): Promise<readonly 
   return rows.map((row) => ({ ...row, amount: exactOf(row.amount) }))
 }
 
-/** Models may report any figure, so the database's sums may exceed what is exact elsewhere. */
+/** Models may report any figure, so the database's sums may exceed whole numbers that JavaScript has exactly. */
 function exactOf(sum: string): Exact {
   return parseExact(sum) ?? mostExact
 }
@@ -52,7 +52,9 @@ function exactOf(sum: string): Exact {
 /** Statements of `readPastSums`. */
 const statements = 4
 
-/** The same by subscription. Throws `usage_timeout` if there are more than `maxRows`, or it takes too long. */
+/**
+ * The state with sums by subscription. Throws `usage_timeout` if there are more than `maxRows`, or it takes too long.
+ */
 export async function readPastSums(
   sql: Pool,
   from: number,
