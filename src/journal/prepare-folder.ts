@@ -79,7 +79,7 @@ export function findMismatch(files: JournalFiles, mode: FileMode): string | unde
     }
     const group = path === folder ? 0o070 : 0o060
     if (mode === 0o660 && (stat.mode & group) !== group) {
-      return `the group of ${path} can't use it, as UNIX_SOCKET_MODE=660 says: ${owner}`
+      return `the group of ${path} can't use it, although UNIX_SOCKET_MODE=660 requires that: ${owner}`
     }
     if (mode === 0o600 && path !== folder && (stat.mode & 0o006) !== 0) {
       return `everybody can use ${path}: ${owner}`

@@ -57,7 +57,7 @@ export function connectRedis(
   quickenStrings()
   const urlNow = typeof url === 'string' ? () => url : url
   const target = parseRedisUrl(urlNow())
-  if (target === undefined) throw new Error('REDIS_URL has no known form')
+  if (target === undefined) throw new Error('REDIS_URL has an unknown form')
   let problem: ConnectionProblem | undefined
   const client: Redis | Cluster = createClient(target, {
     ...defaults,

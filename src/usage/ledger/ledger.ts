@@ -41,15 +41,21 @@ export function createLedger(options: LedgerOptions) {
   /** Opened at the start, when the folder exists: others create it and choose its mode. */
   let reader: ReturnType<typeof openReader> | undefined
   const refusals = createRefusalSums(ledger)
-  const feeding = outageOf(['ledger_failing', 'ledger_restored'], 'write the usage ledger')
-  const archiving = outageOf(['archive_failing', 'archive_restored'], 'archive the usage journal')
+  const feeding = outageOf(['ledger_failing', 'ledger_restored'], 'write', 'the usage ledger')
+  const archiving = outageOf(
+    ['archive_failing', 'archive_restored'],
+    'archive',
+    'the usage journal',
+  )
   const adding = outageOf(
     ['ledger_refusals_failing', 'ledger_refusals_restored'],
-    'add counts of refusals to the usage ledger',
+    'add',
+    'counts of refusals to the usage ledger',
   )
   const tending = outageOf(
     ['ledger_partitions_failing', 'ledger_partitions_restored'],
-    'maintain the partitions of the usage ledger',
+    'maintain',
+    'the partitions of the usage ledger',
   )
   const ending = new AbortController()
   const { signal } = ending
@@ -79,10 +85,11 @@ export function createLedger(options: LedgerOptions) {
   }
 
   /** A lasting error is logged once. */
-  function outageOf([failing, restored]: readonly [string, string], what: string) {
+  function outageOf([failing, restored]: readonly [string, string], verb: string, what: string) {
+    const doing = `${verb.replace(/e$/, '')}ing`
     return createOutage<unknown>((cause) => {
-      if (cause === undefined) log.info({ code: restored }, `can ${what} again`)
-      else log.error({ code: failing, cause: causeMessage(cause) }, `cannot ${what}`)
+      if (cause === undefined) log.info({ code: restored }, `resumed ${doing} ${what}`)
+      else log.error({ code: failing, cause: causeMessage(cause) }, `cannot ${verb} ${what}`)
     })
   }
 
