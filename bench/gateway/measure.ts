@@ -135,7 +135,7 @@ export async function warmUp(measuring: Measuring): Promise<void> {
     const plan = planOf(measuring, subject, one, 'closed')
     const ms = Math.min(plan.ms, warmUpMs / pairs.length)
     // A single request first, so that a refusal does not cause a thousand others.
-    checkServed(subject, await load.run({ ...plan, connections: 1, ms: 1 }))
+    checkServed(subject, await load.run({ ...plan, connections: 1, ms: 1, perSecond: 1 }))
     checkServed(subject, await load.run({ ...plan, ms }))
   }
 }

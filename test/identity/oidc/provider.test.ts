@@ -51,7 +51,7 @@ async function createWorld(
       readDocument: createReadDocument(),
       graceMs,
       monotonic,
-      cooldownMs: 1,
+      cooldownMs: 0,
       onUnavailable() {},
     }),
     onRefused: (reason) => reasons.push(reason),
