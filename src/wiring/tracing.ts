@@ -31,7 +31,7 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
     },
     onChange(signal, problem) {
       if (problem === undefined)
-        log.info({ code: 'export_restored', signal }, 'resumed exporting to the collector')
+        log.info({ code: 'export_restored', signal }, 'collector available again')
       else {
         log.warn(
           { code: 'export_failing', signal, problem: toShown(problem) },
