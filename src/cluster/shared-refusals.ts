@@ -136,7 +136,7 @@ export function createOthersRefusals(
   }
 }
 
-/** undefined: not one of this version. */
+/** Undefined if it is not one of this version. */
 function readMessage(payload: string): Question | Chunk | undefined {
   try {
     const message = JSON.parse(payload)

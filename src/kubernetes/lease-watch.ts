@@ -9,7 +9,7 @@ interface OthersLeaseOptions
   extends Pick<LeaseOptions, 'client' | 'name' | 'onProblem' | 'signal' | 'monotonic'> {
   /**
    * Called with the first result, at each change, and when it is certain again that no Lease is
-   * renewed: with the renewed Lease; undefined: none.
+   * renewed: with the renewed Lease, or with undefined if there is none.
    */
   readonly onChange: (alive: AliveLease | undefined) => void
   /** Between two reads. */

@@ -19,7 +19,7 @@ interface ReflectorOptions extends Pick<ListOptions, 'keep' | 'pageSize'> {
   readonly olderPath?: string | undefined
   readonly fieldSelector?: string | undefined
   readonly labelSelector?: string | undefined
-  /** An object was added, removed or changed, by its key; undefined: many, or the first list. */
+  /** An object was added, removed or changed, by its key, or undefined for many, or the first list. */
   readonly onChange: (key: string | undefined) => void
   /** Called when the API server fails, with the reason, and once when it is back. */
   readonly onProblem: (problem: string | undefined) => void

@@ -17,7 +17,7 @@ interface Place {
   readonly kind: string
 }
 
-/** undefined: the object has this status already. */
+/** Undefined if the object has this status already. */
 export function applyStatus(
   { path, apiVersion, kind }: Place,
   { metadata, status: before }: KubeObject,
@@ -37,7 +37,7 @@ export function applyStatus(
   })
 }
 
-/** undefined: the object exists and has the desired state. */
+/** Undefined if the object exists and has the desired state. */
 export function applyPolicy(
   path: string,
   current: KubeObject | undefined,
@@ -55,7 +55,7 @@ export function applyPolicy(
 }
 
 /**
- * Replaces the whole status, including what another controller has written. undefined: nothing
+ * Replaces the whole status, including what another controller has written. Returns undefined if nothing
  * differs. A 409 means that the object has changed since it was read.
  */
 export function replaceStatus(
@@ -72,7 +72,7 @@ export function replaceStatus(
 
 /**
  * Removes the finalizers of a group (`<group>/<name>`) from an object that is being deleted, and
- * keeps others. undefined: there are none. A 409 means that the object has changed since it was
+ * keeps others. Returns undefined if there are none. A 409 means that the object has changed since it was
  * read.
  */
 export function takeOffFinalizers(

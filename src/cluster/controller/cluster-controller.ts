@@ -33,7 +33,7 @@ export interface ControllerDatabase {
 /** Is called with the reports, and with the models whose reports have changed. */
 interface ReportsListener {
   onRead(reports: Reports, changed: ReadonlySet<string> | undefined): void
-  /** undefined: the problem is over. */
+  /** Undefined if the problem is over. */
   onProblem(problem: string | undefined): void
 }
 
@@ -42,7 +42,7 @@ interface ClusterControllerOptions {
   readonly log: Logger
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** undefined: none is configured. */
+  /** Undefined if none is configured. */
   readonly database?: ControllerDatabase | undefined
   /** Times of the Lease, for tests: see lease.ts. */
   readonly leaseMs?: readonly [durationMs: number, renewMs: number]
@@ -195,7 +195,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     problems: controller.problems,
     /**
      * Whether STATUS_GROUPS includes the original's objects but they are not written, because its
-     * controller is or may be alive; undefined: it does not include them.
+     * controller is or may be alive. Undefined if it does not include them.
      */
     get isHeldBack(): boolean | undefined {
       return original && !original.isStale

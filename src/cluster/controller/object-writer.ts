@@ -11,9 +11,9 @@ import { createAlarm, restAfter } from '../../runtime/loop.ts'
 export interface WriteTarget {
   /** Its own path; for a status with `/status`. */
   readonly path: string
-  /** The object in the cluster; undefined: it does not exist. */
+  /** The object in the cluster, or undefined if it does not exist. */
   readonly current: () => KubeObject | undefined
-  /** The request that brings it to its desired state; undefined: it has it. Called at its turn. */
+  /** The request that brings it to its desired state, or undefined if it has it. Called at its turn. */
   readonly next: (current: KubeObject | undefined) => KubeRequest | undefined
 }
 

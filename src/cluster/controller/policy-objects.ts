@@ -27,7 +27,7 @@ interface PolicyObjectsOptions {
   readonly signal: AbortSignal
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** The object of a model, which owns its policies; undefined: it no longer exists. */
+  /** The object of a model, which owns its policies, or undefined if it no longer exists. */
   readonly ownerOf: (model: string) => Owner | undefined
   /** Objects in the cluster have changed: these must be checked, or all. */
   readonly onChange: (targets: readonly WriteTarget[] | undefined) => void
@@ -71,7 +71,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
     ]
   }
 
-  /** undefined: there should be no such policy. */
+  /** Undefined if there should be no such policy. */
   function found(kind: PolicyKind, key: string) {
     const model = modelOfPolicy(kind, key)
     const policies = model === undefined ? undefined : desired?.policies.byModel.get(model)

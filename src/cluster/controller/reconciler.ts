@@ -64,7 +64,7 @@ export function createReconciler(deps: ReconcilerDeps, reports: Reports) {
       writer.enqueue(statusObjects.targetsOf(changedObjects(before.objects, objects)), true)
       enqueueAll()
     },
-    /** New reports, and the models whose reports have changed; undefined: any. */
+    /** New reports, and the models whose reports have changed, or undefined for any. */
     take(found: Reports, changed: ReadonlySet<string> | undefined): void {
       if (changed?.size === 0) return
       reports = found

@@ -16,7 +16,7 @@ export interface Edition {
   readonly revision: number
 }
 
-/** Changes of models, by key; undefined: no longer in force. */
+/** Changes of models, by key; undefined for one that is no longer in force. */
 export type Changes = ReadonlyMap<string, InForce | undefined>
 
 /**
@@ -109,9 +109,9 @@ export async function purgeReports(sql: Sql): Promise<void> {
 interface NewReport {
   readonly replica: string
   readonly name: string
-  /** undefined: it does not report. */
+  /** Undefined if it does not report. */
   readonly unreportedMs: number | undefined
-  /** undefined: it has not reported yet. */
+  /** Undefined if it has not reported yet. */
   readonly last: Edition | undefined
   /** Everything, if its edition is new. */
   readonly changes: Changes

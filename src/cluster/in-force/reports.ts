@@ -62,7 +62,7 @@ export function followReports(sql: Sql) {
         return { problem: databaseProblem }
       }),
     ),
-    /** Models whose reports have changed with the last `read`; undefined: possibly all. */
+    /** Models whose reports have changed with the last `read`, or undefined if possibly all have. */
     get changed(): ReadonlySet<string> | undefined {
       return changed
     },
@@ -76,7 +76,7 @@ export function followReports(sql: Sql) {
 interface WatchedReportsOptions {
   readonly sql: Sql
   readonly url: string | (() => string)
-  /** The current reports, and the models for which they may have changed; undefined: all. */
+  /** The current reports, and the models for which they may have changed, or undefined for all. */
   readonly onRead: (reports: Reports, changed: ReadonlySet<string> | undefined) => void
   /** Called with the problem when the database does not respond, and with undefined when it does again. */
   readonly onProblem: (problem: string | undefined) => void

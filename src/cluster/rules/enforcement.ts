@@ -26,7 +26,7 @@ export interface InForce {
 export interface ProcessReport {
   readonly name: string
   /**
-   * Milliseconds since its last report; undefined: it does not report, because it is an earlier
+   * Milliseconds since its last report, or undefined if it does not report, because it is an earlier
    * version.
    */
   readonly unreportedMs: number | undefined

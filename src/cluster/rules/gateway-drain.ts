@@ -6,7 +6,7 @@ export interface DrainState {
    * `unreachable`: Envoy's admin page does not respond.
    */
   readonly status: 'draining' | 'drained' | 'overdue' | 'unreachable'
-  /** Requests in progress; undefined: unknown. */
+  /** Requests in progress, or undefined if unknown. */
   readonly requests?: number
 }
 

@@ -67,7 +67,7 @@ export function modelOfPolicy(kind: PolicyKind, policy: string): string | undefi
   return name.startsWith(prefix) ? `${namespace}/${name.slice(prefix.length)}` : undefined
 }
 
-/** undefined: no resource of the kind names the model. */
+/** Undefined if no resource of the kind names the model. */
 export function specOf(policies: ModelPolicies, kind: PolicyKind): PolicySpec | undefined {
   const modelRef = { name: policies.model.slice(policies.model.indexOf('/') + 1) }
   if (kind === 'ModelAuthPolicy') {

@@ -18,7 +18,7 @@ export interface LimitBound {
   readonly window: string
   /** Of cost in nano-units, like `beyond`. */
   readonly limit: Exact
-  /** Maximum beyond the limit; undefined: what requests in progress use, without a bound. */
+  /** Maximum beyond the limit, or undefined if requests in progress have no bound. */
   readonly beyond: Exact | undefined
   /** Why there is no such number: Subscriptions that do not reserve, and models whose servers ignore maxima. */
   readonly because: readonly string[]
@@ -31,7 +31,7 @@ interface Drawn {
   readonly limit: CountedLimit
   readonly because: Set<string>
   overshoot: number
-  /** Limits on requests in progress, each once; undefined: some requests have none. */
+  /** Limits on requests in progress, each once, or undefined if some requests have none. */
   concurrency: Map<string, Exact> | undefined
 }
 

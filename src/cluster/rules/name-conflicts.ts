@@ -28,7 +28,7 @@ export function identityCondition(model: Model, snapshot: Snapshot): Condition {
   return { type, status: 'False', reason: 'ModelNameConflict', message }
 }
 
-/** The key of an earlier model that has the name, or the namespace that a published id names; undefined: the model. */
+/** The key of an earlier model that has the name, or the namespace of a published id; undefined if the name is the model's. */
 function ownerOf(name: string, model: Model, { modelsByName }: Snapshot): string | undefined {
   const published = readPublishedName(name)
   if (published !== undefined) {
