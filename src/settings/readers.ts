@@ -174,7 +174,10 @@ export const names: Reader<ReadonlySet<string>> = {
 /** At least one. */
 export const someNames: Reader<ReadonlySet<string>> = {
   form: 'a comma-separated list of one or more',
-  read: (raw) => (itemsOf(raw).length > 0 ? new Set(itemsOf(raw)) : invalid),
+  read(raw) {
+    const found = new Set(itemsOf(raw))
+    return found.size > 0 ? found : invalid
+  },
 }
 
 /** As in FOCUS. */

@@ -215,7 +215,8 @@ export function limitsOfKey(
   const own = (limit: CountedLimit, isEnforced: boolean) => {
     const about = aboutOf(limit, null, subscription)
     const models = about.models?.filter(mayUse)
-    const isOpen = models === undefined ? about.model === null || mayUse(about.model) : models[0]
+    const isOpen =
+      models === undefined ? about.model === null || mayUse(about.model) : models.length > 0
     return isOpen ? [{ ...about, models, limit, isEnforced, counter: counterOf(limit, user) }] : []
   }
   return [
