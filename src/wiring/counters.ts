@@ -20,12 +20,12 @@ import { untilAnswered } from '../store/postgres/until-answered.ts'
 import { createFlushFigures } from '../telemetry/flush-figures.ts'
 import { countedOf } from '../usage/rules/line-charges.ts'
 import type { Settle } from '../usage/settle.ts'
-import { besidesRemoval } from './besides-removal.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { OpenLedger } from './ledger.ts'
 import type { Resources } from './resources.ts'
 import type { Table } from './table.ts'
+import { unreportedFaults } from './unreported-faults.ts'
 
 /**
  * Milliseconds between two flushes to Redis: a gateway makes at most 200 calls a second, however many requests it has.
@@ -109,7 +109,7 @@ export async function openCounters(
       if (problem === 'unreadable') noteCanRead(!isThere)
     },
     // On a full disk the gateway's scripts and Envoy cannot write lines either, which is reported.
-    onFault: besidesRemoval(path, onFault, ['ENOENT', 'ENOSPC', 'EDQUOT']),
+    onFault: unreportedFaults(path, onFault, ['ENOENT', 'ENOSPC', 'EDQUOT']),
   }).catch((cause: unknown) => {
     throw new Error(`USAGE_JOURNAL: ${path} cannot be used: ${errorMessage(cause)}`, { cause })
   })

@@ -3,8 +3,8 @@
 import { countWorkers } from '../gateway/envoy-workers.ts'
 import { fileModeOf } from '../journal/prepare-folder.ts'
 import { createProcessTable, type ProcessTable } from '../table/process-table.ts'
-import { besidesRemoval } from './besides-removal.ts'
 import type { Context } from './context.ts'
+import { unreportedFaults } from './unreported-faults.ts'
 
 export type Table = ProcessTable
 
@@ -17,6 +17,6 @@ export function createTable({ config, onFault }: Context): ProcessTable {
     isShared: config.redisUrl !== undefined,
     onCounterLoss: config.onCounterLoss,
     countWorkers: (isStopped) => countWorkers(config.envoyAdminAddress, isStopped),
-    onFault: usageJournal === undefined ? onFault : besidesRemoval(usageJournal, onFault),
+    onFault: usageJournal === undefined ? onFault : unreportedFaults(usageJournal, onFault),
   })
 }

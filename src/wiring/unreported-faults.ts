@@ -1,10 +1,10 @@
 import { dirname } from 'node:path'
 
 /**
- * Passes on all errors, except errors about a file in the journal's folder with one of these codes, by default a
- * missing file: the upkeep creates the folder again within seconds, and reports that, or why it cannot.
+ * Passes on the errors that the journal's upkeep does not report itself. It reports those of files in the journal's folder with a
+ * code of `known`: by default a missing file, because it makes the folder again within seconds, and reports that, or why it cannot.
  */
-export function besidesRemoval(
+export function unreportedFaults(
   journal: string,
   onFault: (error: unknown) => void,
   known: readonly string[] = ['ENOENT'],
