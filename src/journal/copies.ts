@@ -151,9 +151,10 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
       while (done < most) {
         const bytes = file.read(piece, one.bytes)
         if (bytes === 0) break
-        await copy.write(piece, 0, bytes, one.bytes)
-        one.bytes += bytes
-        done += bytes
+        // Fewer bytes if the disk is filled by them; the next write then fails.
+        const { bytesWritten } = await copy.write(piece, 0, bytes, one.bytes)
+        one.bytes += bytesWritten
+        done += bytesWritten
       }
       return done
     } finally {

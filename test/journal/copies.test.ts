@@ -12,14 +12,15 @@ import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { createCopies } from '../../src/journal/copies.ts'
 import { openFolder } from '../../src/journal/folder.ts'
+import { mountSmallDisk, skipSmallDisk } from '../support/small-disk.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
 const files = ['usage.jsonl', 'usage.envoy.jsonl']
 
-function makeWorld(t: Test) {
+function makeWorld(t: Test, keptIn?: string) {
   const folder = makeTemporaryFolder()
   t.teardown(() => folder.remove())
-  const [path, keptPath] = [join(folder.path, 'shared'), join(folder.path, 'kept')]
+  const [path, keptPath] = [join(folder.path, 'shared'), join(keptIn ?? folder.path, 'kept')]
   mkdirSync(path)
   /** Another process has another one. */
   const begin = () => createCopies({ folder: openFolder(path), path, keptPath, files })
@@ -125,4 +126,21 @@ test('what somebody else has removed is put back while it is known', async (t) =
   await copies.remove('usage.jsonl.1795000000000')
   await copies.step()
   t.notOk('usage.jsonl.1795000000000' in there(), 'what the service removes is gone')
+})
+
+test('a copy that a full disk has cut short is completed', { skip: skipSmallDisk }, async (t) => {
+  const disk = mountSmallDisk(t)
+  const { begin, log, there, copied } = makeWorld(t, disk.path)
+  const copies = begin()
+  log('\nfirst\n')
+  await copies.step()
+  log(`${'a'.repeat(150_000)}\n`)
+  disk.fill()
+  // Room for a part of one write.
+  disk.free(8_192)
+  await t.rejects(copies.step(), { code: 'ENOSPC' })
+  disk.free()
+  await copies.step()
+  // Not `strictSame`, which would print both.
+  t.ok(copied()['usage.jsonl'] === there()['usage.jsonl'], 'it has every byte, at its place')
 })

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { closeSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync, rmSync, statSync, truncateSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { makeTemporaryFolder } from './temporary-folder.ts'
@@ -9,8 +9,8 @@ export interface SmallDisk {
   readonly path: string
   /** Leaves no byte free; may be called again. */
   fill(): void
-  /** Frees what `fill` took. */
-  free(): void
+  /** Frees what `fill` took, or this many bytes of it. */
+  free(bytes?: number): void
 }
 
 const bytes = 64 * 1_048_576
@@ -64,6 +64,9 @@ export function mountSmallDisk(t: Test): SmallDisk {
         closeSync(file)
       }
     },
-    free: () => rmSync(filler, { force: true }),
+    free(some) {
+      if (some === undefined) rmSync(filler, { force: true })
+      else truncateSync(filler, statSync(filler).size - some)
+    },
   }
 }
