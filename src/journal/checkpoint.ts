@@ -125,7 +125,8 @@ export function createCheckpoint(
      */
     noteBase: ({ id, since, end, ms }: OwnSum, base: Exact): Promise<void> =>
       withLock(() =>
-        files.append(ownName(), textOf([['sum', id, since, end, ms, 0, toWritten(base)]])),
+        // The line end first: an append that filled the disk may have torn the line before.
+        files.append(ownName(), `\n${textOf([['sum', id, since, end, ms, 0, toWritten(base)]])}`),
       ),
     /** Removes the checkpoints of earlier writers. Call it once this process has saved its own. */
     async removeEarlier(): Promise<void> {
@@ -141,7 +142,8 @@ function textOf(entries: readonly Entry[]): string {
 }
 
 /**
- * If a window has two entries, the higher values count, which were appended later. Nothing relies on a torn line yet.
+ * If a window has two entries, the higher values count, which were appended later. Empty and torn lines are skipped:
+ * nothing relies on a torn one yet.
  */
 function* stateIn(text: string): Generator<undefined, KeptState> {
   const position: Position = new Map()

@@ -46,6 +46,9 @@ test('a checkpoint is loaded as it was saved', async (t) => {
   writeFileSync(join(path, readdirSync(path)[0] as string), '["sum","torn', { flag: 'a' })
   const { own } = await heir.load([])
   t.strictSame(own.at(-1), { ...one, base: 2n ** 53n + 3n }, 'the highest of three')
+  // As after a write that filled the disk.
+  await checkpoint.noteBase(one, mostExact)
+  t.strictSame((await heir.load([])).own.at(-1)?.base, mostExact, 'what follows a torn line counts')
 })
 
 test('nothing is added to a checkpoint that is not there', async (t) => {
