@@ -1205,6 +1205,8 @@ local function read_events(stream, text)
       out[#out + 1], from = hold(stream, sub(text, begin + 1)), size
     end
   end
+  -- Other bytes may have followed the line end.
+  reader.after_cr = p[size - 1] == CR
   if from == 0 and #out == 0 then return text end
   out[#out + 1] = sub(text, from + 1)
   return concat(out)

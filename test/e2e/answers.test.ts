@@ -116,6 +116,10 @@ const streams: Readonly<Record<string, readonly [readonly (string | Buffer)[], s
     [`data: ${text}\rdata: ${extra.slice(0, -9)}`, extra.slice(-9), '\rdata: [DONE]\r'],
     `data: ${text}\rdata: [DONE]\r`,
   ],
+  'a CR, and LFs after other bytes': [
+    torn(`data: ${text}\r: hi\ndata: ${extra}\n\n${events(['[DONE]'])}`),
+    `data: ${text}\r: hi\n\n${events(['[DONE]'])}`,
+  ],
   'the last text in its event': [
     [`data: ${text}\n\ndata: ${text}\ndata: ${extra}\n\n${events(['[DONE]'])}`],
     events(plain),
