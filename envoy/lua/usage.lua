@@ -544,7 +544,9 @@ local function descend(reader, node, at)
     reader.first = reader.base + at
   end
   if node.usage then
-    reader.usage_first, reader.usage_last, reader.iterations = reader.base + at, nil, nil
+    -- Only the usage of the text itself may be removed: servers send other ones unasked.
+    if reader.depth == 2 then reader.usage_first, reader.usage_last = reader.base + at, nil end
+    reader.iterations = nil
     for place = 1, reader.count do reader.figures[reader.given[place]] = false end
     reader.count = 0
   elseif node == ITEM then
@@ -593,7 +595,8 @@ local function ascend(reader, at)
   local node = reader.node
   reader.member = nil
   if node.usage then
-    reader.usage_last, reader.member, reader.ended = reader.base + at, COMPLETE, node
+    if reader.depth == 2 then reader.usage_last = reader.base + at end
+    reader.member, reader.ended = COMPLETE, node
   elseif node.is_item then
     if node == ITEM then add_iteration(reader) else reader.has_choice = true end
     reader.member = reader.lists[reader.depth]

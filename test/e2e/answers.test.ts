@@ -120,6 +120,10 @@ const streams: Readonly<Record<string, readonly [readonly (string | Buffer)[], s
     torn(`data: ${text}\r: hi\ndata: ${extra}\n\n${events(['[DONE]'])}`),
     `data: ${text}\r: hi\n\n${events(['[DONE]'])}`,
   ],
+  'usage elsewhere in the text is kept': [
+    [events([text, `{"choices":[],${usage},"x_groq":{${usage.replace('40', '9')}}}`])],
+    events([text, `{"choices":[],"x_groq":{${usage.replace('40', '9')}}}`]),
+  ],
   'the last text in its event': [
     [`data: ${text}\n\ndata: ${text}\ndata: ${extra}\n\n${events(['[DONE]'])}`],
     events(plain),
