@@ -34,6 +34,8 @@ export interface Option extends Described {
   /** It may be given several times. */
   readonly many?: true
   readonly choices?: readonly string[]
+  /** An empty value is one; else it is refused, as usually an unset variable of a script. */
+  readonly mayBeEmpty?: true
   /** Suggested values, for completion; others are accepted, too. */
   readonly suggests?: readonly string[]
   /** A path, for completion. */

@@ -167,7 +167,8 @@ function chooseTenant({ tenantColumn, tenants }: KeyTable, name: string | undefi
     return { column: tenantColumn, name }
   }
   if (tenants.length > 1) {
-    throw new Error(`The source has several tenants; choose by --tenant: ${tenants.join(', ')}`)
+    const names = tenants.map((name) => name || "''").join(', ')
+    throw new Error(`The source has several tenants; choose by --tenant: ${names}`)
   }
   return undefined
 }

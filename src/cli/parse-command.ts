@@ -138,8 +138,8 @@ function readCall(command: Command, args: readonly string[], unknown: () => Wron
       const next = value === undefined ? '' : `; ${quoted(value)} is another flag`
       throw wrong(`--${token.name} needs a value, ${flag.takes}${next}.`)
     }
-    // Usually an unset variable of a script; without the flag, some calls affect oneself or all.
-    if (value.trim() === '' && flag.takes !== '<text>') {
+    // Without the flag, some calls affect oneself or all.
+    if (value.trim() === '' && flag.mayBeEmpty !== true) {
       throw wrong(`--${token.name} needs a value, ${flag.takes}, and is empty.`)
     }
     checkChoice(`--${token.name}`, value, flag.choices, flag.many === true, wrong)

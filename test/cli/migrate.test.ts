@@ -221,6 +221,15 @@ test('a tenant must be chosen if there are several', async (t) => {
   t.match(inPlace, { status: 1, text: /several tenants/ })
 })
 
+test('the empty name is a tenant, too', async (t) => {
+  const original = await createOriginal(t, ['tenant text'])
+  const env = { DATABASE_URL: await createDatabase(t) }
+  await original.sql`update api_keys set tenant = 'two' where username = 'bob'`
+  t.match((await run(['--from', original.url], env)).text, /choose by --tenant: '', two$/)
+  const { status, text } = await run(['--from', original.url, '--tenant', ''], env)
+  t.match({ status, text }, { status: 0, text: /Of 1250 keys: 1250 copied/ })
+})
+
 test('takes over a table in place', async (t) => {
   const original = await createOriginal(t, ["tenant text not null default 'one'", 'labels jsonb'])
   await original.sql`update api_keys set labels = '{}'`

@@ -35,7 +35,7 @@ export const grantIncreaseFlags = {
     field: 'name',
   },
   ...given,
-  reason: { takes: '<text>', means: 'why, for the audit trail and the list' },
+  reason: { takes: '<text>', mayBeEmpty: true, means: 'why, for the audit trail and the list' },
   subscription: { takes: '<name>', means: 'the limit of this subscription' },
   model: { takes: '<namespace>/<name>', means: 'the limit of this model' },
   key: { takes: '<id>', means: "this key's own limit", field: 'keyId' },
@@ -88,7 +88,7 @@ export const newRequestFlags = {
     means: 'name of the limit: in --model or --subscription, or without these in the installation',
     field: 'name',
   },
-  reason: { takes: '<text>', means: 'why, for the administrator' },
+  reason: { takes: '<text>', mayBeEmpty: true, means: 'why, for the administrator' },
   whom: {
     takes: '<name>',
     means:
@@ -117,7 +117,7 @@ export const approveRequestCommand = command({
 })
 
 export const denyRequestFlags = {
-  reason: { takes: '<text>', means: 'why, for the user' },
+  reason: { takes: '<text>', mayBeEmpty: true, means: 'why, for the user' },
   ...common,
 } as const
 

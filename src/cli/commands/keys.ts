@@ -5,7 +5,7 @@ import { connection, json, yes } from './shared.ts'
 
 /** Fields of a key. */
 const fields = {
-  description: { takes: '<text>', means: 'what the key is for' },
+  description: { takes: '<text>', mayBeEmpty: true, means: 'what the key is for' },
   label: {
     takes: '<name>=<value>',
     means: 'a label, by which lists of keys can be filtered',

@@ -84,6 +84,7 @@ export const migrateFlags = {
   },
   tenant: {
     takes: '<name>',
+    mayBeEmpty: true,
     means: 'with --from: the tenant whose keys to copy, if the source has several',
   },
   'in-place': {
