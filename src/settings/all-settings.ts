@@ -59,7 +59,7 @@ export const settings = {
     'the public base URL, as shown to clients; the service sends no request there'),
   /** If undefined, an embedded Postgres under `dataDir`. */
   databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.postgresUrl,
-    'the database with the keys, Postgres 15 or newer; `sslmode` as in libpq, but `prefer` does not fall back'),
+    'the database with the keys, Postgres 15 or newer with the encoding UTF8, also behind PgBouncer (docs/run.md); `sslmode` as in libpq, but `prefer` does not fall back'),
   databaseConnections: setting('DB_MAX_OPEN_CONNS', '25', form.integer(1, 1_000),
     'maximum number of connections to the database, in addition to two for revocations and one for requests of other processes; searches use at most a fifth of them'),
   /** If undefined, counters are in memory. */

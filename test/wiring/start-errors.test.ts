@@ -88,6 +88,34 @@ root.test('an error from Postgres ends the start, in the words of Postgres', asy
   }, /^DATABASE_URL: ENOENT: .*\/nowhere/)
 })
 
+root.test('a pooler that refuses a parameter ends the start', async (t) => {
+  const fields = ['SFATAL', 'C08P01', 'Munsupported startup parameter: statement_timeout']
+  const body = Buffer.from(`${fields.join('\0')}\0\0`)
+  const length = Buffer.alloc(4)
+  length.writeInt32BE(body.length + 4)
+  const pooler = createServer((client) => {
+    client.on('error', () => {})
+    client.once('data', () => client.end(Buffer.concat([Buffer.from('E'), length, body])))
+  })
+  pooler.listen(0, '127.0.0.1')
+  await once(pooler, 'listening')
+  t.teardown(() => pooler.close())
+  const { port } = pooler.address() as { port: number }
+  await fails(
+    t,
+    { DATABASE_URL: `postgres://tollgate:secret@127.0.0.1:${port}/tollgate` },
+    /^DATABASE_URL: unsupported startup parameter: statement_timeout: add it to ignore_startup_parameters/,
+  )
+})
+
+root.test('a database that cannot be migrated ends the start', async (t) => {
+  const url = await createDatabase(t)
+  const readOnly = changed(url, ({ searchParams }) =>
+    searchParams.set('options', '-c default_transaction_read_only=on'),
+  )
+  await fails(t, { DATABASE_URL: readOnly }, /^DATABASE_URL: The schema cannot be migrated: /)
+})
+
 root.test('an untrusted certificate of Postgres ends the start', { skip: noOpenssl }, async (t) => {
   const { url } = await startTlsPostgres(t, makeCertificate(t))
   const full = changed(url, ({ searchParams }) => searchParams.set('sslmode', 'verify-full'))

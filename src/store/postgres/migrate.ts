@@ -2,6 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
+import pg from 'pg'
 import { advisoryLocks } from './advisory-locks.ts'
 import type { Pool } from './postgres.ts'
 import type { Sql } from './sql.ts'
@@ -36,14 +37,32 @@ interface MigrationPlan {
 
 /**
  * Applies pending migrations in one transaction under an advisory lock, so that only one of several processes that
- * start together migrates. Returns the names that were applied. Rejects with a readable Error if the schema does not
- * match: an applied migration has changed since, or a newer version's schema does not support this one.
+ * start together migrates. Returns the names that were applied. Rejects with a readable Error if the database refuses,
+ * or if the schema does not match: an applied migration has changed since, or a newer version's schema does not support
+ * this one.
  */
 export async function migrate(sql: Pool, folder = defaultFolder): Promise<readonly string[]> {
-  const migrations = await readMigrations(folder)
-  return await sql.begin(async (transaction) => {
+  return await applyPending(sql, await readMigrations(folder)).catch((error: unknown) => {
+    if (!(error instanceof pg.DatabaseError)) throw error
+    const mend =
+      mends.find(([pattern]) => pattern.test(`${error.code} ${error.message}`))?.[1] ?? ''
+    throw new Error(`The schema cannot be migrated: ${error.message}${mend}.`)
+  })
+}
+
+/** By the code and the message of the database's error. */
+const mends: readonly (readonly [RegExp, string])[] = [
+  [/^42501/, ', so use the role that owns the tables and may create others in their schema'],
+  [/^25006/, ', so name the primary, not a replica, and a role that may write'],
+  [/^3F000/, ', so create the schema that the search_path of this role names'],
+  [/statement pooling/, ', so set pool_mode to session or transaction'],
+]
+
+function applyPending(sql: Pool, migrations: readonly Migration[]): Promise<readonly string[]> {
+  return sql.begin(async (transaction) => {
     await transaction`set local statement_timeout = 0`
     await transaction`select pg_advisory_xact_lock(${advisoryLocks.migrations})`
+    await checkEncoding(transaction)
     await transaction`set local client_min_messages = warning`
     await transaction`create table if not exists tollgate_migrations (
       name text primary key,
@@ -83,7 +102,20 @@ export async function planMigrations(
   return { applied: before.map(({ name }) => name), pending, newer }
 }
 
+/** In another encoding a single name with a character that it lacks would stop the ledger of all usage. */
+async function checkEncoding(sql: Sql): Promise<void> {
+  const [{ encoding } = { encoding: '' }] = await sql<{ encoding: string }[]>`
+    select current_setting('server_encoding') as encoding`
+  // SQL_ASCII stores any bytes.
+  if (encoding === 'UTF8' || encoding === 'SQL_ASCII') return
+  throw new Error(
+    `The database has the encoding ${encoding}, which lacks characters that names may have. ` +
+      'Create it with the encoding UTF8, and restore a dump of this one there.',
+  )
+}
+
 async function readApplied(sql: Sql): Promise<readonly Applied[]> {
+  await checkEncoding(sql)
   const [table] = await sql<{ columns: number }[]>`
     select count(*)::int as columns from information_schema.columns
     where table_name = 'tollgate_migrations' and table_schema = any(current_schemas(false))

@@ -217,9 +217,15 @@ export async function tryConnect(
     await sql`select 1`.run(deadlineMs)
     return undefined
   } catch (error) {
-    return { message: errorMessage(error), isFinal: !isWorthWaiting(error) }
+    const message = errorMessage(error)
+    if (!unknownParameter.test(message)) return { message, isFinal: !isWorthWaiting(error) }
+    const mend = 'add it to ignore_startup_parameters of PgBouncer (docs/run.md)'
+    return { message: `${message}: ${mend}`, isFinal: true }
   }
 }
+
+/** PgBouncer's refusal of our `statement_timeout`, with the code that its outages have, too. */
+const unknownParameter = /unsupported startup parameter/
 
 /** Nothing listens yet, or the server is starting, stopping or full. */
 function isWorthWaiting(error: unknown): boolean {

@@ -3,6 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { ServiceError } from '../../formats/errors.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
 import { withAbort } from '../../runtime/with-abort.ts'
 import { databaseRetryMs } from './connection.ts'
 import { migrate } from './migrate.ts'
@@ -30,7 +31,9 @@ export async function waitForDatabase(pool: Pool, context: Waiting): Promise<voi
     if (problem?.isFinal) throw new Error(`DATABASE_URL: ${problem.message}`)
     if (problem) throw new ServiceError('store_unavailable', { cause: new Error(problem.message) })
   }, context)
-  const applied = await migrate(pool)
+  const applied = await migrate(pool).catch((error: unknown) => {
+    throw new Error(`DATABASE_URL: ${errorMessage(error)}`)
+  })
   if (applied.length > 0)
     context.log.info({ code: 'database_migrated', migrations: applied }, 'database migrated')
 }

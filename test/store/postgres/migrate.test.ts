@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
@@ -98,6 +99,38 @@ test('a failed migration leaves nothing behind', async (t) => {
   await t.rejects(migrate(sql))
   const tables = await sql`select 1 from pg_tables where tablename = 'tollgate_migrations'`
   t.equal(tables.length, 0)
+})
+
+test('a database that refuses says what it needs', async (t) => {
+  const url = await createDatabase(t)
+  const refused = async (options: string, message: RegExp) => {
+    const sql = await createPool(t, `${url}?options=${encodeURIComponent(options)}`)
+    await t.rejects(migrate(sql), { message })
+  }
+  await refused(
+    '-c default_transaction_read_only=on',
+    /^The schema .* read-only.*, so name the primary/,
+  )
+  await refused('-c search_path=missing', /^The schema .* no schema .*, so create the schema/)
+  await refused(
+    '-c role=pg_monitor',
+    /^The schema .* permission denied .*, so use the role that owns/,
+  )
+})
+
+test('an encoding that lacks characters is refused', async (t) => {
+  const url = await createDatabase(t)
+  const sql = await createPool(t, url)
+  const latin = `latin_${randomBytes(6).toString('hex')}`
+  await sql.unsafe(
+    `create database ${latin} encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'`,
+  )
+  const inside = await createPool(t, url.replace(/[^/]+$/, latin))
+  const message = /^The database has the encoding LATIN1, .* UTF8/
+  await t.rejects(planMigrations(inside), { message })
+  await t.rejects(migrate(inside), { message })
+  await inside.end()
+  await sql.unsafe(`drop database ${latin}`)
 })
 
 test('an applied migration must not change', async (t) => {
