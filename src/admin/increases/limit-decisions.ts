@@ -12,6 +12,7 @@ import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { answers, unnamed } from '../http/schema.ts'
 import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
+import { readTime } from '../usage/usage-question.ts'
 import { oneRequest, openedRequests, toOneRequestJson, toRequestJson } from './limit-requests.ts'
 import {
   auditTargetOf,
@@ -38,7 +39,7 @@ const approveSchema = {
   operationId: 'approveLimitRequest',
   summary: 'Approve a limit request',
   description:
-    'For administrators, but not for their own requests. It increases the limit, as POST /v1/admin/increases does. Repeating it changes nothing.',
+    'For administrators, but not for their own requests. It increases the limit, as POST /v1/admin/increases does. Repeating it changes nothing; other figures than those of the decision get 400.',
   body: {
     title: 'LimitApproval',
     type: ['object', 'null'],
@@ -58,7 +59,8 @@ const denySchema = {
   ...common,
   operationId: 'denyLimitRequest',
   summary: 'Deny a limit request',
-  description: 'For administrators, but not for their own requests. Repeating it changes nothing.',
+  description:
+    'For administrators, but not for their own requests. Repeating it changes nothing; another reason than that of the decision gets 400.',
   body: {
     title: 'LimitDenial',
     type: ['object', 'null'],
@@ -78,7 +80,7 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
   async function decide(
     request: FastifyRequest,
     id: string,
-    state: 'approved' | 'denied',
+    decision: Decision,
     read: (asked: LimitRequest, now: number) => Promise<Pick<Verdict, 'reason' | 'grant'>>,
   ) {
     const { user: by } = callerOf(request)
@@ -92,12 +94,12 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
       const message = 'You cannot decide your own request; ask another administrator.'
       throw new ServiceError('admin_required', { message })
     }
-    if (asked.state !== 'open') return settled(asked, state, deps)
+    if (asked.state !== 'open') return settled(asked, decision, deps)
     const verdict = { by, at: now, ...(await read(asked, now)) }
     await intend(request, target)
     const decided = await orUnsure(requests.decide(id, verdict), unsure)
     if (decided === 'full') throw tooMany()
-    return settled(foundRequest(decided), state, deps)
+    return settled(foundRequest(decided), decision, deps)
   }
 
   app.post(
@@ -105,7 +107,8 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     { schema: approveSchema, config: { audit: 'limit_request.approve' } },
     async (request) => {
       const { requestId } = request.params
-      const approved = await decide(request, requestId, 'approved', async (asked, now) => {
+      const decision = { ...request.body, state: 'approved' } as const
+      const approved = await decide(request, requestId, decision, async (asked, now) => {
         const grant = readGrant(request.body ?? {}, asked, now)
         const { subscription, model, name, user } = toRequestJson(asked)
         const named = { subscription: subscription ?? undefined, model: model ?? undefined }
@@ -123,12 +126,15 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
   app.post(
     '/v1/limit-requests/:requestId/deny',
     { schema: denySchema, config: { audit: 'limit_request.deny' } },
-    async (request) =>
-      await decide(request, request.params.requestId, 'denied', async () => {
+    async (request) => {
+      const { requestId } = request.params
+      const decision = { ...request.body, state: 'denied' } as const
+      return await decide(request, requestId, decision, async () => {
         const { reason = null } = request.body ?? {}
         requirePlainText('reason', reason ?? undefined)
         return { grant: undefined, reason }
-      }),
+      })
+    },
   )
 }
 
@@ -160,12 +166,26 @@ function noLonger(): ServiceError {
   return new ServiceError('not_found', { message })
 }
 
-/** The request, if it has this state; of two concurrent decisions the first one applies. */
+/** What an administrator wants; absent fields are not compared with an earlier decision. */
+interface Decision extends NonNullable<BodyOf<typeof approveSchema.body>> {
+  readonly state: 'approved' | 'denied'
+  readonly reason?: string
+}
+
+/** The request, if it was decided so; of two concurrent decisions the first one applies. */
 function settled(
   request: LimitRequest,
-  state: 'approved' | 'denied',
+  { state, limit, until, reason }: Decision,
   deps: Pick<ExternalDeps, 'billingCurrency'>,
 ) {
-  if (request.state === state) return toOneRequestJson(request, deps)
-  throw invalidRequest(`The request was ${request.state} before, and a decision is final.`)
+  const shown = toOneRequestJson(request, deps)
+  const { kind, grantedLimit, grantedUntil } = shown
+  const isSame =
+    request.state === state &&
+    (limit === undefined || readFigure(kind, limit) === request.grantedLimit) &&
+    (until === undefined || readTime('until', until) === request.grantedUntil) &&
+    (reason === undefined || reason === request.decisionReason)
+  if (isSame) return shown
+  const granted = request.state === 'denied' ? '' : `, up to ${grantedLimit} until ${grantedUntil},`
+  throw invalidRequest(`The request was ${request.state} before${granted} and a decision is final.`)
 }

@@ -103,6 +103,13 @@ test('a user asks for more, and an administrator approves it (200)', async (t) =
 
   const again = await decide(api, id, 'approve')
   t.strictSame(again.json(), approved.json(), 'repeated, it changes nothing')
+  t.strictSame((await decide(api, id, 'approve', 'admin', less)).json(), approved.json())
+  for (const other of [{ limit: 201 }, { ...less, until }, { until: '2026-03-01T12:00:00Z' }]) {
+    const late = await decide(api, id, 'approve', 'admin', other)
+    refused(t, late, 400, 'invalid_request', JSON.stringify(other))
+    const { message } = late.json().error
+    t.match(message, /was approved before, up to 200 until 2026-03-02T00:00:00Z, and a decision/)
+  }
   refused(t, await decide(api, id, 'deny'), 400, 'invalid_request')
   t.equal((await increases()).length, 1)
   t.strictSame(await list(api, 'admin', '?all=true'), [])
@@ -123,7 +130,9 @@ test('an administrator denies it (200)', async (t) => {
   const { id } = await ask(api, 'alice', asked)
   const denied = await decide(api, id, 'deny', 'admin', { reason: 'not now' })
   t.match(denied.json(), { state: 'denied', decidedBy: 'admin', decisionReason: 'not now' })
-  t.strictSame((await decide(api, id, 'deny')).json(), denied.json())
+  for (const same of [undefined, { reason: 'not now' }])
+    t.strictSame((await decide(api, id, 'deny', 'admin', same)).json(), denied.json())
+  refused(t, await decide(api, id, 'deny', 'admin', { reason: 'never' }), 400, 'invalid_request')
   const late = await decide(api, id, 'approve')
   refused(t, late, 400, 'invalid_request')
   t.match(late.json().error.message, /was denied before/)
@@ -159,6 +168,20 @@ test('of those who decide at a time one is first', async (t) => {
     select count(*)::int as count from tollgate_increases`
   t.equal(count, state === 'approved' ? 1 : 0)
   t.equal((await notices(api)).length, 2)
+})
+
+test('of different figures at a time one is taken, and the others are refused (400)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  const { id } = await ask(api, 'alice', asked)
+  const limits = [150, 200, 250, 300]
+  const answers = await Promise.all(
+    limits.map((limit) => decide(api, id, 'approve', 'admin', { limit })),
+  )
+  const [{ grantedLimit }] = await list(api, 'alice')
+  t.strictSame(
+    answers.map(({ statusCode }) => statusCode),
+    limits.map((limit) => (limit === grantedLimit ? 200 : 400)),
+  )
 })
 
 test('nobody decides for themselves, or without being an administrator (403)', async (t) => {
