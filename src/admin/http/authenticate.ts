@@ -147,6 +147,12 @@ function isRefused(error: unknown): boolean {
   return error instanceof ServiceError && error.code === 'credential_invalid'
 }
 
+/** Refuses keys; `what`: what only an identity token may do. */
+export function requireToken({ by }: Caller, what: string): void {
+  const message = `An API key cannot ${what}; use an identity token.`
+  if (by !== 'token') throw new ServiceError('identity_token_required', { message })
+}
+
 /** The caller of a route behind `requireCaller`. */
 export function callerOf(request: FastifyRequest): Caller {
   if (request.caller === null) throw new ServiceError('credential_invalid')

@@ -80,10 +80,11 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
   async function decide(
     request: FastifyRequest,
     id: string,
-    decision: Decision,
+    state: 'approved' | 'denied',
     read: (asked: LimitRequest, now: number) => Promise<Pick<Verdict, 'reason' | 'grant'>>,
   ) {
     const { user: by } = callerOf(request)
+    const decision = { ...(request.body as Omit<Decision, 'state'> | null), state }
     const requests = openedRequests(deps)
     const now = clock()
     const asked = foundRequest(isKeyId(id) ? await requests.find(id, now) : undefined)
@@ -107,8 +108,7 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     { schema: approveSchema, config: { audit: 'limit_request.approve' } },
     async (request) => {
       const { requestId } = request.params
-      const decision = { ...request.body, state: 'approved' } as const
-      const approved = await decide(request, requestId, decision, async (asked, now) => {
+      const approved = await decide(request, requestId, 'approved', async (asked, now) => {
         const grant = readGrant(request.body ?? {}, asked, now)
         const { subscription, model, name, user } = toRequestJson(asked)
         const named = { subscription: subscription ?? undefined, model: model ?? undefined }
@@ -126,15 +126,12 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
   app.post(
     '/v1/limit-requests/:requestId/deny',
     { schema: denySchema, config: { audit: 'limit_request.deny' } },
-    async (request) => {
-      const { requestId } = request.params
-      const decision = { ...request.body, state: 'denied' } as const
-      return await decide(request, requestId, decision, async () => {
+    async (request) =>
+      await decide(request, request.params.requestId, 'denied', async () => {
         const { reason = null } = request.body ?? {}
         requirePlainText('reason', reason ?? undefined)
         return { grant: undefined, reason }
-      })
-    },
+      }),
   )
 }
 

@@ -14,7 +14,7 @@ import {
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { callerOf, requireToken } from '../http/authenticate.ts'
 import { requirePlainText } from '../http/body.ts'
 import { hasMore, pageQuery, readPage } from '../http/page.ts'
 import { answers, objects, optional, string, timestamp } from '../http/schema.ts'
@@ -121,7 +121,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     { schema: createSchema, config: { audit: 'limit_request.create' } },
     async (request) => {
       const caller = callerOf(request)
-      if (caller.by !== 'token') throw needsToken()
+      requireToken(caller, 'request increases of limits')
       const { body: asked } = request
       for (const field of ['subscription', 'model', 'name', 'whom', 'reason'] as const)
         requirePlainText(field, asked[field])
@@ -170,7 +170,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
           throw new ServiceError('admin_required', { message })
         }
       }
-      if (caller.by !== 'token') throw needsToken()
+      requireToken(caller, 'list limit requests')
       const { limit, offset } = readPage(paging)
       const page = { limit: limit + 1, offset }
       const requests = openedRequests(deps)
@@ -186,11 +186,6 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
 export function openedRequests({ limitRequests }: Pick<ExternalDeps, 'limitRequests'>) {
   if (limitRequests === undefined) throw new ServiceError('store_unavailable')
   return limitRequests
-}
-
-function needsToken(): ServiceError {
-  const message = 'An API key cannot request increases of limits; use an identity token.'
-  return new ServiceError('identity_token_required', { message })
 }
 
 /** The counter on which the caller draws. */

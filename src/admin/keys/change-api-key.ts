@@ -9,7 +9,7 @@ import type { KeyChanges } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { callerOf, requireToken } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { answers, optional } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
@@ -91,10 +91,7 @@ export function changeApiKey(app: Api, deps: ExternalDeps): void {
 
   app.patch('/v1/api-keys/:id', { schema, config }, async (request) => {
     const caller = callerOf(request)
-    if (caller.by !== 'token') {
-      const message = 'An API key cannot change API keys; use an identity token.'
-      throw new ServiceError('identity_token_required', { message })
-    }
+    requireToken(caller, 'change API keys')
     const changes = readChanges(request.body)
     const { id } = request.params
     foundKey(isKeyId(id) ? id : undefined)

@@ -1,13 +1,13 @@
 /** `POST /v1/api-keys/{id}/rotate` (contract, 3.4): a new secret for a key. */
 
 import { randomBytes } from 'node:crypto'
-import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import { invalidRequest } from '../../formats/errors.ts'
 import { keyIdBytes, keySecretBytes, mintKey, prefixOf } from '../../keys/rules/api-key.ts'
 import { overlapOf } from '../../keys/rules/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { callerOf, requireToken } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
 import { object, refusals, string } from '../http/schema.ts'
@@ -66,10 +66,7 @@ export function rotateApiKey(app: Api, deps: ExternalDeps): void {
   const config = { audit: 'key.rotate' } as const
   app.post('/v1/api-keys/:id/rotate', { schema, config }, async (request, reply) => {
     const caller = callerOf(request)
-    if (caller.by !== 'token') {
-      const message = 'An API key cannot rotate API keys; use an identity token.'
-      throw new ServiceError('identity_token_required', { message })
-    }
+    requireToken(caller, 'rotate API keys')
     const times = readTimes(request.body ?? {})
     const { id } = request.params
     foundKey(isKeyId(id) ? id : undefined)
