@@ -47,10 +47,16 @@ export function findByName(
   return usable.length < 2 ? usable[0] : { models: usable, isListed: true }
 }
 
+/** The models that the name may mean in a body of this caller: none that it may not use. */
+export function modelsMeant(name: string, asking: Asking, snapshot: Snapshot): readonly Model[] {
+  const found = findByName(name, asking, snapshot)
+  if (found === undefined) return []
+  return 'key' in found ? [found] : found.models
+}
+
 /** Whether the name means one model in a body of this caller. */
 export function meansOne(name: string, asking: Asking, snapshot: Snapshot): boolean {
-  const found = findByName(name, asking, snapshot)
-  return found !== undefined && 'key' in found
+  return modelsMeant(name, asking, snapshot).length === 1
 }
 
 /** The only one that the caller may use, otherwise the earliest that the caller's Subscription covers. */

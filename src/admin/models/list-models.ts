@@ -5,7 +5,7 @@
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { mayUse } from '../../decide/access.ts'
-import { meansOne } from '../../decide/name-lookup.ts'
+import { meansOne, modelsMeant } from '../../decide/name-lookup.ts'
 import {
   accessibleSubscriptions,
   findSubscription,
@@ -76,7 +76,8 @@ Requests with the header anthropic-version are answered in Anthropic's format.`,
 const oneSchema = {
   operationId: 'getModel',
   summary: 'Read one of the models that the caller may use',
-  description: 'The entry of the list with this id; if several have it, the first.',
+  description:
+    'The entry of the list with this id; if several have it, the first. 503 `model_unavailable` if the server of the model that this id means does not respond.',
   tags: ['Models'],
   headers: schema.headers,
   params: unnamed({ id: string('Slashes stay as they are, or are escaped once (`%2F`).') }),
@@ -96,24 +97,30 @@ export function listModels(app: Api, deps: ExternalDeps): void {
     const { boundAddress: address } = request
     const search = { snapshot, caller, authorization, address, subscriptions }
     const asking = { caller, requestedSubscription: requested }
-    const found = await findModels(deps, search)
-    return mergeModels(found, {
+    const { found, silent } = await findModels(deps, search)
+    const models = mergeModels(found, {
       isUsable: (name) => meansOne(name, asking, snapshot),
       sharedUrl: deps.gatewayUrl,
     })
+    const findSilent = (name: string) =>
+      modelsMeant(name, asking, snapshot).find((model) => silent.has(model))
+    return { models, findSilent }
   }
   app.get('/v1/models', { schema }, async (request, reply) => {
-    const models = await list(request, reply)
+    const { models } = await list(request, reply)
     if (isAnthropic(request)) return sendAnthropicList(reply, models)
     return { object: 'list', data: models.map(toModelJson) }
   })
   async function one(id: string, request: FastifyRequest, reply: FastifyReply) {
-    const found = (await list(request, reply)).find((model) => model.id === id)
-    if (found === undefined) {
-      const message = `There is no model ${toQuoted(id)}, you may not use it, or its server does not respond.`
-      throw new ServiceError('not_found', { message })
-    }
-    return isAnthropic(request) ? sendAnthropicModel(reply, found) : toModelJson(found)
+    const { models, findSilent } = await list(request, reply)
+    const found = models.find((model) => model.id === id)
+    if (found !== undefined)
+      return isAnthropic(request) ? sendAnthropicModel(reply, found) : toModelJson(found)
+    const silent = findSilent(id)
+    const message = silent
+      ? `The server of the model ${silent.key} does not respond, or fails; try again in a few seconds.`
+      : `There is no model ${toQuoted(id)}, you may not use it, or its server does not respond.`
+    throw new ServiceError(silent ? 'model_unavailable' : 'not_found', { message })
   }
   app.get('/v1/models/:id', { schema: oneSchema }, (request, reply) =>
     one(request.params.id, request, reply),
@@ -151,9 +158,9 @@ interface Search extends Pick<ProbeRequest, 'snapshot' | 'caller' | 'authorizati
 
 /**
  * Queries each model once, through the first subscription that opens it, since each allows this
- * caller to list. At the timeout it returns the models found so far.
+ * caller to list. At the timeout it returns the models found so far. `silent`: those whose server has not responded.
  */
-async function findModels(deps: ExternalDeps, search: Search): Promise<readonly FoundModel[]> {
+async function findModels(deps: ExternalDeps, search: Search) {
   const { snapshot, caller, authorization, address, subscriptions } = search
   const found: FoundModel[] = []
   const asked = new Map<Model, { endpoint: string; subscriptions: CompiledSubscription[] }>()
@@ -188,6 +195,7 @@ async function findModels(deps: ExternalDeps, search: Search): Promise<readonly 
     if (isQuiet || tookMs >= deps.accessCheckTimeoutMs) deadline.abort()
   }, checkEveryMs)
   const items = [...asked]
+  const silent = new Set(asked.keys())
   const maxBlockMs = Math.min(defaultBlockMs, (allAskedMs * concurrency) / items.length)
   await forEachConcurrently(
     items,
@@ -197,6 +205,8 @@ async function findModels(deps: ExternalDeps, search: Search): Promise<readonly 
       const request = { model: model.key, authorization, address, caller, subscription, snapshot }
       checks = 0
       const outcome = await deps.probeModel(request)
+      if (outcome === 'silent') return
+      silent.delete(model)
       if (outcome === 'closed') return
       checks = 0
       // A server without a list is represented by its ModelRef.
@@ -211,5 +221,5 @@ async function findModels(deps: ExternalDeps, search: Search): Promise<readonly 
     },
   )
   clearInterval(timer)
-  return [...found]
+  return { found: [...found], silent: new Set(silent) }
 }

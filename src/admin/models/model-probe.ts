@@ -31,10 +31,10 @@ export interface ProbeRequest {
 
 /**
  * The server's list. `unlisted`: it has no list (405). `missing`: it does not serve the path (404),
- * or its response is not a list; either means that its models are fixed. `closed`: the caller may not use it, or it did
- * not respond in time.
+ * or its response is not a list; either means that its models are fixed. `closed`: the caller may not use it. `silent`:
+ * it did not respond in time, or failed.
  */
-type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'closed'
+type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'closed' | 'silent'
 
 /** Never rejects, and takes no longer than its limit. */
 export type ProbeModel = (request: ProbeRequest) => Promise<ProbeOutcome>
@@ -53,7 +53,7 @@ export interface ProbeOptions {
   readonly monotonic?: () => number
 }
 
-type Answer = Exclude<ProbeOutcome, 'closed'>
+type Answer = Exclude<ProbeOutcome, 'closed' | 'silent'>
 
 const maxAnswerBytes = 4 * 1_048_576
 const attempts = 4
@@ -111,7 +111,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
   async function askWithRetries(
     request: ProbeRequest,
     signal: AbortSignal,
-  ): Promise<ProbeOutcome | undefined> {
+  ): Promise<Answer | 'closed' | undefined> {
     for (let attempt = 1; ; attempt += 1) {
       const outcome = await ask(request, signal).catch(() => undefined)
       if (outcome !== undefined || attempt === attempts || signal.aborted) return outcome
@@ -123,7 +123,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
   async function ask(
     { model, authorization, address, subscription }: ProbeRequest,
     signal: AbortSignal,
-  ): Promise<ProbeOutcome | undefined> {
+  ): Promise<Answer | 'closed' | undefined> {
     const headers = {
       accept: 'application/json',
       authorization,
@@ -145,17 +145,20 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
   return async function probeModel(request) {
     const key = keyOf(request)
     const askedAt = failures.get(request.model)
-    if (askedAt === undefined) return (await answers.fetch(key, { context: request })) ?? 'closed'
+    if (askedAt === undefined) {
+      const answer = await answers.fetch(key, { context: request })
+      return answer ?? (failures.has(request.model) ? 'silent' : 'closed')
+    }
     if (monotonic() - askedAt >= askAgainMs) {
       failures.set(request.model, monotonic())
       void answers.fetch(key, { context: request })
     }
-    return answers.get(key) ?? 'closed'
+    return answers.get(key) ?? 'silent'
   }
 }
 
 /** A response that is no list, or too long, is as none, and a retry would not change it. */
-async function readAnswer(response: IncomingMessage): Promise<ProbeOutcome> {
+async function readAnswer(response: IncomingMessage): Promise<Answer> {
   const text = await readBody(response, maxAnswerBytes)
   try {
     return text === undefined ? 'missing' : await inSlices(readServedModels(text))

@@ -450,6 +450,56 @@ test('at the deadline the models known so far are listed', async (t) => {
   t.same(ids, ['good'])
 })
 
+test('ids of a model whose server is down get 503, from callers who may use it', async (t) => {
+  let down: 'hangs' | 'fails' | undefined
+  const server = await startScripted(t, (_request, response) => {
+    if (down !== 'hangs') response.writeHead(down ? 500 : 200).end(JSON.stringify(listOf('served')))
+  })
+  const good = await startAnswering(t, 200, listOf('good'))
+  const named = { modelIds: ['its-id'] }
+  const open = ['llm/a', 'llm/b', 'llm/good']
+  const snapshot = () =>
+    snapshotOf(
+      ...[at('a', server.url), at('b', server.url, named), at('good', good.url)],
+      at('closed', server.url, { modelIds: ['closed-id'] }),
+      accessPolicy('open', open, team),
+      accessPolicy('others', ['llm/closed'], { groups: ['team-b'] }),
+      ...[...open, 'llm/closed'].map((key) =>
+        subscription(key.slice(4), { groups: ['team-a', 'team-b'] }, { [key]: rate }),
+      ),
+    )
+  const api = await createListApi(t, { snapshot: snapshot(), probes: { limitMs: 200 } })
+  const get = (id: string, as: string) =>
+    api.external.inject({ url: `/v1/models/${id}`, headers: { authorization: `Bearer ${as}` } })
+  t.equal((await get('served', 'alice')).statusCode, 200)
+  for (down of ['hangs', 'fails'] as const) {
+    // Other resources, so that nothing is cached.
+    api.snapshot = snapshot()
+    for (const [id, key] of Object.entries({
+      ...{ served: 'llm/a', a: 'llm/a', 'its-id': 'llm/b' },
+      'publishers/llm/models/a': 'llm/a',
+    })) {
+      const answer = await get(id, 'alice')
+      refused(t, answer, 503, 'model_unavailable', `${down} ${id}`)
+      t.equal(answer.headers['retry-after'], '2')
+      t.match(answer.json().error.message, `The server of the model ${key} does not respond`)
+    }
+    t.equal((await get('good', 'alice')).statusCode, 200)
+    const others = [
+      'none alice',
+      'closed-id alice',
+      'its-id bob',
+      'its-id sk-alice/a',
+      'a stranger',
+    ]
+    for (const other of others) {
+      const [id, as] = other.split(' ') as [string, string]
+      refused(t, await get(id, as), 404, 'not_found', `${down} ${other}`)
+    }
+    t.same((await ask(api, 'alice')).json().data.length, 1, 'not in the list')
+  }
+})
+
 test('concurrent callers share a probe', async (t) => {
   const held: (() => void)[] = []
   const server = await startScripted(t, (_request, response) => {
