@@ -4,7 +4,7 @@ import { useCallback, useEffect, useRef, useState } from 'react'
 import type { ApiError } from './api.ts'
 
 export interface Loaded<Value> {
-  /** The last value, also while a newer one is loading. */
+  /** The last value, also while a newer one is loading; that of another key only for a moment. */
   readonly value: Value | undefined
   /** When it was read, in milliseconds since the epoch. */
   readonly at: number | undefined
@@ -18,38 +18,78 @@ export function isWaitingFor(...all: readonly Loaded<unknown>[]): boolean {
 }
 
 interface State<Value> {
+  /** The key of the value and of the error. */
+  readonly key: string
   readonly value?: Value | undefined
   readonly at?: number | undefined
   readonly error?: ApiError | undefined
 }
 
-/** `load` is called again when `key` changes, and every `everyMs` while the page is visible. */
+/** How long the value of another key is shown: long enough that most changes of a filter do not flicker. */
+const shownMs = 300
+/** Interval between further attempts if the gateway does not respond and the data is otherwise read once. */
+const retryMs = 10_000
+
+/**
+ * `load` is called again when `key` changes, when the page becomes visible again, since others may have changed the
+ * data, and every `everyMs` while it is visible, unless the call before is still in progress: a slow gateway would
+ * never deliver a value.
+ */
 export function useLoaded<Value>(
   key: string,
   load: () => Promise<Value>,
   everyMs?: number,
 ): Loaded<Value> {
-  const [state, setState] = useState<State<Value>>({})
+  const [state, setState] = useState<State<Value>>({ key })
   const latest = useRef(load)
   latest.current = load
   const turn = useRef(0)
+  const inProgress = useRef(0)
+  const isDown = useRef(false)
 
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the key stands for what is loaded
   const reload = useCallback(() => {
     turn.current += 1
     const mine = turn.current
+    inProgress.current = mine
+    const end = (next: (before: State<Value>) => State<Value>, isFailed: boolean) => {
+      if (mine !== turn.current) return
+      inProgress.current = 0
+      isDown.current = isFailed
+      setState(next)
+    }
     latest.current().then(
-      (value) => mine === turn.current && setState({ value, at: Date.now() }),
-      (error) => mine === turn.current && setState(({ value, at }) => ({ value, at, error })),
+      (value) => end(() => ({ key, value, at: Date.now() }), false),
+      (error) =>
+        end((before) => ({ ...(before.key === key && before), key, error }), isOutage(error)),
     )
   }, [key])
 
   useEffect(() => {
     reload()
-    if (everyMs === undefined) return undefined
-    const timer = setInterval(() => document.hidden || reload(), everyMs)
-    return () => clearInterval(timer)
-  }, [reload, everyMs])
+    const forget = setTimeout(
+      () => setState((before) => (before.key === key ? before : { key })),
+      shownMs,
+    )
+    const again = () => {
+      if (!document.hidden && inProgress.current === 0) reload()
+    }
+    const timer = setInterval(
+      () => (everyMs !== undefined || isDown.current) && again(),
+      everyMs ?? retryMs,
+    )
+    document.addEventListener('visibilitychange', again)
+    return () => {
+      clearTimeout(forget)
+      clearInterval(timer)
+      document.removeEventListener('visibilitychange', again)
+    }
+  }, [key, reload, everyMs])
 
-  return { value: state.value, at: state.at, error: state.error, reload }
+  const { value, at } = state
+  return { value, at, error: state.key === key ? state.error : undefined, reload }
+}
+
+/** Whether a later attempt may succeed. */
+function isOutage({ status }: ApiError): boolean {
+  return status === 0 || status === 429 || status >= 500
 }
