@@ -91,7 +91,7 @@ export interface LedgerPlace {
   readonly offset: number
   /** End of the last response that was read, in milliseconds since the epoch, or null if none was. */
   readonly endedAt: number | null
-  /** Whether the file is complete and was read to its end. */
+  /** Whether the file is complete and was read to its end, or is missing and its unread lines are recorded as a gap. */
   readonly done: boolean
 }
 

@@ -1542,7 +1542,15 @@ export const allMutants: readonly Mutant[] = [
     ['usage/ledger/feed.test.ts'],
     [
       ['!isRetold(text, name)', 'true'],
-      ['if (!done) noteGap(', 'if (false) noteGap('],
+      ['noteGap(endedAt ?? clock(), nextAfter', 'void (endedAt ?? clock(), nextAfter'],
+    ],
+  ),
+  ...mutants(
+    'usage/ledger/places.ts',
+    ['usage/ledger/feed.test.ts'],
+    [
+      ['absent.slice(0, -maxAbsent)', 'absent'],
+      ['place.done = true', ''],
     ],
   ),
   ...mutants(

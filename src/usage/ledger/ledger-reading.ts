@@ -109,9 +109,9 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
     findLost(): void {
       const present = follower.files()
       if (places.noteComplete(present)) isChanged = true
-      for (const { done, endedAt } of places.forgetGone(present, monotonic())) {
+      for (const { endedAt } of places.findGone(present, monotonic())) {
         isChanged = true
-        if (!done) noteGap(endedAt ?? clock(), nextAfter(endedAt ?? clock()))
+        noteGap(endedAt ?? clock(), nextAfter(endedAt ?? clock()))
       }
     },
     /** Whether something was read that the ledger lacks. */

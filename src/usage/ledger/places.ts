@@ -9,7 +9,7 @@ import type { LedgerPlace } from '../store.ts'
 export interface Place {
   /** End of its last response, in milliseconds since the epoch, or null if it has none. */
   endedAt: number | null
-  /** Whether it is complete and was read to its end. */
+  /** Whether no line of it is missing in the ledger, or that is recorded as a gap. */
   done: boolean
   /** The start of a gap, from an unreadable part to the next line that can be read. */
   gapFrom: number | undefined
@@ -17,6 +17,8 @@ export interface Place {
 
 /** A missing file is waited for this long, because it may be moving. */
 const movedForMs = 10_000
+/** Maximum number of places retained for missing files, in case one is restored: its lines must not be added again. */
+const maxAbsent = 32
 
 /** `stored`: the places in the ledger. */
 export function createPlaces(stored: readonly LedgerPlace[]) {
@@ -31,15 +33,17 @@ export function createPlaces(stored: readonly LedgerPlace[]) {
     position.set(head, offset)
   }
 
-  /** Forgets the file if it has been missing for long; returns whether it has. */
+  /** Whether the file has been missing for long. */
   function isGone(head: string, now: number): boolean {
     const since = missingSince.get(head) ?? now
     missingSince.set(head, since)
-    if (now - since <= movedForMs) return false
+    return now - since > movedForMs
+  }
+
+  function forget(head: string): void {
     missingSince.delete(head)
     all.delete(head)
     position.delete(head)
-    return true
   }
 
   return {
@@ -66,11 +70,19 @@ export function createPlaces(stored: readonly LedgerPlace[]) {
       }
       return isChanged
     },
-    /** Forgets files that are gone for good, and returns them. `now`: a monotonic clock. */
-    forgetGone(present: readonly Readonly<Followed>[], now: number): readonly Place[] {
+    /**
+     * Returns the files that are gone before they were read to their end, each once. Their places are retained, as those
+     * of other missing files. `now`: a monotonic clock.
+     */
+    findGone(present: readonly Readonly<Followed>[], now: number): readonly Readonly<Place>[] {
       const heads = new Set(present.map(({ head }) => head))
       const absent = [...all].filter(([head]) => !heads.has(head))
-      return absent.flatMap(([head, place]) => (isGone(head, now) ? place : []))
+      for (const [head] of absent.slice(0, -maxAbsent)) forget(head)
+      const gone = absent.filter(([head, { done }]) => !done && isGone(head, now))
+      return gone.map(([, place]) => {
+        place.done = true
+        return place
+      })
     },
     /** The places in the form that the ledger stores. */
     toStored: (): readonly LedgerPlace[] =>

@@ -262,6 +262,67 @@ test('a rotated file that was read may go', async (t) => {
   t.strictSame(await totals(world), { ann: 2 })
 })
 
+test('a file that returns after it was gone is not added again', async (t) => {
+  const world = await createWorld(t)
+  const { step, settle, clock } = createReader(t, world)
+  writeFileSync(world.path, line(0) + line(10))
+  await step()
+  renameSync(world.path, renamed(world))
+  writeFileSync(world.path, line(20))
+  await step()
+  const elsewhere = `${world.path}-elsewhere`
+  renameSync(renamed(world), elsewhere)
+  await step()
+  // The reader keeps the removed file open for a minute, because others may still write to it.
+  clock.now += 60_001
+  await settle()
+  renameSync(elsewhere, renamed(world))
+  await settle()
+  t.strictSame(await totals(world), { ann: 3 }, 'read to its end')
+  renameSync(renamed(world), elsewhere)
+  appendFileSync(elsewhere, line(15))
+  const next = createReader(t, world)
+  await next.settle()
+  renameSync(elsewhere, renamed(world))
+  await createReader(t, world).settle()
+  t.strictSame(await totals(world), { ann: 4 }, 'what was added to it meanwhile is read')
+  t.strictSame(await gapsOf(world), [])
+})
+
+test('a file that was gone with unread lines and returns is added once', async (t) => {
+  const world = await createWorld(t)
+  const { step } = createReader(t, world)
+  writeFileSync(world.path, line(0) + line(10))
+  await step()
+  appendFileSync(world.path, line(20))
+  const elsewhere = `${world.path}-elsewhere`
+  renameSync(world.path, elsewhere)
+  writeFileSync(world.path, line(70))
+  const next = createReader(t, world)
+  await next.settle()
+  t.strictSame(await gapsOf(world), [[10, 70]])
+  renameSync(elsewhere, renamed(world))
+  await createReader(t, world).settle()
+  t.strictSame(await totals(world), { ann: 4 })
+})
+
+test('only the latest places of missing files are stored', async (t) => {
+  const world = await createWorld(t)
+  const { step, clock } = createReader(t, world)
+  for (let i = 0; i < 50; i += 1) {
+    writeFileSync(world.path, line(i))
+    await step()
+    rmSync(world.path)
+    clock.now += 60_001
+    await step()
+  }
+  writeFileSync(world.path, line(50))
+  await step()
+  const [{ count } = { count: 0 }] = await world.sql<{ count: number }[]>`
+    select jsonb_array_length(places) as count from tollgate_usage_journals`
+  t.ok(count > 20 && count < 40, `${count} places`)
+})
+
 test('a torn line is a gap, and the others are read', async (t) => {
   for (const [write, end] of [
     [earlierLine, '.jsonl'],
