@@ -5,7 +5,7 @@
 
 import { writeFileSync } from 'node:fs'
 import type { Command } from '../src/cli/command.ts'
-import { connection } from '../src/cli/commands/shared.ts'
+import { connection } from '../src/cli/commands/flags.ts'
 import { commands } from '../src/cli/commands.ts'
 import { flagRows, showOperand } from '../src/cli/help.ts'
 

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { isLoopback } from '../formats/trustworthy.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { type Call, WrongCall } from './command.ts'
-import type { connection } from './commands/shared.ts'
+import type { connection } from './commands/flags.ts'
 import { readLogins } from './logins.ts'
 import { printable } from './text-table.ts'
 

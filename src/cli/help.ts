@@ -1,7 +1,7 @@
 /** Help as text, for a terminal and for docs/commands.md. */
 
 import type { Command, Flags, Operand } from './command.ts'
-import { connection } from './commands/shared.ts'
+import { connection } from './commands/flags.ts'
 import { namesIn } from './parse-command.ts'
 
 /** The list of all commands. */

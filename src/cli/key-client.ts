@@ -3,7 +3,7 @@ import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiTarget } from './api-target.ts'
 import type { Call } from './command.ts'
-import type { connection } from './commands/shared.ts'
+import type { connection } from './commands/flags.ts'
 import type { CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 

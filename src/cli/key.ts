@@ -2,7 +2,8 @@
 
 import type { Call } from './command.ts'
 import { WrongCall } from './command.ts'
-import type { common, editKeyFlags, newKeyFlags, rotateKeyFlags } from './commands/keys.ts'
+import type { gatewayFlags } from './commands/flags.ts'
+import type { editKeyFlags, newKeyFlags, rotateKeyFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
 import { clientOf, type KeyIo, warnOfPending } from './key-client.ts'
 import { showKey, toKeyFields } from './key-fields.ts'
@@ -34,7 +35,7 @@ export async function newKey(
 
 /** `tollgate key show`. */
 export async function readKey(
-  { operands: [id = ''], flags }: Call<typeof common>,
+  { operands: [id = ''], flags }: Call<typeof gatewayFlags>,
   io: KeyIo,
 ): Promise<number> {
   const record = await clientOf(flags, io).read(id)

@@ -3,7 +3,7 @@
 import { createApiClient } from './api-client.ts'
 import { checkToken, checkUrl, urlOf } from './api-target.ts'
 import type { Call } from './command.ts'
-import type { json } from './commands/shared.ts'
+import type { json } from './commands/flags.ts'
 import type { loginFlags } from './commands/shell.ts'
 import { toJson } from './json.ts'
 import { loginFile, readLogins, removeLogins, writeLogins } from './logins.ts'

@@ -85,8 +85,8 @@ async function authoritiesOf(
   options: ServerListOptions,
 ): Promise<string | undefined> {
   if (own !== undefined) return await read(own, options)
-  const common = options.caFile ?? findAuthorities()
-  return common === undefined ? undefined : await readFile(common, 'utf8')
+  const file = options.caFile ?? findAuthorities()
+  return file === undefined ? undefined : await readFile(file, 'utf8')
 }
 
 async function read(

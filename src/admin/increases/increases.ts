@@ -74,10 +74,10 @@ const fields = {
 
 const changed = { ...fields, currency: currencySchema, propagation: propagationSchema } as const
 
-const common = { tags: ['Administration'], security: [{ identityToken: [] }] } as const
+const route = { tags: ['Administration'], security: [{ identityToken: [] }] } as const
 
 const createSchema = {
-  ...common,
+  ...route,
   operationId: 'createIncrease',
   summary: 'Increase a limit until a time',
   description: `For administrators. The highest of the limit and its increases applies. Counters do not change, and no model is opened. At most ${maxIncreases.toLocaleString('en')} are in force at a time. The response is sent when every replica has applied it, or after a second: \`propagation\` says which.`,
@@ -91,7 +91,7 @@ const createSchema = {
 } as const
 
 const listSchema = {
-  ...common,
+  ...route,
   operationId: 'listIncreases',
   summary: 'List limit increases in force',
   description: 'For administrators.',
@@ -108,7 +108,7 @@ const listSchema = {
 } as const
 
 const endSchema = {
-  ...common,
+  ...route,
   operationId: 'endIncrease',
   summary: 'End an increase of a limit',
   description:

@@ -28,14 +28,14 @@ import {
 
 const { limit, until, reason } = wanted
 
-const common = {
+const route = {
   tags: ['Administration'],
   security: [{ identityToken: [] }],
   params: unnamed({ requestId: { type: 'string' } }),
 } as const
 
 const approveSchema = {
-  ...common,
+  ...route,
   operationId: 'approveLimitRequest',
   summary: 'Approve a limit request',
   description:
@@ -56,7 +56,7 @@ const approveSchema = {
 } as const
 
 const denySchema = {
-  ...common,
+  ...route,
   operationId: 'denyLimitRequest',
   summary: 'Deny a limit request',
   description:

@@ -53,10 +53,10 @@ const requestFields = {
 /** For responses with one request. */
 export const oneRequest = { ...requestFields, currency: currencySchema } as const
 
-const common = { tags: ['Usage'], security: [{ identityToken: [] }] } as const
+const route = { tags: ['Usage'], security: [{ identityToken: [] }] } as const
 
 const createSchema = {
-  ...common,
+  ...route,
   operationId: 'createLimitRequest',
   summary: 'Request an increase of a limit',
   description: `With an identity token, for a limit that GET /v1/limits shows you. An administrator approves or denies it; at most ${maxOpen} are open at a time, and an undecided one expires at its until.`,
@@ -83,7 +83,7 @@ const createSchema = {
 } as const
 
 const listSchema = {
-  ...common,
+  ...route,
   operationId: 'listLimitRequests',
   summary: 'List limit requests',
   description: `Lists your own requests (needs an identity token): open ones, and those decided in the last ${listedDays} days, the latest first.`,

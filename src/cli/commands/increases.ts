@@ -2,9 +2,7 @@
 
 import { command } from '../command.ts'
 import { timeForms } from '../time-flag.ts'
-import { connection, json } from './shared.ts'
-
-const common = { ...connection, ...json } as const
+import { gatewayFlags } from './flags.ts'
 
 const given = {
   to: {
@@ -18,7 +16,7 @@ const given = {
   },
 } as const
 
-export const listIncreasesFlags = common
+export const listIncreasesFlags = gatewayFlags
 
 export const listIncreasesCommand = command({
   name: 'increases',
@@ -45,7 +43,7 @@ export const grantIncreaseFlags = {
     means:
       'whose counter to increase, if the limit has several: a group (users: the users that the Subscription lists by name), an organization or a subscription',
   },
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const grantIncreaseCommand = command({
@@ -57,7 +55,7 @@ export const grantIncreaseCommand = command({
   flags: grantIncreaseFlags,
 })
 
-export const endIncreaseFlags = common
+export const endIncreaseFlags = gatewayFlags
 
 export const endIncreaseCommand = command({
   name: 'increases end',
@@ -69,7 +67,7 @@ export const endIncreaseCommand = command({
 
 export const listRequestsFlags = {
   all: { means: 'list the open requests of all users (administrators only)', field: 'all' },
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const listRequestsCommand = command({
@@ -105,7 +103,7 @@ export const newRequestCommand = command({
   flags: newRequestFlags,
 })
 
-export const approveRequestFlags = { ...given, ...common } as const
+export const approveRequestFlags = { ...given, ...gatewayFlags } as const
 
 export const approveRequestCommand = command({
   name: 'limit-requests approve',
@@ -118,7 +116,7 @@ export const approveRequestCommand = command({
 
 export const denyRequestFlags = {
   reason: { takes: '<text>', mayBeEmpty: true, means: 'why, for the user' },
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const denyRequestCommand = command({

@@ -1,7 +1,7 @@
 /** Commands on API keys. */
 
 import { command } from '../command.ts'
-import { connection, json, yes } from './shared.ts'
+import { gatewayFlags, yes } from './flags.ts'
 
 /** Fields of a key. */
 const fields = {
@@ -40,8 +40,6 @@ const fields = {
   },
 } as const
 
-export const common = { ...connection, ...json }
-
 export const newKeyFlags = {
   subscription: {
     takes: '<name>',
@@ -56,7 +54,7 @@ export const newKeyFlags = {
     means: 'make the key ephemeral: it expires within an hour, is then deleted, and needs no name',
   },
   ...fields,
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const newKeyCommand = command({
@@ -97,7 +95,7 @@ export const listKeysFlags = {
     means: 'sort by created_at, expires_at, last_used_at or name, with :asc or :desc',
   },
   limit: { takes: '<number>', means: 'list at most this many keys' },
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const listKeysCommand = command({
@@ -110,7 +108,7 @@ export const showKeyCommand = command({
   name: 'key show',
   summary: 'Show a key with its labels and caps',
   operands: [{ name: 'id' }],
-  flags: common,
+  flags: gatewayFlags,
 })
 
 export const editKeyFlags = {
@@ -121,7 +119,7 @@ export const editKeyFlags = {
   'no-token-limits': { means: 'remove its own limits on tokens' },
   'no-limits': { means: 'remove its limits by name' },
   'no-addresses': { means: 'allow it from all addresses' },
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const editKeyCommand = command({
@@ -144,7 +142,7 @@ export const rotateKeyFlags = {
     means: 'how long the current secret stays valid after the first use of the new one, such as 1h',
     field: 'endOldAfterFirstUse',
   },
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const rotateKeyCommand = command({
@@ -165,7 +163,7 @@ export const revokeKeysFlags = {
     field: 'username',
   },
   ...yes,
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const revokeKeysCommand = command({

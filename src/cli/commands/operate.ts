@@ -2,7 +2,7 @@
 
 import { command } from '../command.ts'
 import { timeForms } from '../time-flag.ts'
-import { connection, json, yes } from './shared.ts'
+import { connection, json, yes } from './flags.ts'
 
 export const checkFlags = {
   'in-force': {

@@ -1,7 +1,7 @@
 /** Commands that run a component of Tollgate, or help to run one. */
 
 import { command } from '../command.ts'
-import { json } from './shared.ts'
+import { json } from './flags.ts'
 
 export const upFlags = { verbose: { means: 'print every address' } } as const
 

@@ -1,7 +1,7 @@
 /** Commands that set up a terminal. */
 
 import { command } from '../command.ts'
-import { connection, json } from './shared.ts'
+import { connection, json } from './flags.ts'
 
 export const loginFlags = { 'insecure-http': connection['insecure-http'], ...json } as const
 

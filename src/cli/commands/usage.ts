@@ -3,9 +3,7 @@
 import { usageDimensions, usageUnits } from '../../usage/store.ts'
 import { command } from '../command.ts'
 import { timeForms } from '../time-flag.ts'
-import { connection, json, ofModel, yes } from './shared.ts'
-
-const common = { ...connection, ...json }
+import { gatewayFlags, json, ofModel, yes } from './flags.ts'
 
 const span = {
   from: {
@@ -52,7 +50,7 @@ export const explainFlags = {
       'explain this request, refused within the last hour: show its refusal then, and the decision now',
     field: 'requestId',
   },
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const explainCommand = command({
@@ -87,7 +85,7 @@ export const usageFlags = {
     means: 'print FOCUS 1.2 as CSV (administrators only)',
     field: 'format=focus',
   },
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const usageCommand = command({
@@ -146,7 +144,7 @@ export const limitsFlags = {
   key: { takes: '<id>', means: "this key's own limits (administrators only)", field: 'key_id' },
   all: { means: 'all shared limits (administrators only)' },
   ...ofLimit,
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const limitsCommand = command({
@@ -163,7 +161,7 @@ export const resetLimitsFlags = {
   key: { takes: '<id>', means: "the counters of this key's own limits", field: 'key_id' },
   ...ofLimit,
   ...yes,
-  ...common,
+  ...gatewayFlags,
 } as const
 
 export const resetLimitsCommand = command({

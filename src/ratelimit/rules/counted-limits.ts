@@ -82,9 +82,9 @@ export function toCountedLimits(
   const whose = { subscription, model, organization: '', ...ofKey }
   const origin = scope === 'key' ? 'key' : 'subscription'
   const source = { resource: subscription, origin, whose } as const
-  const common = { name: '', per: scope, of: kind, models: undefined }
+  const unnamed = { name: '', per: scope, of: kind, models: undefined }
   return [...lowest.values()].map((limit) =>
-    toCountedLimit({ ...common, ...limit }, { ms: limit.windowMs }, source),
+    toCountedLimit({ ...unnamed, ...limit }, { ms: limit.windowMs }, source),
   )
 }
 

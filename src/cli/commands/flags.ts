@@ -9,6 +9,9 @@ export const connection = {
 /** Output for programs. */
 export const json = { json: { means: 'print JSON' } } as const
 
+/** For commands that call a gateway and print what it answers. */
+export const gatewayFlags = { ...connection, ...json } as const
+
 /** For commands that ask for confirmation. */
 export const yes = { yes: { means: 'do not ask for confirmation' } } as const
 
