@@ -1217,7 +1217,7 @@ local function cap_output(changes, found, close, maxima, ceiling, is_empty)
       local own = number_in(field)
       if own and own >= 1 and own <= most then
         -- The server does not read the client's own maximum there.
-        if maxima == ONLY.max_tokens and name == "max_completion_tokens" then value = math.floor(own) end
+        if maxima == ONLY.max_tokens and name == "max_completion_tokens" then value = math.floor(math.min(MOST_TOKENS, own)) end
       elseif ceiling then
         changes[#changes + 1] = { field.first, field.last, ("%d"):format(most) }
       end

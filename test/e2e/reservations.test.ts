@@ -251,6 +251,7 @@ test('a server that reads only max_tokens is sent it', async (t, gateway) => {
     t.same((await send({ max_completion_tokens: 5 })).slice(1), [5, 5], at)
     t.same((await send({ max_completion_tokens: 5, max_tokens: 7 })).slice(1), [7, 5], at)
     t.same(await send({ max_completion_tokens: 5 }, counted.key), [0, 5, 5], at)
+    t.same(await send({ max_completion_tokens: 1e20 }, counted.key), [0, 1e12, 1e20], at)
     t.same(await send({ max_completion_tokens: 'x' }, counted.key), [0, undefined, 'x'], at)
     t.same(await send({}, counted.key), [0, undefined, undefined], at)
   }
