@@ -7,6 +7,7 @@ import type { keyUsage } from '../../src/admin/keys/key-usage.ts'
 import type { propagationSchema } from '../../src/admin/keys/propagation.ts'
 import type { subscriptionRecord } from '../../src/admin/models/subscription-record.ts'
 import type { usagePage } from '../../src/admin/usage/usage-view.ts'
+import { readClock } from './clock.ts'
 
 export type { ExplainAnswer as Explanation } from '../../src/admin/explain/explain-answer.ts'
 export type { IncreaseList } from '../../src/admin/increases/increases.ts'
@@ -108,6 +109,7 @@ export async function send(token: string, method: string, path: string, body?: u
   } catch {
     throw new ApiError(0, 'unreachable', 'The gateway cannot be reached.')
   }
+  readClock(response)
   if (!response.ok) throw await refusalIn(response)
   return response
 }

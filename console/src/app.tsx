@@ -25,6 +25,7 @@ import { ModelPage } from './models/model-page.tsx'
 import { ModelsPage } from './models/models-page.tsx'
 import { endTryKeys } from './models/try-key.ts'
 import { OverviewPage } from './overview/overview-page.tsx'
+import { Failure } from './parts/failure.tsx'
 import { Icon, type IconName, Mark } from './parts/icon.tsx'
 import { follow, Link } from './parts/link.tsx'
 import { Nothing } from './parts/nothing.tsx'
@@ -172,7 +173,7 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
         <Toasts />
         <div className="within">
           <Expiry at={expiresAt} />
-          {page?.() ?? <Unknown />}
+          <Failure key={path}>{page?.() ?? <Unknown />}</Failure>
         </div>
       </AppShell.Main>
     </AppShell>
@@ -244,7 +245,7 @@ function Scheme() {
 
 const warnMs = 5 * 60_000
 
-/** Warns in time that the identity token expires. */
+/** Warns in time that the identity token expires, and afterwards says that it has. */
 function Expiry({ at }: { readonly at: number | undefined }) {
   const [now, setNow] = useState(Date.now)
   useEffect(() => {
@@ -258,10 +259,11 @@ function Expiry({ at }: { readonly at: number | undefined }) {
       variant="outline"
       mb="lg"
       role="status"
-      title="Your token is about to expire"
+      title={at > now ? 'Your token is about to expire' : 'Your token has expired'}
     >
-      It expires {distance(at, now)}. Sign out and in again with a new one before you begin longer
-      work.
+      {at > now
+        ? `It expires ${distance(at, now)}. Sign out and in again with a new one before you begin longer work.`
+        : 'The gateway refuses it now. Sign out and in again with a new one.'}
     </Alert>
   )
 }

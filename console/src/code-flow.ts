@@ -31,6 +31,10 @@ const maxRefusalLength = 300
 /** The ways to sign in. */
 export interface Ways {
   readonly providers: readonly Provider[]
+  /** The names of providers that do not respond to the service. */
+  readonly unavailable?: readonly string[]
+  /** Whether the service has not said which providers there are. */
+  readonly isUnknown?: boolean
   /** Whether an identity token may be stored in the tab; undefined if unknown. */
   readonly keepsToken?: boolean
   /** The sample of `npm start`, for holders of its link. */
@@ -39,10 +43,12 @@ export interface Ways {
 
 /** Reads the ways to sign in: only by pasting a token, if the service does not respond. */
 export async function readWays(): Promise<Ways> {
+  const unknown: Ways = { providers: [], isUnknown: true }
   try {
-    return await (await fetch('/console/sign-in', { cache: 'no-store' })).json()
+    const response = await fetch('/console/sign-in', { cache: 'no-store' })
+    return response.ok ? await response.json() : unknown
   } catch {
-    return { providers: [] }
+    return unknown
   }
 }
 

@@ -9,7 +9,7 @@ const longestMs = 2 ** 31 - 1
 
 interface Kept {
   readonly token: string
-  /** The expiry in milliseconds since the epoch, if the token has one. */
+  /** The expiry on this machine's clock, in milliseconds since the epoch, if the token has one. */
   readonly expiresAt: number | undefined
 }
 

@@ -3,6 +3,7 @@ import { MantineProvider } from '@mantine/core'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { App } from './app.tsx'
+import { Failure } from './parts/failure.tsx'
 import { theme, variables } from './theme.ts'
 
 const nonce = document.querySelector<HTMLMetaElement>('meta[property="csp-nonce"]')?.nonce
@@ -15,7 +16,9 @@ createRoot(document.getElementById('root') as HTMLElement).render(
       defaultColorScheme="auto"
       getStyleNonce={() => nonce ?? ''}
     >
-      <App />
+      <Failure>
+        <App />
+      </Failure>
     </MantineProvider>
   </StrictMode>,
 )

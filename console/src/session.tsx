@@ -1,12 +1,13 @@
 /** The session: who is signed in. */
 
 import { createContext, useContext } from 'react'
-import { type Me, send } from './api.ts'
+import { ApiError, type Me, send } from './api.ts'
+import { hereAt } from './clock.ts'
 import { keepToken } from './kept-token.ts'
 
 export interface Session {
   readonly me: Me
-  /** The expiry of the identity token in milliseconds since the epoch, if it has one. */
+  /** The expiry of the identity token on this machine's clock, in milliseconds since the epoch, if it has one. */
   readonly expiresAt: number | undefined
   /** The credential, if it is an API key. */
   readonly ownKey: string | undefined
@@ -26,8 +27,13 @@ export function useSession(): Session {
   return session
 }
 
+const noToken =
+  'This is no token: it contains spaces or characters that no token has. Copy it again.'
+
 /** Asks the service for the user of the token, and stores an identity token for a reload. Rejects with an ApiError. */
 export async function openSession(token: string, onEnd: () => void): Promise<Session> {
+  // The browser would refuse to send it, which looks like an unreachable gateway.
+  if (!/^[\x21-\x7e]+$/.test(token)) throw new ApiError(0, 'unknown', noToken)
   let isClosed = false
   const ask = async (method: string, path: string, body?: unknown) => {
     try {
@@ -54,7 +60,7 @@ function expiryOf(token: string): number | undefined {
   try {
     const [, payload = ''] = token.split('.')
     const { exp } = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/')))
-    return typeof exp === 'number' ? exp * 1_000 : undefined
+    return typeof exp === 'number' ? hereAt(exp * 1_000) : undefined
   } catch {
     return undefined
   }

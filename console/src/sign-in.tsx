@@ -30,6 +30,17 @@ interface SignInProps {
 const returned = finish()
 returned.catch(() => undefined)
 
+const againMs = 5_000
+
+function isIncomplete({ unavailable = [], isUnknown = false }: Ways): boolean {
+  return isUnknown || unavailable.length > 0
+}
+
+/** The page before is gone, and the focus with it. */
+function focus(node: HTMLElement | null) {
+  node?.focus()
+}
+
 /** The token at load time: from a provider, or from before a reload. */
 async function firstToken(): Promise<string | undefined> {
   return (await returned) ?? keptToken()
@@ -59,6 +70,13 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
     [onSession, onEnd],
   )
 
+  // Until all providers are known.
+  useEffect(() => {
+    if (ways === undefined || !isIncomplete(ways)) return undefined
+    const timer = setTimeout(() => void readWays().then(setWays), againMs)
+    return () => clearTimeout(timer)
+  }, [ways])
+
   useEffect(() => {
     document.title = 'Sign in · Tollgate'
     // A notice says that a session has ended, so this is not the first visit.
@@ -74,7 +92,7 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
   function paste(event: FormEvent<HTMLFormElement>) {
     event.preventDefault()
     const token = String(new FormData(event.currentTarget).get('token')).trim()
-    void enter(Promise.resolve(token))
+    void enter(Promise.resolve(token.replace(/^bearer\s+/i, '')))
   }
 
   const isOneClick = ways?.sampleUsers !== undefined && hasSampleCode()
@@ -98,7 +116,7 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
           <Text c="dimmed">API keys, models and limits at {location.host}</Text>
         </div>
         {notice && (
-          <Alert color="yellow" variant="outline" role="status">
+          <Alert color="yellow" variant="outline" role="status" ref={focus} tabIndex={-1}>
             {notice}
           </Alert>
         )}
@@ -121,6 +139,7 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
                 Sign in with {provider.name}
               </Button>
             ))}
+            {ways && <Missing {...ways} />}
             {hasWays && <Divider label="or" />}
             <form onSubmit={paste}>
               <Stack>
@@ -156,6 +175,19 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
         </Text>
       </Stack>
     </Container>
+  )
+}
+
+/** Names the providers that cannot be used now. */
+function Missing({ unavailable = [], isUnknown = false }: Ways) {
+  if (!isUnknown && unavailable.length === 0) return null
+  return (
+    <Text size="sm" role="status">
+      {isUnknown
+        ? 'The gateway does not say now which identity providers it has.'
+        : `${unavailable.join(', ')}: this identity provider does not respond to the gateway.`}{' '}
+      This page asks again every {againMs / 1_000} seconds.
+    </Text>
   )
 }
 

@@ -70,14 +70,16 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
   if (sampleCode !== undefined) signInToSample(app, sampleCode, countAttempt)
   app.get('/console/sign-in', { schema: { hide: true } }, async (_request, reply) => {
     reply.header('cache-control', 'no-store')
+    const nameOf = ({ issuer }: CodeFlow) => displayNames?.get(issuer) ?? new URL(issuer).host
+    const unavailable = codeFlows().filter((flow) => !flow.isDiscovered())
     return {
       keepsToken,
+      ...(unavailable.length > 0 && { unavailable: unavailable.map(nameOf) }),
       ...(sampleCode !== undefined && { sampleUsers }),
       providers: codeFlows().flatMap((flow) => {
         const page = flow.pageFor(redirectUriOf(flow.issuer))
         if (page === undefined) return []
-        const name = displayNames?.get(flow.issuer) ?? new URL(flow.issuer).host
-        return { issuer: flow.issuer, name, page }
+        return { issuer: flow.issuer, name: nameOf(flow), page }
       }),
     }
   })

@@ -81,6 +81,24 @@ test('the page learns whether it may keep a token, and of no sample', async (t) 
   t.equal((await app.inject({ method: 'POST', url, payload: {} })).statusCode, 404)
 })
 
+test('the page learns which providers do not respond', async (t) => {
+  const flow = (issuer: string, isDiscovered: boolean): CodeFlow => ({
+    ...{ issuer, isDiscovered: () => isDiscovered },
+    pageFor: () => (issuer.includes('up') ? `${issuer}/authorize` : undefined),
+    exchange: async () => 'token',
+  })
+  const app = await build(t, [
+    flow('https://up.example', true),
+    flow('https://down.example', false),
+    // Such as a cluster's issuer, at which nobody signs in.
+    flow('https://without-page.example', true),
+  ])
+  t.match(JSON.parse((await app.inject('/console/sign-in')).body), {
+    providers: [{ name: 'up.example' }],
+    unavailable: ['down.example'],
+  })
+})
+
 test('a network that guesses codes keeps no other from signing in', async (t) => {
   const issuer = 'https://login.example'
   const asked: string[] = []
@@ -91,7 +109,9 @@ test('a network that guesses codes keeps no other from signing in', async (t) =>
       if (code === 'good') settle('token')
       else answers.push(() => settle('none'))
     })
-  const app = await build(t, [{ issuer, exchange, pageFor: () => undefined }])
+  const app = await build(t, [
+    { issuer, exchange, pageFor: () => undefined, isDiscovered: () => true },
+  ])
   // A request is sent when it is awaited.
   const signIn = async (network: string, code: string) =>
     await app.inject({

@@ -1,13 +1,26 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import root from 'tap'
+import type { Browser } from 'playwright-core'
+import root, { type Test } from 'tap'
+import { openContext, type WatchedPage, watchPage } from '../support/browser.ts'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { startOidcIssuer } from '../support/oidc-issuer.ts'
 import { poll } from '../support/poll.ts'
 
 const issuer = await startOidcIssuer(root)
 const test = consoleTests({ env: { OIDC_ISSUER_URL: issuer.url, OIDC_CLIENT_ID: 'tollgate' } })
+
+/** A page with a clock that the test sets: it is that of a whole context, which the other tests share. */
+async function withOwnClock(
+  t: Test,
+  { page }: Pick<WatchedPage, 'page'>,
+  aheadMs = 0,
+): Promise<WatchedPage> {
+  const watched = await watchPage(await openContext(t, page.context().browser() as Browser))
+  await watched.page.clock.install({ time: Date.now() + aheadMs })
+  return watched
+}
 
 test('whoever signs out is nobody, also by the way back', async (t, { page, gateway, signIn }) => {
   const user = gateway.newUser()
@@ -87,6 +100,96 @@ test('a token that expires soon is told of', async (t, { page, gateway }) => {
     if (isTold) await isAccessible(t, page, 'the warning')
     await page.getByRole('button', { name: 'Sign out' }).click()
   }
+})
+
+test('a token that has expired is told of', async (t, { gateway, ...shared }) => {
+  const { page, complaints } = await withOwnClock(t, shared)
+  await page.goto(`${gateway.url}/console`)
+  const exp = Math.floor(Date.now() / 1_000) + 60
+  await page.getByLabel('Identity token').fill(await issuer.sign({ sub: 'ada', exp }))
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByText('It expires in').waitFor()
+  // The page of this test's API calls nothing that would end the session.
+  await page.getByRole('link', { name: 'API reference' }).click()
+  await page.clock.runFor(70_000)
+  await page.getByText('Your token has expired').waitFor()
+  t.equal(await page.getByText('It expires').count(), 0)
+  t.strictSame(complaints, [])
+})
+
+test('a wrong clock expires no token, and shows no past time as a future one', async (t, world) => {
+  const { gateway } = world
+  const { page, complaints } = await withOwnClock(t, world, 3_600_000)
+  await page.goto(`${gateway.url}/console/keys`)
+  const exp = Math.floor(Date.now() / 1_000) + 1_800
+  const token = await issuer.sign({ sub: 'ada', exp, groups: ['team'] })
+  const body = JSON.stringify({ name: 'fresh', subscription: 'plenty' })
+  t.equal((await gateway.ask('/v1/api-keys', token, { method: 'POST', body })).status, 201)
+  for (const isAgain of [false, true]) {
+    if (isAgain) await page.reload()
+    else {
+      await page.getByLabel('Identity token').fill(token)
+      await page.getByRole('button', { name: 'Sign in' }).click()
+    }
+    await page
+      .getByRole('row', { name: 'fresh' })
+      .getByText(/^\d+ seconds? ago$/)
+      .waitFor()
+    t.equal(await page.getByText(/Your token/).count(), 0)
+  }
+  t.strictSame(complaints, [])
+})
+
+test('what is no token is not sent', async (t, { page, gateway }) => {
+  const user = gateway.newUser()
+  await page.goto(`${gateway.url}/console`)
+  const form = page.getByLabel('Identity token')
+  for (const wrong of ['sk-tg-abc…', 'token and more']) {
+    await form.fill(wrong)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByText(/^This is no token: /).waitFor()
+    t.equal(await form.inputValue(), wrong, 'it can be corrected')
+  }
+  await form.fill(` Bearer token-${user} `)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  const told = 'document.activeElement.textContent'
+  t.equal(await page.evaluate(told), 'You have signed out.', 'it has the focus')
+})
+
+test('the page is there while the gateway does not say how to sign in', async (t, world) => {
+  const { gateway } = world
+  const { page, complaints, expected } = await withOwnClock(t, world)
+  expected.add(503)
+  let json: object = { providers: [], unavailable: ['School'], keepsToken: true }
+  let status = 503
+  await page.route('**/console/sign-in', (route) => route.fulfill({ status, json }))
+  await page.goto(`${gateway.url}/console`)
+  await page.getByText('The gateway does not say now which identity providers').waitFor()
+  await page.getByLabel('Identity token').waitFor()
+  status = 200
+  await page.clock.runFor(5_000)
+  await page.getByText('School: this identity provider does not respond').waitFor()
+  await isAccessible(t, page, 'a provider that does not respond')
+  json = { providers: [{ issuer: 'https://i', name: 'School', page: 'https://i/' }] }
+  await page.clock.runFor(5_000)
+  await page.getByRole('button', { name: 'Sign in with School' }).waitFor()
+  t.equal(await page.getByText('does not respond').count(), 0)
+  t.strictSame(complaints, [])
+})
+
+test('a fault of a page leaves the others', async (t, { page, gateway }) => {
+  // Not the watched page: React writes the fault to its log.
+  const other = await page.context().newPage()
+  await other.route('**/v1/api-keys/other-version', (route) => route.fulfill({ json: {} }))
+  await other.goto(`${gateway.url}/console/keys/other-version`)
+  await other.getByLabel('Identity token').fill(`token-${gateway.newUser()}`)
+  await other.getByRole('button', { name: 'Sign in' }).click()
+  await other.getByRole('alert').getByText('This page has failed').waitFor()
+  await other.getByRole('button', { name: 'Reload the page' }).waitFor()
+  await other.getByRole('link', { name: 'Models' }).click()
+  await other.getByRole('row', { name: 'llm/sim' }).first().waitFor()
+  t.equal(await other.getByRole('alert').count(), 0)
 })
 
 test('a reload loses nothing', async (t, { page, gateway, signIn }) => {

@@ -1,5 +1,6 @@
 import { Card } from '@mantine/core'
 import type { ReactNode } from 'react'
+import { now } from '../clock.ts'
 import { figure, isSpent, LeftBar, per, sharersIn, whole } from '../parts/limits.tsx'
 import { share } from '../parts/numbers.ts'
 import { Time } from '../parts/time.tsx'
@@ -78,7 +79,7 @@ function aboutOf(budget: Budget): string {
 
 function Outlook({ budget, currency }: Pick<BudgetCardProps, 'budget' | 'currency'>) {
   const { kind, limit } = budget
-  const outlook = forecast(budget, Date.now())
+  const outlook = forecast(budget, now())
   if (outlook.is === 'spent') return 'nothing is left'
   if (outlook.is === 'unused') return 'nothing used yet'
   if (outlook.is === 'unknown') return 'too early to say'

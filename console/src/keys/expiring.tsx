@@ -1,4 +1,5 @@
 import type { ApiKey } from '../api.ts'
+import { now } from '../clock.ts'
 import { Icon } from '../parts/icon.tsx'
 import { Link } from '../parts/link.tsx'
 import { some } from '../parts/numbers.ts'
@@ -10,8 +11,8 @@ import { useLoaded } from '../use-loaded.ts'
 const soonMs = 7 * 86_400_000
 
 /** Whether the key should be replaced now. Ephemeral keys are intended to expire. */
-export function expiresSoon({ status, expiresAt, ephemeral }: ApiKey, now = Date.now()): boolean {
-  return !ephemeral && status === 'active' && Date.parse(expiresAt ?? '') - now < soonMs
+export function expiresSoon({ status, expiresAt, ephemeral }: ApiKey, at = now()): boolean {
+  return !ephemeral && status === 'active' && Date.parse(expiresAt ?? '') - at < soonMs
 }
 
 /** Warns of the caller's keys that expire soon, regardless of the table's query. Reloaded when `after` changes. */

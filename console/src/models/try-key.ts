@@ -1,6 +1,7 @@
 /** The keys with which models are tried: ephemeral ones, one per subscription, in memory only. */
 
 import type { ApiKey, CreatedKey } from '../api.ts'
+import { now } from '../clock.ts'
 import type { Session } from '../session.tsx'
 
 /** The label of these keys, by which the table of keys recognizes them. */
@@ -18,7 +19,7 @@ export async function tryKeyOf(session: Session, subscription: string): Promise<
   const made = madeIn.get(session) ?? new Map<string, CreatedKey>()
   madeIn.set(session, made)
   const known = made.get(subscription)
-  if (known && Date.parse(known.expiresAt ?? '') > Date.now() + 60_000) return known.key
+  if (known && Date.parse(known.expiresAt ?? '') > now() + 60_000) return known.key
   const body = { name: 'Tried in the console', subscription, ephemeral: true, labels: madeHere }
   const key = await session.call<CreatedKey>('POST', '/v1/api-keys', body)
   made.set(subscription, key)

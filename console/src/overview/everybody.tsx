@@ -1,5 +1,6 @@
 import { List, SimpleGrid } from '@mantine/core'
 import type { RefusalList, ResourceList, ServiceState } from '../api.ts'
+import { now } from '../clock.ts'
 import { Dot } from '../parts/dot.tsx'
 import { Link } from '../parts/link.tsx'
 import { compact, count, duration, money, some } from '../parts/numbers.ts'
@@ -83,7 +84,7 @@ interface UsageOfAll {
 
 async function readUsage(session: Session): Promise<UsageOfAll | undefined> {
   if (!session.me.ledger) return undefined
-  const from = new Date(Date.now() - 13 * dayMs).toISOString().slice(0, 10)
+  const from = new Date(now() - 13 * dayMs).toISOString().slice(0, 10)
   const [periods, users] = await Promise.all([
     readPeriods(session, undefined),
     readPages(`/v1/usage?from=${from}&group_by=user`, session.call),

@@ -1,6 +1,7 @@
 /** Today, this week and this month, each with the previous one. Days, weeks and months are in UTC. */
 
 import type { UsagePage } from '../api.ts'
+import { now as serviceTime } from '../clock.ts'
 import type { Session } from '../session.tsx'
 import { readPages, type UsageRow } from '../usage/read-usage.ts'
 
@@ -62,7 +63,7 @@ function spansAt(now: number) {
 export async function readPeriods(
   { call, me }: Session,
   user: string | undefined,
-  now = Date.now(),
+  now = serviceTime(),
 ): Promise<Periods | undefined> {
   if (!me.ledger) return undefined
   const spans = spansAt(now)

@@ -1,5 +1,7 @@
 /** Times in the reader's zone, with UTC on hover. */
 
+import { now } from '../clock.ts'
+
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'always' })
 
@@ -14,8 +16,8 @@ const units = [
 ] as const
 
 /** `in 30 days`, `2 minutes ago`. */
-export function distance(at: number, now = Date.now()): string {
-  const seconds = Math.round((at - now) / 1_000)
+export function distance(at: number, from = now()): string {
+  const seconds = Math.round((at - from) / 1_000)
   const [unit, length] =
     units.find(([, each, least]) => Math.abs(seconds) >= each * least) ?? units[5]
   return relative.format(Math.round(seconds / length), unit)

@@ -1,6 +1,7 @@
 /** The query of the usage page, in the address and for the API. */
 
 import type { ApiKey, LimitList, UsagePage } from '../api.ts'
+import { now as serviceTime } from '../clock.ts'
 import type { Session } from '../session.tsx'
 
 export type UsageRow = UsagePage['data'][number]
@@ -83,12 +84,12 @@ function addressOf({ span, user, model, key }: Asked, now: number): string {
 }
 
 /** The complete result as CSV, by time and group. */
-export function csvAddress(asked: Asked, now = Date.now()): string {
+export function csvAddress(asked: Asked, now = serviceTime()): string {
   return `${addressOf(asked, now)}&group_by=${asked.span.unit},${asked.by.value}&format=csv`
 }
 
 export async function findUsage(asked: Asked, { call, me }: Session): Promise<FoundUsage> {
-  const now = Date.now()
+  const now = serviceTime()
   const address = addressOf(asked, now)
   const group = asked.by.value
   const only = new URLSearchParams(asked.model === '' ? {} : { model: asked.model })

@@ -37,6 +37,8 @@ export function createCodeFlow(options: CodeFlowOptions) {
 
   return {
     issuer,
+    /** Whether the discovery document was ever read; until then it is unknown whether users can sign in there. */
+    isDiscovered: () => discovered() !== undefined,
     /** The provider's page for signing in, without state and challenge, or undefined if it is not known now. */
     pageFor(redirectUri: string) {
       const page = endpoint('authorization_endpoint')
