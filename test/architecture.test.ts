@@ -265,6 +265,17 @@ test('a room that has rules says on one screen what it is', async (t) => {
   }
 })
 
+test('a file says first what it is', async (t) => {
+  for (const file of files) {
+    const text = read(file)
+    const before = text.slice(0, text.search(/^export /m))
+    t.ok(
+      /^\/\*\*/.test(text) || before.endsWith('*/\n'),
+      `${file} or its first export has a comment`,
+    )
+  }
+})
+
 /** Lines that are neither blank nor comment, of a file or of all below a folder. */
 function linesOf(path: string): number {
   const all = files.filter((file) => file === path || file.startsWith(path + sep))

@@ -1,3 +1,5 @@
+/** Tells a program that it is to stop, and ends it at once when it is told again. */
+
 // npm, the launcher and the terminal may each pass on the same Ctrl-C.
 const sameSignalMs = 500
 const killedStatus = 130

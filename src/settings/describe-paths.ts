@@ -1,3 +1,5 @@
+/** What METER_PATHS and UNMETERED_PATHS say, in words, for the log of a start. */
+
 import { meterable, type PathRules } from '../operations/operations.ts'
 
 /** METER_PATHS with every operation that can be counted. */
