@@ -6,7 +6,7 @@
 import { ServiceError } from '../formats/errors.ts'
 import { networkOf } from '../formats/network.ts'
 import { createFairQueue } from '../runtime/fair-queue.ts'
-import type { FoundKey, KnownKey, Source } from './store.ts'
+import type { FoundKey, KnownKey, LockedKey, Source } from './store.ts'
 
 export interface LookupStats {
   /** Queries sent. */
@@ -18,8 +18,8 @@ export interface LookupStats {
 }
 
 interface KeyLookupsOptions {
-  /** Returns the keys that exist among the hashes. */
-  readonly read: (hashes: readonly string[]) => Promise<readonly FoundKey[]>
+  /** Returns the keys that exist among the hashes. Locked ones are read again. */
+  readonly read: (hashes: readonly string[]) => Promise<readonly (FoundKey | LockedKey)[]>
   /** Receives the result for a hash, just before it is returned. */
   readonly take: (hash: string, found: FoundKey | undefined) => KnownKey | undefined
   /** Whether the table is known to be unavailable. */
@@ -46,6 +46,9 @@ const everyMs = 5
 const queueSizes = { room: 8_000, roomForOne: 2_000 }
 /** A caller that has waited this long has given up (Envoy's timeout for a Check is two seconds). */
 const callerTimeoutMs = 1_500
+/** A locked key is read again after this time, and its look-ups fail after the second. */
+const lockedRestMs = 25
+const lockedMs = 1_000
 /** One shared instance: capturing a stack would cost more than the rest of a refusal. */
 const refusal = new ServiceError('store_unavailable')
 
@@ -101,7 +104,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
   }
 
   async function readBatch(batch: readonly Lookup[]): Promise<void> {
-    let found: ReadonlyMap<string, FoundKey>
+    let found: ReadonlyMap<string, FoundKey | LockedKey>
     try {
       const rows = await read(batch.map(({ hash }) => hash))
       found = new Map(rows.map((row) => [row.hash, row]))
@@ -113,12 +116,28 @@ export function createKeyLookups(options: KeyLookupsOptions) {
       return
     }
     for (const lookup of batch) {
+      const key = found.get(lookup.hash)
       if (lookup.outdated) {
         queue.push(lookup)
+      } else if (key && 'lockedId' in key) {
+        outlast(lookup, key)
       } else {
         lookups.delete(lookup.hash)
-        lookup.answer.resolve(take(lookup.hash, found.get(lookup.hash)))
+        lookup.answer.resolve(take(lookup.hash, key))
       }
+    }
+  }
+
+  /** Waits without occupying a query: other keys are not locked. */
+  function outlast(lookup: Lookup, { lockedId }: LockedKey): void {
+    if (monotonic() - lookup.since < lockedMs) {
+      setTimeout(() => {
+        queue.push(lookup)
+        arm()
+      }, lockedRestMs)
+    } else {
+      const cause = new Error(`a transaction has locked the row of API key ${lockedId}`)
+      fail(lookup, new ServiceError('store_locked', { cause }))
     }
   }
 

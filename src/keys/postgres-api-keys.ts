@@ -83,7 +83,11 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
         where previous_hash = any(${hashes}::text[])`)
       const first = rows.flatMap((row) => (row.is_replaceable ? row.key_hash : []))
       const used = new Set(first.length === 0 ? [] : await recordFirstUses(sql, first))
-      return rows.filter((row) => !row.is_replaceable || used.has(row.key_hash)).map(toFound)
+      return rows.map((row) =>
+        !row.is_replaceable || used.has(row.key_hash)
+          ? toFound(row)
+          : { hash: row.key_hash, lockedId: row.id },
+      )
     },
     async findLastUsed(limit, now) {
       const query = sql<FoundRow[]>`
@@ -338,13 +342,14 @@ function isReplaceable(sql: Sql): Fragment {
 
 /**
  * Records first uses before their requests get a response, so that no secret in use is replaced. Returns
- * the secrets that had not been replaced before.
+ * the secrets whose use is recorded, without those that were replaced meanwhile or whose rows are locked: one key's
+ * lock must not delay the look-ups of others.
  */
 async function recordFirstUses(sql: Sql, hashes: readonly string[]): Promise<readonly string[]> {
   const rows = await within(sql<{ key_hash: string }[]>`
     with mine as (
-      select id from api_keys where key_hash = any(${hashes}::text[]) and ${lockBound(sql)}
-      order by id for no key update
+      select id from api_keys where key_hash = any(${hashes}::text[])
+      for no key update skip locked
     )
     update api_keys set last_used_at = coalesce(last_used_at, now()),
       previous_ends_at = case when last_used_at is null

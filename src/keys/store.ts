@@ -33,6 +33,12 @@ export interface FoundKey extends KnownKey {
   readonly hash: string
 }
 
+/** A key that must not be accepted yet: its first use cannot be recorded while a transaction has locked its row. */
+export interface LockedKey {
+  readonly hash: string
+  readonly lockedId: string
+}
+
 /**
  * The address that a request comes from. Called only if needed, because reading it may be
  * expensive.
@@ -167,9 +173,9 @@ export interface ApiKeyStore extends KeyLookup, ApiKeyRecords {}
 export interface ApiKeyTable extends ApiKeyRecords {
   /**
    * The keys with these hashes that exist, in any order. A secret that a repeated request could replace is
-   * recorded as used, so that none does.
+   * recorded as used, so that none does; never waits for locked rows.
    */
-  findByHashes(hashes: readonly string[]): Promise<readonly FoundKey[]>
+  findByHashes(hashes: readonly string[]): Promise<readonly (FoundKey | LockedKey)[]>
   /** The `limit` most recently used keys that are active at `now`. */
   findLastUsed(limit: number, now: number): Promise<readonly FoundKey[]>
   /**

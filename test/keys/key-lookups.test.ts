@@ -112,6 +112,32 @@ test('a key that was evicted meanwhile is read again', async (t) => {
   }
 })
 
+test('a locked key is read again, and fails alone after a second', async (t) => {
+  const fake = createFakeTable()
+  const locked = new Set(['a', 'b'])
+  let ahead = 0
+  const lookups = createKeyLookups({
+    read: async (hashes) => {
+      const found = await fake.table.findByHashes(hashes)
+      return found.map((key) => (locked.has(key.hash) ? { hash: key.hash, lockedId: 'k1' } : key))
+    },
+    take: (_, found) => found,
+    isUnavailable: () => false,
+    monotonic: () => ahead,
+  })
+  for (const hash of ['a', 'b', 'c']) fake.add({ hash })
+  const ask = (hash: string) => lookups.find(hash, () => 'a')
+  const [never, late, other] = [ask('a'), ask('b'), ask('c')]
+  never.catch(() => {})
+  t.match(await other, { status: 'active' })
+  locked.delete('b')
+  t.match(await late, { status: 'active' })
+  ahead = 1_000
+  await t.rejects(never, { code: 'store_locked', cause: { message: /locked the row .* k1/ } })
+  t.strictSame(fake.queries[0], ['a', 'b', 'c'])
+  t.equal(lookups.stats.waiting, 0)
+})
+
 test('a failed query fails the look-ups that wait for it', async (t) => {
   const { ask, lookups, failWith, add } = createWorld()
   const nowhere = () => undefined

@@ -2,7 +2,7 @@ import { test } from 'tap'
 import { createPostgresApiKeys, searchQuery } from '../../src/keys/postgres-api-keys.ts'
 import { readEnded } from '../../src/keys/revocations/ended-keys.ts'
 import type { ApiKeyRecord } from '../../src/keys/rules/api-key.ts'
-import type { ApiKeySort } from '../../src/keys/store.ts'
+import type { ApiKeySort, FoundKey } from '../../src/keys/store.ts'
 import { advisoryLocks } from '../../src/store/postgres/advisory-locks.ts'
 import { expiringKeys } from '../../src/usage/notices/postgres-notices.ts'
 import { createMigrated, createRecord, createSearch, knownOf, now } from '../support/key-store.ts'
@@ -131,7 +131,7 @@ test('a revocation sets its instant, whoever makes it', async (t) => {
   await sql`update api_keys set status = 'revoked' where id = ${byHand!.id}`
   await sql`update api_keys set name = 'other', last_used_at = now()`
   const found = await keys.findByHashes([single, bulk, byHand, kept].map((each) => each!.hash))
-  for (const { id, revokedAt } of found) {
+  for (const { id, revokedAt } of found as readonly FoundKey[]) {
     if (id === kept!.id) t.equal(revokedAt, undefined)
     else t.ok(revokedAt! >= before!.getTime() && revokedAt! <= before!.getTime() + 60_000)
   }

@@ -105,6 +105,29 @@ test('a use and a repetition at once: the secret works, or it never did', async 
   t.comment(JSON.stringify(seen))
 })
 
+test('an open transaction blocks only the unused key whose row it has changed', async (t) => {
+  const api = await createKeyApi(t)
+  const send = sender(api, create)
+  const [locked, other] = [
+    (await send('a', { name: 'a' })).json(),
+    (await send('b', { name: 'b' })).json(),
+  ]
+  const use = ({ key }: { key: string }) => api.ask('GET /v1/subscriptions', { as: key })
+  await api.sql
+    .begin(async (person) => {
+      await person`update api_keys set name = 'c' where id = ${locked.id}`
+      const [blocked, free] = await Promise.all([use(locked), use(other)])
+      t.equal(free.statusCode, 200)
+      refused(t, blocked, 503, 'store_locked')
+      const late = use(locked)
+      await person`update api_keys set name = 'd' where id = ${locked.id}`
+      setTimeout(() => void person`commit`.run(), 300)
+      t.equal((await late).statusCode, 200, 'a lock that ends soon refuses nobody')
+    })
+    .catch(() => {})
+  t.ok((await api.keys.findById(locked.id))?.lastUsedAt, 'the first use is recorded')
+})
+
 test('after the secret was used, the record is the answer', async (t) => {
   const api = await createKeyApi(t)
   const send = sender(api, create)
