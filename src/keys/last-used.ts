@@ -76,8 +76,9 @@ export function startLastUsed(options: LastUsedOptions) {
       raw.set(hash, instant)
       newest = Math.max(newest, instant)
     }
+    // A much later instant is from before the clock was set back.
     for (const [hash, instant] of raw) {
-      if (newest - instant < noteEveryMs) break
+      if (Math.abs(newest - instant) < noteEveryMs) break
       raw.delete(hash)
     }
   }
@@ -88,7 +89,7 @@ export function startLastUsed(options: LastUsedOptions) {
      */
     note(hash: string, instant: number): void {
       const before = raw.get(hash)
-      if (before !== undefined && instant - before < noteEveryMs) return
+      if (before !== undefined && Math.abs(instant - before) < noteEveryMs) return
       // Beyond the limit, only keys that are already recorded are updated.
       const known = noted.get(hash)
       // The use of a hit is known later, from its line, so uses may arrive out of order.

@@ -52,6 +52,20 @@ test('a key is written at most once in 30 seconds', async (t) => {
   t.strictSame(writes, [{ a: now }, { b: now }, { a: now + 30 * second }])
 })
 
+test('a clock that was ahead for a while suppresses no use', async (t) => {
+  const { lastUsed, writes } = createWorld(t, { everyMs: 5 })
+  lastUsed.note('a', now + 3_600 * second)
+  await poll(() => writes.length === 1, 'a use by the wrong clock')
+  lastUsed.note('b', now)
+  await poll(() => writes.length === 2, 'the clock is set back')
+  lastUsed.note('a', now)
+  await poll(() => writes.length === 3, 'a use by the right clock')
+  lastUsed.note('a', now + 1)
+  lastUsed.note('c', now + 1)
+  await poll(() => writes.length === 4, 'another key')
+  t.strictSame(writes.slice(1), [{ b: now }, { a: now }, { c: now + 1 }])
+})
+
 test('one write is limited, the rest follows', async (t) => {
   const { lastUsed, writes } = createWorld(t, { everyMs: 5, batchSize: 3 })
   for (let i = 0; i < 8; i += 1) lastUsed.note(`k${i}`, now)
