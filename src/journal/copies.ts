@@ -207,13 +207,8 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
         const one = await match(each)
         if (each.size > one.bytes) left -= await append(each, one, left)
       }
-      // Restore now, because readers may forget the positions of absent files; without space, in the next step.
-      if (isGone && listed.length > 0) {
-        isGone = await fill().then(
-          () => false,
-          () => true,
-        )
-      }
+      // Restore now, because readers may forget the positions of absent files.
+      if (isGone && listed.length > 0) isGone = await fill().then(() => false, isFull)
     },
     /** Removes the copy of a file that was removed because its lines are saved. */
     remove(name: string): Promise<void> {
@@ -222,6 +217,12 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     },
     fill,
   }
+}
+
+/** True if there is no space for a file, which the next step tries again; throws any other error. */
+function isFull(error: NodeJS.ErrnoException): true {
+  if (error.code !== 'ENOSPC') throw error
+  return true
 }
 
 /** The head of a file; empty if it has no complete line or does not exist. */

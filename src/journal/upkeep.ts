@@ -142,13 +142,21 @@ export function startUpkeep(options: UpkeepOptions) {
     if (!isWriter()) return
     keepingSince = monotonic()
     try {
-      await copies?.step()
-      if (isSaveDue) await save()
+      await copyAndSave()
       health.note('kept', undefined)
     } catch (error) {
       health.note('kept', error)
     } finally {
       keepingSince = undefined
+    }
+  }
+
+  async function copyAndSave(): Promise<void> {
+    try {
+      await copies?.step()
+    } finally {
+      // Also if the copies fail: a checkpoint does not need them.
+      if (isSaveDue) await save()
     }
   }
 

@@ -128,6 +128,24 @@ test('what somebody else has removed is put back while it is known', async (t) =
   t.notOk('usage.jsonl.1795000000000' in there(), 'what the service removes is gone')
 })
 
+test('a file that cannot be restored is a fault, and is restored later', async (t) => {
+  const { begin, log, rename, path, there } = makeWorld(t)
+  const copies = begin()
+  log('\nfirst\n')
+  rename('usage.jsonl.1795000000000')
+  log('\nsecond\n')
+  await copies.step()
+  rmSync(join(path, 'usage.jsonl.1795000000000'))
+  // In place of its draft.
+  const obstacle = join(path, `usage.jsonl.1795000000000.${process.pid}.tmp`)
+  mkdirSync(join(obstacle, 'not-empty'), { recursive: true })
+  await t.rejects(copies.step())
+  await t.rejects(copies.step(), 'as long as it lasts')
+  rmSync(obstacle, { recursive: true })
+  await copies.step()
+  t.equal(there()['usage.jsonl.1795000000000'], '\nfirst\n')
+})
+
 test('a copy that a full disk has cut short is completed', { skip: skipSmallDisk }, async (t) => {
   const disk = mountSmallDisk(t)
   const { begin, log, there, copied } = makeWorld(t, disk.path)
