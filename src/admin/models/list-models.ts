@@ -197,7 +197,7 @@ async function findModels(deps: ExternalDeps, search: Search) {
   const items = [...asked]
   const silent = new Set(asked.keys())
   const maxBlockMs = Math.min(defaultBlockMs, (allAskedMs * concurrency) / items.length)
-  await forEachConcurrently(
+  const asking = forEachConcurrently(
     items,
     { concurrency, maxBlockMs, signal },
     async ([model, { endpoint, subscriptions }]) => {
@@ -220,6 +220,6 @@ async function findModels(deps: ExternalDeps, search: Search) {
         found.push({ model, subscription, endpoint, served })
     },
   )
-  clearInterval(timer)
+  await asking.finally(() => clearInterval(timer))
   return { found: [...found], silent: new Set(silent) }
 }

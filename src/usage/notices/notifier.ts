@@ -25,11 +25,14 @@ export function startNotifier(options: NotifierOptions) {
   const { url, secret, store, clock, log } = options
   const notices = createNotices(options)
   const lines = createLineLimit(quietMs)
+  const ending = new AbortController()
+  const { signal } = ending
   const send = createSend({
     url,
     secret,
     store,
     clock,
+    signal,
     onFailed({ id }, problem, isLast) {
       if (isLast)
         log.error(
@@ -43,8 +46,6 @@ export function startNotifier(options: NotifierOptions) {
         )
     },
   })
-  const ending = new AbortController()
-  const { signal } = ending
   const onFault = (error: unknown): void => {
     if (lines.pass('fault', clock()) === undefined) return
     log.warn(

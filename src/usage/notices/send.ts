@@ -13,6 +13,8 @@ interface SendOptions {
   /** Milliseconds since the epoch. */
   readonly clock: () => number
   readonly onFailed: (notice: DueNotice, problem: string, isLast: boolean) => void
+  /** Ends sending: another process sends the rest, at the latest when the lease of a notice ends. */
+  readonly signal?: AbortSignal
 }
 
 const timeoutMs = 5_000
@@ -25,11 +27,12 @@ const maxAgeMs = 24 * 3_600_000
 
 /** Sends due notices; resolves when none are left. Concurrent processes share the work. */
 export function createSend(options: SendOptions): () => Promise<void> {
-  const { url, secret, store, clock, onFailed } = options
+  const { url, secret, store, clock, onFailed, signal = new AbortController().signal } = options
 
   async function send(notice: DueNotice): Promise<void> {
     const problem = await post(notice)
     if (problem === undefined) return await store.finish(notice.id)
+    if (signal.aborted) return
     const isLast = clock() - notice.createdAt > maxAgeMs
     onFailed(notice, problem, isLast)
     const { id, attempt } = notice
@@ -51,7 +54,7 @@ export function createSend(options: SendOptions): () => Promise<void> {
         body,
         // Only the configured receiver gets the notice.
         redirect: 'manual',
-        signal: AbortSignal.timeout(timeoutMs),
+        signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
       })
       await response.body?.cancel()
       return response.ok ? undefined : `it answered ${response.status}`
@@ -63,6 +66,7 @@ export function createSend(options: SendOptions): () => Promise<void> {
   return async function sendDue() {
     for (let due = await store.take(atOnce, leaseMs); due.length > 0; ) {
       await Promise.all(due.map(send))
+      if (signal.aborted) return
       due = await store.take(atOnce, leaseMs)
     }
   }

@@ -1,9 +1,13 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { pino } from 'pino'
 import { type Test, test } from 'tap'
 import { isSigned } from '../../../examples/notice-receiver.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
 import type { CountedLimit } from '../../../src/ratelimit/rules/limit.ts'
 import { forgetUser } from '../../../src/usage/ledger/postgres/forget.ts'
 import { createNotices } from '../../../src/usage/notices/notices.ts'
+import { startNotifier } from '../../../src/usage/notices/notifier.ts'
 import { createNoticeStore, expiringKeys } from '../../../src/usage/notices/postgres-notices.ts'
 import { createSend } from '../../../src/usage/notices/send.ts'
 import { createTestCounters } from '../../support/counters.ts'
@@ -220,6 +224,36 @@ test('a notice of a process that was killed while it sent is sent by another', a
   await sql`update tollgate_notices set due_at = now()`
   await sender(receiver.url)()
   t.equal(receiver.received[0]?.headers['webhook-id'], taken?.id)
+})
+
+test('a process that stops does not wait for a receiver that hangs', async (t) => {
+  const { sql, store, snapshot, create, spend } = await createWorld(t)
+  const hanging = createServer(() => {})
+  t.teardown(() => hanging.close().closeAllConnections())
+  await new Promise<void>((listening) => hanging.listen(0, '127.0.0.1', listening))
+  const { port } = hanging.address() as AddressInfo
+  const logged: string[] = []
+  const notifier = startNotifier({
+    ...{ url: `http://127.0.0.1:${port}`, secret: Buffer.alloc(32, 7), store, clock: Date.now },
+    snapshot: () => snapshot,
+    readCounters: async () => [],
+    log: pino({}, { write: (line: string) => void logged.push(line) }),
+  })
+  const first = create()
+  for (let i = 0; i < 30; i += 1) {
+    spend(`user-${i}`, 100)
+    first.note(use(`user-${i}`))
+  }
+  await first.step()
+  const attempts = async () =>
+    Number((await sql`select sum(attempts)::int as n from tollgate_notices`)[0]?.n)
+  await poll(async () => (await attempts()) > 0, 'it sends')
+  const sent = await attempts()
+  const begun = performance.now()
+  await notifier.stop()
+  t.ok(performance.now() - begun < 2_000, 'it does not wait for a time-out')
+  t.equal(await attempts(), sent, 'and takes no more')
+  t.strictSame(logged, [], 'nothing is wrong with the receiver')
 })
 
 test('a key that expires soon is named once, and again when it expires later', async (t) => {
