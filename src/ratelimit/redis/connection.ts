@@ -6,6 +6,7 @@ import { parseRedisUrl, type RedisTarget } from '../../formats/redis-url.ts'
 import { type SpendCommands, spendScripts } from '../holds/spend-scripts.ts'
 import { type ScriptCall, type SumCommands, sumScripts, type WriteAnswer } from '../sums/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
+import { type RightsCommands, rightsKey, rightsScript } from './rights-script.ts'
 
 export interface RedisConnection {
   readonly commands: SumCommands & SpendCommands
@@ -14,7 +15,10 @@ export interface RedisConnection {
   readonly sent: number
   /** Why there is no usable connection, with the message of client or server. */
   readonly problem: ConnectionProblem | undefined
-  /** Resolves once the connection is up or refused, or this time (ms) has passed, with whether it is up. */
+  /**
+   * Resolves once the connection is up or refused, or this time (ms) has passed, with whether it is up. It is refused if
+   * its user lacks rights.
+   */
   connected(waitMs: number): Promise<boolean>
   close(): void
 }
@@ -80,7 +84,7 @@ export function connectRedis(
     if (client instanceof Cluster) renewCredentials(client, urlNow())
   })
 
-  const scripts = { ...sumScripts, ...spendScripts }
+  const scripts = { ...sumScripts, ...spendScripts, ...rightsScript }
   type Script = keyof typeof scripts
   /** Takes the number of keys, the keys, and the arguments. */
   type Runner = Record<Script, (count: number, ...rest: readonly (string | number)[]) => unknown>
@@ -100,7 +104,7 @@ export function connectRedis(
         },
       ]
     }),
-  ) as unknown as Omit<RedisConnection['commands'], 'writeAndRelease'>
+  ) as unknown as Omit<RedisConnection['commands'], 'writeAndRelease'> & RightsCommands
 
   async function writeAndRelease(
     write: ScriptCall,
@@ -121,6 +125,23 @@ export function connectRedis(
     return answer
   }
 
+  /** Whether the server responds, and its user may run every command; else `problem` says why. */
+  async function isAllowed(): Promise<boolean> {
+    try {
+      const call: ScriptCall = [[rightsKey], []]
+      const refused = await commands.refusedCommands([rightsKey], [])
+      const multi = client.multi()
+      run(multi, 'refusedCommands', call)
+      await multi.exec()
+      if (refused.length === 0) return true
+      const message = `its user may not run ${refused.join(', ')} on keys tollgate:* (docs/redis.md)`
+      problem = { message, isFinal: true }
+    } catch (error) {
+      problem = problemOf(error)
+    }
+    return false
+  }
+
   return {
     cluster: target.kind === 'cluster',
     get sent() {
@@ -132,9 +153,11 @@ export function connectRedis(
     },
     async connected(waitMs) {
       const giveUpAt = performance.now() + waitMs
-      const isOver = () => client.status === 'ready' || problem?.isFinal
-      while (!isOver() && performance.now() < giveUpAt) await delay(10)
-      return client.status === 'ready'
+      while (!problem?.isFinal && performance.now() < giveUpAt) {
+        if (client.status === 'ready' && (await isAllowed())) return true
+        await delay(10)
+      }
+      return false
     },
     close: () => client.disconnect(),
   }
@@ -147,12 +170,15 @@ function renewCredentials(client: Redis | Cluster, url: string): void {
   if (options !== undefined) Object.assign(options, { username, password })
 }
 
-/** Recognizes refused credentials, a database that does not exist, and untrusted certificates. */
+/** Recognizes refused credentials and commands, a database that does not exist, and untrusted certificates. */
 function problemOf(error: unknown): ConnectionProblem {
   const { message, code } = error as NodeJS.ErrnoException
   const { lastNodeError } = error as { lastNodeError?: Error }
   const text = [message, lastNodeError?.message].filter(Boolean).join(' ')
-  const isRefused = /\b(WRONGPASS|NOAUTH|NOPERM|invalid password|DB index)\b/.test(text)
+  const isRefused =
+    /\b(WRONGPASS|NOAUTH|NOPERM|invalid password|DB index|EXEC without MULTI|unknown command)\b/.test(
+      text,
+    )
   const isDistrusted = /CERT|ERR_TLS|ERR_SSL|UNABLE_TO|SELF_SIGNED/.test(code ?? '')
   return { message: text, isFinal: isRefused || isDistrusted }
 }
@@ -183,5 +209,7 @@ function createClient(
     })
   }
   const [node] = nodes
-  return new Redis({ ...options, ...own, ...(node as (typeof nodes)[number]) })
+  // `connected` asks more than the client's own check, which needs the right to INFO and prints a line without it.
+  const checked = { ...options, enableReadyCheck: false }
+  return new Redis({ ...checked, ...own, ...(node as (typeof nodes)[number]) })
 }

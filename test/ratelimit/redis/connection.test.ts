@@ -4,8 +4,11 @@ import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import tls from 'node:tls'
 import root, { type Test } from 'tap'
+import { spendScripts } from '../../../src/ratelimit/holds/spend-scripts.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
+import { rightsScript } from '../../../src/ratelimit/redis/rights-script.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
+import { sumScripts } from '../../../src/ratelimit/sums/scripts.ts'
 import { startCluster } from '../../support/cluster.ts'
 import { poll } from '../../support/poll.ts'
 import { createSharingGateway, redisKey, type SharingGateway } from '../../support/redis-world.ts'
@@ -53,6 +56,48 @@ root.test('user, password and database are used', { skip }, async (t) => {
   t.teardown(() => wrong.close())
   t.equal(await wrong.connection.connected(100), false)
   await t.rejects(wrong.used(counterOf('ada')))
+})
+
+root.test('a user without every right is refused, and the log says which', { skip }, async (t) => {
+  const { client, port } = await startValkey(t)
+  const refused = async (rights: readonly string[]): Promise<string | undefined> => {
+    await client.acl('SETUSER', 'ada', 'reset', 'on', '>secret', ...rights)
+    const connection = connectRedis(`redis://ada:secret@127.0.0.1:${port}`, () => {})
+    const isUp = await connection.connected(5_000)
+    connection.close()
+    t.equal(isUp, connection.problem === undefined)
+    t.not(connection.problem?.isFinal, false)
+    return connection.problem?.message
+  }
+  const [all, keys] = ['+@all', '~tollgate:*']
+  t.match(await refused([keys, all, '-eval', '-evalsha']), /^NOPERM .*eval/)
+  t.match(await refused(['~other:*', all]), /^NOPERM .*key/)
+  t.match(await refused([keys, all, '-hset', '-zrem']), /^its user may not run HSET, ZREM on keys/)
+  t.match(await refused([keys, all, '-multi']), /MULTI/)
+  t.match(await refused([keys, all, '-exec']), /exec/)
+  const documented = readFileSync('docs/redis.md', 'utf8').match(/ACL SETUSER tollgate (.*)/)?.[1]
+  t.equal(await refused((documented ?? '').split(' ').slice(2)), undefined, 'the documented rights')
+})
+
+root.test('a renamed command is named', { skip }, async (t) => {
+  for (const [name, message] of [
+    ['HMGET', /may not run HMGET on/],
+    ['EVALSHA', /unknown command .evalsha/],
+  ] as const) {
+    const { url } = await startValkey(t, ['--rename-command', name, 'mine'])
+    const connection = connectRedis(url, () => {})
+    t.teardown(() => connection.close())
+    t.equal(await connection.connected(5_000), false)
+    t.match(connection.problem, { message, isFinal: true })
+  }
+})
+
+root.test('every command of the scripts is among those that are tried', async (t) => {
+  const commandsIn = (text: string) =>
+    new Set([...text.matchAll(/(?:call|try)\('([A-Z]+)'/g)].map(([, name]) => name))
+  const scripts = Object.values({ ...sumScripts, ...spendScripts }).join('')
+  const tried = commandsIn(rightsScript.refusedCommands)
+  t.strictSame([...commandsIn(scripts)].toSorted(), [...tried].toSorted())
 })
 
 /** A TLS proxy for a server without TLS; writes its certificate to `folder`. */

@@ -1,0 +1,41 @@
+/** Asks whether the user of Redis may do what the other scripts do: otherwise counts would fail later, one by one. */
+
+/** Keys, then arguments. */
+export interface RightsCommands {
+  /** The commands that this user may not run. */
+  refusedCommands(keys: readonly string[], args: readonly []): Promise<readonly string[]>
+}
+
+/** A name that has no other use. */
+export const rightsKey = 'tollgate:{all}:rights'
+
+/** KEYS[1] a key to try them on, which is left out afterwards. Errors other than of rights count as allowed. */
+const refusedCommands = `
+local answer, key = {}, KEYS[1]
+local function try(command, ...)
+  local found = redis.pcall(command, ...)
+  local error = type(found) == 'table' and found.err or ''
+  -- The latter: renamed in the server's configuration.
+  for _, refusal in ipairs({ "can't run this command", 'NOPERM', 'nknown %a+ command' }) do
+    if string.find(error, refusal) then answer[#answer + 1] = command end
+  end
+end
+try('TIME')
+try('TYPE', key)
+try('SET', key, '1', 'PX', '1000')
+try('GET', key)
+try('PTTL', key)
+try('PEXPIRE', key, '1000')
+try('DEL', key)
+try('HSET', key, 'a', '1')
+try('HGET', key, 'a')
+try('HMGET', key, 'a')
+try('HGETALL', key)
+try('HDEL', key, 'a')
+try('ZADD', key, '1', 'a')
+try('ZRANGEBYSCORE', key, '1', '1')
+try('ZREM', key, 'a')
+return answer
+`
+
+export const rightsScript = { refusedCommands }
