@@ -33,6 +33,11 @@ export type SpendAnswer = readonly [
 ]
 
 const common = `
+-- What somebody else has put under these names would make every call fail.
+for i, kind in ipairs({ 'hash', 'hash', 'zset' }) do
+  local found = redis.call('TYPE', KEYS[i]).ok
+  if found ~= kind and found ~= 'none' then redis.call('DEL', KEYS[i]) end
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function text(number) return string.format('%d', number) end

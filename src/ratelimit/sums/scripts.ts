@@ -25,8 +25,9 @@ export const markMs = 60_000
  * number that it relies on; ARGV[3] the writer; ARGV[4] the life of the mark (ms); then for each window the field, its
  * sum, and the rest of the window's life (ms). A late call must not hide a loss: it sets the mark only if the mark that
  * it relies on is there. The mark is written first: a Redis that is out of memory, or a replica, refuses that before
- * anything has changed. A mark never decreases: that would look like a loss. Numbers in Lua are doubles, which are
- * exact for two sums of 15 digits; longer sums are added as billions and the rest, up to 2⁶³-1.
+ * anything has changed. A mark never decreases: that would look like a loss. A key of another type under a window's name
+ * counts nothing; a call with a mark replaces it and responds as after a loss, which it is. Numbers in Lua are doubles,
+ * which are exact for two sums of 15 digits; longer sums are added as billions and the rest, up to 2⁶³-1.
  */
 const writeSums = `
 local function limbs(text)
@@ -62,9 +63,14 @@ end
 local answer = { tonumber(number or '0'), nonce or '' }
 for i = 2, #KEYS do
   local field, sum = ARGV[3 * i - 1], ARGV[3 * i]
-  -- A key of another type under this name counts nothing.
   local had = redis.pcall('HMGET', KEYS[i], field, '+')
-  if had.err then sum = '0' end
+  if had.err and not string.find(had.err, 'WRONGTYPE', 1, true) then return had end
+  if had.err and ARGV[1] == '0' then
+    sum = '0'
+  elseif had.err then
+    redis.call('DEL', KEYS[i])
+    had, answer[1], answer[2] = {}, 0, ''
+  end
   local own, total, grows = had[1] or '0', had[2] or '0', false
   if #own < 16 and #total < 16 and #sum < 16 then
     own, total = tonumber(own) or 0, tonumber(total) or 0
@@ -87,6 +93,7 @@ const readSums = `
 local answer = {}
 for i, key in ipairs(KEYS) do
   local found, parts = redis.pcall('HGETALL', key), {}
+  if found.err and not string.find(found.err, 'WRONGTYPE', 1, true) then return found end
   for at = 1, found.err and 0 or #found, 2 do
     if tonumber(found[at + 1]) and not string.find(found[at], ' ', 1, true) then
       parts[#parts + 1] = found[at] .. ' ' .. found[at + 1]

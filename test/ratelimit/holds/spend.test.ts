@@ -351,6 +351,11 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
     }
     await valkey.client.set(windowKeys.requests, '9'.repeat(400))
     t.equal((await redis.spend({ ...asked, id: '' }))[0], 'held')
+    for (const key of holdKeys) await valkey.client.set(key, 'text')
+    t.equal((await redis.spend({ ...asked, id: 'a' }))[0], 'held')
+    t.strictSame(await Promise.all(holdKeys.map((key) => valkey.client.type(key))), [
+      ...['hash', 'hash', 'zset'],
+    ])
   })
 
   await t.test('what only asks holds nothing', async (t) => {

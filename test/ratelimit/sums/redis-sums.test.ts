@@ -127,6 +127,17 @@ root.test('sums in a real Redis', skip, async (t) => {
     t.match(await store.write(mark, [entry]), { number: 0, nonce: '' }, 'and is replaced')
   })
 
+  await t.test('a key of another type under a name is a loss, and is replaced', async (t) => {
+    await store.write(mark, [entry])
+    await valkey.client.set(entry.key, 'text')
+    const next = { ...mark, number: 2, acknowledged: 1 }
+    const replaced = { number: 0, nonce: '', sums: [[40, 40]] }
+    t.strictSame(await store.write(next, [entry]), replaced)
+    t.ok((await valkey.client.pttl(entry.key)) > 0)
+    const after = await store.write({ ...mark, number: 3 }, [{ ...entry, field: 'h', sum: 2 }])
+    t.strictSame(after, { number: 2, nonce: 'n', sums: [[2, 42]] })
+  })
+
   await t.test('a server that is full refuses the whole call', async (t) => {
     await store.write(mark, [entry])
     await valkey.client.config('SET', 'maxmemory', '100kb')
