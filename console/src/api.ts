@@ -96,12 +96,18 @@ export class ApiError extends Error {
 }
 
 /** Sends a request with a credential. Rejects with an ApiError. */
-export async function send(token: string, method: string, path: string, body?: unknown) {
+export async function send(
+  token: string,
+  method: string,
+  path: string,
+  body?: unknown,
+  more: Readonly<Record<string, string>> = {},
+) {
   let response: Response
   try {
     response = await fetch(path, {
       method,
-      headers: { authorization: `Bearer ${token}` },
+      headers: { authorization: `Bearer ${token}`, ...more },
       credentials: 'omit',
       cache: 'no-store',
       ...(body !== undefined && { body: JSON.stringify(body) }),

@@ -61,7 +61,7 @@ export async function begin({ issuer, page }: Provider): Promise<undefined> {
       'Signing in with a provider requires https, or an address of this machine.',
     )
   }
-  const [state, verifier] = [random(), random()]
+  const [state, verifier] = [randomText(), randomText()]
   const address = location.pathname + location.search
   const url = new URL(page)
   const back = new URL(url.searchParams.get('redirect_uri') ?? '').pathname
@@ -113,7 +113,8 @@ function takeBegun(): Begun | undefined {
   return kept === null ? undefined : JSON.parse(kept)
 }
 
-function random(): string {
+/** A text that nobody guesses; works without https. */
+export function randomText(): string {
   return toBase64Url(crypto.getRandomValues(new Uint8Array(32)))
 }
 

@@ -11,7 +11,21 @@ export interface Place {
 const moved = new EventTarget()
 let place = read()
 
-addEventListener('popstate', arrive)
+/** The address that the back button does not leave. */
+let kept: string | undefined
+
+addEventListener('popstate', () => {
+  if (kept === undefined) arrive()
+  else history.pushState(null, '', kept)
+})
+
+/** Keeps the page that is open until the result is called. */
+export function stay(): () => void {
+  kept = location.pathname + location.search
+  return () => {
+    kept = undefined
+  }
+}
 
 function read(): Place {
   const path = location.pathname.replace(/^\/console\/?|\/+$/g, '')

@@ -12,7 +12,12 @@ export interface Session {
   /** The credential, if it is an API key. */
   readonly ownKey: string | undefined
   /** Calls the API. Rejects with an ApiError; a refused credential ends the session. */
-  readonly call: <Answer>(method: string, path: string, body?: unknown) => Promise<Answer>
+  readonly call: <Answer>(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers?: Readonly<Record<string, string>>,
+  ) => Promise<Answer>
   /** Calls the API for a text response. */
   readonly read: (path: string) => Promise<string>
   /** Called when the user signs out: calls in progress cannot end a later session. */
@@ -35,9 +40,9 @@ export async function openSession(token: string, onEnd: () => void): Promise<Ses
   // The browser would refuse to send it, which looks like an unreachable gateway.
   if (!/^[\x21-\x7e]+$/.test(token)) throw new ApiError(0, 'unknown', noToken)
   let isClosed = false
-  const ask = async (method: string, path: string, body?: unknown) => {
+  const ask = async (...request: Parameters<Session['call']>) => {
     try {
-      return await send(token, method, path, body)
+      return await send(token, ...request)
     } catch (error) {
       if ((error as { status?: number }).status === 401 && !isClosed) onEnd()
       throw error

@@ -61,6 +61,8 @@ export const theme = createTheme({
       defaultProps: {
         lockScroll: false,
         centered: true,
+        // A click beside a form would discard it.
+        closeOnClickOutside: false,
         // The button that opened it may be gone, as after a revocation.
         onExitTransitionEnd: () => {
           if (document.activeElement === document.body) document.querySelector('h1')?.focus()

@@ -1,9 +1,11 @@
 import { Checkbox, NativeSelect, Paper } from '@mantine/core'
 import { useState } from 'react'
 import type { CreatedKey, NewKey as NewKeyBody, Subscription } from '../api.ts'
+import { useAttempts } from '../parts/attempts.ts'
 import { DialogForm, textIn } from '../parts/dialog-form.tsx'
 import { Gives } from '../parts/limits.tsx'
 import { Nothing } from '../parts/nothing.tsx'
+import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
@@ -49,6 +51,7 @@ interface FormProps {
 
 function Form({ onCancel, onCreated }: FormProps) {
   const { call } = useSession()
+  const attempt = useAttempts()
   const given = useLoaded('', async () => {
     const [subscriptions, { max_expiration_days: most }] = await Promise.all([
       call<readonly Subscription[]>('GET', '/v1/subscriptions'),
@@ -59,7 +62,7 @@ function Form({ onCancel, onCreated }: FormProps) {
   const [subscription, setSubscription] = useState<string>()
   const [isEphemeral, setEphemeral] = useState(false)
 
-  if (given.value === undefined) return <Problem error={given.error} />
+  if (given.value === undefined) return given.error ? <Problem error={given.error} /> : <Pending />
   const { subscriptions, most } = given.value
   const paying =
     subscriptions.find((each) => each.subscription_id_header === subscription) ?? subscriptions[0]
@@ -77,7 +80,7 @@ function Form({ onCancel, onCreated }: FormProps) {
       subscription: textIn(form, 'subscription'),
       ...(isEphemeral ? { ephemeral: true } : { expiresIn: textIn(form, 'lifetime') }),
     }
-    onCreated(await call<CreatedKey>('POST', '/v1/api-keys', body))
+    onCreated(await call<CreatedKey>('POST', '/v1/api-keys', body, attempt(body)))
   }
 
   return (

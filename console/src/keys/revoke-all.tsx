@@ -2,6 +2,7 @@ import { Button, Modal, Stack, Text, TextInput } from '@mantine/core'
 import { useState } from 'react'
 import type { Propagation } from '../api.ts'
 import { DialogForm } from '../parts/dialog-form.tsx'
+import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { PropagationNote } from '../parts/propagation.tsx'
 import { useSession } from '../session.tsx'
@@ -58,7 +59,7 @@ function Question({ username, onClose, onRevoked }: Omit<RevokeAllProps, 'isOpen
     )
   }
   const keys = count.value?.revokedCount
-  if (keys === undefined) return <Problem error={count.error} />
+  if (keys === undefined) return count.error ? <Problem error={count.error} /> : <Pending />
   if (keys === 0) return <Text className="breaks">{username} has no active key.</Text>
   return (
     <DialogForm

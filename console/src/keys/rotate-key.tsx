@@ -1,6 +1,7 @@
 import { Checkbox, NativeSelect, Text } from '@mantine/core'
 import { useState } from 'react'
 import type { ApiKey, CreatedKey } from '../api.ts'
+import { useAttempts } from '../parts/attempts.ts'
 import { DialogForm } from '../parts/dialog-form.tsx'
 import { useSession } from '../session.tsx'
 import { KeyModal } from './show-key.tsx'
@@ -41,6 +42,7 @@ interface FormProps {
 
 function Form({ record, onCancel, onRotated }: FormProps) {
   const { call } = useSession()
+  const attempt = useAttempts()
   const [overlap, setOverlap] = useState('24h')
   const [isShort, setShort] = useState(false)
   const ends = overlap === '0s'
@@ -49,7 +51,8 @@ function Form({ record, onCancel, onRotated }: FormProps) {
     const path = `/v1/api-keys/${encodeURIComponent(record.id)}/rotate`
     const times = { overlap: ends ? 0 : overlap }
     const more = isShort && !ends ? { endOldAfterFirstUse: '1h' } : {}
-    onRotated(await call<CreatedKey>('POST', path, { ...times, ...more }))
+    const body = { ...times, ...more }
+    onRotated(await call<CreatedKey>('POST', path, body, attempt(body)))
   }
 
   return (

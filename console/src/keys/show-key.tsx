@@ -1,8 +1,9 @@
 import { Button, Code, Group, Modal, NativeSelect, Stack, Text } from '@mantine/core'
-import { type ReactNode, useState } from 'react'
+import { type ReactNode, useEffect, useState } from 'react'
 import type { CreatedKey, Model } from '../api.ts'
 import { Copy } from '../parts/copy.tsx'
 import { Time } from '../parts/time.tsx'
+import { stay } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { agentSnippets } from './agent-snippets.ts'
@@ -32,12 +33,12 @@ export function KeyModal({ title, isOpen, onClose, onMade, children }: KeyModalP
   }
   return (
     <Modal
-      opened={isOpen}
+      // A key that was created after the form was closed is shown, too: its plaintext would be lost.
+      opened={isOpen || created !== undefined}
       onClose={close}
       size="lg"
       title={created ? 'Copy your key now' : title}
       withCloseButton={created === undefined}
-      closeOnClickOutside={false}
       closeOnEscape={created === undefined}
     >
       {created ? <ShowKey created={created} onDone={close} /> : isOpen && children(show)}
@@ -64,10 +65,24 @@ interface ShowKeyProps {
   readonly onDone: () => void
 }
 
+/** Keeps the page, also with the back button, since what it shows cannot be shown again. */
+function useStay() {
+  useEffect(() => {
+    const ask = (event: Event) => event.preventDefault()
+    const leave = stay()
+    addEventListener('beforeunload', ask)
+    return () => {
+      leave()
+      removeEventListener('beforeunload', ask)
+    }
+  }, [])
+}
+
 /** The plaintext, once, and how to use it. */
 function ShowKey({ created, onDone }: ShowKeyProps) {
   const { key, name, subscription, expiresAt, previous, models: only } = created
   const { call } = useSession()
+  useStay()
   const models = useLoaded(subscription, () =>
     call<{ data: readonly Model[] }>('GET', '/v1/models'),
   )
