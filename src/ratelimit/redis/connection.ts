@@ -3,6 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 import { parseRedisUrl, type RedisTarget } from '../../formats/redis-url.ts'
+import { restAfter } from '../../runtime/loop.ts'
 import { type SpendCommands, spendScripts } from '../holds/spend-scripts.ts'
 import { type ScriptCall, type SumCommands, sumScripts, type WriteAnswer } from '../sums/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
@@ -31,7 +32,7 @@ interface ConnectionProblem {
 
 /** A command without a response after this time counts as lost; sums are then sent again, with newer values. */
 const answerTimeoutMs = 500
-const maxReconnectMs = 500
+const reconnects = { firstMs: 25, maxMs: 500 }
 
 /** Settings of every connection: the client neither queues nor resends commands. */
 const defaults = {
@@ -43,7 +44,7 @@ const defaults = {
   // An unresponsive connection is closed, so that commands do not pile up on it.
   socketTimeout: answerTimeoutMs,
   connectTimeout: 1_500,
-  retryStrategy: (attempt: number) => Math.min(maxReconnectMs, 25 * attempt),
+  retryStrategy: (attempt: number) => restAfter(attempt, reconnects),
   // After a failover the old primary is a read-only replica: find the new one. Redis 6 reports
   // errors inside a script under another name.
   reconnectOnError: (error: Error) => /READONLY|MASTERDOWN/.test(error.message),
@@ -191,7 +192,7 @@ function createClient(
     return new Cluster([...nodes], {
       enableOfflineQueue: false,
       redisOptions: { ...options, ...own },
-      clusterRetryStrategy: (attempt) => Math.min(maxReconnectMs, 25 * attempt),
+      clusterRetryStrategy: (attempt) => restAfter(attempt, reconnects),
       // Certificates contain names, so a node's name must not be replaced by its address.
       ...(own.tls && {
         dnsLookup: (address: string, done: (error: null, address: string) => void) =>

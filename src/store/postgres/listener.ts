@@ -1,5 +1,6 @@
 /** A separate connection that receives notifications, and reconnects when it ends. */
 
+import { repeat } from '../../runtime/loop.ts'
 import { connectionClass, databaseRetryMs, type PostgresConnection, sqlOver } from './connection.ts'
 
 interface ListenerOptions {
@@ -29,32 +30,30 @@ export function startListener({ url, channels, onNotification }: ListenerOptions
     statementTimeoutMs: deadlineMs,
   })
   const listen = channels.map((channel) => `listen "${channel}"`).join('; ')
+  const stopping = new AbortController()
+  const { signal } = stopping
   let current: PostgresConnection | undefined
-  let retry: NodeJS.Timeout | undefined
-  let isStopped = false
 
-  function open(): void {
-    if (isStopped) return
+  /** Resolves when a connection has ended. */
+  async function listenOnce(): Promise<void> {
     const connection = new TollgateListener()
     current = connection
+    const ended = new Promise<void>((settle) => connection.on('end', () => settle()))
     connection.on('notification', onNotification)
-    connection.on('end', () => {
-      if (!isStopped) retry = setTimeout(open, databaseRetryMs)
-    })
-    connection
-      .connect()
-      .then(() => sqlOver(connection).unsafe(listen).run(deadlineMs))
-      .then(
-        () => onNotification(),
-        () => connection.abandon(),
-      )
+    try {
+      await connection.connect()
+      await sqlOver(connection).unsafe(listen).run(deadlineMs)
+      onNotification()
+    } catch {
+      connection.abandon()
+    }
+    await ended
   }
 
-  open()
+  void repeat({ step: listenOnce, restMs: databaseRetryMs, onFault() {}, signal })
   return {
     stop(): void {
-      isStopped = true
-      clearTimeout(retry)
+      stopping.abort()
       current?.abandon()
     },
   }
