@@ -53,11 +53,11 @@ export interface OpenTableOptions {
   readonly files: TableFiles
   /** The random number that identifies the files. */
   readonly file: number
-  /** Maximum number of records; 20,000 by default. */
+  /** Maximum number of records. */
   readonly records: number
   readonly clocks: TableClocks
   readonly readWindow: (counter: Counter, at: number) => ReadWindow
-  /** Whether a request with this digest came before (repeats.ts), so that it is worth a record; true by default. */
+  /** Whether a request with this digest came before (repeats.ts), so that it is worth a record. */
   readonly isRepeated: (digest: Buffer) => boolean
   /** How long a block must exist before a record refers to it, in milliseconds. */
   readonly settledMs: number

@@ -30,7 +30,7 @@ export interface Usage {
   readonly keyId?: string
   /** The payer (payer.ts). */
   readonly payer?: string
-  /** The counters of its key under which the request was admitted (`CompiledCaps.counted`), if any. */
+  /** The counters of its key under which the request was admitted (`KeyLimits.counted`), if any. */
   readonly keyCounters?: string
   /** Prices and weights when it was admitted (amounts.ts), or undefined if there were none. */
   readonly prices?: string
