@@ -183,6 +183,6 @@ function settled(
     (until === undefined || readTime('until', until) === request.grantedUntil) &&
     (reason === undefined || reason === request.decisionReason)
   if (isSame) return shown
-  const granted = request.state === 'denied' ? '' : `, up to ${grantedLimit} until ${grantedUntil},`
-  throw invalidRequest(`The request was ${request.state} before${granted} and a decision is final.`)
+  const granted = request.state === 'denied' ? '' : `, up to ${grantedLimit} until ${grantedUntil}`
+  throw invalidRequest(`It was ${request.state} before${granted}, and a decision is final.`)
 }
