@@ -62,9 +62,12 @@ interface HoldingDeps {
   readonly pause?: (ms: number) => Promise<unknown>
 }
 
-/** Calls `undo` if the gateway resets the call without having read the decision, because its client has gone. */
+/** The call of a Check. */
 export interface CheckCall {
+  /** Calls `undo` if the gateway cannot read the decision, or resets the call without having read it, because its client has gone. */
   whenReset(undo: () => void): void
+  /** Calls it now: the decision is not sent. */
+  takeBack?(): void
 }
 
 /** Decides a grant by its limits. Returns without a promise if all counters are in memory. */

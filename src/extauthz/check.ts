@@ -126,25 +126,32 @@ export function createCheck(deps: CheckDeps): Check {
   function answer(context: CheckContext, caller: Caller | null, decided: Decision): Buffer {
     if (decided.allowed && decided.isUnread) return unread
     const { request, credential, target, now, traceparent, mark } = context
+    const { subscription } = request
     const decision = decided.allowed ? decided : withCredentialDetail(decided, request)
     const dialect = dialectOf(target?.operation)
-    onDecided(decision, modelOf(decision, caller, request, target))
-    if (!decision.allowed) onRefused(toRefusedCheck(decision, caller, context, snapshot))
     const key = caller?.by === 'key' ? caller : undefined
+    const lined = decision.allowed ? linedAs(request, now, table && laneOf(decision)) : undefined
+    const plain = toCheckResponse(decision, now, dialect, key, templateOf, lined)
+    const response = isSampled(traceparent)
+      ? tagSpan(plain, decision, { caller, model: target?.modelKey ?? request.model, subscription })
+      : plain
+    const model = modelOf(decision, caller, request, target)
+    const refused = decision.allowed
+      ? undefined
+      : toRefusedCheck(decision, caller, context, snapshot)
     const rule =
       decision.allowed && key && target
         ? admit?.({ grant: decision, key, credential, request, target, now, traceparent, mark })
         : undefined
+    // Last: a decision that cannot be answered is refused, and must be neither published nor counted.
+    onDecided(decision, model)
+    if (refused !== undefined) onRefused(refused)
     onMissed(missReason(request.miss, rule))
-    const lined = decision.allowed ? linedAs(request, now, table && laneOf(decision)) : undefined
-    const response = toCheckResponse(decision, now, dialect, key, templateOf, lined)
-    if (!isSampled(traceparent)) return response
-    const { subscription } = request
-    const model = target?.modelKey ?? request.model
-    return tagSpan(response, decision, { caller, model, subscription })
+    return response
   }
 
   function fail(context: CheckContext, error: unknown): Buffer {
+    context.call?.takeBack?.()
     return answer(context, null, toRefusal(error))
   }
 

@@ -38,7 +38,7 @@ export type Serve = (stream: Stream, head: RequestHead, form: MessageForm) => St
 export type Unary = (
   request: Buffer,
   traceparent?: string,
-  call?: Pick<Stream, 'whenReset'>,
+  call?: Pick<Stream, 'whenReset' | 'takeBack'>,
 ) => Buffer | Promise<Buffer>
 
 /** Sends messages to a client; the returned function is called when it disconnects. */

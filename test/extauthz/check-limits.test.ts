@@ -895,6 +895,35 @@ test('what is taken for a client that has gone is given back', async (t) => {
   t.equal(taking.size, 0, 'it has read neither')
 })
 
+test('what cannot be answered is decided once, and given back', async (t) => {
+  const decisions: string[] = []
+  const world = createWorld({ ...counting, ofModels: { concurrency: 1 } })
+  const check = createCheck({
+    ...world.deps,
+    authenticate: () => ({
+      ...{ by: 'key', user: 'ada', groups: [], keyId: 'k1', subscription: 'pool' },
+      remembered: { hash: 'h', until: Number.POSITIVE_INFINITY },
+    }),
+    onDecided: (decision) => decisions.push(decision.allowed ? 'allowed' : decision.code),
+    table: {
+      mark: 0,
+      admit() {
+        throw new TypeError('a bug')
+      },
+    },
+  })
+  const undo: (() => void)[] = []
+  const call = {
+    whenReset: (each: () => void) => void undo.push(each),
+    takeBack: () => undo.pop()?.(),
+  }
+  const headers = { authorization: 'Bearer sk-tg-1', 'x-request-id': 'a' }
+  t.equal(readDenial((await check(checkOf(chat, headers), undefined, call)) as Buffer).http, 500)
+  t.strictSame(decisions, ['internal'])
+  t.equal(world.faults.length, 1)
+  t.equal(world.holds.size, 0)
+})
+
 test('a request without an id is counted', async (t) => {
   const { ask } = createWorld({ ...counting, ofModels: rate })
   for (let i = 0; i < 3; i += 1) t.ok(isAllowed(await ask(undefined)))

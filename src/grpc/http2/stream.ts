@@ -89,6 +89,13 @@ export class Stream implements Sender {
     else this.undo = undo
   }
 
+  /** Calls `undo` now: what it undoes is not part of the response. */
+  takeBack(): void {
+    const { undo } = this
+    this.undo = undefined
+    undo?.()
+  }
+
   /** A DATA frame has arrived; its length with and without padding. Returns an error code. */
   receive(size: number, bytes: number, last: boolean): number {
     if (this.remoteEnded) return errorCode.streamClosed
