@@ -81,8 +81,8 @@ export class Stream implements Sender {
   }
 
   /**
-   * Calls `undo` if the client resets the stream, even just after the response was sent: then it has
-   * not read it. At once if the stream is closed already. Only for the last `undo`.
+   * Calls `undo` if the stream ends without a whole response, or the client resets it just after the response was sent:
+   * then it has not read it. At once if the stream is closed already. Only for the last `undo`.
    */
   whenReset(undo: () => void): void {
     if (this.closed) undo()
@@ -196,6 +196,8 @@ export class Stream implements Sender {
     this.closed = true
     for (const part of this.#held) this.#link.window.hold(-part.length)
     this.#held = nothing
+    // If the connection ends later, the client may have read the response, and acts on it.
+    if (!this.#ended) this.takeBack()
     this.#link.streamClosed(this, resetByUs)
     this.handler.closed()
   }

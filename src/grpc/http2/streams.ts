@@ -118,8 +118,8 @@ export class Streams {
     const stream = this.#find(id)
     this.#chargeReset()
     this.#reset.delete(id)
-    const undo = stream?.undo ?? this.#unread.get(id)
     stream?.close(false)
+    const undo = this.#unread.get(id)
     if (undo === undefined) return
     this.#unread.delete(id)
     undo()

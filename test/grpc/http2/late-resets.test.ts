@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import { frameFlag, frameType } from '../../../src/grpc/http2/frames.ts'
-import { connectRaw, frame, hello, post, uint32 } from '../../support/http2-frames.ts'
+import { frameFlag, frameType, settingId } from '../../../src/grpc/http2/frames.ts'
+import { connectRaw, frame, hello, post, settings, uint32 } from '../../support/http2-frames.ts'
 import { startHttp2 } from '../../support/http2-server.ts'
 import { poll } from '../../support/poll.ts'
 
@@ -26,4 +26,17 @@ test('a client that resets a stream has not read its answer', async (t) => {
   await ended(7)
   t.strictSame(seen.undone, [1, 3], 'once each')
   t.notOk(connection.frames().some(({ type }) => type === frameType.goaway))
+})
+
+test('a response that is not whole when its connection ends cannot be read', async (t) => {
+  const { port, seen } = await startHttp2(t)
+  const connection = await connectRaw(t, port)
+  const noWindow = frame('settings', 0, 0, settings({ [settingId.initialWindowSize]: 0 }))
+  await connection.send(hello, frame('headers', 1, whole, post()))
+  await connection.frame('headers', ({ stream, flags }) => stream === 1 && (flags & 1) === 1)
+  await connection.send(noWindow, frame('headers', 3, whole, post()))
+  await connection.frame('headers', ({ stream }) => stream === 3)
+  connection.socket.destroy()
+  await poll(() => seen.closed === 2, 'the connection has ended')
+  t.strictSame(seen.undone, [3], 'the other response may have been read')
 })
