@@ -2,7 +2,7 @@
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { within, withLongDeadline } from '../../store/postgres/postgres.ts'
-import type { Sql } from '../../store/postgres/sql.ts'
+import { epochMs, type Sql } from '../../store/postgres/sql.ts'
 import { type IncreaseStore, type KeptIncrease, maxIncreases } from './active-increases.ts'
 
 /** How long an ended increase stays in the table. */
@@ -12,8 +12,8 @@ const keptFor = '1 day'
 export function createIncreaseStore(sql: Sql, readMs?: number): IncreaseStore {
   const columns = sql`
     id, counter, per, amount::text as limit, reason, created_by as "createdBy",
-    (extract(epoch from until) * 1000)::float8 as until,
-    (extract(epoch from created_at) * 1000)::float8 as "createdAt"`
+    ${epochMs(sql, 'until')} as until,
+    ${epochMs(sql, 'created_at')} as "createdAt"`
   type Row = Omit<KeptIncrease, 'limit'> & { readonly limit: string }
   const toIncrease = (row: Row): KeptIncrease => {
     return { ...row, limit: parseExact(row.limit) as Exact }

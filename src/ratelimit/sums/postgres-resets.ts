@@ -2,7 +2,7 @@
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
-import { digestOf, type Sql } from '../../store/postgres/sql.ts'
+import { digestOf, epochMs, type Sql } from '../../store/postgres/sql.ts'
 import type { CounterReset } from '../rules/windows.ts'
 
 /** The channel that notifies of resets. Notifications may be missed, so resets are also polled every second. */
@@ -27,9 +27,9 @@ export function createResetStore(sql: Sql) {
     /** The last reset of each counter, among resets written since shortly before `after`. */
     async read(after = 0): Promise<readonly StoredReset[]> {
       const rows = await withLongDeadline(sql<(Omit<StoredReset, 'used'> & { used: string })[]>`
-        select counter as key, (extract(epoch from reset_at) * 1000)::float8 as at,
+        select counter as key, ${epochMs(sql, 'reset_at')} as at,
           coalesce(used, 0)::text as used,
-          (extract(epoch from written_at) * 1000)::float8 as "writtenAt"
+          ${epochMs(sql, 'written_at')} as "writtenAt"
         from tollgate_counter_resets
         where reset_at > now() - ${keptFor}::interval
           and written_at > ${new Date(Math.max(0, after - overlapMs))}::timestamptz`)

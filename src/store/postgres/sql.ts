@@ -104,6 +104,11 @@ function toParameter(value: unknown): unknown {
   return value instanceof Date ? value.toISOString() : value
 }
 
+/** A column of timestamps in milliseconds since the epoch. */
+export function epochMs(sql: Sql, column: string): Fragment {
+  return sql`(extract(epoch from ${sql.identifier(column)}) * 1000)::float8`
+}
+
 /** The first 128 bits of the SHA-256 of a text, in hexadecimal digits, as a column of UUIDs takes them. */
 export function digestOf(text: string): string {
   return hash('sha256', text, 'hex').slice(0, 32)

@@ -9,7 +9,7 @@ import {
   within,
   withLongDeadline,
 } from '../../store/postgres/postgres.ts'
-import type { Sql } from '../../store/postgres/sql.ts'
+import { epochMs, type Sql } from '../../store/postgres/sql.ts'
 import { createNoticeStore } from '../notices/postgres-notices.ts'
 import {
   type LimitRequest,
@@ -26,12 +26,12 @@ import {
 export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequests {
   const columns = pool`
     id, username as user, counter, per, amount::text as limit, reason, state,
-    (extract(epoch from until) * 1000)::float8 as until,
-    (extract(epoch from created_at) * 1000)::float8 as "createdAt",
-    decided_by as "decidedBy", (extract(epoch from decided_at) * 1000)::float8 as "decidedAt",
+    ${epochMs(pool, 'until')} as until,
+    ${epochMs(pool, 'created_at')} as "createdAt",
+    decided_by as "decidedBy", ${epochMs(pool, 'decided_at')} as "decidedAt",
     decision_reason as "decisionReason", increase_id as "increaseId",
     granted_amount::text as "grantedLimit",
-    (extract(epoch from granted_until) * 1000)::float8 as "grantedUntil"`
+    ${epochMs(pool, 'granted_until')} as "grantedUntil"`
   const isListed = (now: number) => pool`(
     case state when 'open' then until > ${new Date(now)}::timestamptz
     else decided_at > ${new Date(now)}::timestamptz - make_interval(days => ${listedDays}) end)`

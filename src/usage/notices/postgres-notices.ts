@@ -1,7 +1,7 @@
 /** Notices in Postgres, which records each exactly once, however many processes see its cause. */
 
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
-import { digestOf, type Query, type Sql } from '../../store/postgres/sql.ts'
+import { digestOf, epochMs, type Query, type Sql } from '../../store/postgres/sql.ts'
 import type { DueNotice, ExpiringKey, Notice } from './store.ts'
 
 export type NoticeStore = ReturnType<typeof createNoticeStore>
@@ -42,7 +42,7 @@ export function createNoticeStore(sql: Sql) {
           select id from tollgate_notices where due_at <= now() order by due_at limit ${max}
           for update skip locked)
         returning id, body, attempts as attempt,
-          (extract(epoch from created_at) * 1000)::float8 as "createdAt"`),
+          ${epochMs(sql, 'created_at')} as "createdAt"`),
     /** Marks a notice as sent or abandoned. */
     async finish(id: string): Promise<void> {
       await withLongDeadline(sql`update tollgate_notices set due_at = null where id = ${id}`)
@@ -68,7 +68,7 @@ export function createNoticeStore(sql: Sql) {
 export function expiringKeys(sql: Sql, max: number): Query<ExpiringKey[]> {
   return sql<ExpiringKey[]>`
     select id, name, username as user, subscription,
-      (extract(epoch from expires_at) * 1000)::float8 as "expiresAt"
+      ${epochMs(sql, 'expires_at')} as "expiresAt"
     from (select *, row_number() over (partition by username order by expires_at, id) as turn
     from api_keys
     where status = 'active' and not ephemeral and expires_at > now()
