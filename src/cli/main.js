@@ -6,6 +6,8 @@ import { cacheCompiled } from '../runtime/compile-cache.js'
 import { boundHeap } from '../runtime/heap.js'
 
 const argv = process.argv.slice(2)
+// Whoever may write to the folders of revocations or of Envoy's configuration may replace their files.
+process.umask(process.umask(0o022) | 0o002)
 if (argv[0] === 'serve') boundHeap()
 cacheCompiled()
 const { runCommand } = await import('./run-command.ts')

@@ -1,5 +1,14 @@
 import { spawnSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
 import { packageRoot } from '../../src/runtime/package-root.ts'
@@ -37,6 +46,22 @@ test('output that is lost fails a command', { skip: !existsSync('/dev/full') }, 
   t.match(lost, { status: 1, stderr: 'Standard output cannot be written (ENOSPC).\n' })
   const enough = run('| true')
   t.match(enough, { status: 0, stderr: '' }, 'a reader that has seen enough')
+})
+
+test('without a umask nothing is writable for everybody', (t) => {
+  const folder = temporaryFolder(t)
+  const [DATA_DIR, ENVOY_CONFIG_DIR] = [join(folder, 'data'), join(folder, 'envoy')]
+  const { status } = spawnSync(
+    '/bin/sh',
+    ['-c', 'umask 000; exec "$0" "$1" envoy-config --write', process.execPath, main],
+    { env: { PATH: process.env.PATH, DATA_DIR, ENVOY_CONFIG_DIR } },
+  )
+  t.equal(status, 0)
+  const made = readdirSync(folder, { recursive: true }).map(String)
+  const isOpen = (path: string) => (statSync(join(folder, path)).mode & 0o002) !== 0
+  t.strictSame(made.filter(isOpen), [])
+  t.ok(['data', 'envoy'].every((path) => made.includes(path)))
+  t.end()
 })
 
 test('what runs until it is stopped takes no words', async (t) => {
