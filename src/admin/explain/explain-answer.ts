@@ -62,7 +62,7 @@ export const pastRefusal = object('PastRefusal', {
 
 export const responseSchema = answers(
   'The decision, as it would be made at that time.',
-  [400, 403, 404, 413],
+  [400, 404, 413],
   'Explanation',
   {
     allowed: { type: 'boolean' },

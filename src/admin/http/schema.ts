@@ -82,8 +82,8 @@ export function refusals(
   )
 }
 
-/** The refusals of every route for callers. */
-const ofCallers = [401, 429, 500, 503] as const
+/** The refusals of every route for callers; 403 also for a key that is bound to other addresses. */
+const ofCallers = [401, 403, 429, 500, 503] as const
 
 /** The `response` of a route for callers: an object, and the route's refusals in addition to every route's. */
 export function answers<const Fields extends Readonly<Record<string, object>>>(

@@ -84,7 +84,7 @@ const createSchema = {
   body,
   response: answers(
     'The increase, which is in force.',
-    [400, 403, 404, 413],
+    [400, 404, 413],
     'IncreaseCreated',
     changed,
   ),
@@ -95,7 +95,7 @@ const listSchema = {
   operationId: 'listIncreases',
   summary: 'List limit increases in force',
   description: 'For administrators.',
-  response: answers('Increases that have not ended, the highest first.', [403], 'IncreaseList', {
+  response: answers('Increases that have not ended, the highest first.', [], 'IncreaseList', {
     object: { type: 'string', const: 'list' },
     data: objects('Increase', {
       ...fields,
@@ -114,7 +114,7 @@ const endSchema = {
   description:
     'For administrators. The limit in the resource applies again. The response is sent when every replica has applied it, or after a second: `propagation` says which.',
   params: unnamed({ increaseId: { type: 'string' } }),
-  response: answers('The increase, which has ended.', [403, 404], 'IncreaseEnded', changed),
+  response: answers('The increase, which has ended.', [404], 'IncreaseEnded', changed),
 } as const
 
 /** The response. */

@@ -49,7 +49,7 @@ const approveSchema = {
       until: { ...until, description: 'Not after the requested time, which is the default.' },
     },
   },
-  response: answers('Approved.', [400, 403, 404, 413], 'ApprovedLimitRequest', {
+  response: answers('Approved.', [400, 404, 413], 'ApprovedLimitRequest', {
     ...oneRequest,
     propagation: propagationSchema,
   }),
@@ -67,7 +67,7 @@ const denySchema = {
     additionalProperties: false,
     properties: { reason },
   },
-  response: answers('Denied.', [400, 403, 404, 413], 'DeniedLimitRequest', oneRequest),
+  response: answers('Denied.', [400, 404, 413], 'DeniedLimitRequest', oneRequest),
 } as const
 
 const unsure =

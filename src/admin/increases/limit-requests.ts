@@ -74,12 +74,7 @@ const createSchema = {
       },
     },
   },
-  response: answers(
-    'The request, which is open.',
-    [400, 403, 404, 413],
-    'LimitRequest',
-    oneRequest,
-  ),
+  response: answers('The request, which is open.', [400, 404, 413], 'LimitRequest', oneRequest),
 } as const
 
 const listSchema = {
@@ -98,7 +93,7 @@ const listSchema = {
       ...pageQuery,
     },
   },
-  response: answers('A page of limit requests.', [400, 403], 'LimitRequestList', {
+  response: answers('A page of limit requests.', [400], 'LimitRequestList', {
     object: { type: 'string', const: 'list' },
     data: objects('ListedLimitRequest', requestFields),
     currency: currencySchema,

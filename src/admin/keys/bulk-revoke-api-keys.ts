@@ -42,7 +42,7 @@ const schema = {
       },
     },
   },
-  response: answers('Done, even if there was nothing to revoke.', [400, 403, 413], 'BulkRevoked', {
+  response: answers('Done, even if there was nothing to revoke.', [400, 413], 'BulkRevoked', {
     revokedCount: { type: 'integer', minimum: 0, examples: [3] },
     message: { type: 'string', examples: ['Revoked 3 API keys of user alice.'] },
     dryRun: optional(boolean('Only after a dry run, which revokes nothing.')),

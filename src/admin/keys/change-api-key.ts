@@ -38,7 +38,7 @@ const schema = {
       ...capFields,
     },
   },
-  response: answers('The changed record.', [400, 403, 404, 413], 'ChangedApiKey', {
+  response: answers('The changed record.', [400, 404, 413], 'ChangedApiKey', {
     ...apiKeyRecord.properties,
     propagation: optional({
       ...propagationSchema,

@@ -125,7 +125,7 @@ older form; they are used only if filters, sort and pagination are all absent.`,
       },
     ],
   },
-  response: answers('A page of records.', [400, 403, 413], 'ApiKeyPage', {
+  response: answers('A page of records.', [400, 413], 'ApiKeyPage', {
     object: { type: 'string', const: 'list' },
     data: { type: 'array', items: apiKeyRecord },
     has_more: boolean('Whether a further page has records.'),

@@ -81,7 +81,7 @@ const oneSchema = {
   tags: ['Models'],
   headers: schema.headers,
   params: unnamed({ id: string('Slashes stay as they are, or are escaped once (`%2F`).') }),
-  response: answersWith('The model.', [400, 403, 404], modelRecord),
+  response: answersWith('The model.', [400, 404], modelRecord),
 } as const
 
 /** Adds the routes. */

@@ -43,7 +43,7 @@ const schema = {
   },
   response: answers(
     'A page of them, ordered by model, groups before users, and name.',
-    [400, 403],
+    [400],
     'AccessList',
     {
       object: { type: 'string', const: 'list' },

@@ -47,7 +47,7 @@ const schema = {
   tags: ['Administration'],
   security: [{ identityToken: [] }],
   querystring,
-  response: answers('The newest ones.', [400, 403], 'RefusalList', {
+  response: answers('The newest ones.', [400], 'RefusalList', {
     ...fields,
     silent: optional({
       type: 'array',

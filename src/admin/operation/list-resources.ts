@@ -55,40 +55,35 @@ const schema = {
       ...pageQuery,
     },
   },
-  response: answers(
-    'A page of them, ordered by kind, namespace and name.',
-    [400, 403],
-    'ResourceList',
-    {
-      object: { type: 'string', const: 'list' },
-      data: objects('ResourceStatus', {
-        kind: { ...text, examples: ['ModelRef'] },
-        namespace: text,
-        name: text,
-        phase: optional({
-          ...text,
-          description: 'Not of generated policies.',
-          examples: ['Ready'],
-        }),
-        conditions: objects('Condition', {
-          type: { ...text, examples: ['Ready'] },
-          status: { type: 'string', enum: ['True', 'False', 'Unknown'] },
-          reason: text,
-          message: text,
-        }),
-        file: optional({ ...text, description: 'Of resources in files.' }),
-        line: optional({ type: 'integer', minimum: 1 }),
+  response: answers('A page of them, ordered by kind, namespace and name.', [400], 'ResourceList', {
+    object: { type: 'string', const: 'list' },
+    data: objects('ResourceStatus', {
+      kind: { ...text, examples: ['ModelRef'] },
+      namespace: text,
+      name: text,
+      phase: optional({
+        ...text,
+        description: 'Not of generated policies.',
+        examples: ['Ready'],
       }),
-      has_more: hasMore,
-      problems: {
-        type: 'array',
-        items: text,
-        description: 'One sentence each, with file and line where there are any.',
-        examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
-      },
-      more_problems: integer('How many are omitted.', { minimum: 0 }),
+      conditions: objects('Condition', {
+        type: { ...text, examples: ['Ready'] },
+        status: { type: 'string', enum: ['True', 'False', 'Unknown'] },
+        reason: text,
+        message: text,
+      }),
+      file: optional({ ...text, description: 'Of resources in files.' }),
+      line: optional({ type: 'integer', minimum: 1 }),
+    }),
+    has_more: hasMore,
+    problems: {
+      type: 'array',
+      items: text,
+      description: 'One sentence each, with file and line where there are any.',
+      examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
     },
-  ),
+    more_problems: integer('How many are omitted.', { minimum: 0 }),
+  }),
 } as const
 
 /** The response. */

@@ -40,7 +40,7 @@ const schema = {
     'For administrators: the responding process, all processes that a revocation waits for, and the state of database, Redis and journal as this process sees them.',
   tags: ['Administration'],
   security: [{ identityToken: [] }],
-  response: answers('The state now.', [403], 'ServiceState', {
+  response: answers('The state now.', [], 'ServiceState', {
     replica: { ...name, description: 'The responding process.' },
     version: name,
     ready: { ...flag, description: 'As in /readyz.' },

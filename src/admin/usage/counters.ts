@@ -92,7 +92,7 @@ const listSchema = {
   querystring: selection,
   response: answers(
     'Ordered by subscription, model, kind and length of the window.',
-    [400, 403, 404],
+    [400, 404],
     'CounterList',
     {
       object: { type: 'string', const: 'list' },
@@ -110,7 +110,7 @@ const resetSchema = {
 before are not added again; the windows end as before. The usage ledger does not change.`,
   tags: ['Usage'],
   body: selection,
-  response: answers('The previous counters.', [400, 403, 404, 413], 'CountersReset', {
+  response: answers('The previous counters.', [400, 404, 413], 'CountersReset', {
     ...subject,
     at: timestamp,
     reset: { type: 'array', items: counter },

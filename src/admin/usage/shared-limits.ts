@@ -46,7 +46,7 @@ const schema = {
   },
   response: answers(
     'A page: limits of subscriptions, then of models, then of the installation; each ordered by the name of its resource, model, kind and length of the window.',
-    [400, 403],
+    [400],
     'SharedLimitList',
     {
       object: { type: 'string', const: 'list' },

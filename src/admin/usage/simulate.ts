@@ -90,7 +90,7 @@ const schema = {
   tags: ['Usage'],
   security: [{ identityToken: [] }],
   body,
-  response: answers('The result.', [400, 403, 404, 413], 'SimulationResult', {
+  response: answers('The result.', [400, 404, 413], 'SimulationResult', {
     from: timestamp,
     to: timestamp,
     answers: { ...count, description: 'Responses that were replayed.' },

@@ -63,6 +63,15 @@ test('nobody is served without a credential (401)', async (t) => {
   await each(t, api, 401, 'credential_invalid', broken, ({ takesBody }) => takesBody)
 })
 
+test('a key is refused from another address (403)', async (t) => {
+  const api = await createKeyApi(t)
+  const { key } = await api.createKey('alice', { allowedAddresses: ['192.0.2.0/24'] })
+  // These revoke the key itself, from anywhere.
+  const revokes = /POST .*revoke$/
+  const applies = ({ route }: Operation) => !revokes.test(route)
+  await each(t, api, 403, 'address_not_allowed', { as: key }, applies)
+})
+
 test('what is not there is not found (404)', async (t) => {
   const api = await createKeyApi(t)
   await each(t, api, 404, 'not_found', { as: 'alice' }, ({ hasId }) => hasId)
