@@ -1,5 +1,5 @@
 import { linkSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { nameFile } from '../src/runtime/name-file.ts'
+import { withPathInErrors } from '../src/runtime/path-in-errors.ts'
 import { identify, isRunning, readIdentity } from './process-identity.ts'
 
 /** The result of a claim: its release, or the process that holds it. */
@@ -12,7 +12,7 @@ type Claim = { readonly release: () => void } | { readonly heldBy: number }
 export function claim(file: string): Claim {
   const mine = `${file}.${process.pid}`
   const us = identify(process.pid)
-  nameFile(mine, () => writeFileSync(mine, JSON.stringify(us), { mode: 0o600 }))
+  withPathInErrors(mine, () => writeFileSync(mine, JSON.stringify(us), { mode: 0o600 }))
   try {
     for (;;) {
       // A link is created atomically, so no process reads a half-written claim.

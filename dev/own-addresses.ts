@@ -8,7 +8,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { join, resolve } from 'node:path'
 import { type Address, type SocketAddress, showAddress } from '../src/formats/address.ts'
-import { nameFile } from '../src/runtime/name-file.ts'
+import { withPathInErrors } from '../src/runtime/path-in-errors.ts'
 import type { Config } from '../src/settings/config.ts'
 
 /** The addresses by setting. Envoy's admin page has its socket by default anyway. */
@@ -113,7 +113,7 @@ export function recordAddresses(config: Config, modelServer: Address | undefined
   }
   mkdirSync(join(config.dataDir, 'run'), { recursive: true })
   const file = record(config.dataDir)
-  nameFile(file, () => writeFileSync(file, `${JSON.stringify(raw, null, 2)}\n`))
+  withPathInErrors(file, () => writeFileSync(file, `${JSON.stringify(raw, null, 2)}\n`))
 }
 
 /** The environment, with the addresses that a running `up` has recorded in DATA_DIR where they are missing. */

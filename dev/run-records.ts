@@ -5,7 +5,7 @@
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { nameFile } from '../src/runtime/name-file.ts'
+import { withPathInErrors } from '../src/runtime/path-in-errors.ts'
 import { identify, isRunning, type ProcessIdentity, readIdentity } from './process-identity.ts'
 
 const graceMs = 5_000
@@ -15,7 +15,7 @@ const pollMs = 25
 export function record(folder: string, name: string, pid: number): () => void {
   const file = join(folder, `${name}.json`)
   mkdirSync(folder, { recursive: true })
-  nameFile(file, () => writeFileSync(file, `${JSON.stringify(identify(pid) ?? {})}\n`))
+  withPathInErrors(file, () => writeFileSync(file, `${JSON.stringify(identify(pid) ?? {})}\n`))
   return () => rmSync(file, { force: true })
 }
 

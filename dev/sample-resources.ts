@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { nameFile } from '../src/runtime/name-file.ts'
+import { withPathInErrors } from '../src/runtime/path-in-errors.ts'
 import { sampleResourceFolder } from '../src/settings/sample.ts'
 import { sampleModelServer } from './up-settings.ts'
 
@@ -14,6 +14,6 @@ export function writeSampleResources(folder: string, modelServerUrl: string): vo
   for (const file of readdirSync(sampleResourceFolder)) {
     const text = readFileSync(join(sampleResourceFolder, file), 'utf8')
     const written = text.replaceAll(`http://${sampleModelServer}`, modelServerUrl)
-    nameFile(join(folder, file), () => writeFileSync(join(folder, file), written))
+    withPathInErrors(join(folder, file), () => writeFileSync(join(folder, file), written))
   }
 }

@@ -11,16 +11,16 @@ import { listenGrpc, listenHttp, listenServer } from './runtime/listen.ts'
 import { createLog, type Logger } from './runtime/log.ts'
 import { readVersion } from './runtime/package-root.ts'
 import { type Stop, stopInOrder } from './runtime/shutdown.ts'
-import { part } from './runtime/stops.ts'
+import { timedStop } from './runtime/stops.ts'
 import { type Address, loadConfig, type SocketAddress, showAddress } from './settings/config.ts'
 import { describePaths } from './settings/describe-paths.ts'
 import { misspeltSettings } from './settings/misspelt.ts'
 import { createMetricsServer } from './telemetry/metrics-server.ts'
 import { createExternalApi, createInternalApi, internalTls } from './wiring/apis.ts'
 import { noteService, openAudit } from './wiring/audit.ts'
+import { createCheckServer } from './wiring/check-server.ts'
 import { checkSettings } from './wiring/check-settings.ts'
 import type { Context } from './wiring/context.ts'
-import { createGatewayServer } from './wiring/gateway-server.ts'
 import { openTls } from './wiring/listener-tls.ts'
 import { openParts } from './wiring/parts.ts'
 import { openState } from './wiring/state.ts'
@@ -107,7 +107,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   stops.push(probes.close)
   if (config.envoyConfigWrite) await writeEnvoyFiles(config)
   const parts = await openParts(context)
-  const grpc = createGatewayServer(context, parts, tls)
+  const grpc = createCheckServer(context, parts, tls)
   let ready = false
   const gatewayDrain = createGatewayDrain(context)
   const { counterParts } = parts
@@ -125,7 +125,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     config.metricsAddress && (await listenServer('METRICS_ADDRESS', metrics, config.metricsAddress))
   const internal = createInternalApi(context, parts, tls, { ...condition, metricsAddress })
   // The probes close late, because they report that the others are closing.
-  stops.push(part('the internal listener', () => drainServer(internal, 0)))
+  stops.push(timedStop('the internal listener', () => drainServer(internal, 0)))
   stops.push({
     name: 'the listeners',
     shareMs: 5_000,

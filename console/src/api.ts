@@ -15,7 +15,7 @@ export type { LimitRequestList } from '../../src/admin/increases/limit-requests.
 export type { AccessList } from '../../src/admin/operation/list-access.ts'
 export type { OwnRefusalList } from '../../src/admin/operation/list-refusals.ts'
 export type { ResourceList } from '../../src/admin/operation/list-resources.ts'
-export type { ReplicaState, ServiceState } from '../../src/admin/operation/service-state.ts'
+export type { ReplicaState, ServiceState } from '../../src/admin/operation/read-state.ts'
 export type { LimitList } from '../../src/admin/usage/limits.ts'
 export type { SharedLimitList } from '../../src/admin/usage/shared-limits.ts'
 export type ApiKey = ApiKeyAnswer

@@ -14,7 +14,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { nameFile } from '../../src/runtime/name-file.ts'
+import { withPathInErrors } from '../../src/runtime/path-in-errors.ts'
 import { type PostgresLocation, runAs } from './postgres-location.ts'
 
 /** The one user of the embedded database. */
@@ -44,7 +44,7 @@ function ensurePassword(home: string, data: string): string {
   if (!existsSync(data)) {
     rmSync(file, { force: true })
     const password = randomBytes(24).toString('hex')
-    nameFile(file, () => writeFileSync(file, password, { mode: 0o600, flag: 'wx' }))
+    withPathInErrors(file, () => writeFileSync(file, password, { mode: 0o600, flag: 'wx' }))
   }
   return readFileSync(file, 'utf8')
 }

@@ -2,7 +2,7 @@
 
 import type { ExternalDeps } from './deps.ts'
 import type { Api } from './http/api.ts'
-import { callerOf } from './http/authenticate.ts'
+import { callerOf } from './http/authenticate-api.ts'
 import { answers, boolean, optional, string } from './http/schema.ts'
 
 const schema = {

@@ -5,7 +5,7 @@ import { isLoopback } from '../formats/trustworthy.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { connection } from './commands/flags.ts'
-import { readLogins } from './logins.ts'
+import { readLogins } from './login-file.ts'
 import { printable } from './text-table.ts'
 
 /** A base URL without a trailing slash, and the credential. */

@@ -6,7 +6,7 @@ import type { gatewayFlags } from './commands/flags.ts'
 import type { editKeyFlags, newKeyFlags, rotateKeyFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
 import { clientOf, type KeyIo, warnOfPending } from './key-client.ts'
-import { showKey, toKeyFields } from './key-fields.ts'
+import { showKey, toKeyFields } from './key-flags.ts'
 import { printable } from './text-table.ts'
 
 /** `tollgate key new`: returns the exit status, as the others. */

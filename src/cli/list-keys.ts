@@ -4,7 +4,7 @@ import { type Call, WrongCall } from './command.ts'
 import type { listKeysFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
 import { clientOf, type KeyIo, type KeyRecord } from './key-client.ts'
-import { parseLabels } from './key-fields.ts'
+import { parseLabels } from './key-flags.ts'
 import { renderTable } from './text-table.ts'
 
 /** Lists keys; returns the exit status. */

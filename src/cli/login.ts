@@ -6,7 +6,7 @@ import type { Call } from './command.ts'
 import type { json } from './commands/flags.ts'
 import type { loginFlags } from './commands/shell.ts'
 import { toJson } from './json.ts'
-import { loginFile, readLogins, removeLogins, writeLogins } from './logins.ts'
+import { loginFile, readLogins, removeLogins, writeLogins } from './login-file.ts'
 import type { CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 

@@ -27,7 +27,7 @@ export function limitMessageOf(denial: Denial, now: number): string | undefined 
 const longestWaitS = 60
 
 /** The code that clients get. They take insufficient_quota as final: while they may wait for a budget, it has the code of tokens. */
-export function codeAt({ code, retryAt }: Denial, now: number): ErrorCode {
+export function clientCodeOf({ code, retryAt }: Denial, now: number): ErrorCode {
   const isSoon = secondsUntil(retryAt ?? now, now) <= longestWaitS
   return isSoon && code === 'insufficient_quota' ? 'token_limit_exceeded' : code
 }

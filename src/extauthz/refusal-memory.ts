@@ -3,7 +3,7 @@
  * users' refusals.
  */
 
-import { codeAt } from '../decide/limit-message.ts'
+import { clientCodeOf } from '../decide/limit-message.ts'
 import { isOf, type PastRefusal, type PastRefusals } from '../decide/past-refusal.ts'
 import { messageOf } from '../decide/refusal-message.ts'
 import { describe } from '../formats/errors.ts'
@@ -108,7 +108,7 @@ function toKeep(refused: RefusedCheck): PastRefusal | undefined {
   return {
     requestId,
     at: now,
-    code: codeAt({ ...denial, code }, now),
+    code: clientCodeOf({ ...denial, code }, now),
     status,
     reason,
     caller,

@@ -8,7 +8,7 @@ import { dirname } from 'node:path'
 import type { Address } from '../formats/address.ts'
 import { hopHeader } from '../formats/hop.ts'
 import { idleSeconds } from '../kinds/model-server-schema.ts'
-import type { GatewayTracing } from '../settings/otel.ts'
+import type { GatewayTracing } from '../settings/otel-variables.ts'
 import { parseTemplate } from './template.ts'
 import { putTracing } from './tracing.ts'
 

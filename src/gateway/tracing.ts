@@ -1,7 +1,7 @@
 /** Envoy's tracer: a span for each sampled request, sent to an OpenTelemetry collector. */
 
 import { isIP } from 'node:net'
-import type { GatewayTracing } from '../settings/otel.ts'
+import type { GatewayTracing } from '../settings/otel-variables.ts'
 import { assignment, tlsTo } from './clusters.ts'
 
 interface Traced {

@@ -6,7 +6,7 @@
 import * as fs from 'node:fs'
 import { userInfo } from 'node:os'
 import { dirname } from 'node:path'
-import { nameFile } from '../runtime/name-file.ts'
+import { withPathInErrors } from '../runtime/path-in-errors.ts'
 import type { JournalFiles } from './files.ts'
 import { openHeadFile } from './head-file.ts'
 
@@ -28,7 +28,7 @@ export function prepareFolder(files: JournalFiles, mode: FileMode): void {
     fs.chmodSync(folder, folderModeOf(mode))
   }
   for (const path of [head, script, envoy]) createFile(path, mode)
-  nameFile(head, () => openHeadFile(head, mode).close())
+  withPathInErrors(head, () => openHeadFile(head, mode).close())
 }
 
 /** Creates an empty file that Envoy and the service can use, unless it exists. */

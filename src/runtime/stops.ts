@@ -30,7 +30,7 @@ const shares = {
 } as const satisfies Record<string, readonly [shareMs: number, maxMs: number, lost: string]>
 
 /** How this part is stopped. */
-export function part(name: keyof typeof shares, stop: TimedStop['stop']): TimedStop {
+export function timedStop(name: keyof typeof shares, stop: TimedStop['stop']): TimedStop {
   const [shareMs, maxMs, lost] = shares[name]
   return { name, shareMs, maxMs, lost, stop }
 }

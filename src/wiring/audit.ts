@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { type AuditAction, serviceActor } from '../audit/event.ts'
 import { openAuditSink } from '../audit/file.ts'
 import { type AuditTrail, createAuditTrail, noTrail } from '../audit/trail.ts'
-import { part } from '../runtime/stops.ts'
+import { timedStop } from '../runtime/stops.ts'
 import type { Context } from './context.ts'
 
 /**
@@ -13,7 +13,7 @@ import type { Context } from './context.ts'
 export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>): AuditTrail {
   const sink = openAuditSink(config.auditLog)
   if (sink === undefined) return noTrail
-  stops.push(part('the audit trail', (graceMs) => sink.close(graceMs)))
+  stops.push(timedStop('the audit trail', (graceMs) => sink.close(graceMs)))
   return createAuditTrail({
     sink,
     required: config.auditRequired,

@@ -13,7 +13,7 @@ import { watchReports } from '../cluster/in-force/reports.ts'
 import { listenServer } from '../runtime/listen.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { type Stop, stopInOrder } from '../runtime/shutdown.ts'
-import { part } from '../runtime/stops.ts'
+import { timedStop } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { createExposition } from '../telemetry/exposition.ts'
@@ -75,7 +75,7 @@ async function start(context: Opening, isReady: () => boolean) {
     clock: Date.now,
     database: openDatabase(context),
   })
-  stops.push(part('the controller', controller.stop))
+  stops.push(timedStop('the controller', controller.stop))
   return { internal: probes.address, metrics }
 }
 
@@ -86,7 +86,7 @@ function openDatabase({ config, stops }: Opening): ControllerDatabase | undefine
   if (first === undefined) return undefined
   const url = config.databaseUrl === undefined ? () => embedded() ?? first : config.databaseUrlNow
   const { database, end } = openControllerDatabase(url)
-  stops.push(part('the database connections', end))
+  stops.push(timedStop('the database connections', end))
   return database
 }
 

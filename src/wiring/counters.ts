@@ -15,7 +15,7 @@ import { createPostgresSums } from '../ratelimit/sums/postgres-sums.ts'
 import { createResetFeed, type ResetFeed } from '../ratelimit/sums/reset-feed.ts'
 import { createSumsLog } from '../ratelimit/sums/sums-log.ts'
 import { errorMessage } from '../runtime/error-message.ts'
-import { part } from '../runtime/stops.ts'
+import { timedStop } from '../runtime/stops.ts'
 import { untilAnswered } from '../store/postgres/until-answered.ts'
 import { createFlushFigures } from '../telemetry/flush-figures.ts'
 import { countedOf } from '../usage/rules/line-charges.ts'
@@ -125,7 +125,7 @@ export async function openCounters(
   const holds =
     redis?.createHolds({ windows, read, partOf, isWriter }) ?? createMemoryHolds(windows)
   stops.push(
-    part('the counters', async (graceMs) => {
+    timedStop('the counters', async (graceMs) => {
       const giveUpAt = performance.now() + graceMs
       const left = await opened.stop(Math.max(0, graceMs - savingMs))
       if (left > 0)

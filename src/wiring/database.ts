@@ -2,7 +2,7 @@
 
 import { join } from 'node:path'
 import { startEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
-import { part } from '../runtime/stops.ts'
+import { timedStop } from '../runtime/stops.ts'
 import { openPool, type Pool } from '../store/postgres/postgres.ts'
 import { waitForDatabase } from '../store/postgres/until-answered.ts'
 import type { Context } from './context.ts'
@@ -22,11 +22,11 @@ export async function openDatabase(context: Context): Promise<Database> {
       directory: join(config.dataDir, 'postgres'),
       log: (line) => log.info({ code: 'embedded_postgres' }, line),
     })
-    stops.push(part('the embedded Postgres', embedded.stop))
+    stops.push(timedStop('the embedded Postgres', embedded.stop))
     url = () => embedded.url
   }
   const pool = openPool({ url, connections: config.databaseConnections })
-  stops.push(part('the database connections', (graceMs) => pool.end(graceMs)))
+  stops.push(timedStop('the database connections', (graceMs) => pool.end(graceMs)))
   await waitForDatabase(pool, context)
   return { pool, url }
 }

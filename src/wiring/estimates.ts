@@ -2,7 +2,7 @@
 
 import { shareLearned } from '../ratelimit/estimates/sharing.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
-import { part } from '../runtime/stops.ts'
+import { timedStop } from '../runtime/stops.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { Resources } from './resources.ts'
@@ -20,5 +20,5 @@ export function startSharing(
     return false
   }
   const sharing = shareLearned({ sql: pool, estimators, isNeeded, onFault })
-  stops.push(part('what was learned', sharing.stop))
+  stops.push(timedStop('what was learned', sharing.stop))
 }

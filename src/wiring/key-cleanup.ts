@@ -5,7 +5,7 @@ import { auditAct } from '../audit/service-events.ts'
 import { ServiceError } from '../formats/errors.ts'
 import { purgeRevocations } from '../keys/revocations/revocation-log.ts'
 import { repeat } from '../runtime/loop.ts'
-import { part } from '../runtime/stops.ts'
+import { timedStop } from '../runtime/stops.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { Keys } from './keys.ts'
@@ -41,7 +41,7 @@ export function startKeyCleanup(
     signal: ending.signal,
   })
   stops.push(
-    part('the cleanup of keys', () => {
+    timedStop('the cleanup of keys', () => {
       ending.abort()
       return isCleaned
     }),

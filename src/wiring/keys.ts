@@ -13,7 +13,7 @@ import { endedSecrets } from '../keys/revocations/revocation-log.ts'
 import type { ApiKeyTable } from '../keys/store.ts'
 import { createActiveIncreases } from '../ratelimit/increases/active-increases.ts'
 import { createIncreaseStore } from '../ratelimit/increases/postgres-increases.ts'
-import { part } from '../runtime/stops.ts'
+import { timedStop } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { untilAnswered } from '../store/postgres/until-answered.ts'
@@ -108,9 +108,9 @@ export async function openKeys(
     onRevived: keeper.replay,
     onForgotten: (hashes) => (hashes ? decisions.withdraw(hashes) : decisions.withdrawAll()),
   })
-  stops.push(part('the revocation log', () => keeper.stop()))
+  stops.push(timedStop('the revocation log', () => keeper.stop()))
   stops.push(
-    part('the follower of revocations', async (graceMs) => {
+    timedStop('the follower of revocations', async (graceMs) => {
       await follower.stop()
       await own.end(graceMs)
     }),
@@ -141,7 +141,7 @@ export async function openKeys(
       ),
   )
   const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })
-  stops.push(part('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
+  stops.push(timedStop('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
   return {
     keys,
     increases,

@@ -1,6 +1,6 @@
 /** The usage ledger, as the settings say. */
 
-import { part } from '../runtime/stops.ts'
+import { timedStop } from '../runtime/stops.ts'
 import { createLedger } from '../usage/ledger/ledger.ts'
 import { createArchiveHeads, createUsageLedger } from '../usage/ledger/postgres/ledger.ts'
 import { tendPartitions } from '../usage/ledger/postgres/partitions.ts'
@@ -26,6 +26,6 @@ export function openLedger({ config, log, clock, stops }: Context, { pool }: Dat
     tend: (now) => tendPartitions(pool, now, config.usageRetentionMs),
   })
   // The journal's own stop, which comes before, waits for what Envoy still writes.
-  stops.push(part('the usage ledger', ledger.stop))
+  stops.push(timedStop('the usage ledger', ledger.stop))
   return { ...ledger, reader: createUsageReader(pool) }
 }

@@ -3,7 +3,7 @@
  */
 
 import type { createModelHealth } from '../models/model-health.ts'
-import { part } from '../runtime/stops.ts'
+import { timedStop } from '../runtime/stops.ts'
 import { createHoldFollower, type HoldFollowerDeps } from '../usage/hold-follower.ts'
 import { startNotifier } from '../usage/notices/notifier.ts'
 import { createNoticeStore } from '../usage/notices/postgres-notices.ts'
@@ -49,6 +49,6 @@ export function startNotices(
     readCounters: (...read) => counters().counters.readFresh(...read),
     raise: increases.raise,
   })
-  stops.push(part('notices', notifier.stop))
+  stops.push(timedStop('notices', notifier.stop))
   return notifier.note
 }

@@ -4,7 +4,7 @@ import { bypassedModels } from '../cluster/rules/bypass.ts'
 import { maxBound } from '../cluster/rules/overshoot.ts'
 import type { OpenSums } from '../ratelimit/sums/open-sums.ts'
 import { readVersion } from '../runtime/package-root.ts'
-import { part } from '../runtime/stops.ts'
+import { timedStop } from '../runtime/stops.ts'
 import type { IdentityFigures } from '../telemetry/identity-counts.ts'
 import { soleHistogram } from '../telemetry/metric-data.ts'
 import type { Sources } from '../telemetry/readings.ts'
@@ -55,7 +55,7 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
     }),
     proofs: identity.proofs,
   })
-  stops.push(part('the metrics', () => telemetry.stop()))
+  stops.push(timedStop('the metrics', () => telemetry.stop()))
   return telemetry
 }
 

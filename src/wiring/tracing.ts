@@ -3,7 +3,7 @@
 import { trace } from '@opentelemetry/api'
 import { toShown } from '../formats/redact.ts'
 import { readVersion } from '../runtime/package-root.ts'
-import { part } from '../runtime/stops.ts'
+import { timedStop } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
 import type { Otlp } from '../telemetry/otlp.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
@@ -40,5 +40,5 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
       }
     },
   })
-  stops.push(part('the export to the collector', () => otlp.stop()))
+  stops.push(timedStop('the export to the collector', () => otlp.stop()))
 }

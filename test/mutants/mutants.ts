@@ -149,14 +149,14 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'keys/postgres-api-keys.ts',
-    ['admin/keys/idempotency.test.ts'],
+    ['admin/keys/idempotency-key.test.ts'],
     [
       ['row.is_replaceable ? row.key_hash : []', '[]'],
       ['!row.is_replaceable || ', 'true || '],
     ],
   ),
   ...mutants(
-    'admin/http/authenticate.ts',
+    'admin/http/authenticate-api.ts',
     ['admin/keys/key-reach.test.ts'],
     [
       ['if (capsOf(caller)?.networks === undefined) return', 'if (caller) return'],
@@ -243,7 +243,10 @@ export const allMutants: readonly Mutant[] = [
         "return { type, status: 'False', reason: 'NotAccepted', message }",
         "return { type, status: 'True', reason: 'NotAccepted', message }",
       ],
-      ['if (enforcedOf !== undefined) conditions.push(enforcedOf(policies, kind))', ''],
+      [
+        'if (enforcedCondition !== undefined) conditions.push(enforcedCondition(policies, kind))',
+        '',
+      ],
     ],
   ),
   ...mutants(

@@ -1,4 +1,4 @@
-import type { ServiceState } from '../../src/admin/operation/service-state.ts'
+import type { ServiceState } from '../../src/admin/operation/read-state.ts'
 
 /** The state of a process without problems. */
 export const wholeState: ServiceState = {

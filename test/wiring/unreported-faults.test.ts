@@ -1,14 +1,14 @@
 import { test } from 'tap'
-import { toNamed } from '../../src/runtime/name-file.ts'
+import { withPath } from '../../src/runtime/path-in-errors.ts'
 import { unreportedFaults } from '../../src/wiring/unreported-faults.ts'
 
 test('an error of the folder that is reported elsewhere is no fault', async (t) => {
   const faults: unknown[] = []
   const full = Object.assign(new Error('no space'), { code: 'ENOSPC' })
   const pass = unreportedFaults('/run/j/usage.jsonl', (error) => faults.push(error), ['ENOSPC'])
-  pass(toNamed('/run/j/usage.told', full))
+  pass(withPath('/run/j/usage.told', full))
   t.strictSame(faults, [])
-  const elsewhere = toNamed('/data/usage.sums', full)
+  const elsewhere = withPath('/data/usage.sums', full)
   pass(elsewhere)
   unreportedFaults('/run/j/usage.jsonl', (error) => faults.push(error))(full)
   t.strictSame(faults, [elsewhere, full])

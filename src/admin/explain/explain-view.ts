@@ -4,7 +4,7 @@ import type { BackendState } from '../../cluster/rules/conditions.ts'
 import type { StepName } from '../../decide/decide.ts'
 import type { Denial } from '../../decide/decision.ts'
 import type { ConsideredSubscription, Explanation } from '../../decide/explain.ts'
-import { codeAt } from '../../decide/limit-message.ts'
+import { clientCodeOf } from '../../decide/limit-message.ts'
 import type { PastRefusal } from '../../decide/past-refusal.ts'
 import { messageOf, refusalReason } from '../../decide/refusal-message.ts'
 import { describe, type ErrorCode, toEnvelope } from '../../formats/errors.ts'
@@ -89,7 +89,7 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
     allowed: decision.allowed,
     ...(!decision.allowed && {
       status: statusIn(dialectOf(readTarget(path)?.operation), decision.code),
-      code: toEnvelope(codeAt(decision, at)).error.code,
+      code: toEnvelope(clientCodeOf(decision, at)).error.code,
       message: redact(messageOf(decision, at) ?? describe(decision.code).message),
       reason: locate && reasonOf(explanation, decision, broken),
     }),

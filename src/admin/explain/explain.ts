@@ -3,7 +3,7 @@
 import { setImmediate } from 'node:timers/promises'
 import type { Decision } from '../../decide/decision.ts'
 import type { Explanation } from '../../decide/explain.ts'
-import { codeAt } from '../../decide/limit-message.ts'
+import { clientCodeOf } from '../../decide/limit-message.ts'
 import { isOf, type PastRefusal } from '../../decide/past-refusal.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
@@ -12,7 +12,7 @@ import { readTarget } from '../../operations/target.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { showOthers } from '../http/audit.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { callerOf } from '../http/authenticate-api.ts'
 import { createDryRun } from './dry-run.ts'
 import { responseSchema } from './explain-answer.ts'
 import { type Hypothetical, questionSchema, readQuestion } from './explain-question.ts'
@@ -72,7 +72,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     asked: Hypothetical,
     at: number,
   ): Promise<readonly OtherKey[]> {
-    const codeOf = (each: Decision) => (each.allowed ? undefined : codeAt(each, at))
+    const codeOf = (each: Decision) => (each.allowed ? undefined : clientCodeOf(each, at))
     const found: OtherKey[] = []
     for (const record of otherKeys) {
       // Each takes milliseconds if the person has thousands of subscriptions.

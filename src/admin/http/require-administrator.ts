@@ -3,7 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../../formats/errors.ts'
 import type { ExternalDeps } from '../deps.ts'
-import { callerOf } from './authenticate.ts'
+import { callerOf } from './authenticate-api.ts'
 
 /** For a scope behind `requireCaller`: all others get 403 before anything is read. */
 export function requireAdministrator(app: FastifyInstance, { isAdmin }: ExternalDeps): void {

@@ -10,11 +10,13 @@ export function object<const Fields extends Readonly<Record<string, object>>>(
   title: string,
   properties: Fields,
 ) {
-  return { title, ...unnamed(properties) } as const
+  return { title, ...untitledObject(properties) } as const
 }
 
 /** An object without a name. */
-export function unnamed<const Fields extends Readonly<Record<string, object>>>(properties: Fields) {
+export function untitledObject<const Fields extends Readonly<Record<string, object>>>(
+  properties: Fields,
+) {
   return { type: 'object', required: requiredNames(properties), properties } as const
 }
 

@@ -13,9 +13,17 @@ import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { callerOf } from '../http/authenticate-api.ts'
 import { ignoreBodies, requirePlainText } from '../http/body.ts'
-import { answers, boolean, objects, optional, string, timestamp, unnamed } from '../http/schema.ts'
+import {
+  answers,
+  boolean,
+  objects,
+  optional,
+  string,
+  timestamp,
+  untitledObject,
+} from '../http/schema.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
 import {
@@ -113,7 +121,7 @@ const endSchema = {
   summary: 'End an increase of a limit',
   description:
     'For administrators. The limit in the resource applies again. The response is sent when every replica has applied it, or after a second: `propagation` says which.',
-  params: unnamed({ increaseId: { type: 'string' } }),
+  params: untitledObject({ increaseId: { type: 'string' } }),
   response: answers('The increase, which has ended.', [404], 'IncreaseEnded', changed),
 } as const
 

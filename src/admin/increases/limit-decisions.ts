@@ -7,9 +7,9 @@ import type { LimitRequest, Verdict } from '../../usage/limit-requests/limit-req
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { answers, unnamed } from '../http/schema.ts'
+import { answers, untitledObject } from '../http/schema.ts'
 import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
 import { readTime } from '../usage/usage-question.ts'
@@ -31,7 +31,7 @@ const { limit, until, reason } = wanted
 const route = {
   tags: ['Administration'],
   security: [{ identityToken: [] }],
-  params: unnamed({ requestId: { type: 'string' } }),
+  params: untitledObject({ requestId: { type: 'string' } }),
 } as const
 
 const approveSchema = {

@@ -14,7 +14,7 @@ import {
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
-import { callerOf, requireToken } from '../http/authenticate.ts'
+import { callerOf, requireToken } from '../http/authenticate-api.ts'
 import { requirePlainText } from '../http/body.ts'
 import { hasMore, pageQuery, readPage } from '../http/page.ts'
 import { answers, objects, optional, string, timestamp } from '../http/schema.ts'

@@ -12,11 +12,11 @@ import {
   optional,
   string,
   timestamp,
-  unnamed,
+  untitledObject,
 } from '../http/schema.ts'
 import { capSchemas } from './key-caps.ts'
 
-export const keyIdParams = unnamed({ id: string("The key's id.") })
+export const keyIdParams = untitledObject({ id: string("The key's id.") })
 
 /** The secret that a rotation has replaced. */
 const previousSecret = {

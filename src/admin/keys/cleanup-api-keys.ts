@@ -4,7 +4,7 @@ import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { ignoreBodies } from '../http/body.ts'
-import { refusals, unnamed } from '../http/schema.ts'
+import { refusals, untitledObject } from '../http/schema.ts'
 
 const schema = {
   operationId: 'cleanupApiKeys',
@@ -13,7 +13,7 @@ const schema = {
   response: {
     200: {
       description: 'Done, even if there was nothing to delete.',
-      ...unnamed({
+      ...untitledObject({
         deletedCount: { type: 'integer', minimum: 0 },
         message: { type: 'string' },
       }),

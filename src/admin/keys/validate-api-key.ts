@@ -4,14 +4,14 @@ import { hashOfKey, statusAt } from '../../keys/rules/api-key.ts'
 import type { KeyAnswer } from '../../keys/store.ts'
 import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { refusals, string, unnamed } from '../http/schema.ts'
+import { refusals, string, untitledObject } from '../http/schema.ts'
 import { addressOf } from '../http/trusted-proxies.ts'
 
 const schema = {
   operationId: 'validateApiKey',
   summary: 'Report whose API key this is, and whether it is valid',
   tags: ['Internal'],
-  body: unnamed({ key: string('The plaintext.', { minLength: 1 }) }),
+  body: untitledObject({ key: string('The plaintext.', { minLength: 1 }) }),
   response: {
     200: {
       description: 'The result, for a valid key or an invalid one.',

@@ -23,8 +23,8 @@ import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/s
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { bearerOf, callerOf } from '../http/authenticate.ts'
-import { answersWith, object, refusals, string, unnamed } from '../http/schema.ts'
+import { bearerOf, callerOf } from '../http/authenticate-api.ts'
+import { answersWith, object, refusals, string, untitledObject } from '../http/schema.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
 import type { ProbeRequest } from './model-probe.ts'
 import { modelRecord, toModelJson } from './model-record.ts'
@@ -80,7 +80,7 @@ const oneSchema = {
     'The entry of the list with this id; if several have it, the first. 503 `model_unavailable` if the server of the model that this id means does not respond.',
   tags: ['Models'],
   headers: schema.headers,
-  params: unnamed({ id: string('Slashes stay as they are, or are escaped once (`%2F`).') }),
+  params: untitledObject({ id: string('Slashes stay as they are, or are escaped once (`%2F`).') }),
   response: answersWith('The model.', [400, 404], modelRecord),
 } as const
 
@@ -128,7 +128,7 @@ export function listModels(app: Api, deps: ExternalDeps): void {
   // Ids contain slashes, which not every client escapes.
   app.get(
     '/v1/models/*',
-    { schema: { ...oneSchema, params: unnamed({ '*': string('The id.') }), hide: true } },
+    { schema: { ...oneSchema, params: untitledObject({ '*': string('The id.') }), hide: true } },
     (request, reply) => one(request.params['*'], request, reply),
   )
 }

@@ -5,8 +5,8 @@ import { accessibleSubscriptions } from '../../decide/selection.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { callerOf } from '../http/authenticate.ts'
-import { answersWith, string, unnamed } from '../http/schema.ts'
+import { callerOf } from '../http/authenticate-api.ts'
+import { answersWith, string, untitledObject } from '../http/schema.ts'
 import { subscriptionRecord, toSubscriptionJson } from './subscription-record.ts'
 
 const order = 'Ordered by name; empty when there is none.'
@@ -25,7 +25,7 @@ const modelSchema = {
   summary: 'List the subscriptions of the caller that include a model',
   description: 'The list is empty for a model that does not exist.',
   tags: ['Subscriptions'],
-  params: unnamed({
+  params: untitledObject({
     modelId: string('Name of the ModelRef, in any namespace.', { examples: ['sim-small'] }),
   }),
   response: answersWith(order, [400, 404], listed),

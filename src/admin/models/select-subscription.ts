@@ -7,7 +7,7 @@ import { displayOf } from '../../models/rules/display.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { SharedDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { boolean, integer, labelsSchema, optional, string, unnamed } from '../http/schema.ts'
+import { boolean, integer, labelsSchema, optional, string, untitledObject } from '../http/schema.ts'
 import { modelRefsSchema, toModelRefsJson } from './subscription-record.ts'
 
 const schema = {
@@ -15,7 +15,7 @@ const schema = {
   summary: 'Select the subscription that serves a request',
   description: 'Refusals also have status 200; they have the field error.',
   tags: ['Internal'],
-  body: unnamed({
+  body: untitledObject({
     username: { type: 'string', pattern: '\\S' },
     groups: optional({ type: ['array', 'null'], items: { type: 'string' } }),
     requestedSubscription: optional({

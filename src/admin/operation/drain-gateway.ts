@@ -4,7 +4,7 @@ import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { ignoreBodies } from '../http/body.ts'
 import { sendError } from '../http/error-handler.ts'
-import { optional, refusals, unnamed } from '../http/schema.ts'
+import { optional, refusals, untitledObject } from '../http/schema.ts'
 
 const schema = {
   operationId: 'drainGateway',
@@ -13,7 +13,7 @@ const schema = {
   response: {
     200: {
       description: 'The state of the drain, once it has ended or after five seconds.',
-      ...unnamed({
+      ...untitledObject({
         status: { type: 'string', enum: ['draining', 'drained', 'overdue', 'unreachable'] },
         requests: optional({ type: 'integer', minimum: 0 }),
       }),

@@ -11,7 +11,7 @@ import { pastRefusal } from '../explain/explain-answer.ts'
 import { toPastJson } from '../explain/explain-view.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { callerOf } from '../http/authenticate-api.ts'
 import { pageQuery, type Raw, readPage } from '../http/page.ts'
 import { answers, boolean, optional, timestamp } from '../http/schema.ts'
 

@@ -3,11 +3,11 @@
 import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome } from '../http/audit.ts'
-import { refusals, unnamed } from '../http/schema.ts'
+import { refusals, untitledObject } from '../http/schema.ts'
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
-const body = unnamed({ level: { type: 'string', enum: logLevels } })
+const body = untitledObject({ level: { type: 'string', enum: logLevels } })
 
 const schema = {
   operationId: 'setLogLevel',

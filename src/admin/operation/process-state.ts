@@ -7,7 +7,7 @@ import type { RevocationFollower } from '../../keys/revocations/revocation-follo
 import type { RevocationKeeper } from '../../keys/revocations/revocation-keeper.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { OpenSums } from '../../ratelimit/sums/open-sums.ts'
-import type { ServiceState } from './service-state.ts'
+import type { ServiceState } from './read-state.ts'
 
 interface ProcessParts {
   readonly replica: string

@@ -9,7 +9,7 @@ import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot
 import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { callerOf } from '../http/authenticate-api.ts'
 import { answers, boolean, objects } from '../http/schema.ts'
 import {
   currencyOf,

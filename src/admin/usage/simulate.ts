@@ -9,7 +9,7 @@ import type { SimulatedRefusals, Simulation } from '../../usage/rules/simulate.t
 import type { NamedGap } from '../../usage/store.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { callerOf } from '../http/authenticate-api.ts'
 import { createTurns } from '../http/rate-limit-key.ts'
 import { answers, boolean, object, objects, optional, string, timestamp } from '../http/schema.ts'
 import {

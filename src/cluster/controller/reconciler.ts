@@ -42,7 +42,7 @@ export function createReconciler(deps: ReconcilerDeps, reports: Reports) {
     const changed = new Set<string>()
     for (const model of models) {
       const found = policyKinds.map((kind) => view.policyConditions(model, kind))
-      const verdict = JSON.stringify([...found, view.programmedOf(model)])
+      const verdict = JSON.stringify([...found, view.programmedCondition(model)])
       if (verdicts.get(model) === verdict) continue
       verdicts.set(model, verdict)
       changed.add(model)

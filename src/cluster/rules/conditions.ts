@@ -40,7 +40,7 @@ export interface StatusView {
   /** If set, a resource is only as healthy as the policies that it contributes to. */
   readonly policyConditions?: PolicyConditions | undefined
   /** If set, models report whether Envoy has their cluster as written. */
-  readonly programmedOf?: ((model: string) => Condition | undefined) | undefined
+  readonly programmedCondition?: ((model: string) => Condition | undefined) | undefined
 }
 
 /** The status of every resource of the snapshot, ordered by kind, namespace and name. */
@@ -82,7 +82,7 @@ function maybe<Value>(
 }
 
 function createStatusOf(snapshot: Snapshot, view: StatusView) {
-  const { backendOf, policyConditions, programmedOf } = view
+  const { backendOf, policyConditions, programmedCondition } = view
   const peers = byPriority(snapshot)
   const told = <Of extends Compiled>(compiled: Of): Of => ({
     ...compiled,
@@ -92,7 +92,7 @@ function createStatusOf(snapshot: Snapshot, view: StatusView) {
     ofModel: (model: Model) =>
       toStatus({ ...model, problems: [] }, [
         ...bypassConditions(model.resource),
-        ...[programmedOf?.(model.key)].filter((found) => found !== undefined),
+        ...[programmedCondition?.(model.key)].filter((found) => found !== undefined),
         ...(backendOf && model.cluster !== undefined
           ? [reachableCondition(backendOf(model.key))]
           : []),

@@ -51,11 +51,11 @@ export function viewOf({ policies, reports }: Enforcement) {
   const { byModel } = policies
   return {
     policyConditions: createPolicyConditions(policies, (each, kind) =>
-      enforcedOf(each, kind, reports),
+      enforcedCondition(each, kind, reports),
     ),
-    programmedOf(model: string): Condition | undefined {
+    programmedCondition(model: string): Condition | undefined {
       const found = byModel.get(model)
-      return found && programmedOf(found, reports)
+      return found && programmedCondition(found, reports)
     },
   }
 }
@@ -70,7 +70,11 @@ export function isSilent({ unreportedMs }: ProcessReport): boolean {
 }
 
 /** The condition of a generated policy. */
-export function enforcedOf(policies: ModelPolicies, kind: PolicyKind, reports: Reports): Condition {
+export function enforcedCondition(
+  policies: ModelPolicies,
+  kind: PolicyKind,
+  reports: Reports,
+): Condition {
   const { model, server, isServed } = policies
   const digest = contentOf(policies, kind)?.digest
   return conditionOf('Enforced', reports, isServed, (process) => {
@@ -82,7 +86,7 @@ export function enforcedOf(policies: ModelPolicies, kind: PolicyKind, reports: R
 }
 
 /** The condition of a ModelRef: whether Envoy has its cluster as written. */
-export function programmedOf(policies: ModelPolicies, reports: Reports): Condition {
+export function programmedCondition(policies: ModelPolicies, reports: Reports): Condition {
   const { model, server, isServed } = policies
   return conditionOf('Programmed', reports, isServed, (process) => {
     const found = process.inForce.get(model)

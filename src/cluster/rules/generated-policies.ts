@@ -123,7 +123,7 @@ export type PolicyConditions = (model: string, kind: PolicyKind) => readonly Con
  */
 export function createPolicyConditions(
   { byModel }: Policies,
-  enforcedOf?: (policies: ModelPolicies, kind: PolicyKind) => Condition,
+  enforcedCondition?: (policies: ModelPolicies, kind: PolicyKind) => Condition,
 ): PolicyConditions {
   const known = { ModelAuthPolicy: new Map(), TokenRateLimitPolicy: new Map() } as const
   return (model, kind) => {
@@ -134,7 +134,7 @@ export function createPolicyConditions(
     const conditions: Condition[] = []
     if (policies !== undefined && content !== undefined) {
       conditions.push(acceptedOf(content))
-      if (enforcedOf !== undefined) conditions.push(enforcedOf(policies, kind))
+      if (enforcedCondition !== undefined) conditions.push(enforcedCondition(policies, kind))
     }
     known[kind].set(model, conditions)
     return conditions

@@ -1,10 +1,10 @@
 import { test } from 'tap'
 import { statusOf } from '../../../src/cluster/rules/conditions.ts'
 import {
-  enforcedOf,
+  enforcedCondition,
   type InForce,
   type ProcessReport,
-  programmedOf,
+  programmedCondition,
   type Reports,
   viewOf,
 } from '../../../src/cluster/rules/enforcement.ts'
@@ -38,7 +38,7 @@ const process = (
   inForce: new Map(more && [['llm/small', { ...whole, ...more }]]),
 })
 const show = (reports: Reports) => {
-  const { status, reason, message } = enforcedOf(small, 'ModelAuthPolicy', reports)
+  const { status, reason, message } = enforcedCondition(small, 'ModelAuthPolicy', reports)
   return `${status} ${reason} ${message}`.trim()
 }
 
@@ -63,7 +63,7 @@ test('a single process without the policy makes Enforced False and is named', as
     'the limits are another policy',
   )
   const ofLimits = (more: Partial<InForce>) =>
-    enforcedOf(small, 'TokenRateLimitPolicy', [process('a', more)]).status
+    enforcedCondition(small, 'TokenRateLimitPolicy', [process('a', more)]).status
   t.equal(ofLimits({ limits: 'other' }), 'False')
   t.equal(ofLimits({ access: 'other' }), 'True')
 })
@@ -87,7 +87,7 @@ test('at most ten processes are named', async (t) => {
 test('for a model without a backend nothing is enforced', async (t) => {
   const bare = policies.byModel.get('llm/bare') as ModelPolicies
   for (const reports of [[process('a')], { problem: 'x' }]) {
-    t.match(enforcedOf(bare, 'ModelAuthPolicy', reports), {
+    t.match(enforcedCondition(bare, 'ModelAuthPolicy', reports), {
       status: 'False',
       reason: 'BackendNotReady',
     })
@@ -95,9 +95,11 @@ test('for a model without a backend nothing is enforced', async (t) => {
 })
 
 test('a ModelRef says whether Envoy has its cluster', async (t) => {
-  t.match(programmedOf(small, [process('a')]), { type: 'Programmed', status: 'True' })
-  t.match(programmedOf(small, [process('a', { access: 'x', limits: 'x' })]), { status: 'True' })
-  t.match(programmedOf(small, [process('a', { envoy: 'not taken' })]), {
+  t.match(programmedCondition(small, [process('a')]), { type: 'Programmed', status: 'True' })
+  t.match(programmedCondition(small, [process('a', { access: 'x', limits: 'x' })]), {
+    status: 'True',
+  })
+  t.match(programmedCondition(small, [process('a', { envoy: 'not taken' })]), {
     status: 'False',
     reason: 'NotProgrammed',
     message: 'the cluster is not taken by the Envoy of a',

@@ -10,16 +10,16 @@ const mends: Readonly<Record<string, string>> = {
 }
 
 /** Runs `write`, which writes this file; its error names the file and the remedy, with the same code. */
-export function nameFile(path: string, write: () => void): void {
+export function withPathInErrors(path: string, write: () => void): void {
   try {
     write()
   } catch (error) {
-    throw toNamed(path, error)
+    throw withPath(path, error)
   }
 }
 
 /** Adds the file's name to an error of the disk; returns other errors unchanged. */
-export function toNamed(path: string, error: unknown): unknown {
+export function withPath(path: string, error: unknown): unknown {
   const { code = '' } = error as NodeJS.ErrnoException
   const mend = mends[code]
   if (mend === undefined) return error

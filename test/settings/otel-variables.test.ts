@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { readOtel } from '../../src/settings/otel.ts'
+import { readOtel } from '../../src/settings/otel-variables.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 function read(env: Record<string, string>) {

@@ -6,7 +6,7 @@ import { invalidRequest, ServiceError, toEnvelope } from '../../formats/errors.t
 import type { Attempt, MadeSecret } from '../../keys/idempotency.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { callerOf } from '../http/authenticate-api.ts'
 import { errorEnvelope, refusals, string } from '../http/schema.ts'
 import { apiKeyRecord, toRecordJson } from './api-key-record.ts'
 

@@ -13,7 +13,7 @@ import { createEarlierEnvoyLog } from './earlier-envoy.ts'
 import type { ServiceParts } from './parts.ts'
 
 /** A server of these parts that does not listen yet. */
-export function createGatewayServer(
+export function createCheckServer(
   { config, log, clock, onFault }: Context,
   parts: ServiceParts,
   tls: ListenerTls | undefined,
