@@ -1,5 +1,6 @@
 /** Runs a gateway's sums in a process: follows the files, exchanges sums with the store, and becomes the writer. */
 
+import { ServiceError } from '../../formats/errors.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
 import type { CounterReset } from '../rules/windows.ts'
@@ -44,7 +45,15 @@ export function runSums(options: RunningSumsOptions) {
     if (monotonic() - savedLongAt < saveLongMs) return
     savedLongAt = monotonic()
     shared.sweep(!senders.isUnavailable)
-    while ((await shared.saveLong()) > 0);
+    while ((await saveLong()) > 0);
+  }
+
+  /** During an outage of the database, which is reported elsewhere, none are left for now. */
+  async function saveLong(): Promise<number> {
+    return await shared.saveLong().catch((error: unknown) => {
+      if (!(error instanceof ServiceError)) onFault(error)
+      return 0
+    })
   }
 
   function stopReading(): void {
@@ -86,7 +95,7 @@ export function runSums(options: RunningSumsOptions) {
       stopReading()
       await tail.readAll()
       const left = await senders.stop(graceMs)
-      await withTimeout(endMs, Promise.all([shared.saveLong(), sums.save()])).catch(onFault)
+      await withTimeout(endMs, Promise.all([saveLong(), sums.save()])).catch(onFault)
       sums.close()
       return left
     },

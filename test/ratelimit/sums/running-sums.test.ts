@@ -1,6 +1,7 @@
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
+import { ServiceError } from '../../../src/formats/errors.ts'
 import { type Exact, parseExact } from '../../../src/formats/exact.ts'
 import { openDurableFiles } from '../../../src/journal/durable-files.ts'
 import { type Folder, openFolder } from '../../../src/journal/folder.ts'
@@ -9,6 +10,7 @@ import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
 import { runSums } from '../../../src/ratelimit/sums/running-sums.ts'
+import type { LongSums } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
@@ -29,11 +31,12 @@ interface ProcessOptions {
   readonly gateway?: string
   readonly valkey?: RunningValkey
   readonly onLoss?: 'allow' | 'deny'
+  readonly longSums?: LongSums
 }
 
 /** A process of a gateway, as main.ts would build it. */
 async function startProcess(t: Test, options: ProcessOptions, folder?: Folder) {
-  const { path, gateway = 'g1', valkey, onLoss = 'allow' } = options
+  const { path, gateway = 'g1', valkey, onLoss = 'allow', longSums } = options
   mkdirSync(join(path, 'lines'), { recursive: true })
   const connection = valkey && connectRedis(valkey.url, () => {})
   await connection?.connected(5_000)
@@ -43,7 +46,7 @@ async function startProcess(t: Test, options: ProcessOptions, folder?: Folder) {
   const faults: unknown[] = []
   const sums = await openGatewaySums({
     ...clocks,
-    ...{ gateway, files: [file], tags: ['all'], tagOf: () => 'all', longSums: undefined },
+    ...{ gateway, files: [file], tags: ['all'], tagOf: () => 'all', longSums },
     folder: own,
     kept: openDurableFiles(join(path, 'kept')),
     store: connection && createRedisSums(connection.commands),
@@ -91,6 +94,22 @@ root.test('a gateway alone', async (t) => {
   const next = await startProcess(t, { path })
   t.equal(await next.used(), 42, 'a restart forgets nothing')
   t.strictSame([...one.faults, ...next.faults], [])
+})
+
+root.test('an outage of the database is no fault', { skip: skipValkey }, async (t) => {
+  const path = folder(t)
+  let saves = 0
+  async function save(): Promise<never> {
+    saves += 1
+    throw new ServiceError('store_unavailable')
+  }
+  const longSums: LongSums = { load: async () => [], save }
+  const one = await startProcess(t, { path, longSums, valkey: await startValkey(t) })
+  await poll(() => one.sums.isWriter, 'it becomes the writer')
+  log(path, 40)
+  t.equal(await one.used(), 40)
+  t.equal(await one.running.stop(1_000), 0)
+  t.strictSame([saves, one.faults], [1, []])
 })
 
 root.test('gateways that share a Redis', { skip: skipValkey }, async (t) => {
