@@ -17,6 +17,8 @@ interface CopiesOptions {
   readonly path: string
   /** Path of the copies, in another folder. */
   readonly keptPath: string
+  /** Names of small files that are the same in both folders. */
+  readonly same?: readonly string[]
   /** Names of the current files; rotated ones have a dot and milliseconds since the epoch appended. */
   readonly files: readonly string[]
 }
@@ -36,7 +38,7 @@ const stepBytes = 64 * 1_048_576
 /** Bytes compared at the beginning and the end of a copy that an earlier process made. */
 const comparedBytes = 4_096
 
-export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
+export function createCopies({ folder, path, keptPath, files, same = [] }: CopiesOptions) {
   const at = (name: string): string => join(keptPath, name)
   const piece = Buffer.allocUnsafe(pieceBytes)
   /** By the inode of the original. */
@@ -176,17 +178,18 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
       const to = files.includes(name) ? await freeName(name, all) : name
       if (to === undefined) continue
       if (to !== name) await fs.rename(at(name), at(to)).catch(unlessMissing)
-      const draft = join(path, `${to}.${process.pid}.tmp`)
-      try {
-        await fs.copyFile(at(to), draft)
-        await fs.link(draft, join(path, to))
-      } catch (error) {
-        const { code } = error as NodeJS.ErrnoException
-        // Another process has restored it, or moved the copy.
-        if (code !== 'EEXIST' && code !== 'ENOENT') throw error
-      } finally {
-        await fs.rm(draft, { force: true })
-      }
+      await copyWhole(at(to), join(path, to))
+    }
+  }
+
+  /** Copies what one of the folders has lost from the other. */
+  async function putBackSame(): Promise<void> {
+    for (const name of same) {
+      const [one, other] = [at(name), join(path, name)]
+      const isMissing = async (file: string) =>
+        (await fs.stat(file).catch(unlessMissing)) === undefined
+      if (await isMissing(one)) await copyWhole(other, one)
+      else if (await isMissing(other)) await copyWhole(one, other)
     }
   }
 
@@ -194,6 +197,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     /** Call it every second in the writer, one call at a time. Rejects if the disk fails. */
     async step(): Promise<void> {
       await fs.mkdir(keptPath, { recursive: true, mode: 0o700 })
+      await putBackSame()
       // Rotated ones first: the current files take their names.
       const listed = listLineFiles(folder, files)
       const there = new Set(listed.map(({ inode }) => inode))
@@ -216,6 +220,21 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
       return fs.rm(at(name), { force: true })
     },
     fill,
+  }
+}
+
+/** Creates a file as a copy of another one, unless it exists or the other does not. */
+async function copyWhole(from: string, to: string): Promise<void> {
+  const draft = `${to}.${process.pid}.tmp`
+  try {
+    await fs.copyFile(from, draft)
+    await fs.link(draft, to)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    // Another process has made it, or moved the other one.
+    if (code !== 'EEXIST' && code !== 'ENOENT') throw error
+  } finally {
+    await fs.rm(draft, { force: true })
   }
 }
 

@@ -43,6 +43,11 @@ export function filesOf(usageJournal: string): JournalFiles {
   }
 }
 
+/** The file with the journal's name in the ledger, of which there is a copy below DATA_DIR. */
+export function ledgerNameOf(usageJournal: string): string {
+  return `${usageJournal}.name`
+}
+
 /** The journal's folder below DATA_DIR, with copies of its files; may be the same folder. */
 export function keptJournalOf(usageJournal: string, dataDir: string): KeptJournal {
   const folder = join(dataDir, 'journal')

@@ -5,9 +5,11 @@
 
 import { hash, randomInt } from 'node:crypto'
 import * as fs from 'node:fs'
+import { access } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { dirname } from 'node:path'
-import { replaceFileSync } from '../runtime/replace-file.ts'
+import { replaceFile, replaceFileSync } from '../runtime/replace-file.ts'
+import { unlessMissing } from '../runtime/unless-missing.ts'
 import { readSmallText } from './small-file.ts'
 
 interface NameFile {
@@ -83,12 +85,16 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
 
   function write(path: string, own: string, replaces = false, was?: string): void {
     fs.mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-    const textOf = (inode: bigint): string => {
+    const text = textOf(own, was)
+    // Of processes that start at once, one creates the file.
+    replaceFileSync(path, text, { mode: 0o600, onlyIfAbsent: !replaces, isDurable: true })
+  }
+
+  function textOf(own: string, was?: string) {
+    return (inode: bigint): string => {
       const written: NameFile = { name: own, journal, inode: String(inode), host, was }
       return `${JSON.stringify(written)}\n`
     }
-    // Of processes that start at once, one creates the file.
-    replaceFileSync(path, textOf, { mode: 0o600, onlyIfAbsent: !replaces, isDurable: true })
   }
 
   return {
@@ -103,6 +109,18 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
       // Reads the shared file, which is in memory if possible: a disk may hang.
       name = read(shared)?.name ?? name
       return name !== last
+    },
+    /** Writes the name again where its file was removed, if the folder is there. Waits for disks, which may hang. */
+    async putBack(): Promise<void> {
+      const text = textOf(name)
+      for (const path of [kept, shared]) {
+        if (await access(path).then(() => true, unlessMissing)) continue
+        await replaceFile(
+          path,
+          async (draft) => draft.writeFile(text((await draft.stat({ bigint: true })).ino)),
+          { mode: 0o600, onlyIfAbsent: true },
+        ).catch(unlessMissing)
+      }
     },
     /** Changes the gateway's name to `next`. */
     rename(next: string): void {

@@ -9,7 +9,7 @@ import { withTimeout } from '../runtime/with-timeout.ts'
 import { createCopies } from './copies.ts'
 import { openDurableFiles } from './durable-files.ts'
 import { readEarlierPosition } from './earlier-position.ts'
-import { filesOf, keptJournalOf } from './files.ts'
+import { filesOf, keptJournalOf, ledgerNameOf } from './files.ts'
 import { type Folder, type Listed, openFolder } from './folder.ts'
 import type { Position } from './follower.ts'
 import { createJournalHealth, type JournalProblem } from './health.ts'
@@ -49,7 +49,11 @@ export async function openJournal(options: JournalOptions) {
   const name = openName({ kept: kept.name, shared: files.name, journal: path })
   const isApart = realpathSync(files.folder) !== realpathSync(kept.folder)
   const copies = isApart
-    ? createCopies({ folder, path: files.folder, keptPath: kept.folder, files: names })
+    ? createCopies({
+        ...{ folder, path: files.folder, keptPath: kept.folder, files: names },
+        // The ledger's name of the journal: under a new one it would add every line again.
+        same: [basename(ledgerNameOf(path))],
+      })
     : undefined
   await copies?.fill()
   const mostFiles = isApart ? Math.max(8, Math.floor(waitingBytes / maxBytes)) : waitingFiles
@@ -63,6 +67,11 @@ export async function openJournal(options: JournalOptions) {
   }
   const health = createJournalHealth(options.onProblem)
   let upkeep: Upkeep | undefined
+
+  async function step(): Promise<void> {
+    await copies?.step()
+    await name.putBack()
+  }
 
   return {
     folder: ownFolder,
@@ -102,7 +111,8 @@ export async function openJournal(options: JournalOptions) {
     /** Starts the upkeep. Call it once. */
     keep(by: Pick<UpkeepOptions, 'isWriter' | 'onRenamed' | 'save'>): void {
       upkeep = startUpkeep({
-        ...{ files, names, folder, mode, copies, health, maxBytes, ...by },
+        ...{ files, names, folder, mode, health, maxBytes, ...by },
+        copies: copies && { ...copies, step },
         daily: options.daily ?? false,
         askEnvoy: options.askEnvoy,
         onRestored: options.onRestored,

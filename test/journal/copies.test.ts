@@ -23,7 +23,8 @@ function makeWorld(t: Test, keptIn?: string) {
   const [path, keptPath] = [join(folder.path, 'shared'), join(keptIn ?? folder.path, 'kept')]
   mkdirSync(path)
   /** Another process has another one. */
-  const begin = () => createCopies({ folder: openFolder(path), path, keptPath, files })
+  const begin = () =>
+    createCopies({ folder: openFolder(path), path, keptPath, files, same: ['usage.jsonl.name'] })
   const textsIn = (where: string): Record<string, string> => {
     const names = readdirSync(where).filter((name) => name.startsWith('usage'))
     return Object.fromEntries(
@@ -97,6 +98,20 @@ test('a folder that was emptied is filled, one that was not is left', async (t) 
   const [renamed = ''] = Object.keys(there()).filter((name) => name !== 'usage.jsonl')
   await begin().remove(renamed)
   t.notOk(existsSync(join(keptPath, renamed)))
+})
+
+test('what is the same in both folders is put back in the one that lost it', async (t) => {
+  const { path, keptPath, begin } = makeWorld(t)
+  const copies = begin()
+  await copies.step()
+  t.strictSame(readdirSync(keptPath), [], 'there is none yet')
+  writeFileSync(join(path, 'usage.jsonl.name'), 'its name')
+  await copies.step()
+  for (const lost of [path, keptPath]) {
+    rmSync(join(lost, 'usage.jsonl.name'))
+    await copies.step()
+    t.equal(readFileSync(join(lost, 'usage.jsonl.name'), 'utf8'), 'its name')
+  }
 })
 
 test('what somebody else has removed is put back while it is known', async (t) => {

@@ -1,5 +1,5 @@
 import { copyFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { type Test, test } from 'tap'
 import { inventName, openName } from '../../src/journal/name.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
@@ -28,6 +28,24 @@ test('a gateway has one name, whatever is restarted', async (t) => {
   t.equal(nameIn(kept), name)
   t.match(JSON.parse(readFileSync(kept, 'utf8')), { journal: 'usage.jsonl', host: 'here' })
   t.not(inventName(), inventName())
+})
+
+test('a name that somebody removes is put back while it is known', async (t) => {
+  const { kept, shared, open } = makeWorld(t)
+  const { name, putBack } = open()
+  for (const [lost, other] of [
+    [kept, shared],
+    [shared, kept],
+  ] as const) {
+    rmSync(lost)
+    await putBack()
+    t.equal(nameIn(lost), name)
+    // The other folder is lost later.
+    rmSync(other)
+    t.match(open(), { name, isCopied: false })
+  }
+  rmSync(dirname(kept), { recursive: true })
+  await t.resolves(putBack(), 'the folder is gone')
 })
 
 test('a copy of it is known, on this machine or another one', async (t) => {

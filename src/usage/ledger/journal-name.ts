@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { keptJournalOf } from '../../journal/files.ts'
+import { keptJournalOf, ledgerNameOf } from '../../journal/files.ts'
 import { readSmallText } from '../../journal/small-file.ts'
 import { replaceFileSync } from '../../runtime/replace-file.ts'
 
@@ -38,7 +38,7 @@ export function findKeptFolder(path: string, dataDir: string): string | undefine
 }
 
 function filesOf(path: string, dataDir: string | undefined) {
-  const beside = `${path}.name`
+  const beside = ledgerNameOf(path)
   if (dataDir === undefined) return [beside] as const
   return [beside, join(keptJournalOf(path, dataDir).folder, basename(beside))] as const
 }
