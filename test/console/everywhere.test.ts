@@ -14,6 +14,9 @@ function displayed(document: WrittenDocument): WrittenDocument {
   return { ...document, metadata: { ...document.metadata, annotations } }
 }
 
+/** The longest name of a Subscription, and of a limit, without a place for a break. */
+const [longest, long] = [`${'s'.repeat(63)}.`.repeat(4).slice(0, 253), 'l'.repeat(63)]
+
 const team = { groups: ['team', 'tollgate-admins', hostile], users: [hostile] }
 
 const test = consoleTests({
@@ -34,6 +37,15 @@ const test = consoleTests({
           },
         },
       ),
+    ),
+    subscription(
+      longest,
+      team,
+      { 'llm/sim': [[1_000_000_000, '1h']] },
+      {
+        ofModels: { billingRate: { perToken: '0.001' } },
+        named: [{ name: long, of: 'cost', limit: '0.01', window: 'week' }],
+      },
     ),
   ],
 })
@@ -124,10 +136,7 @@ test('every page is accessible, shows names as text, and fits a phone', async (t
     const read = roles.filter((role) => ['cell', 'gridcell', 'columnheader'].includes(role)).length
     t.ok(read >= cells, `${heading}: a screen reader finds ${read} cells of ${cells}`)
     await page.setViewportSize(narrowest)
-    // Plots and marks of a choice follow the width a moment later.
-    const fits = async () => ((await page.evaluate(tooWide)) as unknown[]).length === 0
-    await poll(fits, heading, 3_000).catch(() => {})
-    t.strictSame(await page.evaluate(tooWide), [], `${heading} fits 320 pixels`)
+    t.strictSame(await widest(page), [], `${heading} fits 320 pixels`)
     t.strictSame(await page.evaluate(overlapping), [], `${heading}: nothing in its header overlaps`)
   }
   await keepPicture(page, 'narrow-key')
@@ -143,6 +152,13 @@ test('every page is accessible, shows names as text, and fits a phone', async (t
     .waitFor()
 })
 
+/** What stays too wide: plots and marks of a choice follow the width a moment later. */
+async function widest(page: Page): Promise<unknown> {
+  const fits = async () => ((await page.evaluate(tooWide)) as unknown[]).length === 0
+  await poll(fits, 'everything fits', 3_000).catch(() => {})
+  return await page.evaluate(tooWide)
+}
+
 /** What is beyond the screen, or scrolls sideways within it. A name that is cut says so by an ellipsis. */
 const tooWide = `[document.documentElement, ...document.querySelectorAll('header *, main, main *')]
   .filter((each) => {
@@ -152,6 +168,41 @@ const tooWide = `[document.documentElement, ...document.querySelectorAll('header
     return scrolls || each.getBoundingClientRect().right > innerWidth + 1
   })
   .map((each) => each.outerHTML.slice(0, 200))`
+
+test('a long name without a break fits', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  const body = JSON.stringify({ name: 'n'.repeat(128), subscription: longest })
+  const made = await gateway.ask('/v1/api-keys', `token-${user}`, { method: 'POST', body })
+  const { id, key } = JSON.parse(made.text)
+  await gateway.chat(key, { totalTokens: 1_000_000 })
+  await poll(() => gateway.isSpent(key), 'nothing is left')
+  await signIn(user, 'overview')
+  for (const path of [
+    'overview',
+    'keys',
+    `keys/${id}`,
+    'models',
+    'models/llm/sim',
+    'usage?by=key',
+    'budgets',
+    `explain?model=llm/sim&subscription=${longest}`,
+  ]) {
+    await page.evaluate(`history.pushState(null, '', '/console/${path}')
+      dispatchEvent(new PopStateEvent('popstate'))`)
+    await page.waitForLoadState('networkidle')
+    if (path.endsWith('sim')) await page.getByLabel('Subscription').selectOption(longest)
+    await page
+      .locator('main')
+      .getByText(/s{40}|n{40}/)
+      .locator('visible=true')
+      .first()
+      .waitFor()
+    for (const size of [narrow, wide]) {
+      await page.setViewportSize(size)
+      t.strictSame(await widest(page), [], `${path}, ${size.width}`)
+    }
+  }
+})
 
 /** What in the header has its left edge on what is before it. */
 const overlapping = `[...document.querySelectorAll('header a, header button, header .initial')]
@@ -262,6 +313,46 @@ test('an error has the sentence of the API and the id of the request', async (t,
   await alert.getByText(message).waitFor()
   await alert.getByText('503 unavailable, request request-7').waitFor()
   await isAccessible(t, page, 'an error')
+})
+
+test('a filter shows what the address has', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  await gateway.mint({ user })
+  await signIn(user)
+  const find = page.getByLabel('Find')
+  await find.pressSequentially('no such ')
+  await page.waitForURL(/find=no/)
+  await find.pressSequentially('key')
+  await page.waitForURL(/find=no\+such\+key/)
+  t.equal(await find.inputValue(), 'no such key', 'nothing typed is lost')
+  await page.getByRole('button', { name: 'Show keys of every status' }).click()
+  await page.getByRole('row', { name: 'test' }).waitFor()
+  t.equal(await find.inputValue(), '')
+  await find.fill('absent')
+  await page.getByText('No key fits').waitFor()
+  await page.getByRole('link', { name: 'API keys' }).click()
+  await page.getByRole('row', { name: 'test' }).waitFor()
+  t.equal(await find.inputValue(), '')
+})
+
+test('the focus stays where the user is, although a page is slow', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  const { id } = await gateway.mint({ user })
+  let letGo: () => void = () => undefined
+  const held = new Promise<void>((resolve) => {
+    letGo = resolve
+  })
+  await page.route(`**/v1/api-keys/${id}`, async (route) => {
+    await held
+    await route.continue()
+  })
+  await signIn(user, `keys/${id}`)
+  await page.getByRole('link', { name: 'Usage' }).focus()
+  letGo()
+  await page.getByRole('heading', { name: 'test', level: 1 }).waitFor()
+  t.equal(await page.evaluate('document.activeElement.textContent'), 'Usage')
+  t.equal(await page.title(), 'test · Tollgate')
 })
 
 test('times are local, with UTC on hover', async (t, world) => {

@@ -23,7 +23,12 @@ export function BudgetCard({ budget, currency, more }: BudgetCardProps) {
       ? `${percentLeft}%`
       : figure(kind, remaining, currency)
   return (
-    <Card withBorder component="section" aria-label={`Budget ${name}`} className="stat budget">
+    <Card
+      withBorder
+      component="section"
+      aria-label={`Budget ${name}, ${aboutOf(budget)}`}
+      className="stat budget"
+    >
       <div className="budget-head">
         <h2 className="title breaks">{name}</h2>
         {!enforced && <span className="tag">only counted</span>}

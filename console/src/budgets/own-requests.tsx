@@ -37,7 +37,7 @@ export function OwnRequests({ requests, limits, currency }: OwnRequestsProps) {
   ]
   return (
     <Section title="Your requests">
-      <DataTable label="Your requests" columns={columns} rows={data} keyOf={({ id }) => id} />
+      <DataTable label="Requests" columns={columns} rows={data} keyOf={({ id }) => id} />
       {has_more && (
         <Text size="sm" c="dimmed" mt="xs">
           These are the latest {requestPage}.

@@ -1,6 +1,6 @@
-import { Alert, Button, Group, SegmentedControl, TextInput } from '@mantine/core'
-import { useDebouncedCallback } from '@mantine/hooks'
+import { Alert, Button, Group, SegmentedControl } from '@mantine/core'
 import { useState } from 'react'
+import { Filter } from '../parts/filter.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
@@ -119,17 +119,14 @@ function Filters({ wanted }: { readonly wanted: Wanted }) {
   const { me } = useSession()
   const { query } = usePlace()
   const owner = query.get('owner') ?? ''
-  const find = useDebouncedCallback((find: string) => refine({ find, page: '' }), 250)
   return (
     <Group gap="sm">
       {me.administrator && <WhoseSwitch label="Whose keys" isEverybody={owner !== ''} />}
-      <TextInput
-        aria-label="Find"
+      <Filter
+        name="find"
+        label="Find"
         placeholder="Find by name, subscription or sk-…"
-        leftSection={<Icon name="search" size={16} />}
-        defaultValue={wanted.text}
-        onChange={({ currentTarget }) => find(currentTarget.value.trim())}
-        w={{ base: '100%', xs: 290 }}
+        width={290}
       />
       {me.administrator && owner !== '' && <OwnerField label="Owner" owner={owner} />}
       <SegmentedControl

@@ -14,8 +14,9 @@ export function Page({ title, about, actions, children }: PageProps) {
   const heading = useRef<HTMLHeadingElement>(null)
   useEffect(() => {
     document.title = `${title} · Tollgate`
-    heading.current?.focus({ preventScroll: true })
   }, [title])
+  // Not when the title becomes known later: the user may have gone on.
+  useEffect(() => heading.current?.focus({ preventScroll: true }), [])
   return (
     <Stack gap="lg">
       <Group justify="space-between" align="flex-start">

@@ -1,6 +1,6 @@
-import { SegmentedControl, TextInput } from '@mantine/core'
-import { useDebouncedCallback } from '@mantine/hooks'
+import { SegmentedControl } from '@mantine/core'
 import { refine } from '../route.ts'
+import { FilterField } from './filter.tsx'
 
 interface WhoseSwitchProps {
   /** The label, for screen readers. */
@@ -29,16 +29,12 @@ export function WhoseSwitch({ label, isEverybody, owners = usual }: WhoseSwitchP
 
 /** For administrators, next to the switch: selects one user. `owner` is the user in the address. */
 export function OwnerField({ label, owner }: { readonly label: string; readonly owner: string }) {
-  const narrow = useDebouncedCallback(
-    (name: string) => refine({ owner: name || usual.everybody, page: '' }),
-    400,
-  )
   return (
-    <TextInput
-      aria-label={label}
+    <FilterField
+      label={label}
       placeholder={`${label}: all`}
-      defaultValue={owner === usual.everybody ? '' : owner}
-      onChange={({ currentTarget }) => narrow(currentTarget.value.trim())}
+      value={owner === usual.everybody ? '' : owner}
+      onNarrow={(name) => refine({ owner: name || usual.everybody, page: '' })}
       flex="1 1 120px"
       maw={{ base: '100%', xs: 180 }}
     />
