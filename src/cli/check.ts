@@ -22,8 +22,8 @@ import type { CommandIo } from './terminal.ts'
 import { counted, printable, renderTable } from './text-table.ts'
 
 /**
- * Prints problems and advice, then the phase of each resource as in the service. Returns the exit
- * status: 1 if there is a problem, 0 if there is only advice.
+ * Prints problems and advice, then the phase that each resource has in the service. Returns the exit status: 1 if there
+ * is a problem, 0 if there is only advice.
  */
 export async function check(
   { operands: [folder = ''], flags }: Call<typeof checkFlags>,

@@ -1,6 +1,6 @@
 /**
- * The current problems of one process: the conditions of the alerts that two scrapes some seconds apart and a check
- * from outside can detect.
+ * The problems that one process has now: those conditions of alerts that two scrapes, some seconds apart, and requests
+ * from outside can show.
  */
 
 import { databaseProblem } from '../cluster/rules/enforcement.ts'

@@ -1,7 +1,7 @@
 /**
- * The refusals that other processes remember: each is asked through a notification of Postgres, and answers by one.
- * Nothing is written to a table, and a refusal itself costs nothing. Processes that do not answer are named, so that an
- * incomplete result is never taken for a complete one.
+ * The refusals that other processes remember. A process asks the others with a notification of Postgres, and each
+ * answers with one. Nothing is written to a table, and a refusal itself costs nothing. Processes that do not answer are
+ * named, so that an incomplete result is never taken for a complete one.
  */
 
 import { randomUUID } from 'node:crypto'
@@ -136,7 +136,7 @@ export function createOthersRefusals(
   }
 }
 
-/** Undefined if it is not one of this version. */
+/** Undefined if it is not a message of this version. */
 function readMessage(payload: string): Question | Chunk | undefined {
   try {
     const message = JSON.parse(payload)

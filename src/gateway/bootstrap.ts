@@ -57,7 +57,7 @@ export type BootstrapSettings = {
 
 /** Files that the gateway shares with the service, which creates them before Envoy starts. */
 interface LinesFiles {
-  /** The lines of the gateway's script, and the file in which it sees that its file was renamed. */
+  /** The file with the lines of the gateway's script, and the one that tells the script that this file was renamed. */
   readonly script: string
   readonly head: string
   /** The lines that the script does not write: Envoy's own log. */
@@ -438,7 +438,7 @@ function pointAt(cluster: Cluster, addresses: readonly Address[]): void {
   ]
 }
 
-/** Whether it is a name, which may have several addresses. */
+/** Whether the address has a host name, which may have several addresses. */
 export function isName(address: Address): boolean {
   return 'host' in address && isIP(address.host) === 0
 }

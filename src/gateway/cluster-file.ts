@@ -51,7 +51,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   let models: Snapshot['models'] | undefined
   let planned: Version | undefined
   let written: { readonly name: string; readonly clusters: Written } | undefined
-  /** Of both kinds since the last `write`. */
+  /** Polls since the last `write`, about models that wait and about those that no longer wait. */
   let polls = 0
   let unseenPolls = 0
   let following = Promise.resolve()

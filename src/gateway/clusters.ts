@@ -54,8 +54,7 @@ export function joinClusters(texts: Iterable<string>, version: string): string {
 }
 
 /**
- * One cluster of it. Its text does not depend on the others, so Envoy leaves unchanged clusters
- * untouched.
+ * One cluster of the response. Its text does not depend on the others, so Envoy leaves unchanged clusters untouched.
  */
 export function renderCluster(backend: Backend): string {
   return JSON.stringify({ '@type': clusterType, ...toCluster(backend) })
@@ -129,8 +128,8 @@ function resolution(host: string): object {
   return {
     type: 'STRICT_DNS',
     ...named,
-    // One of several addresses may be dead: after three failed connections it is ejected for a
-    // while. If all are, all are used. Responses of a server never count.
+    // One of several addresses may be dead: after three failed connections it is ejected for a while. If all are
+    // ejected, all are used. Responses of a server never count.
     outlier_detection: {
       split_external_local_origin_errors: true,
       consecutive_local_origin_failure: 3,

@@ -54,8 +54,8 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
 }
 
 /**
- * Writes them, and what Envoy does not start without: an empty list of clusters if the service has
- * not written one, and the journal's folder with its files. Returns the path of `bootstrap.json`.
+ * Writes these files, and what Envoy does not start without: an empty list of clusters if the service has not written
+ * one, and the journal's folder with its files. Returns the path of `bootstrap.json`.
  */
 export async function writeEnvoyFiles(config: Config): Promise<string> {
   const { envoyConfigDir, usageJournal, envoyAdminAddress: admin } = config

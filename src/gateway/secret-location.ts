@@ -16,7 +16,7 @@ export interface Secret {
   readonly prefix: string
 }
 
-/** Where Envoy finds it: `path` contains the resource `name`. */
+/** Where Envoy finds a secret: the file at `path` contains the resource `name`. */
 export interface SecretLocation {
   readonly name: string
   readonly path: string

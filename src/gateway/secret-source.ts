@@ -9,7 +9,7 @@ import { open, realpath } from 'node:fs/promises'
 import { join, sep } from 'node:path'
 import type { Secret } from './secret-location.ts'
 
-/** Its text, or the problem with its file. The problem never contains the text. */
+/** The text of a secret, or the problem with its file. The problem never contains the text. */
 export type Reading = { readonly text: string } | { readonly problem: string }
 
 /** Reads an entry of a Secret in the cluster. */
@@ -31,7 +31,7 @@ export function createReadSecret(folder: string | undefined, readEntry?: ReadEnt
   }
 }
 
-/** Reads one. Authors of a namespace's resources can reach only that namespace's files. */
+/** Reads one secret. Authors of a namespace's resources can reach only that namespace's files. */
 async function readSecret(folder: string | undefined, secret: Secret): Promise<Reading> {
   const { namespace, file, secretRef } = secret
   if (file === undefined) {
@@ -55,7 +55,7 @@ async function readSecret(folder: string | undefined, secret: Secret): Promise<R
   }
 }
 
-/** Returns undefined if it is not a regular file, or too large. */
+/** Returns undefined if the file is not a regular one, or is too large. */
 async function readWhole(path: string): Promise<string | undefined> {
   // Without it, opening a pipe would wait for a writer.
   const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants

@@ -79,7 +79,7 @@ async function readList(response: IncomingMessage): Promise<readonly ServedModel
   return inSlices(readServedModels(text))
 }
 
-/** Its own authorities, otherwise those for all servers, otherwise Node's (undefined). */
+/** The authorities of a server: its own, otherwise those for all servers, otherwise Node's (undefined). */
 async function authoritiesOf(
   own: Secret | undefined,
   options: ServerListOptions,

@@ -63,7 +63,7 @@ export interface LimitGroup {
   readonly whom: string
   /** As in lines (ratelimit/rules/windows.ts). */
   readonly window: string
-  /** When it began, in milliseconds since the epoch; for a window shorter than an hour, the hour. */
+  /** When the window began, in milliseconds since the epoch; if it is shorter than an hour, when that hour began. */
   readonly begin: number
 }
 
@@ -205,7 +205,7 @@ export interface LedgerState {
   readonly journals: readonly {
     readonly journal: string
     readonly places: readonly LedgerPlace[]
-    /** When it was last read, in milliseconds since the epoch. */
+    /** When the journal was last read, in milliseconds since the epoch. */
     readonly seenAt: number
   }[]
   readonly gaps: readonly NamedGap[]

@@ -11,7 +11,7 @@ const manager = 'fieldManager=tollgate-controller'
 
 /** An object whose status is written. */
 interface Place {
-  /** Its own path. */
+  /** The path of the object, without `/status`. */
   readonly path: string
   readonly apiVersion: string
   readonly kind: string
@@ -24,7 +24,7 @@ export function applyStatus(
   status: ObjectStatus,
 ): KubeRequest | undefined {
   if (carries(before, status)) return undefined
-  // Applying removes no field that somebody else has written, too.
+  // An apply removes no field that another manager has written, too.
   const gone = nulls(before, (field) => field in status && status[field] === undefined)
   if (Object.keys(gone).length > 0)
     return mergePatch(`${path}/status`, { status: { ...status, ...gone } })

@@ -50,7 +50,7 @@ interface ClusterControllerOptions {
   readonly originalMs?: number
 }
 
-/** The log message while it is alive, or may be. */
+/** The log message while the original's controller is alive, or may be. */
 const notWritten = `nothing of ${originalGroup} is written`
 /** The interval of checks of everything that is written. */
 const resyncMs = 300_000

@@ -9,11 +9,14 @@ import { createAlarm, restAfter } from '../../runtime/loop.ts'
 
 /** An object that we write, or the status of one. */
 export interface WriteTarget {
-  /** Its own path; for a status with `/status`. */
+  /** The path of the object; for a status with `/status` at its end. */
   readonly path: string
   /** The object in the cluster, or undefined if it does not exist. */
   readonly current: () => KubeObject | undefined
-  /** The request that brings it to its desired state, or undefined if it has it. Called at its turn. */
+  /**
+   * The request that brings the object to its desired state, or undefined if it has that state. Called at the target's
+   * turn.
+   */
   readonly next: (current: KubeObject | undefined) => KubeRequest | undefined
 }
 
@@ -47,12 +50,12 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   const urgent = new Map<string, WriteTarget>()
   const routine = new Map<string, WriteTarget>()
   const failures = new Map<string, number>()
-  /** Where writes fail for a reason that concerns all objects there; it was reported. */
+  /** Collections in which writes fail for a reason that concerns all their objects, and that was reported. */
   const outages = new Set<string>()
   const echoes = new Map<string, Echo>()
   /** The recent writes of each object: their number, which falls by one with each pause, and when it was counted. */
   const paces = new BoundedMap<string, { readonly count: number; readonly at: number }>(20_000)
-  /** Objects that wait for their next write, and those of which that was reported. */
+  /** Objects that wait because they were written many times, and those of which that was reported. */
   const resting = new Set<string>()
   const contested = new Set<string>()
   let written = 0
@@ -192,7 +195,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   }
 }
 
-/** The path of all objects of its kind in its namespace; of their statuses, for the path of one. */
+/** The path of an object's kind and namespace; of all their statuses, for the path of a status. */
 function collectionOf(path: string): string {
   return path.replace(/\/[^/]+(\/status)?$/, '/*$1')
 }

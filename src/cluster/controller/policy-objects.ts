@@ -102,7 +102,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
     const policies = found(kind, key)
     if (current === undefined || policies === undefined || isLeftAlone(current)) return undefined
     const { spec, status: before, metadata } = current
-    // It is about to be written; its status is checked after that.
+    // The object is about to be written; its status is checked after that.
     if ((spec as { digest?: unknown } | undefined)?.digest !== specOf(policies, kind)?.digest)
       return
     const conditions = desired?.conditionsOf(policies.model, kind) ?? []

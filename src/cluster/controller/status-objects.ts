@@ -47,14 +47,14 @@ export function createStatusObjects(options: StatusObjectsOptions) {
     const about = { before: now.status, generation: object.generation, now: clock() }
     if (object.problem !== undefined) return toFailedStatus(object.problem, about)
     const status = current.statusOfKey(object.resource)
-    // A finalizer of somebody else keeps it, with the status that it had.
+    // Another controller's finalizer keeps the object, with the status that it had.
     if (status === undefined && object.isDeleting && object.group !== originalGroup)
       return toFailedStatus('it is being deleted, so it is not in force', about)
     const { warning } = object
     return status && toObjectStatus({ ...current, status, warning, ...about })
   }
 
-  /** No other controller writes to it any more, so the whole status is replaced. */
+  /** No other controller writes to the object any more, so the whole status is replaced. */
   function nextOfOriginal(key: string, path: string, now: KubeObject): KubeRequest | undefined {
     if (!mayWriteOriginal()) return undefined
     const status = desired(key, now)
@@ -64,7 +64,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
   function* targetsAt(key: string, object: ClusterObject): Generator<WriteTarget> {
     const { path, group, current } = object
     const isOriginal = group === originalGroup
-    // It is not in force here any more, which is all that had to happen before its deletion.
+    // The resource is no longer in force here, which is all that had to happen before its deletion.
     if (isOriginal && object.isDeleting) {
       const next = (now: KubeObject | undefined): KubeRequest | undefined =>
         now && mayWriteOriginal() ? takeOffFinalizers(path, group, now) : undefined

@@ -109,11 +109,11 @@ export async function purgeReports(sql: Sql): Promise<void> {
 interface NewReport {
   readonly replica: string
   readonly name: string
-  /** Undefined if it does not report. */
+  /** Milliseconds since the last report, or undefined if the process does not report. */
   readonly unreportedMs: number | undefined
-  /** Undefined if it has not reported yet. */
+  /** Undefined if the process has not reported yet. */
   readonly last: Edition | undefined
-  /** Everything, if its edition is new. */
+  /** Everything that it has in force, if its edition is new. */
   readonly changes: Changes
 }
 

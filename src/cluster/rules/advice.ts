@@ -95,7 +95,7 @@ function uncallable(snapshot: Snapshot, refused: readonly Refused[]): string[] {
   const meaning = { AccessPolicy: 'nobody may use it', Subscription: 'no key can be used for it' }
   return [...snapshot.models.values()].flatMap((model) =>
     missingFor(model, snapshot)
-      // A resource that would name it is broken, and among the problems.
+      // If a broken resource names the model, that is among the problems.
       .filter(
         (kind) => !refused.some((each) => each.kind === kind && each.modelKeys.includes(model.key)),
       )

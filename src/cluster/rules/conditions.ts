@@ -209,7 +209,7 @@ function pendingOn({ routing, addressProblem, backend }: ModelRef): string {
   return `spec.backendUrl is not set, ${missing === '' ? 'so nothing serves the model' : `and ${missing}`}`
 }
 
-/** Whether the gateway knows where to send requests. Their results are in `BackendReachable`. */
+/** Whether the gateway knows where to send requests. How requests ended is in `BackendReachable`. */
 function runtimeCondition({ phase, resource }: Model): Condition {
   const type = 'RuntimeReady'
   if (phase === 'Ready') return { type, status: 'True', reason: 'RuntimeHealthy', message: '' }

@@ -75,12 +75,12 @@ function toBound(id: string, { limit, because, overshoot, concurrency }: Drawn):
   }
 }
 
-/** Whether it bounds the requests in progress of some users only, and each of these alone. */
+/** Whether a limit of this scope bounds the requests in progress of some users only, and each of these users alone. */
 function isOfSome(scope: Per): boolean {
   return scope === 'user' || scope === 'group' || scope === 'key'
 }
 
-/** One for all its counters: `<resource> <name>`, or without a name the model. */
+/** The same id for all counters of a limit: `<resource> <name>`, or without a name the model. */
 function idOf({ keyPrefix, limitName }: CountedLimit, model: string): string {
   return `${resourceOf({ key: keyPrefix })} ${limitName ?? model}`
 }

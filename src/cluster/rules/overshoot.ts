@@ -29,7 +29,7 @@ export function* boundsOf({ subscriptions, models }: Snapshot): Generator<Bound>
   }
 }
 
-/** The largest of them, and of those of limits by name on tokens; 0 if none reserves. */
+/** The largest bound of all limits on tokens, with or without a name; 0 if no Subscription reserves. */
 export function maxBound(snapshot: Snapshot): number {
   let largest = 0
   for (const { tokens } of boundsOf(snapshot)) largest = Math.max(largest, tokens)

@@ -175,7 +175,7 @@ export function calendarOf(
   return { ...tenant?.calendar, ...Object.fromEntries(written) }
 }
 
-/** Returns undefined if it only counts. */
+/** Returns undefined if the Subscription only counts. */
 function admissionRules(
   { admission = {} }: Pick<Subscription, 'admission'>,
   byDefault: AdmissionMode,

@@ -135,7 +135,7 @@ function withOidc(
   return { ...(tenant ?? defaultTenant), externalOidc }
 }
 
-/** For an installation without one. */
+/** The Tenant of an installation without one. */
 export const defaultTenant: Tenant = {
   kind: 'Tenant',
   metadata: {

@@ -214,7 +214,7 @@ function intersect(host: string, other: string | undefined): string | undefined 
   return undefined
 }
 
-/** The external address from its status, preferring TLS (contract, 7.3). */
+/** The external address from an inference service's status, preferring TLS (contract, 7.3). */
 function addressOfService(ref: ModelRef, service: InferenceService | undefined): Found {
   const name = `${ref.metadata.namespace}/${ref.backend.name}`
   const nothing = `there is no HTTPRoute of the LLMInferenceService ${name}, `

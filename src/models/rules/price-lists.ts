@@ -41,7 +41,7 @@ export function readPriceList(list: unknown): readonly PricedModel[] | undefined
     })
   }
   const models = Object.entries(list).flatMap(([model, each]) => {
-    // It documents the other entries.
+    // The entry `sample_spec` documents the others.
     if (!isObject(each) || model === 'sample_spec') return []
     // The last two multiply prices: `regional_…_multiplier`, `provider_specific_entry`.
     const fields = Object.entries(each).filter(([name]) => /cost|pric|multipl|specific/.test(name))
@@ -66,13 +66,13 @@ function toListed(model: string, fields: readonly (readonly [string, unknown])[]
   return { model, prices: isWhole ? prices : undefined, others }
 }
 
-/** Whether it is the price of reasoning, and equals the price of output. */
+/** Whether the field is the price of reasoning, and equals the price of output. */
 function isOutput(name: string, value: unknown, fields: ReadonlyMap<string, unknown>): boolean {
   const output = fields.get('output_cost_per_token') ?? fields.get('completion')
   return reasoning.includes(name) && Number(value) === Number(output)
 }
 
-/** Whether it means that something is free, or has no price. */
+/** Whether the value means that something is free, or has no price. */
 function isNothing(value: unknown): boolean {
   if (typeof value === 'object' && value !== null) return Object.values(value).every(isNothing)
   return Number(value ?? 0) === 0

@@ -119,7 +119,7 @@ export function createClusterSource(options: ClusterSourceOptions) {
   const isReady = (): boolean => changed && watched.every(({ reflector }) => reflector?.isSynced)
 
   return {
-    /** Whether a part of it cannot be read now; the last state stays. */
+    /** Whether a part of the cluster cannot be read now; the last state stays. */
     get isUnavailable(): boolean {
       return watched.some(({ problem }) => problem !== undefined)
     },

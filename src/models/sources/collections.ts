@@ -46,7 +46,7 @@ export const collections = {
     all(originalGroup, 'MaaSModelRef', 'maasmodelrefs', 'ModelRef'),
     one(originalGroup, 'MaaSAuthPolicy', 'maasauthpolicies', 'AccessPolicy'),
     one(originalGroup, 'MaaSSubscription', 'maassubscriptions', 'Subscription'),
-    // Newer than its Tenant, from which the original's controller fills it.
+    // Newer than the original's Tenant, from which its controller fills it.
     one(originalGroup, 'MaasTenantConfig', 'maastenantconfigs', 'Tenant'),
     one(originalGroup, 'Tenant', 'tenants'),
     { ...one(originalGroup, 'AITenant', 'aitenants'), namespace: tenantsNamespace },

@@ -146,7 +146,10 @@ export function readPart(text: string): readonly DocumentContent[] {
   })
 }
 
-/** If the Tenant's limits may be in it, it counts as a Tenant whose limits cannot be read. */
+/**
+ * The content of a broken document. If it may have the Tenant's limits, it counts as a Tenant whose limits cannot be
+ * read.
+ */
 function broken(text: string, line: number, message: string): DocumentContent {
   const problems = [{ line, severity: 'error', message }] as const
   const found = limitedTenant.every((part) => part.test(text))

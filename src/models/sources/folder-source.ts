@@ -67,7 +67,7 @@ function listen(path: string, onChange: () => void) {
   }
   return {
     close,
-    /** Does nothing if it is open. */
+    /** Does nothing if the watch is open. */
     open(): void {
       try {
         watcher ??= watch(path, { persistent: false }, note).on('error', close)

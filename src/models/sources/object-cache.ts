@@ -36,7 +36,7 @@ export interface ObjectCache {
 
 export const createObjectCache = (): ObjectCache => ({ objects: new Map(), models: new Map() })
 
-/** Ours by the resource that it is read as; the original's have a prefix. */
+/** The key of an object: the resource that it is read as, with a prefix if the object is of the original's groups. */
 export function keyOfObject(group: Group, resource: string): string {
   return group === originalGroup ? `${group}/${resource}` : resource
 }

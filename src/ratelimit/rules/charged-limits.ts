@@ -66,8 +66,8 @@ export function counterOwnerOf(
 }
 
 /**
- * Its counter for a request. The owner, which determines when its windows begin, is the user, the key, or the counter
- * itself.
+ * The counter of a limit for a request. The owner, which determines when the counter's windows begin, is the user, the
+ * key, or the counter itself.
  */
 export function counterOfCharged(charged: ChargedLimit, whose: Whose): Counter {
   const whom = counterOwnerOf(charged, whose)
@@ -76,7 +76,7 @@ export function counterOfCharged(charged: ChargedLimit, whose: Whose): Counter {
   return { key, owner, window: charged.window }
 }
 
-/** The keys of its counters without the user or the group. */
+/** The keys of a limit's counters without the user or the group. */
 export function counterPrefixOf(
   { resource, name, kind, per, window }: ChargedLimit,
   { subscription, keyId, model = '' }: Pick<Whose, 'subscription' | 'keyId' | 'model'>,

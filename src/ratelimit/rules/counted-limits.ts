@@ -129,7 +129,7 @@ function policyOf(named: Omit<CountedLimit, 'policy'>): string {
  */
 const taken = /^(limit-)*(key-.*|concurrency|(requests-)?\d+[smh])$/
 
-/** Its name in the `RateLimit` fields, where a key's limits follow its Subscription's. Names are unique. */
+/** The name of a limit in the `RateLimit` fields, where a key's limits follow its Subscription's. Names are unique. */
 function nameIn(
   { name, of, window }: Pick<NamedLimit, 'name' | 'of' | 'window'>,
   origin: CountedLimit['origin'],

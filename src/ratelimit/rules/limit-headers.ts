@@ -63,7 +63,7 @@ export function putBindingHeaders(
   put('x-tollgate-budget-reset', toEndTimestamp(budget.resetsAt))
 }
 
-/** Whether callers see its figures: only for limits of their Subscription or their key. */
+/** Whether callers see the limit's figures: only those of their Subscription's and their key's limits. */
 export function hasFigures({ origin }: Pick<CountedLimit, 'origin'>): boolean {
   return origin === 'subscription' || origin === 'key'
 }
@@ -101,7 +101,7 @@ export function toPolicies(limits: readonly CountedLimit[]): string {
   return limits.flatMap(({ policy }) => policy || []).join(', ')
 }
 
-/** The field `RateLimit`: their states. */
+/** The field `RateLimit`: the state of each limit. */
 export function toItems(states: readonly LimitState[], now: number): string {
   let items = ''
   for (const { limit, remaining, resetsAt } of states) {

@@ -39,7 +39,7 @@ export interface CountedLimit extends Omit<Limit, 'limit'> {
   readonly increasedUntil?: number
 }
 
-/** Whether it limits requests, which are counted before they are allowed. */
+/** Whether the limit is on requests, which are counted before they are allowed. */
 export function isOfRequests({ kind }: Pick<CountedLimit, 'kind'>): boolean {
   return kind === 'requests' || kind === 'concurrency'
 }

@@ -43,7 +43,10 @@ export function graceOf({ ms }: Pick<CounterWindow, 'ms'>): number {
   return ms < longMs ? 20_000 : 7_200_000
 }
 
-/** Whether nothing more is counted in it; also true for a window that begins in the future, by a clock far ahead. */
+/**
+ * Whether nothing more is counted in the window; also true for a window that begins in the future, by a clock far
+ * ahead.
+ */
 export function isOver(window: CounterWindow, now: number): boolean {
   const { since, end, ms } = window
   const graceMs = graceOf(window)

@@ -1,6 +1,6 @@
 /**
- * If the store has more under a gateway's name than the lines that it has read, its disk has lost lines: the difference
- * is counted as the gateway's own, so that limits do not forget that use.
+ * If the store has a higher sum of this gateway than the lines that the gateway has read, the gateway's disk has lost
+ * lines. The difference then counts as the gateway's own use, so that limits do not forget it.
  */
 
 import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'

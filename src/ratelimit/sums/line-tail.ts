@@ -85,8 +85,8 @@ export function createLineTail(options: LineTailOptions) {
      */
     async rebuild(state: KeptState): Promise<void> {
       const rebuilt = await readSince(state, { ...options, countText })
-      // Both are read to the end in this turn: no line that a Check has counted is missing for a moment, and listeners
-      // get each line that was not read before.
+      // The old and the rebuilt sums read the files to the end in this turn: no line that a Check has counted is
+      // missing for a moment, and listeners get each line that was not read before.
       follower?.catchUp(Number.POSITIVE_INFINITY)
       rebuilt.follower.catchUp(Number.POSITIVE_INFINITY)
       follower?.close()

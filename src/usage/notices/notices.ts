@@ -40,7 +40,7 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
       for (const { limit } of found ? limitsOn(found, model) : []) {
         if (isOfRequests(limit)) continue
         const counter = counterOf(limit, user, pool)
-        // Subscriptions that share it may ask at different percentages.
+        // Subscriptions that share a limit may set different percentages.
         const known = watched.get(counter.key)?.percents ?? []
         const whose = whoseIs(limit, counter, { user, subscription, model })
         watched.set(counter.key, { limit, counter, whose, percents: [...known, ...percents] })

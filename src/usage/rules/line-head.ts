@@ -42,7 +42,9 @@ export interface LineRequest {
   readonly keyId: string
   /** The counters of its key with which it was admitted, if any. */
   readonly keyCounters: string | undefined
-  /** The group whose counter it uses; empty for the users listed by name, undefined if no limit is per group. */
+  /**
+   * The group whose counter the request uses; empty for the users listed by name, undefined if no limit is per group.
+   */
   readonly pool?: string | undefined
   /** Its key's limits by name: members of the object (`KeyLimits.charged`). */
   readonly keyLimits?: string | undefined
@@ -107,7 +109,7 @@ function member(name: string, value = Number.POSITIVE_INFINITY): string {
   return Number.isFinite(value) ? `,"${name}":${value}` : ''
 }
 
-/** Cuts each value that is too long, because the payer has a form of its own. */
+/** Cuts the values of a payer that are too long, one by one: cut as a whole, its text could not be parsed. */
 function boundPayer(payer: string): string {
   const longest = 'organization=&cost_center=&rate='.length + 3 * most.payerField
   if (payer.length <= longest) return payer

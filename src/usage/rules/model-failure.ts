@@ -72,7 +72,7 @@ export function failureOf(ended: EndedStream): ModelFailure | undefined {
   const { flags, details, transport, reported } = ended
   if (reported === 'credential_refused') return { reason: reported, detail: details }
   const reason = reasonOf(flags, `${details} ${transport}`)
-  // Both describe a connection failure; the transport's text is better.
+  // Envoy's details of the response and the transport describe a failed connection; the transport's text says more.
   return reason && { reason, detail: transport || details }
 }
 

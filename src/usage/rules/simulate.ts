@@ -60,19 +60,19 @@ export interface SimulatedRefusals extends Spender {
   tokens: number
   readonly firstAt: number
   lastAt: number
-  /** Whether it includes sums of hours, whose requests are estimated. */
+  /** Whether the figures include sums of hours, whose requests are estimated. */
   isEstimate: boolean
 }
 
 interface SimulatedLimit extends About {
   readonly limit: CountedLimit
-  /** Whether sums of hours can decide it (`isDecidedByHours`). */
+  /** Whether sums of hours can decide the limit (`isDecidedByHours`). */
   readonly isDecidedByHours: boolean
-  /** Whether it is per group, and the group of some usage is unknown. */
+  /** Whether the limit is per group, and the group of some usage is unknown. */
   lacksGroups: boolean
   /** The maximum use of a window, with user and time; 0 if nothing was used. */
   most: Exact
-  /** A user, or the group that shares it; empty if all users do. */
+  /** Whose use was the maximum: a user, or the group that shares the limit; empty if all users share it. */
   mostBy: string
   mostAt: number
 }

@@ -32,14 +32,19 @@ export interface Usage {
   readonly payer?: string
   /** The counters of its key under which the request was admitted (`KeyLimits.counted`), if any. */
   readonly keyCounters?: string
-  /** Prices and weights when it was admitted (amounts.ts), or undefined if there were none. */
+  /** Prices and weights when the request was admitted (amounts.ts), or undefined if there were none. */
   readonly prices?: string
   readonly weights?: string
-  /** The limits by name that it is charged to (ratelimit/rules/charged-limits.ts), its key's last. */
+  /**
+   * The limits by name that the response is charged to (ratelimit/rules/charged-limits.ts); those of its key come last.
+   */
   readonly limits?: readonly string[]
-  /** The windows of its Subscription's limits without a name when it was admitted, or undefined for an earlier line. */
+  /**
+   * The windows of its Subscription's limits without a name when the request was admitted; undefined for an earlier
+   * line.
+   */
   readonly windows?: string
-  /** The group whose counter it uses; empty for the users listed by name. */
+  /** The group whose counter the request uses; empty for the users listed by name. */
   readonly pool?: string
   /** The Subscription's organization, if one of these limits counts by it. */
   readonly organization?: string
@@ -230,7 +235,7 @@ export function tokensByType(reported: Reported) {
   const figure = (name: string): number | undefined => whole(reported.get(name))
   const { input = 0, isMessage } = partsOf(reported)
   const output = figure('completion_tokens') ?? outputOf(reported) ?? 0
-  // Some servers also report the cached part of the prompt by Anthropic's names; the total shows it.
+  // Some servers also report the cached part of the prompt by Anthropic's names: then the parts exceed the total.
   const isWithin =
     !isMessage && input + output > (usableTotal(reported) || Number.POSITIVE_INFINITY)
   return {

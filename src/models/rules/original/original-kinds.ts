@@ -5,7 +5,7 @@ import type { Resource } from '../../../kinds/resources.ts'
 type Kinds = Readonly<Record<string, Resource['kind']>>
 
 export const originalGroup = 'maas.opendatahub.io' as const
-/** Its newer one, of models alone. */
+/** The original's newer group, of models alone. */
 export const originalModelsGroup = 'inference.opendatahub.io'
 
 export const originalKinds = {
@@ -28,7 +28,7 @@ export const withoutStatus: ReadonlySet<string> = new Set([
   ...['AITenant', 'ExternalModel', 'ExternalProvider', 'MaasTenantConfig'],
 ])
 
-/** The Lease of its controller (`--leader-elect`). */
+/** The Lease of the original's controller (`--leader-elect`). */
 export const originalLeaseName = 'maas-controller.models-as-a-service.opendatahub.io'
 
 /** How one of our kinds may be written. */

@@ -75,7 +75,7 @@ export function admit(
   )
   for (const [i, room] of rooms.entries()) {
     const own = holds[i] as HeldTokens
-    // Without a ceiling only the estimate bounds several answers.
+    // Nothing shortens several answers without a ceiling: the need of most of them must fit.
     const mayPass =
       canLimitOutput || !expected.isSeveral || own.most <= ceilingRoom(room, overshoot)
     if (room.held.count === 0 ? !mayPass : !fits(room, own, overshoot)) return { outcome: 'busy' }

@@ -37,7 +37,7 @@ export interface Expected {
   readonly outputVariance: number
   /** The output that 99 of 100 such requests need at most. */
   readonly floor: number
-  /** The output that it may get beyond its room while it is alone: the floor of one answer. */
+  /** The output that the request may get beyond its room while it is alone in a limit: the floor of one answer. */
   readonly beyondRoom: number
   /** Whether several answers share `beyondRoom`; it then applies only if their input alone exceeds an unused limit. */
   readonly isSeveral: boolean
