@@ -17,7 +17,7 @@ export const explainFlags = {
   key: {
     takes: '<id>',
     means:
-      'ask as the key with this id; by default as yourself, with an identity token using your newest key',
+      'ask as the key with this id; without it as yourself, which with an identity token means your newest key',
     field: 'keyId',
   },
   user: {

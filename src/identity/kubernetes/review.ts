@@ -21,7 +21,7 @@ export function createReview(access: ClusterAccess, options: ClientOptions = {})
         ? new KubeError(error.status, toProblem(error.status, path))
         : error
     })
-    if (!isObject(answer.status)) throw new Error('the response of the API server is not a review')
+    if (!isObject(answer.status)) throw new Error(`the API server did not return a ${body.kind}`)
     return answer.status
   }
 }
