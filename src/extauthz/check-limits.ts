@@ -58,6 +58,8 @@ interface HoldingDeps {
   readonly onLoss: 'allow' | 'deny'
   /** Only decides, and holds nothing. */
   readonly isDry?: boolean
+  /** A monotonic clock in milliseconds; `performance.now` by default. */
+  readonly monotonic?: () => number
   /** Resolves after this many milliseconds. */
   readonly pause?: (ms: number) => Promise<unknown>
 }
@@ -87,6 +89,8 @@ export const briefMs = 10_000
 /** A lost connection is usually back within a second: Checks in that time ask again. Milliseconds. */
 const blipMs = 1_000
 const blipPausesMs = [100, 300, 600]
+/** A store that was not asked for this long may have been available: the next failure begins an outage. Milliseconds. */
+const unaskedMs = 60_000
 
 /** Waits for the line of a request that may have ended, in milliseconds; lines usually take less than ten. */
 const waitsMs = [10, 20, 30, 40]
@@ -141,11 +145,20 @@ type Ask = HoldStore['hold']
 type Asked = ReturnType<Ask>
 
 function createReserve(
-  { holds, estimators, onLoss, isDry = false, pause = delay }: HoldingDeps,
+  { holds, estimators, onLoss, isDry = false, pause = delay, ...deps }: HoldingDeps,
   counters: LimitsDeps['counters'],
 ): Limits {
-  /** When the store of holds stopped responding, or undefined if it responds. */
+  const { monotonic = () => performance.now() } = deps
+  /** When the store of holds stopped responding, or undefined if it responds; and when that was last noticed. */
   let awaySince: number | undefined
+  let failedAt = Number.NEGATIVE_INFINITY
+
+  /** Returns when the outage began. */
+  function noteFailure(at: number): number {
+    if (awaySince === undefined || at - failedAt >= unaskedMs) awaySince = at
+    failedAt = at
+    return awaySince
+  }
 
   async function askAgain(first: Asked, id: string | undefined, once: () => Asked) {
     let answer = await first
@@ -172,6 +185,7 @@ function createReserve(
     const { counters: tokens, requestCounters = [] } = hold
     let asker: string | undefined
     let attempts = 0
+    let firstFailedAt: number | undefined
 
     function nameAsker(): string | undefined {
       return id === undefined || !call ? undefined : `${ownName}-${checks++}`
@@ -208,14 +222,17 @@ function createReserve(
       })
     }
 
-    async function decideAlone(): Promise<Decision> {
-      awaySince ??= now
-      const pauseMs = now - awaySince < blipMs ? blipPausesMs[attempts++] : undefined
+    async function decideAlone(error: unknown): Promise<Decision> {
+      if (isBug(error)) throw error
+      const at = monotonic()
+      firstFailedAt ??= at
+      const awayMs = firstFailedAt - noteFailure(at)
+      const pauseMs = awayMs < blipMs ? blipPausesMs[attempts++] : undefined
       if (isReserving && asker !== undefined && pauseMs !== undefined) {
         await pause(pauseMs)
         return ask(holds.hold, hold, conclude)
       }
-      const isBrief = isReserving && now - awaySince < briefMs
+      const isBrief = isReserving && awayMs < briefMs
       if (onLoss === 'deny' || isBrief) throw new ServiceError('counters_unavailable')
       const used = await counters.read(tokens, now)
       const { holdAlone } = holds
@@ -229,6 +246,11 @@ function createReserve(
       ? used.then((late) => decideCounted(holds.hold, late))
       : decideCounted(holds.hold, used)
   }
+}
+
+/** A store that does not respond rejects with other errors. */
+function isBug(error: unknown): boolean {
+  return [TypeError, RangeError, ReferenceError, SyntaxError].some((kind) => error instanceof kind)
 }
 
 function hasCostLimit({ limits }: Grant): boolean {

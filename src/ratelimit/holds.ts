@@ -14,10 +14,12 @@ import type { Hold, HoldAnswer } from './rules/hold.ts'
  * it is taken, released and expires. A refused request changes nothing.
  */
 export interface HoldStore {
+  /** Whether a shared store responds with errors. */
+  readonly isRefused?: boolean
   /**
    * Decides, and holds in all limits or in none. After a refusal ask again under another name of the asker, because a
    * partial grant may still be on its way back. Returns without a promise if nothing must be fetched; rejects if the
-   * store does not respond. `now`, in milliseconds since the epoch, selects the windows; a shared store expires leases
+   * store does not respond, or refuses. `now`, in milliseconds since the epoch, selects the windows; a shared store expires leases
    * by its own clock.
    */
   hold(asked: Hold, now: number): HoldAnswer | Promise<HoldAnswer>

@@ -12,7 +12,7 @@ const gauges = {
   tollgate_counters: 'Windows of counters that this process knows.',
   tollgate_overshoot_bound_tokens:
     'The most tokens by which requests in progress may together exceed a limit, over all limits that reserve.',
-  tollgate_redis_away: '1 while Redis does not respond or cannot write.',
+  tollgate_redis_away: '1 while Redis does not respond, cannot write or refuses holds.',
   tollgate_counters_unflushed: 'Windows of counters whose sums Redis has not acknowledged.',
   tollgate_key_cache_entries: 'Cached API keys.',
   tollgate_keys_ending_soon:

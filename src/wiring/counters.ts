@@ -123,7 +123,7 @@ export async function openCounters(
   const { windows, read, readFresh, partOf } = opened
   const isWriter = (): boolean => opened.isWriter
   const holds =
-    redis?.createHolds({ windows, read, partOf, isWriter }) ?? createMemoryHolds(windows)
+    redis?.createHolds({ windows, read, partOf, isWriter, onFault }) ?? createMemoryHolds(windows)
   stops.push(
     timedStop('the counters', async (graceMs) => {
       const giveUpAt = performance.now() + graceMs

@@ -13,7 +13,7 @@ export type State = ReturnType<typeof openState>
 /** `isReady`: whether requests may be sent here. */
 export function openState({ config, audit }: Context, parts: ServiceParts, isReady: () => boolean) {
   const { resources, tokens } = parts
-  const { sums } = parts.counterParts
+  const { sums, holds } = parts.counterParts
   const { pool } = parts.database
   return createProcessState({
     ...parts.keyParts,
@@ -21,6 +21,7 @@ export function openState({ config, audit }: Context, parts: ServiceParts, isRea
     version: readVersion(),
     graceMs: outageGraceMs(config),
     redis: config.redisUrl === undefined ? undefined : sums,
+    holds,
     journal: sums,
     isReady,
     ping: () => ping(pool),

@@ -85,7 +85,7 @@ export function sourcesOf(
       tollgate_journal_unread_bytes: () => sums().stats.unreadBytes,
       tollgate_journal_failing: () => sums().stats.failing,
       ...(config.redisUrl && {
-        tollgate_redis_away: () => sums().isUnavailable,
+        tollgate_redis_away: () => sums().isUnavailable || counters().holds.isRefused,
         tollgate_counters_unflushed: () => sums().unflushed,
         tollgate_redis_losses: () => sums().losses,
       }),

@@ -73,7 +73,11 @@ function createWorld(options: Options = {}) {
     snapshot: () => snapshot,
     limits: createLimits({
       counters,
-      holding: { holds, estimators, onLoss, pause: async (ms) => options.pause?.(ms) },
+      holding: {
+        ...{ holds, estimators, onLoss },
+        pause: async (ms) => options.pause?.(ms),
+        monotonic: () => clock.now,
+      },
       charging: { estimators, isAlways: options.charges ?? false },
     }),
     paths: pathRules(),
@@ -636,7 +640,8 @@ test('a store of holds that has answered may be away for as long again', async (
     },
     holdAlone: taking.hold,
   }
-  const holding = { holds, estimators: createEstimators(), onLoss: 'allow' } as const
+  const monotonic = () => world.clock.now
+  const holding = { holds, estimators: createEstimators(), onLoss: 'allow', monotonic } as const
   const limits = createLimits({ counters: world.counters, holding })
   const check = createCheck({ ...deps, limits })
   const ask = async (id: string, at: number) => {
@@ -649,6 +654,56 @@ test('a store of holds that has answered may be away for as long again', async (
   t.ok(await ask('c', briefMs + 1))
   isAway = true
   t.notOk(await ask('d', briefMs + 2))
+})
+
+test('an outage is as long as it is, whatever the clock, and ends unnoticed', async (t) => {
+  const holds: HoldStore = {
+    hold: () => Promise.reject(new Error('Redis is away')),
+    release: () => {},
+    undo: () => {},
+    renew: () => {},
+  }
+  const world = createWorld()
+  let ahead = 0
+  const pauses: number[] = []
+  const limits = createLimits({
+    counters: world.counters,
+    holding: {
+      ...{ holds, estimators: createEstimators(), onLoss: 'allow' },
+      pause: async (ms) => pauses.push(ms),
+      monotonic: () => ahead,
+    },
+  })
+  const check = createCheck({ ...world.deps, limits })
+  const call = { whenReset() {} }
+  const ask = async (at: number) => {
+    ahead = at
+    return isAllowed(await check(checkOf(chat, { 'x-request-id': `${at}` }), undefined, call))
+  }
+  t.notOk(await ask(0))
+  t.equal(pauses.length, 3)
+  world.clock.now += 2 * briefMs
+  t.notOk(await ask(briefMs - 1), 'the clock is set forward')
+  world.clock.now -= 4 * briefMs
+  t.ok(await ask(briefMs), 'and back')
+  t.ok(await ask(minute), 'the same outage')
+  t.equal(pauses.length, 3)
+  t.notOk(await ask(60 * minute), 'a blip an hour later is another one')
+  t.equal(pauses.length, 6)
+})
+
+test('a bug of the store of holds is no outage', async (t) => {
+  const holds: HoldStore = {
+    hold: () => Promise.reject(new TypeError('answer is not iterable')),
+    release: () => {},
+    undo: () => {},
+    renew: () => {},
+  }
+  for (const mode of ['count', 'reserve']) {
+    const world = createWorld({ admission: { mode }, holds, ofModels: { concurrency: 1 } })
+    t.equal(readDenial(await world.ask('a', 400)).http, 500, mode)
+    t.match(world.faults, [TypeError])
+  }
 })
 
 test('a connection that is back soon refuses nobody', async (t) => {
@@ -670,6 +725,7 @@ test('a connection that is back soon refuses nobody', async (t) => {
     holding: {
       ...{ holds, estimators: createEstimators(), onLoss: 'deny' },
       pause: async (ms) => pauses.push(ms),
+      monotonic: () => world.clock.now,
     },
   })
   const check = createCheck({ ...world.deps, limits })

@@ -1017,7 +1017,9 @@ export const allMutants: readonly Mutant[] = [
     'extauthz/check-limits.ts',
     ['extauthz/check-limits.test.ts'],
     [
-      ['now - awaySince < briefMs', 'now - awaySince < 0'],
+      ['awayMs < briefMs', 'awayMs < 0'],
+      ['if (isBug(error)) throw error', ''],
+      [' || at - failedAt >= unaskedMs', ''],
       ['isReserving && request.isUnread && hasReadSize(request)', 'false'],
       ['if (first instanceof Promise) awaySince = undefined', ''],
     ],

@@ -6,6 +6,7 @@ import type { PropagationWatch } from '../../keys/revocations/propagation.ts'
 import type { RevocationFollower } from '../../keys/revocations/revocation-follower.ts'
 import type { RevocationKeeper } from '../../keys/revocations/revocation-keeper.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
+import type { HoldStore } from '../../ratelimit/holds.ts'
 import type { OpenSums } from '../../ratelimit/sums/open-sums.ts'
 import type { ServiceState } from './read-state.ts'
 
@@ -25,6 +26,7 @@ interface ProcessParts {
   readonly keeper: RevocationKeeper
   /** Undefined if the counters are in memory, of this gateway alone. */
   readonly redis: Pick<OpenSums, 'isUnavailable' | 'unflushed' | 'losses'> | undefined
+  readonly holds: Pick<HoldStore, 'isRefused'>
   /** Undefined if there is no journal. `problems`: by name. */
   readonly journal: Pick<OpenSums, 'stats' | 'problems'> | undefined
   /** Returns undefined if this process has none. */
@@ -60,6 +62,8 @@ interface DecisionTableState {
 export function createProcessState(parts: ProcessParts) {
   const { isReady, follower, propagation, keeper, redis, journal, resources } = parts
 
+  const isRedisAway = (): boolean => (redis?.isUnavailable || parts.holds.isRefused) === true
+
   /** Names of the unavailable parts. */
   async function degraded(): Promise<string[]> {
     // Wrong owners and modes matter only once lines are missing.
@@ -67,7 +71,7 @@ export function createProcessState(parts: ProcessParts) {
     return [
       // A database whose triggers are off responds, but is not used.
       ...((await parts.ping()) && follower.state() !== 'unavailable' ? [] : ['database']),
-      ...(redis?.isUnavailable ? ['redis'] : []),
+      ...(isRedisAway() ? ['redis'] : []),
       ...(follower.stats().silent.length > 0 ? ['replicas'] : []),
       ...(follower.stats().otherZones.length > 0 ? ['time-zones'] : []),
       ...(keeper.stats().failing ? ['revocation-log'] : []),
@@ -130,7 +134,7 @@ export function createProcessState(parts: ProcessParts) {
         },
         ...(redis && {
           redis: {
-            available: !redis.isUnavailable,
+            available: !isRedisAway(),
             unflushed: redis.unflushed,
             losses: redis.losses,
           },

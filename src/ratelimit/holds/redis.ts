@@ -11,6 +11,7 @@ import type { Hold, HoldAnswer } from '../rules/hold.ts'
 import type { SharedSums } from '../sums/shared-sums.ts'
 import { askedOf, type Home, homesOf } from './homes.ts'
 import { createMemoryHolds } from './memory.ts'
+import { createRefusedCalls, type RefusalListener } from './refused-calls.ts'
 import { memberOf } from './request-ids.ts'
 import { argsOf, readAnswer } from './spend-call.ts'
 import type { SpendAnswer, SpendCommands } from './spend-scripts.ts'
@@ -35,6 +36,7 @@ interface Answered {
   readonly home: Home
   readonly places: readonly HoldPlace[]
   readonly answer: SpendAnswer
+  readonly read: HoldAnswer
 }
 
 interface Undo {
@@ -42,7 +44,7 @@ interface Undo {
   readonly members: string[]
 }
 
-export interface RedisHoldsOptions {
+export interface RedisHoldsOptions extends RefusalListener {
   readonly commands: SpendCommands
   /** The windows as this process knows them, for decisions without Redis. */
   readonly windows: KnownWindows
@@ -54,10 +56,13 @@ export interface RedisHoldsOptions {
   readonly isWriter: () => boolean
   /** Duration of a hold's lease in milliseconds. */
   readonly lease?: number
+  /** Called for bugs. */
+  readonly onFault?: (error: unknown) => void
 }
 
 export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   const { commands, windows, read, partOf, isWriter, lease = holdLeaseMs } = options
+  const { onFault = () => {} } = options
   /** Releases by the key of the home's sums; all releases of one home go into one call. */
   const due = new Map<string, Undo>()
   let waiting = 0
@@ -67,6 +72,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   const { signal } = ending
   const alarm = createAlarm(signal)
   const alone = createMemoryHolds(windows)
+  const refused = createRefusedCalls(options)
 
   function giveBack(undo: Undo): void {
     waiting += undo.members.length
@@ -87,16 +93,17 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   }
 
   async function sendDue(): Promise<void> {
+    refused.tend()
     const batch = [...due.values()]
     due.clear()
     const calls = batch.map(({ keys, members }) => commands.releaseSpent(keys, members))
     isFailing = false
-    for (const [i, { status }] of (await Promise.allSettled(calls)).entries()) {
+    for (const [i, call] of (await Promise.allSettled(calls)).entries()) {
       const undo = batch[i] as Undo
-      if (status === 'fulfilled') waiting -= undo.members.length
+      if (call.status === 'fulfilled') waiting -= undo.members.length
       else {
-        // Not reported: the counters in the same Redis report it.
         isFailing = true
+        refused.note(call.reason)
         enqueue(undo)
       }
     }
@@ -120,9 +127,11 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       all.push(window ? windowKey(part.tag, window) : (all[0] as string))
     const args = argsOf(asked, places, lease, part.gateway, unsettledMs)
     try {
-      return { home, places, answer: await commands.spend(all, [...args, ...seen.ended]) }
+      const answer = await commands.spend(all, [...args, ...seen.ended])
+      return { home, places, answer, read: readAnswer(places, now, answer) }
     } catch (error) {
-      // The call may have succeeded although its response was lost.
+      refused.note(error)
+      // The call may have succeeded although its response was lost, or cannot be read.
       takeBack(home, asked)
       throw error
     }
@@ -158,7 +167,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       for (const home of homes) {
         const unsettledMs = home === homes.at(-1) ? 0 : settlingMs
         const answered = await spend(home, askedOf(home, next, ceiling), now, unsettledMs)
-        const answer = readAnswer(answered.places, now, answered.answer)
+        const { read: answer } = answered
         answers.push(answered)
         if (answer.outcome === 'held') {
           if (next.id !== undefined) granted.push(answered)
@@ -180,11 +189,14 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     return outcome === 'busy' ? { outcome, ceiling, windows, open } : { outcome, ceiling, windows }
   }
 
-  void repeat({ step: sendDue, restMs: retryMs, onFault() {}, signal, alarm })
+  void repeat({ step: sendDue, restMs: retryMs, onFault, signal, alarm })
 
   return {
     get waiting() {
       return waiting
+    },
+    get isRefused() {
+      return refused.isRefused
     },
     async hold(asked, now) {
       const homes = homesOf([...asked.counters, ...(asked.requestCounters ?? [])], partOf)
@@ -192,8 +204,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       // Without limits no home is asked.
       if (home === undefined) return alone.hold(asked, now)
       if (homes.length > 1) return spendInEach(homes, asked, now)
-      const { places, answer } = await spend(home, asked, now)
-      return readAnswer(places, now, answer)
+      return (await spend(home, asked, now)).read
     },
     holdAlone: alone.hold,
     release(counters, id) {
@@ -211,7 +222,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       const args = [memberOf(id), lease, mean, variance, inputVariance]
       for (const { keys } of homesOf(counters, partOf)) {
         // Not retried: the next renewal comes soon.
-        void commands.renewSpent(keys, args).catch(() => {})
+        void commands.renewSpent(keys, args).catch(refused.note)
       }
     },
     async stop(graceMs) {

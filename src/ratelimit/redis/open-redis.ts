@@ -1,6 +1,7 @@
 /** Opens Redis at the start of a process: the sums and holds in it. */
 
 import type { Logger } from 'pino'
+import { causeMessage } from '../../runtime/error-message.ts'
 import { withAbort } from '../../runtime/with-abort.ts'
 import { createRedisHolds, type RedisHoldsOptions } from '../holds/redis.ts'
 import { createRedisSums, type OnFlushed } from '../sums/redis-sums.ts'
@@ -44,7 +45,18 @@ export async function openRedis({ url, onFlushed, log, signal }: RedisOptions) {
   return {
     connection,
     store: createRedisSums(commands, onFlushed),
-    createHolds: (options: Omit<RedisHoldsOptions, 'commands'>) =>
-      createRedisHolds({ ...options, commands }),
+    createHolds: (options: Omit<RedisHoldsOptions, 'commands' | 'onRefused'>) =>
+      createRedisHolds({
+        ...options,
+        commands,
+        onRefused(isRefused, cause) {
+          if (isRefused)
+            log.error(
+              { code: 'holds_refused', cause: causeMessage(cause) },
+              'cannot hold requests in Redis: each process keeps limits of requests in progress by itself, as in an outage',
+            )
+          else log.info({ code: 'holds_accepted' }, 'Redis has refused no hold for a minute')
+        },
+      }),
   }
 }

@@ -1,8 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
+import { createRedisHolds } from '../../../src/ratelimit/holds/redis.ts'
+import type { SpendAnswer } from '../../../src/ratelimit/holds/spend-scripts.ts'
 import { oldKeyOf } from '../../../src/ratelimit/redis/keys.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { type Hold, noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import type { Part } from '../../../src/ratelimit/sums/part.ts'
+import type { WindowUsage } from '../../../src/ratelimit/sums/shared-sums.ts'
 import { startCluster } from '../../support/cluster.ts'
 import { poll } from '../../support/poll.ts'
 import { createSharingGateway, type SharingOptions } from '../../support/redis-world.ts'
@@ -155,6 +159,24 @@ root.test('releases wait for a Redis that is away', skip, async (t) => {
   const [window] = (await holds.hold(asked(undefined, 10_000, 'away'), Date.now())).windows
   t.match(window, { used: 150 })
   t.equal(window?.held, undefined)
+})
+
+root.test('a hold whose answer cannot be read is given back', async (t) => {
+  const released: (readonly string[])[] = []
+  const holds = createRedisHolds({
+    commands: {
+      spend: async () => null as unknown as SpendAnswer,
+      releaseSpent: async (keys) => released.push(keys),
+      renewSpent: async () => {},
+    },
+    windows: (counters) => counters.map(() => ({ used: 0, own: 0, isKnown: true }) as WindowUsage),
+    read: async () => [],
+    partOf: () => ({ tag: '{all}', gateway: 'g', lastEnded: () => [] }) as unknown as Part,
+    isWriter: () => true,
+  })
+  t.teardown(() => holds.stop(0))
+  await t.rejects(async () => holds.hold(asked('a', 1_000, 'odd'), Date.now()), TypeError)
+  await poll(() => released.length === 1, 'it is released')
 })
 
 root.test(
