@@ -134,7 +134,11 @@ test('without the API server only cached tokens are accepted', async (t) => {
     ['too many', (_request, response) => response.writeHead(429).end('{}'), /429/],
     ['an error', (_request, response) => response.writeHead(500).end('{}'), /500/],
     ['HTML', (_request, response) => response.writeHead(200).end('<html>'), /not an object/],
-    ['no status', (_request, response) => response.writeHead(201).end('{}'), /not a review/],
+    [
+      'no status',
+      (_request, response) => response.writeHead(201).end('{}'),
+      /not return a TokenReview/,
+    ],
     ['a redirect', (_request, response) => response.writeHead(302, { location: '/' }).end(), /302/],
     ['silence', () => {}, /abort|timeout/i],
     ['hanging up', (request) => request.destroy(), /hang up|ECONNRESET/],
