@@ -1,7 +1,7 @@
 /**
  * The charge of a response whose model has reported no usage, or only part of it, because the client disconnected, the
- * server died, or it reports none. Check makes the estimate and the line carries it, so that counters and ledger charge
- * the same.
+ * server died, or the model reports none. Check makes the estimate and the line carries it, so that counters and ledger
+ * charge the same.
  */
 
 /** A token of English text or of JSON has about four bytes. */
@@ -49,7 +49,7 @@ export function estimateOutput(estimate: Estimate, { bytes, isStream, textBytes 
   if (bytesPerToken === 0) return 0
   if (!isStream) return Math.ceil(bytes / bytesOfToken)
   if (isOfStream) return Math.ceil(bytes / bytesPerToken)
-  // No text was found, because its events have another form.
+  // No text was found, because the stream's events have another form.
   if (textBytes === 0) return Math.ceil(bytes / streamBytesOfToken)
   return Math.ceil(textBytes / bytesPerToken)
 }

@@ -84,7 +84,7 @@ export const readWindowText = remember(maxRead, (text): Window | undefined => {
   return month === undefined ? { every: 'day', zone } : { every: 'month', zone, startsOn: +month }
 })
 
-/** Whether it counts requests in progress, which need no window. */
+/** Whether the counter is of requests in progress, which need no window. */
 export function isWindowless({ window }: Pick<WindowedCounter, 'window'>): boolean {
   return 'ms' in window && window.ms === 0
 }
