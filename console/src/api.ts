@@ -86,12 +86,21 @@ export class ApiError extends Error {
   readonly status: number
   readonly code: string
   readonly requestId: string | undefined
+  /** Seconds after which the API accepts requests again. */
+  readonly retryAfter: number | undefined
 
-  constructor(status: number, code: string, message: string, requestId?: string) {
+  constructor(
+    status: number,
+    code: string,
+    message: string,
+    requestId?: string,
+    retryAfter?: number,
+  ) {
     super(message)
     this.status = status
     this.code = code
     this.requestId = requestId
+    this.retryAfter = retryAfter
   }
 }
 
@@ -123,12 +132,14 @@ export async function send(
 /** The refusal in a response that is not ok. */
 export async function refusalIn(response: Response): Promise<ApiError> {
   const requestId = response.headers.get('x-request-id') ?? undefined
+  const retryAfter = Number(response.headers.get('retry-after')) || undefined
   const text = await response.text().catch(() => '')
   try {
     const { error } = JSON.parse(text)
-    return new ApiError(response.status, String(error.code), String(error.message), requestId)
+    const [code, message] = [String(error.code), String(error.message)]
+    return new ApiError(response.status, code, message, requestId, retryAfter)
   } catch {
     const message = `The gateway responded with ${response.status}.`
-    return new ApiError(response.status, 'unknown', message, requestId)
+    return new ApiError(response.status, 'unknown', message, requestId, retryAfter)
   }
 }

@@ -10,7 +10,7 @@ import {
   useMantineColorScheme,
 } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
-import { type ReactNode, useCallback, useEffect, useState } from 'react'
+import { type ReactNode, useCallback, useState } from 'react'
 import { AccessPage } from './admin/access-page.tsx'
 import { RefusalsPage } from './admin/refusals-page.tsx'
 import { ResourcesPage } from './admin/resources-page.tsx'
@@ -31,7 +31,7 @@ import { follow, Link } from './parts/link.tsx'
 import { Nothing } from './parts/nothing.tsx'
 import { some } from './parts/numbers.ts'
 import { Page } from './parts/page.tsx'
-import { distance } from './parts/time.tsx'
+import { distance, useTick } from './parts/time.tsx'
 import { Toasts } from './parts/toast.tsx'
 import { ReferencePage } from './reference/reference-page.tsx'
 import { addressOf, usePlace } from './route.ts'
@@ -254,11 +254,8 @@ const warnMs = 5 * 60_000
 
 /** Warns in time that the identity token expires, and afterwards says that it has. */
 function Expiry({ at }: { readonly at: number | undefined }) {
-  const [now, setNow] = useState(Date.now)
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 10_000)
-    return () => clearInterval(timer)
-  }, [])
+  useTick()
+  const now = Date.now()
   if (at === undefined || at - now > warnMs) return null
   return (
     <Alert

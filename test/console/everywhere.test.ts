@@ -1,4 +1,5 @@
-import type { Page } from 'playwright-core'
+import type { Browser, Page } from 'playwright-core'
+import { openContext, watchPage } from '../support/browser.ts'
 import { act, type ConsoleTest, consoleTests, isAccessible } from '../support/console.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
 import { keepPicture } from '../support/pictures.ts'
@@ -370,6 +371,33 @@ test('times are local, with UTC on hover', async (t, world) => {
   })
   t.equal(await time.innerText(), local.format(new Date(createdAt)))
   t.equal(await time.getAttribute('title'), `${createdAt.replace('T', ' ').replace('Z', '')} UTC`)
+})
+
+test('numbers and dates are English in every browser', async (t, { page, gateway, expected }) => {
+  expected.add(400)
+  const locale = 'de-DE'
+  const context = await openContext(t, page.context().browser() as Browser, { locale })
+  const { page: german } = await watchPage(context)
+  const user = gateway.newUser()
+  const limits = [{ limit: 10_000, window: '1h' }]
+  const body = JSON.stringify({ name: 'ten', subscription: 'plenty', tokenRateLimits: limits })
+  const made = await gateway.ask('/v1/api-keys', `token-${user}`, { method: 'POST', body })
+  const { id, expiresAt } = JSON.parse(made.text)
+  await german.goto(`${gateway.url}/console/keys/${id}`)
+  await german.getByLabel('Identity token').fill(`token-${user}`)
+  await german.getByRole('button', { name: 'Sign in' }).click()
+  await german.getByText('at most 10,000 tokens per hour').waitFor()
+  const english = new Intl.DateTimeFormat('en-GB', {
+    ...{ dateStyle: 'medium', timeStyle: 'short', timeZone: 'Europe/Berlin' },
+  })
+  t.equal(
+    await german.locator(`time[datetime="${expiresAt}"]`).innerText(),
+    english.format(new Date(expiresAt)),
+  )
+  await german.getByRole('button', { name: 'Edit…' }).click()
+  await german.getByLabel('Token limits').fill('9.000/1h')
+  await german.getByRole('button', { name: 'Save' }).click()
+  await german.getByText('Line 1: the number must be a whole number').waitFor()
 })
 
 test('no token is in an address, in lasting storage, in the log or in a referrer', async (t, world) => {

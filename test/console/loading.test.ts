@@ -59,6 +59,42 @@ test('a page recovers by itself', async (t, { page, gateway, signIn, expected })
   t.equal(await page.getByRole('alert').count(), 0)
 })
 
+test('a page says what to do about a refusal', async (t, world) => {
+  const { page, gateway, expected, signIn } = world
+  expected.add(404).add(429).add(503)
+  await signIn(gateway.newUser(), 'keys')
+  const message = 'Too many requests; wait for the time in retry-after.'
+  for (const [status, code, advice] of [
+    [429, 'too_many_requests', 'Try again in 12 seconds.'],
+    [429, 'too_many_keys', 'Revoke keys that you no longer use'],
+    [503, 'store_unavailable', 'Try again in a few seconds.'],
+    [404, 'not_found', 'It may have been removed'],
+  ] as const) {
+    const headers = { ...(code === 'too_many_requests' && { 'retry-after': '12' }) }
+    const json = { error: { code, message } }
+    await page.route('**/v1/models', (route) => route.fulfill({ status, headers, json }))
+    await page.getByRole('link', { name: 'Models' }).click()
+    const alert = page.getByRole('alert')
+    await alert.getByText(advice).waitFor()
+    const names = (await alert.innerText()).includes('retry-after')
+    t.equal(names, code !== 'too_many_requests', 'no header is named')
+    await page.unroute('**/v1/models')
+    await page.getByRole('link', { name: 'API keys' }).click()
+  }
+})
+
+test('times go on although nothing is read again', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  await gateway.mint({ user })
+  await page.clock.install()
+  await signIn(user)
+  const row = page.getByRole('row', { name: 'test' })
+  await row.getByText(/^\d+ seconds? ago$/).waitFor()
+  await page.clock.runFor(185_000)
+  await row.getByText('3 minutes ago').waitFor()
+  t.pass('three minutes later')
+})
+
 test('whoever returns to the page sees what has changed', async (t, world) => {
   const { page, gateway, signIn } = world
   const user = gateway.newUser()

@@ -249,6 +249,29 @@ test('more of a budget is asked for, approved, denied and ended', async (t, worl
   await became('$250.50').getByText('ended').waitFor()
 })
 
+test('what came before a connection was lost stays', async (t, { page, gateway, signIn }) => {
+  const chunk = 'data: {"choices":[{"delta":{"content":"half of it"}}]}\n\n'
+  await page.addInitScript(`{
+    const real = window.fetch
+    window.fetch = (path, init) => {
+      if (!String(path).includes('chat/completions')) return real(path, init)
+      const pieces = [${JSON.stringify(chunk)}]
+      return Promise.resolve(new Response(new ReadableStream({
+        pull(control) {
+          const piece = pieces.pop()
+          if (piece === undefined) control.error(new TypeError('network error'))
+          else control.enqueue(new TextEncoder().encode(piece))
+        },
+      }, { highWaterMark: 0 })))
+    }
+  }`)
+  await signIn(gateway.newUser(), 'models')
+  await open(page, 'small')
+  await page.getByRole('button', { name: 'Send' }).click()
+  await page.getByText('The connection was lost before the end of the response.').waitFor()
+  t.equal(await page.getByTestId('answer').innerText(), 'half of it')
+})
+
 test('a refusal leads to its explanation', async (t, { page, gateway, expected, signIn }) => {
   expected.add(429)
   await signIn(gateway.newUser(), 'models')

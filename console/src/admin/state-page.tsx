@@ -4,6 +4,7 @@ import type { ReplicaState, ServiceState } from '../api.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Dot } from '../parts/dot.tsx'
 import { Fact, Facts, LongFact } from '../parts/facts.tsx'
+import { dateLocale } from '../parts/locale.ts'
 import { count, duration } from '../parts/numbers.ts'
 import { Page } from '../parts/page.tsx'
 import { Pending } from '../parts/pending.tsx'
@@ -29,7 +30,7 @@ export function StatePage() {
       {value === undefined && error === undefined && <Pending shape="cards" />}
       {error && at !== undefined && (
         <p className="note" role="status">
-          As of {new Date(at).toLocaleTimeString()}, the time of the last response.
+          As of {new Date(at).toLocaleTimeString(dateLocale)}, the time of the last response.
         </p>
       )}
       {value && (

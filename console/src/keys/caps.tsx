@@ -6,7 +6,7 @@ import type { ApiKey } from '../api.ts'
 import { linesIn, textIn } from '../parts/dialog-form.tsx'
 import { useFieldError } from '../parts/field-error.tsx'
 import { LimitList } from '../parts/limits.tsx'
-import { ungrouped } from '../parts/numbers.ts'
+import { wholeIn } from '../parts/numbers.ts'
 import { inWords, LimitFields, limitKey, limitsIn, toModel } from './limit-fields.tsx'
 
 const names = ['models', 'tokenRateLimits', 'limits', 'allowedAddresses'] as const
@@ -161,5 +161,5 @@ export function nameOf({ namespace = '', name }: { namespace?: string; name: str
 
 function toLimit(written: string) {
   const [limit = '', ...window] = written.split('/')
-  return { limit: Number(ungrouped(limit.trim())), window: window.join('/').trim() }
+  return { limit: wholeIn(limit), window: window.join('/').trim() }
 }

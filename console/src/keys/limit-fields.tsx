@@ -18,7 +18,7 @@ import { textIn } from '../parts/dialog-form.tsx'
 import { useEntryError, useFieldError } from '../parts/field-error.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { windowIn } from '../parts/limits.tsx'
-import { some, ungrouped } from '../parts/numbers.ts'
+import { some, ungrouped, wholeIn } from '../parts/numbers.ts'
 
 export type KeyLimit = NonNullable<ApiKey['limits']>[number]
 
@@ -185,7 +185,7 @@ export function limitsIn(form: FormData): KeyLimit[] {
 function limitIn(form: FormData, index: number): KeyLimit {
   const text = (part: string) => textIn(form, `limits[${index}].${part}`)
   const of = text('of') as Kind
-  const written = ungrouped(text('limit'))
+  const written = text('limit')
   const window = text('window')
   const models = text('models')
     .split(',')
@@ -193,8 +193,7 @@ function limitIn(form: FormData, index: number): KeyLimit {
   return {
     name: text('name'),
     ...(of !== 'tokens' && { of }),
-    // Anything but a number becomes 0, which the API refuses with an explanation.
-    limit: of === 'cost' ? written : /^\d+$/.test(written) ? Number(written) : 0,
+    limit: of === 'cost' ? ungrouped(written) : wholeIn(written),
     ...(window !== '' && of !== 'concurrency' && { window }),
     ...(models.length > 0 && { models: models.map(toModel) }),
     ...(form.has(`limits[${index}].watch`) && { enforce: false }),

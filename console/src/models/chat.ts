@@ -62,7 +62,14 @@ export async function chat(
   let rest = ''
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
   for (;;) {
-    const { done, value = '' } = await reader.read()
+    const { done, value = '' } = await reader.read().catch((error: unknown) => {
+      if (signal.aborted) throw error
+      throw new ApiError(
+        0,
+        'interrupted',
+        'The connection was lost before the end of the response.',
+      )
+    })
     const lines = (rest + value).split('\n')
     rest = done ? '' : (lines.pop() ?? '')
     for (const line of lines) {

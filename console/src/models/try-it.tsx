@@ -102,7 +102,7 @@ export function TryIt({ model, subscription, onAnswered }: TryItProps) {
           )}
         </Stack>
       )}
-      {text !== undefined && !error && (
+      {text !== undefined && (text !== '' || !error) && (
         <Text size="sm" className="answer breaks" mt="md" aria-live="polite" data-testid="answer">
           {text}
         </Text>

@@ -2,13 +2,14 @@ import { Text } from '@mantine/core'
 import { useMemo } from 'react'
 import { Bars, Swatch } from '../parts/bars.tsx'
 import { Link } from '../parts/link.tsx'
+import { dateLocale } from '../parts/locale.ts'
 import { compact, share } from '../parts/numbers.ts'
 import { Panel } from '../parts/panel.tsx'
 import type { UsageRow } from '../usage/read-usage.ts'
 import { colorAt, toSeries } from '../usage/series.ts'
 import { type Periods, shownDays } from './read-periods.ts'
 
-const format = new Intl.DateTimeFormat(undefined, {
+const format = new Intl.DateTimeFormat(dateLocale, {
   day: 'numeric',
   month: 'short',
   timeZone: 'UTC',

@@ -41,7 +41,9 @@ export function fieldErrorOf({ status, message }: ApiError): FieldError | undefi
   const [, before = '', field, index, part, end = ''] = about.exec(message) ?? []
   if (field === undefined || ![400, 403].includes(status)) return undefined
   const words = before.replace('widen caps', 'loosen restrictions')
-  const rest = end.replace('must NOT have fewer than 1 characters', 'must not be empty')
+  const rest = end
+    .replace('must NOT have fewer than 1 characters', 'must not be empty')
+    .replace(/must NOT have more than (\d+) characters/, 'must have at most $1 characters')
   if (index === undefined) return { field, text: `${words}${fieldNames[field as Field]} ${rest}` }
   const place = { field, index: Number(index), part }
   if (field === 'limits')

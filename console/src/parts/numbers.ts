@@ -1,9 +1,14 @@
 /** Numbers as people read them. */
 
-const whole = new Intl.NumberFormat()
-const short = new Intl.NumberFormat(undefined, { notation: 'compact', maximumSignificantDigits: 3 })
-const percent = new Intl.NumberFormat(undefined, { style: 'percent', maximumFractionDigits: 0 })
-const exact = new Intl.NumberFormat(undefined, { style: 'percent', maximumFractionDigits: 1 })
+import { numberLocale } from './locale.ts'
+
+const whole = new Intl.NumberFormat(numberLocale)
+const short = new Intl.NumberFormat(numberLocale, {
+  notation: 'compact',
+  maximumSignificantDigits: 3,
+})
+const percent = new Intl.NumberFormat(numberLocale, { style: 'percent', maximumFractionDigits: 0 })
+const exact = new Intl.NumberFormat(numberLocale, { style: 'percent', maximumFractionDigits: 1 })
 
 /** `12,345`. */
 export function count(value: number): string {
@@ -32,7 +37,7 @@ export function money(value: number, currency: string | undefined): string {
     Math.abs(value) >= 1 || value === 0
       ? { minimumFractionDigits: 2, maximumFractionDigits: 2 }
       : { maximumSignificantDigits: 2 }
-  return new Intl.NumberFormat(undefined, {
+  return new Intl.NumberFormat(numberLocale, {
     ...digits,
     ...(currency && { style: 'currency', currency, currencyDisplay: 'narrowSymbol' }),
   }).format(value)
@@ -46,4 +51,10 @@ export function duration(seconds: number): string {
 /** Removes thousands separators from input: `1,234.5` is 1234.5; `2,50` is unchanged, since it is no number. */
 export function ungrouped(written: string): string {
   return written.replaceAll(/(?<=\d)[\s,_](?=\d{3}(?!\d))/g, '')
+}
+
+/** A whole number from input. Anything else is 0, which the API refuses with an explanation: `10.000` may be 10 or 10,000. */
+export function wholeIn(written: string): number {
+  const text = ungrouped(written.trim())
+  return /^\d+$/.test(text) ? Number(text) : 0
 }

@@ -1,7 +1,9 @@
-/** A refusal in the API's own sentence, with the id under which the service has logged it. */
+/** A refusal in the API's own sentence, what to do, and the id under which the service has logged it. */
 
 import { Alert, Code, Text } from '@mantine/core'
 import { ApiError } from '../api.ts'
+import { wordsOf } from './codes.ts'
+import { distance } from './time.tsx'
 
 /** For a response of another version, on which the page's code throws. */
 const misread =
@@ -9,13 +11,11 @@ const misread =
 
 export function Problem({ error }: { readonly error: ApiError | undefined }) {
   if (error === undefined) return null
+  const isOfApi = error instanceof ApiError
+  const advice = isOfApi ? adviceFor(error) : undefined
   return (
-    <Alert
-      color="red"
-      variant="outline"
-      role="alert"
-      title={error instanceof ApiError ? error.message : misread}
-    >
+    <Alert color="red" variant="outline" role="alert" title={isOfApi ? titleOf(error) : misread}>
+      {advice && <Text size="sm">{advice}</Text>}
       <Text size="sm">
         {error.status > 0 && `${error.status} ${error.code}`}
         {error.requestId && (
@@ -26,4 +26,26 @@ export function Problem({ error }: { readonly error: ApiError | undefined }) {
       </Text>
     </Alert>
   )
+}
+
+/** The API's sentence; the one for too many calls names a header, which this page has read. */
+function titleOf({ code, message }: ApiError): string {
+  return code === 'too_many_requests' ? `${wordsOf(code).title}.` : message
+}
+
+const ofCaller = ['admin_required', 'identity_token_required']
+
+/** What to do, if the API's sentence does not say it. */
+function adviceFor({ status, code, retryAfter }: ApiError): string | undefined {
+  if (status === 0 && code === 'unreachable') return 'Check your network connection.'
+  if (status === 404) return 'It may have been removed, or be visible only to others.'
+  if (status === 429) {
+    return retryAfter === undefined
+      ? wordsOf(code).next
+      : `Try again ${distance(retryAfter * 1_000, 0)}.`
+  }
+  if (status >= 500 || ofCaller.includes(code)) {
+    return wordsOf(status >= 500 ? 'internal' : code).next
+  }
+  return undefined
 }

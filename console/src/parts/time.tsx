@@ -1,8 +1,10 @@
 /** Times in the reader's zone, with UTC on hover. */
 
+import { useSyncExternalStore } from 'react'
 import { now } from '../clock.ts'
+import { dateLocale } from './locale.ts'
 
-const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+const full = new Intl.DateTimeFormat(dateLocale, { dateStyle: 'medium', timeStyle: 'short' })
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'always' })
 
 /** A unit in seconds, and the number of units from which it is used: `30 days`, but 90 seconds are a minute. */
@@ -29,7 +31,26 @@ export function Time({ at, isDistance }: { readonly at: string; readonly isDista
   const utc = `${at.replace('T', ' ').replace('Z', '')} UTC`
   return (
     <time dateTime={at} title={isDistance ? `${full.format(ms)}; ${utc}` : utc}>
-      {isDistance ? distance(ms) : full.format(ms)}
+      {isDistance ? <Distance at={ms} /> : full.format(ms)}
     </time>
   )
+}
+
+function Distance({ at }: { readonly at: number }) {
+  useTick()
+  return distance(at)
+}
+
+const tickMs = 10_000
+const ticked = new EventTarget()
+setInterval(() => ticked.dispatchEvent(new Event('tick')), tickMs)
+
+/** Renders the component again every ten seconds, for what depends on the time. */
+export function useTick(): void {
+  useSyncExternalStore(onTick, () => Math.floor(Date.now() / tickMs))
+}
+
+function onTick(listener: () => void): () => void {
+  ticked.addEventListener('tick', listener)
+  return () => ticked.removeEventListener('tick', listener)
 }

@@ -8,6 +8,7 @@ import { Filter } from '../parts/filter.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { whole } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
+import { dateLocale } from '../parts/locale.ts'
 import { Nothing } from '../parts/nothing.tsx'
 import { count, money, share } from '../parts/numbers.ts'
 import { Page } from '../parts/page.tsx'
@@ -111,7 +112,9 @@ function Usage() {
 function Csv({ asked }: { readonly asked: Asked }) {
   const { read } = useSession()
   const [error, setError] = useState<ApiError>()
+  const [isBusy, setBusy] = useState(false)
   async function save() {
+    setBusy(true)
     try {
       const text = await read(csvAddress(asked))
       const link = document.createElement('a')
@@ -123,11 +126,12 @@ function Csv({ asked }: { readonly asked: Asked }) {
     } catch (problem) {
       setError(problem as ApiError)
     }
+    setBusy(false)
   }
   return (
     <>
       <Problem error={error} />
-      <Button variant="default" onClick={save}>
+      <Button variant="default" loading={isBusy} onClick={save}>
         Save as CSV
       </Button>
     </>
@@ -135,9 +139,9 @@ function Csv({ asked }: { readonly asked: Asked }) {
 }
 
 const formats = {
-  hour: new Intl.DateTimeFormat(undefined, { timeStyle: 'short' }),
-  day: new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', timeZone: 'UTC' }),
-  month: new Intl.DateTimeFormat(undefined, { month: 'short', year: 'numeric', timeZone: 'UTC' }),
+  hour: new Intl.DateTimeFormat(dateLocale, { timeStyle: 'short' }),
+  day: new Intl.DateTimeFormat(dateLocale, { day: 'numeric', month: 'short', timeZone: 'UTC' }),
+  month: new Intl.DateTimeFormat(dateLocale, { month: 'short', year: 'numeric', timeZone: 'UTC' }),
 }
 
 function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundUsage }) {
