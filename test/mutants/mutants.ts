@@ -402,6 +402,16 @@ export const allMutants: readonly Mutant[] = [
     [
       ['userInLines(asked.user) === userInLines(by)', 'false'],
       ['userInLines(asked.user)', 'asked.user'],
+      ['readFigure(kind, limit) === request.grantedLimit', 'true'],
+      ["readTime('until', until) === request.grantedUntil", 'true'],
+    ],
+  ),
+  ...mutants(
+    'admin/models/list-models.ts',
+    ['admin/models/list-models.test.ts'],
+    [
+      ['modelsMeant(name, asking, snapshot).find((model) => silent.has(model))', '[...silent][0]'],
+      ['silent.delete(model)', ''],
     ],
   ),
   ...mutants(

@@ -472,6 +472,7 @@ test('ids of a model whose server is down get 503, from callers who may use it',
   const get = (id: string, as: string) =>
     api.external.inject({ url: `/v1/models/${id}`, headers: { authorization: `Bearer ${as}` } })
   t.equal((await get('served', 'alice')).statusCode, 200)
+  refused(t, await get('a', 'alice'), 404, 'not_found', 'its server lists other ids')
   for (down of ['hangs', 'fails'] as const) {
     // Other resources, so that nothing is cached.
     api.snapshot = snapshot()
