@@ -46,7 +46,9 @@ function sentenceOf(error: unknown, command: Command | undefined): string {
   }
   if (error instanceof ApiRefusal && command) return inWordsOf(command, error.message)
   const { cause } = error as Error
-  return cause instanceof Error ? `${errorMessage(error)} (${cause.message})` : errorMessage(error)
+  const text = errorMessage(error)
+  const isNew = cause instanceof Error && !text.includes(cause.message)
+  return isNew ? `${text} (${cause.message})` : text
 }
 
 /** Also for a database: its error may be the cause of another one. */

@@ -5,6 +5,7 @@
  */
 
 import * as fs from 'node:fs'
+import { dirname } from 'node:path'
 import { type FileMode, openNew } from '../journal/prepare-folder.ts'
 import {
   blockBytes,
@@ -37,12 +38,14 @@ export type TableFiles = ReturnType<typeof openFiles>
 /** Zeros, and the bytes that are written at once: one slice of work. */
 const chunk = Buffer.alloc(262_144)
 const seen = Buffer.alloc(tableHeaderBytes)
+/** Left for the lines of the journal. */
+const spareBytes = 1_048_576
 /** Offset of the file's number in its head. */
 const numberAt = 16
 
 /**
- * Steps that create both files, without a lease, in place of existing ones. Throws if there is no space for them, and
- * then leaves no files behind.
+ * Steps that create both files, without a lease, in place of existing ones. Throws if there is no space for them, which
+ * the journal would lack too, and then leaves no files behind.
  */
 export function* createFiles(
   paths: TablePaths,
@@ -51,6 +54,9 @@ export function* createFiles(
 ): Generator<undefined, TableFiles> {
   const places = tablePlaces(head)
   const made: number[] = []
+  const bytes = places.lanesBytes + places.tableBytes
+  const { bavail, bsize } = fs.statfsSync(dirname(paths.table))
+  if (bavail * bsize < bytes + spareBytes) throw lackOfSpace(paths.table, bytes)
   try {
     for (const [path, bytes] of [
       [paths.lanes, places.lanesBytes],
@@ -206,4 +212,9 @@ function identityAt(path: string, bytes: number): string | undefined {
 function writeWhole(file: number, buffer: Buffer, bytes: number, at: number): void {
   const written = fs.writeSync(file, buffer, 0, bytes, at)
   if (written !== bytes) throw new Error(`only ${written} of ${bytes} bytes could be written`)
+}
+
+function lackOfSpace(path: string, bytes: number): Error {
+  const message = `${path} cannot be written (ENOSPC): free ${Math.ceil(bytes / 1e6) + 1} MB there`
+  return Object.assign(new Error(message), { code: 'ENOSPC', path })
 }

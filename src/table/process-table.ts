@@ -30,7 +30,7 @@ export interface ProcessTable extends Omit<DecisionTable, 'beat' | 'close' | 'st
   stop(): void
 }
 
-interface ProcessTableOptions extends Pick<TableOptions, 'mode' | 'onFault'> {
+interface ProcessTableOptions extends Pick<TableOptions, 'mode' | 'onMade' | 'onFault'> {
   readonly isOn: boolean
   /** The table's files are beside the journal; without one there is no table. */
   readonly usageJournal: string | undefined
@@ -57,7 +57,7 @@ const [keysRemembered, requestsRemembered] = [20_000, 40_000]
 const mostLanes = 256
 
 export function createProcessTable(options: ProcessTableOptions): ProcessTable {
-  const { usageJournal, isShared, onCounterLoss, mode, onFault } = options
+  const { usageJournal, isShared, onCounterLoss, mode, onMade, onFault } = options
   let serving: Serving | undefined
   let lanes = 0
   let timer: NodeJS.Timeout | undefined
@@ -86,6 +86,7 @@ export function createProcessTable(options: ProcessTableOptions): ProcessTable {
           }
         },
         isRepeated: createRepeats(requestsRemembered, () => performance.now()),
+        ...(onMade && { onMade }),
         onFault,
       })
     : undefined

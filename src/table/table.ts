@@ -91,7 +91,9 @@ export interface TableOptions
   readonly mayServe: () => boolean
   /** Milliseconds for which the key cache is still confirmed; 0 or less if it is not. */
   readonly keyLeaseLeftMs: () => number
-  /** Called with failures, after which the table is closed, and reopened when possible. */
+  /** Called with the error of the system, such as a lack of space, when files cannot be created, and with undefined when they are. */
+  readonly onMade?: (error: unknown) => unknown
+  /** Called with other failures, after which the table is closed, and reopened when possible. */
   readonly onFault: (error: unknown) => void
 }
 
@@ -108,6 +110,7 @@ const nothing = {
 export function openDecisionTable(options: TableOptions): DecisionTable {
   const { paths, records = 20_000, lanes, mode, isWriter, readWindow, onFault } = options
   const { isRepeated = () => true, settledMs = 2 } = options
+  const onMade = options.onMade ?? ((error) => error !== undefined && onFault(error))
   const clocks = options.clocks ?? systemClocks()
   // Three of the eight slots of a bucket are used then: one record in 600 finds its bucket full.
   const sizes = { buckets: Math.ceil(records / 3), blocks: records, templates: 1_024 }
@@ -190,11 +193,13 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
         open = createOpenTable({
           ...{ files, file, records, clocks, readWindow, isRepeated, settledMs, count },
         })
+        onMade(undefined)
         return beat()
       })
-      .catch((error: unknown) => {
+      .catch((error: NodeJS.ErrnoException) => {
         mayMakeAt = clocks.boot() + afterFaultMs
-        onFault(error)
+        if (error.code === undefined) onFault(error)
+        else onMade(error)
       })
       .finally(() => {
         isMaking = false

@@ -102,7 +102,10 @@ export async function openResources(
         { code: 'resources_failing', err: error },
         'cannot put resources in force: will retry',
       ),
-  }).catch((error: unknown) => {
+  }).catch((error: NodeJS.ErrnoException) => {
+    // The file with the clusters is written there.
+    if (error.path?.startsWith(config.envoyConfigDir))
+      throw new Error(`ENVOY_CONFIG_DIR: ${error.message}`)
     throw new Error(`RESOURCES: cannot read ${origin.shown}`, { cause: error })
   })
   stops.push(() => pipeline.close())

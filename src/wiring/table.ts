@@ -2,14 +2,27 @@
 
 import { countWorkers } from '../gateway/envoy-workers.ts'
 import { fileModeOf } from '../journal/prepare-folder.ts'
+import { errorMessage } from '../runtime/error-message.ts'
+import { createOutage } from '../runtime/outage.ts'
 import { createProcessTable, type ProcessTable } from '../table/process-table.ts'
 import type { Context } from './context.ts'
 import { unreportedFaults } from './unreported-faults.ts'
 
 export type Table = ProcessTable
 
-export function createTable({ config, onFault }: Context): ProcessTable {
+export function createTable({ config, log, onFault }: Context): ProcessTable {
   const { usageJournal } = config
+  const outage = createOutage<unknown>((cause) => {
+    if (cause === undefined) log.info({ code: 'table_restored' }, 'decision table created')
+    else
+      log.warn(
+        { code: 'table_failing', cause: errorMessage(cause) },
+        'cannot create the decision table: Envoy asks Check about every request',
+      )
+  })
+  const unreported = (report: (error: unknown) => void) =>
+    usageJournal === undefined ? report : unreportedFaults(usageJournal, report)
+  const noteFailure = unreported(outage.note)
   return createProcessTable({
     isOn: config.decisionTable === 'on',
     usageJournal,
@@ -17,6 +30,7 @@ export function createTable({ config, onFault }: Context): ProcessTable {
     isShared: config.redisUrl !== undefined,
     onCounterLoss: config.onCounterLoss,
     countWorkers: (isStopped) => countWorkers(config.envoyAdminAddress, isStopped),
-    onFault: usageJournal === undefined ? onFault : unreportedFaults(usageJournal, onFault),
+    onMade: (error) => (error === undefined ? outage.note(undefined) : noteFailure(error)),
+    onFault: unreported(onFault),
   })
 }

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { rmSync, symlinkSync } from 'node:fs'
+import { mkdirSync, rmSync, symlinkSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import tls from 'node:tls'
@@ -260,6 +260,12 @@ root.test('without a journal nothing that is limited is allowed', async (t) => {
   const service = await serve({ ...own, USAGE_JOURNAL: 'off' })
   await service.stop()
   t.pass('nothing is limited')
+})
+
+root.test('clusters that cannot be written are no problem of the resources', async (t) => {
+  const ENVOY_CONFIG_DIR = temporaryFolder(t)
+  mkdirSync(join(ENVOY_CONFIG_DIR, 'clusters.json', 'a-folder'), { recursive: true })
+  await fails(t, { DATABASE_URL: await createDatabase(t), ENVOY_CONFIG_DIR }, /^ENVOY_CONFIG_DIR: /)
 })
 
 root.test('a process that cannot read its journal serves nothing meanwhile', async (t) => {

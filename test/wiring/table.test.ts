@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, statfsSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -9,12 +9,12 @@ import type { Admitted } from '../../src/table/table.ts'
 import type { Context } from '../../src/wiring/context.ts'
 import { createTable } from '../../src/wiring/table.ts'
 import { poll } from '../support/poll.ts'
+import { mountSmallDisk, skipSmallDisk } from '../support/small-disk.ts'
 import { grantOf } from '../support/table-world.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 /** A table whose Envoy says that it has two workers as soon as the test lets it. */
-async function createWorld(t: Test, config: object = {}) {
-  const folder = temporaryFolder(t)
+async function createWorld(t: Test, config: object = {}, folder = temporaryFolder(t)) {
   openHeadFile(join(folder, 'usage.head')).close()
   let isThere = false
   const envoy = createServer((_, answer) => {
@@ -25,11 +25,15 @@ async function createWorld(t: Test, config: object = {}) {
   t.teardown(() => envoy.close())
   const { port } = envoy.address() as AddressInfo
   const faults: unknown[] = []
+  const logged: string[] = []
+  const note = ({ code, cause = '' }: { code: string; cause?: string }) =>
+    void logged.push(`${code} ${cause}`.trim())
   const context = {
     config: {
       ...{ decisionTable: 'on', usageJournal: join(folder, 'usage.jsonl'), socketMode: 0o600 },
       ...{ envoyAdminAddress: { host: '127.0.0.1', port }, onCounterLoss: 'allow', ...config },
     },
+    log: { info: note, warn: note },
     onFault: (error: unknown) => void faults.push(error),
   }
   const state = { isServing: true, isUnreadable: false, isConfirmed: true }
@@ -46,6 +50,7 @@ async function createWorld(t: Test, config: object = {}) {
     start,
     state,
     faults,
+    logged,
     path: join(folder, 'usage.table'),
     come: () => (isThere = true),
   }
@@ -105,4 +110,21 @@ test('without it there are no files', async (t) => {
   start()
   t.equal(existsSync(path), false)
   t.equal(table.isOn, false)
+})
+
+test('a folder without space for it is reported once', { skip: skipSmallDisk }, async (t) => {
+  const disk = mountSmallDisk(t)
+  const { start, come, path, faults, logged } = await createWorld(t, {}, disk.path)
+  disk.fill()
+  disk.free(20_000_000)
+  come()
+  start()
+  await poll(() => logged.length > 0, 'it is logged')
+  t.match(logged, [/^table_failing .*usage.table cannot be written .ENOSPC.: free \d+ MB there$/])
+  const { bavail, bsize } = statfsSync(disk.path)
+  t.ok(bavail * bsize > 19_000_000, 'the space is left for lines')
+  disk.free()
+  await poll(() => existsSync(path), 'it is tried again', 20_000)
+  await poll(() => logged.length > 1, 'the end is logged')
+  t.strictSame([logged.length, logged[1], faults], [2, 'table_restored', []])
 })
