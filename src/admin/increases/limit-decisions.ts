@@ -184,5 +184,7 @@ function settled(
     (reason === undefined || reason === request.decisionReason)
   if (isSame) return shown
   const granted = request.state === 'denied' ? '' : `, up to ${grantedLimit} until ${grantedUntil}`
-  throw invalidRequest(`It was ${request.state} before${granted}, and a decision is final.`)
+  throw invalidRequest(
+    `The request was ${request.state} before${granted}, and a decision is final.`,
+  )
 }
