@@ -403,7 +403,7 @@ export const allMutants: readonly Mutant[] = [
       ['userInLines(asked.user) === userInLines(by)', 'false'],
       ['userInLines(asked.user)', 'asked.user'],
       ['readFigure(kind, limit) === request.grantedLimit', 'true'],
-      ["readTime('until', until) === request.grantedUntil", 'true'],
+      ['readEnd(until) === request.grantedUntil', 'true'],
     ],
   ),
   ...mutants(

@@ -12,11 +12,11 @@ import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { answers, untitledObject } from '../http/schema.ts'
 import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
-import { readTime } from '../usage/usage-question.ts'
 import { oneRequest, openedRequests, toOneRequestJson, toRequestJson } from './limit-requests.ts'
 import {
   auditTargetOf,
   limitsOfName,
+  readEnd,
   readFigure,
   readUntil,
   requireEnforced,
@@ -180,7 +180,7 @@ function settled(
   const isSame =
     request.state === state &&
     (limit === undefined || readFigure(kind, limit) === request.grantedLimit) &&
-    (until === undefined || readTime('until', until) === request.grantedUntil) &&
+    (until === undefined || readEnd(until) === request.grantedUntil) &&
     (reason === undefined || reason === request.decisionReason)
   if (isSame) return shown
   const granted = request.state === 'denied' ? '' : `, up to ${grantedLimit} until ${grantedUntil}`

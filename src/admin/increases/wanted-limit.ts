@@ -81,10 +81,20 @@ export function auditTargetOf({
 
 /** Milliseconds since the epoch, in the time that an increase may last. */
 export function readUntil(raw: string, now: number): number {
-  const until = readTime('until', raw) as number
+  const until = readEnd(raw)
   if (until <= now) throw invalidRequest('until is over; it must be in the future.')
-  if (until > now + maxDays * dayMs) throw invalidRequest(`until must be within ${maxDays} days.`)
+  if (until > toSecond(now + maxDays * dayMs))
+    throw invalidRequest(`until must be within ${maxDays} days.`)
   return until
+}
+
+/** In whole seconds, as it is shown, so that the shown time is the stored one. */
+export function readEnd(raw: string): number {
+  return toSecond(readTime('until', raw) as number)
+}
+
+function toSecond(instant: number): number {
+  return Math.ceil(instant / 1_000) * 1_000
 }
 
 /** The kind of resource that has the limit. */

@@ -125,6 +125,24 @@ test('a user asks for more, and an administrator approves it (200)', async (t) =
   t.strictSame(await list(api, 'alice'), [])
 })
 
+test('the time that is shown can be approved, whatever fraction of a second was requested', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  const fraction = '2026-03-02T12:00:00.500Z'
+  const shown = '2026-03-02T12:00:01Z'
+  const made = await ask(api, 'alice', { ...asked, until: fraction })
+  t.equal(made.until, shown)
+  for (const until of [shown, fraction]) {
+    const approved = await decide(api, made.id, 'approve', 'admin', { until })
+    t.match(approved.json(), { state: 'approved', grantedUntil: shown }, until)
+  }
+  // The longest time, shown with a later second than that of the clock.
+  api.now += 500
+  const longest = new Date(api.now + 92 * 86_400_000).toISOString()
+  const { id, until } = await ask(api, 'alice', { ...asked, until: longest })
+  const approved = await decide(api, id, 'approve', 'admin', { until })
+  t.match(approved.json(), { state: 'approved', grantedUntil: until })
+})
+
 test('an administrator denies it (200)', async (t) => {
   const api = await createKeyApi(t, { snapshot })
   const { id } = await ask(api, 'alice', asked)
