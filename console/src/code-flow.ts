@@ -28,6 +28,9 @@ const backs = /^\/console\/signed-in(?:\/|$)/
 /** Maximum length of a provider's text; a longer one would push everything else off the page. */
 const maxRefusalLength = 300
 
+/** Whether a provider has redirected the browser to this page. */
+export const isReturning = backs.test(location.pathname)
+
 /** The ways to sign in. */
 export interface Ways {
   readonly providers: readonly Provider[]

@@ -13,7 +13,7 @@ import {
 } from '@mantine/core'
 import { type FormEvent, useCallback, useEffect, useState } from 'react'
 import type { ApiError } from './api.ts'
-import { begin, finish, readWays, type Ways } from './code-flow.ts'
+import { begin, finish, isReturning, readWays, type Ways } from './code-flow.ts'
 import { allowKeeping, forgetToken, keptToken } from './kept-token.ts'
 import { Problem } from './parts/problem.tsx'
 import { hasSampleCode, sampleRoles, signInToSample } from './sample.ts'
@@ -51,7 +51,7 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
   const [isBusy, setBusy] = useState(false)
   const [ways, setWays] = useState<Ways>()
   const [isRestoring, setRestoring] = useState(
-    () => notice === undefined && keptToken() !== undefined,
+    () => notice === undefined && (isReturning || keptToken() !== undefined),
   )
 
   const enter = useCallback(
@@ -145,11 +145,11 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
               <Stack>
                 <PasswordInput
                   name="token"
-                  label="Identity token"
+                  label="Identity token or API key"
                   description={
                     ways?.keepsToken === false
                       ? 'It is only in the memory of this page, and lost when the page is reloaded.'
-                      : 'It stays in this tab until you sign out or it expires.'
+                      : 'A token stays in this tab until you sign out or it expires; a key is lost when the page is reloaded.'
                   }
                   autoComplete="off"
                   spellCheck={false}

@@ -35,6 +35,25 @@ const test = consoleTests({
         },
       },
     ),
+    subscription(
+      'named',
+      { groups: ['team'] },
+      { 'llm/sim': [[1_000_000, '1h']], 'llm/other': [[1_000_000, '1h']] },
+      {
+        ofModels: { billingRate: { perToken: '0.01' } },
+        named: [
+          { name: 'spent', of: 'cost', limit: '1', window: 'week' },
+          { name: 'plenty', of: 'cost', limit: '1000', window: 'week' },
+          { name: 'calls', of: 'requests', limit: 60, window: '1h' },
+          {
+            name: 'of-other',
+            limit: 70,
+            window: '1h',
+            models: [{ namespace: 'llm', name: 'other' }],
+          },
+        ],
+      },
+    ),
     accessPolicy('for-admins', ['llm/sim'], { groups: ['tollgate-admins'] }),
     subscription(
       'desk',
@@ -91,6 +110,23 @@ test('limits of requests stand beside those of tokens, with what is used', async
   }
   await signIn('admin', 'access?model=llm/sim&subject=team')
   await page.getByText('500 tokens per hour, 60 requests per hour, 2 requests at a time').waitFor()
+})
+
+test('limits by name stand beside those of a model, budgets once they refuse', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  const { key } = await gateway.mint({ user, subscription: 'named' })
+  await gateway.chat(key, { totalTokens: 200 })
+  await poll(() => gateway.isSpent(key), 'nothing is left')
+  await signIn(user, 'models')
+  const row = page.getByRole('row', { name: 'llm/sim' }).first()
+  await row.getByText('Nothing left of $1.00 per week spent').waitFor()
+  await row.getByText('59 left of 60 requests per hour calls').waitFor()
+  t.equal(await row.getByText('$1,000.00').count(), 0, 'a budget that does not refuse')
+  t.equal(await row.getByText('of-other').count(), 0)
+  const other = page.getByRole('row', { name: 'llm/other' }).first()
+  await other.getByText('70 left of 70 tokens per hour of-other').waitFor()
+  await isAccessible(t, page, 'limits by name')
 })
 
 test('the budget of a month has a card, and administrators see who used what of it', async (t, world) => {

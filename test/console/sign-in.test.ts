@@ -45,6 +45,25 @@ test('a person signs in at the identity provider', async (t, { page, gateway }) 
   await page.getByTestId('key').waitFor()
 })
 
+test('the page says that it signs in, while the provider is slow', async (t, world) => {
+  const { page, gateway } = world
+  provider.welcome('ada', `${gateway.url}/console/signed-in`)
+  let letGo: () => void = () => undefined
+  const held = new Promise<void>((resolve) => {
+    letGo = resolve
+  })
+  await page.route('**/console/sign-in', async (route) => {
+    if (route.request().method() === 'POST') await held
+    await route.continue()
+  })
+  await page.goto(`${gateway.url}/console/models`)
+  await page.getByRole('button', { name: button }).click()
+  await page.getByText(/^Signing in at /).waitFor()
+  t.equal(await page.getByLabel('Identity token').count(), 0, 'there is nothing to fill in')
+  letGo()
+  await page.getByRole('button', { name: 'Sign out' }).waitFor()
+})
+
 test('an answer to another sign-in is not accepted', async (t, { page, gateway, expected }) => {
   await page.goto(`${gateway.url}/console/signed-in?code=stolen&state=forged`)
   await page.getByText('This sign-in was not begun in this tab; begin again.').waitFor()

@@ -1,6 +1,7 @@
 import type { LimitList, Model, Subscription } from '../api.ts'
+import { isBudget } from '../budgets/budget.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
-import { LimitBars } from '../parts/limits.tsx'
+import { isSpent, LimitBars } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
@@ -18,7 +19,6 @@ export function ModelsPage() {
   const { call } = useSession()
   const { value, error } = useLoaded('', () => readOffers(call))
   const limits = useLoaded('', () => call<LimitList>('GET', '/v1/limits'), everyMs)
-  const states = new Map(limits.value?.data.map((each) => [keyOf(each), each]))
   return (
     <Page
       title="Models"
@@ -35,7 +35,7 @@ export function ModelsPage() {
       {value && value.length > 0 && (
         <DataTable
           label="Models"
-          columns={columnsOf(states)}
+          columns={columnsOf(limits.value)}
           rows={value}
           keyOf={({ model }) => `${model.owned_by} ${model.id}`}
         />
@@ -44,7 +44,7 @@ export function ModelsPage() {
   )
 }
 
-const columnsOf = (states: States): readonly Column<Offer>[] => [
+const columnsOf = (limits: LimitList | undefined): readonly Column<Offer>[] => [
   {
     title: 'Model',
     cell: ({ model }) => (
@@ -62,7 +62,7 @@ const columnsOf = (states: States): readonly Column<Offer>[] => [
       subscriptions.map((subscription) => (
         <Subscribed
           key={subscription.subscription_id_header}
-          {...{ model, subscription, states }}
+          {...{ model, subscription, limits }}
         />
       )),
   },
@@ -71,21 +71,30 @@ const columnsOf = (states: States): readonly Column<Offer>[] => [
 interface SubscribedProps {
   readonly model: Model
   readonly subscription: Subscription
-  readonly states: States
+  /** Undefined while they are loading. */
+  readonly limits: LimitList | undefined
 }
 
-function Subscribed({ model, subscription, states }: SubscribedProps) {
+function Subscribed({ model, subscription, limits }: SubscribedProps) {
   const { subscription_id_header: name, display_name } = subscription
+  const { data = [], currency } = limits ?? {}
+  const states = new Map(data.map((each) => [keyOf(each), each]))
   return (
     <div className="group">
       <b className="breaks">{display_name ?? name}</b>
       <LimitBars
-        limits={limitsOf(subscription, model).map((limit) => ({
-          // Until its counter is read, or if nothing has been counted.
-          ...{ used: 0, remaining: limit.limit, percentLeft: 100, resetsAt: null },
-          ...states.get(keyOf({ ...limit, name: null, subscription: name, model: model.owned_by })),
-          ...limit,
-        }))}
+        limits={[
+          ...limitsOf(subscription, model).map((limit) => ({
+            // Until its counter is read, or if nothing has been counted.
+            ...{ used: 0, remaining: limit.limit, percentLeft: 100, resetsAt: null },
+            ...states.get(
+              keyOf({ ...limit, name: null, subscription: name, model: model.owned_by }),
+            ),
+            ...limit,
+          })),
+          ...data.filter((limit) => isBeside(limit, name, model)),
+        ]}
+        currency={currency}
         of={`${model.id}, ${name}`}
       />
     </div>
@@ -93,7 +102,17 @@ function Subscribed({ model, subscription, states }: SubscribedProps) {
 }
 
 type CallerLimit = LimitList['data'][number]
-type States = ReadonlyMap<string, CallerLimit>
+
+/**
+ * Whether a limit by name belongs beside those of the model. Budgets have their own page, so they do only when nothing
+ * is left of them: they refuse then.
+ */
+function isBeside(limit: CallerLimit, paying: string, { owned_by }: Model): boolean {
+  const { name, subscription, model, models, enforced } = limit
+  if (name === null || (subscription ?? paying) !== paying) return false
+  const isOfModel = models?.includes(owned_by) ?? (model ?? owned_by) === owned_by
+  return isOfModel && (isBudget(limit) ? enforced && isSpent(limit) : true)
+}
 
 function keyOf({
   subscription,

@@ -36,7 +36,7 @@ function titleOf({ code, message }: ApiError): string {
 const ofCaller = ['admin_required', 'identity_token_required']
 
 /** What to do, if the API's sentence does not say it. */
-function adviceFor({ status, code, retryAfter }: ApiError): string | undefined {
+function adviceFor({ status, code, message, retryAfter }: ApiError): string | undefined {
   if (status === 0 && code === 'unreachable') return 'Check your network connection.'
   if (status === 404) return 'It may have been removed, or be visible only to others.'
   if (status === 429) {
@@ -44,8 +44,10 @@ function adviceFor({ status, code, retryAfter }: ApiError): string | undefined {
       ? wordsOf(code).next
       : `Try again ${distance(retryAfter * 1_000, 0)}.`
   }
-  if (status >= 500 || ofCaller.includes(code)) {
-    return wordsOf(status >= 500 ? 'internal' : code).next
+  if (status >= 500) {
+    return /try again/i.test(message)
+      ? 'If it persists, tell the operator.'
+      : wordsOf('internal').next
   }
-  return undefined
+  return ofCaller.includes(code) ? wordsOf(code).next : undefined
 }
