@@ -108,16 +108,21 @@ function duration(description: string, max: string, otherwise: string) {
         cel: `duration(self) >= duration('1ms') && duration(self) <= duration('${max}')`,
         message,
         holds: (raw: string) => {
-          const milliseconds = millisecondsOf(raw)
-          return milliseconds >= 1 && milliseconds <= millisecondsOf(max)
+          const milliseconds = durationOf(raw)
+          return milliseconds >= 1 && milliseconds <= durationOf(max)
         },
       },
     ],
   })
 }
 
-/** Milliseconds of a duration; 0 for other text. */
+/** Whole milliseconds of a duration, because Envoy ignores or refuses fractions; 0 for other text. */
 export function millisecondsOf(raw: string): number {
+  return Math.round(durationOf(raw))
+}
+
+/** Milliseconds of a duration, as CEL reads it; 0 for other text. */
+function durationOf(raw: string): number {
   return Number(/^(\d{1,9})ms$/.exec(raw)?.[1] ?? parseDuration(raw) ?? 0)
 }
 
@@ -158,8 +163,7 @@ export const server = partial({
           {
             cel: `duration(self) in [${idles.map((idle) => `duration('${idle}')`).join(', ')}]`,
             message: `must be one of ${idles.join(', ')}`,
-            holds: (raw: string) =>
-              idles.some((idle) => millisecondsOf(idle) === millisecondsOf(raw)),
+            holds: (raw: string) => idles.some((idle) => durationOf(idle) === durationOf(raw)),
           },
         ],
       }),

@@ -42,6 +42,18 @@ test('all fields are read', async (t) => {
   })
 })
 
+test('durations are whole milliseconds, which Envoy reads', async (t) => {
+  // As doubles 16200.000000000002, 3960000.0000000005 and 2009.9999999999998 ms.
+  for (const [written, ms] of [
+    ['0.27m', 16_200],
+    ['2.01s', 2_010],
+    ['16.0004s', 16_000],
+  ] as const) {
+    t.equal(serverOf({ timeouts: { connect: written } }).connectMs, ms, written)
+  }
+  t.equal(serverOf({ timeouts: { answer: '1.1h' } }).answerMs, 3_960_000)
+})
+
 test('an IP address has no retries by default', async (t) => {
   for (const host of ['127.0.0.1', '[::1]']) {
     t.equal(serverOf({ backendUrl: `http://${host}:80` }).retries, 0)
