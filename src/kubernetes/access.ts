@@ -54,7 +54,8 @@ export function fromServiceAccount(
 
 /** The current context of a file. Throws an error that names missing or unsupported parts. */
 export function fromKubeconfig(path: string): ClusterAccess {
-  const file: unknown = parse(readFileSync(path, 'utf8'))
+  // Pretty errors quote lines of the file, which has credentials.
+  const file: unknown = parse(readFileSync(path, 'utf8'), { prettyErrors: false })
   if (!isObject(file)) throw new Error('is not a KUBECONFIG')
   const context = named(file.contexts, file['current-context'], 'context')
   const cluster = named(file.clusters, context.cluster, 'cluster')

@@ -100,3 +100,19 @@ test('names what a KUBECONFIG lacks', async (t) => {
     t.throws(() => read(config), problem)
   }
 })
+
+test('the error of a KUBECONFIG that is no YAML quotes none of it', async (t) => {
+  const file = join(temporaryFolder(t), 'config')
+  writeFileSync(file, 'users:\n- name: u\n  user: {token: s3cret: x}\n')
+  let message = ''
+  t.throws(() => {
+    try {
+      fromKubeconfig(file)
+    } catch (error) {
+      message = String(error)
+      throw error
+    }
+  })
+  t.match(message, /YAML/)
+  t.notMatch(message, /s3cret/)
+})
