@@ -70,8 +70,14 @@ export async function writeEnvoyFiles(config: Config): Promise<string> {
     await writeClusters(envoyConfigDir, renderClusters([], '0'))
   }
   const path = join(envoyConfigDir, 'bootstrap.json')
-  await replaceFile(path, bootstrap)
+  await replaceFile(path, bootstrap, { mode: bootstrapMode(config) })
   return path
+}
+
+/** The collector's headers usually contain a credential; Envoy may run as another user of the group. */
+function bootstrapMode({ otel, socketMode }: Config): number {
+  if (otel?.gateway?.headers === undefined) return 0o644
+  return fileModeOf(socketMode) === 0o600 ? 0o600 : 0o640
 }
 
 function certificatePath({ envoyConfigDir }: Config): string {

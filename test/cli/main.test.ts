@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -61,6 +62,29 @@ test('without a umask nothing is writable for everybody', (t) => {
   const isOpen = (path: string) => (statSync(join(folder, path)).mode & 0o002) !== 0
   t.strictSame(made.filter(isOpen), [])
   t.ok(['data', 'envoy'].every((path) => made.includes(path)))
+  t.end()
+})
+
+test('only Envoy’s users read the credential of a collector', (t) => {
+  for (const [UNIX_SOCKET_MODE, mode] of [
+    ['600', 0o600],
+    ['660', 0o640],
+  ] as const) {
+    const DATA_DIR = temporaryFolder(t)
+    const tracing = {
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4317',
+      OTEL_TRACES_EXPORTER: 'otlp',
+      OTEL_EXPORTER_OTLP_HEADERS: 'api-key=s3cret',
+    }
+    const { status, stdout } = spawnSync(process.execPath, [main, 'envoy-config', '--write'], {
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH, DATA_DIR, UNIX_SOCKET_MODE, ...tracing },
+    })
+    t.equal(status, 0)
+    const path = stdout.trim().split('\n').at(-1) ?? ''
+    t.match(readFileSync(path, 'utf8'), 's3cret')
+    t.equal(statSync(path).mode & 0o777, mode)
+  }
   t.end()
 })
 
