@@ -2,6 +2,7 @@
 
 import { writeSync } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
+import { type Logger, type LogQueue, queueOf } from '../runtime/log.ts'
 import { repeat } from '../runtime/loop.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { withTimeout } from '../runtime/with-timeout.ts'
@@ -105,7 +106,12 @@ export function openAuditFile(path: string): AuditSink {
   }
 }
 
-/** Writes synchronously, as the log does, so that their lines do not mix. */
+/** Standard output, in the queue of the log that writes there. */
+function openAuditQueue(queue: LogQueue): AuditSink {
+  return { write: (line) => queue.write(line, timeoutMs), async close() {} }
+}
+
+/** Standard output of a process without a log. */
 function openAuditStream(fd: number): AuditSink {
   return {
     async write(line) {
@@ -133,8 +139,10 @@ async function isSame(file: FileHandle, path: string): Promise<boolean> {
 
 const stdout = 1
 
-/** The sink for AUDIT_LOG, a file's path or `stdout`; undefined if there is no trail. */
-export function openAuditSink(auditLog: string | undefined): AuditSink | undefined {
+/** The sink for AUDIT_LOG, a file's path or `stdout`, where `log` may write; undefined if there is no trail. */
+export function openAuditSink(auditLog: string | undefined, log?: Logger): AuditSink | undefined {
   if (auditLog === undefined) return undefined
-  return auditLog === 'stdout' ? openAuditStream(stdout) : openAuditFile(auditLog)
+  if (auditLog !== 'stdout') return openAuditFile(auditLog)
+  const queue = log && queueOf(log)
+  return queue === undefined ? openAuditStream(stdout) : openAuditQueue(queue)
 }

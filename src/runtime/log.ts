@@ -7,6 +7,17 @@ import { destination, type Logger, pino } from 'pino'
 
 export type { Logger }
 
+/** The queue of lines that a log has for standard output, which is also for lines of others: so they do not mix. */
+export interface LogQueue {
+  /** Whether the line was written within this time in milliseconds. A line that was not may still be written later. */
+  write(line: string, timeoutMs: number): Promise<boolean>
+}
+
+const queues = new WeakMap<Logger, LogQueue>()
+
+/** The queue of a log, or undefined if it does not write to standard output. */
+export const queueOf = (log: Logger): LogQueue | undefined => queues.get(log)
+
 /** Maximum bytes that wait to be written. */
 const maxWaiting = 4_194_304
 
@@ -31,7 +42,9 @@ export function createLog(level: string): Logger {
       return performance.now() < end.at
     },
   })
+  const queue = createQueue(output)
   const log = pino({ level }, output)
+  queues.set(log, queue)
   let isFailing = false
   let dropped = 0
 
@@ -68,4 +81,46 @@ export function createLog(level: string): Logger {
     end = undefined
   }
   return log
+}
+
+function createQueue(output: ReturnType<typeof destination>): LogQueue {
+  /** Bytes, since the start. */
+  let [queued, written] = [0, 0]
+  /** By the byte after their line, in order. */
+  const waiting = new Map<number, (isWritten: boolean) => void>()
+  const write = output.write.bind(output)
+  output.write = (text) => {
+    queued += Buffer.byteLength(text)
+    return write(text)
+  }
+  output.on('drop', (text) => {
+    queued -= Buffer.byteLength(text)
+  })
+  output.on('write', (bytes) => {
+    written += bytes
+    for (const [end, settle] of waiting) {
+      if (end > written) break
+      settle(true)
+    }
+  })
+  output.on('error', () => {
+    for (const settle of waiting.values()) settle(false)
+  })
+  return {
+    write(line, timeoutMs) {
+      const begin = queued
+      output.write(line)
+      const end = queued
+      if (end === begin) return Promise.resolve(false)
+      return new Promise((resolve) => {
+        const late = setTimeout(() => settle(false), timeoutMs)
+        function settle(isWritten: boolean): void {
+          clearTimeout(late)
+          waiting.delete(end)
+          resolve(isWritten)
+        }
+        waiting.set(end, settle)
+      })
+    },
+  }
 }

@@ -11,7 +11,7 @@ import type { Context } from './context.ts'
  * Opens the configured trail. Call it before the parts that use it, so that it closes after them.
  */
 export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>): AuditTrail {
-  const sink = openAuditSink(config.auditLog)
+  const sink = openAuditSink(config.auditLog, log)
   if (sink === undefined) return noTrail
   stops.push(timedStop('the audit trail', (graceMs) => sink.close(graceMs)))
   return createAuditTrail({

@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process'
 import {
   chmodSync,
   existsSync,
@@ -9,6 +10,7 @@ import {
   symlinkSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { test } from 'tap'
 import { openAuditFile } from '../../src/audit/file.ts'
 import { poll } from '../support/poll.ts'
@@ -63,4 +65,44 @@ test('a path that cannot be opened loses lines until it can', async (t) => {
   mkdirSync(folder)
   chmodSync(folder, 0o700)
   t.equal(await file.write('kept\n'), true)
+})
+
+test('on standard output entries do not mix with the lines of the log', async (t) => {
+  const [log, file] = ['runtime/log', 'audit/file'].map(
+    (name) => new URL(`../../src/${name}.ts`, import.meta.url),
+  )
+  const entries = 60
+  const script = `
+    const { createLog } = await import('${log}')
+    const { openAuditSink } = await import('${file}')
+    const { setTimeout: delay } = await import('node:timers/promises')
+    const log = createLog('info')
+    const sink = openAuditSink('stdout', log)
+    const written = []
+    for (let i = 0; i < ${entries}; i += 1) {
+      for (let line = 0; line < 10; line += 1) log.info({ code: 'long' }, 'x'.repeat(3_000))
+      await delay(1)
+      written.push(sink.write(JSON.stringify({ kind: 'audit', i }) + '\\n'))
+    }
+    console.error((await Promise.all(written)).filter(Boolean).length)`
+  // A reader that is slower than they are written, at a pipe: Node connects its children by sockets.
+  const slowly = `
+    for await (const chunk of process.stdin) {
+      process.stdout.write(chunk)
+      await new Promise((resolve) => setTimeout(resolve, 1))
+    }`
+  const run = '"$0" --input-type=module -e "$1" | "$0" --input-type=module -e "$2"'
+  const child = spawn('/bin/sh', ['-c', run, process.execPath, script, slowly], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const [output, errors] = await Promise.all([text(child.stdout), text(child.stderr)])
+  t.equal(errors, `${entries}\n`, 'all were written')
+  const lines = output
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+  t.strictSame(
+    lines.filter(({ kind }) => kind === 'audit').map(({ i }) => i),
+    Array.from({ length: entries }, (_, i) => i),
+  )
 })
