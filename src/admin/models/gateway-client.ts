@@ -32,22 +32,26 @@ const kept = { keepAlive: true, timeout: 30_000 }
 
 export function createGatewayClient({ host, port, certFile }: GatewayAt): GatewayClient {
   const plain = new HttpAgent(kept)
-  let trusting: Promise<Agent> | undefined
+  let reading: Promise<Agent> | undefined
+  let trusted: { readonly pem: Buffer; readonly agent: Agent } | undefined
 
-  /** Reads the certificate again after a failure, because it may have been renewed. */
-  const connect = (file: string): Promise<Agent> => {
-    trusting ??= readFile(file).then(trustOnly)
-    return trusting
+  /** The agent, with its open connections, stays as long as the file has the same certificate. */
+  async function connect(file: string): Promise<Agent> {
+    const pem = await readFile(file)
+    if (!trusted?.pem.equals(pem)) trusted = { pem, agent: trustOnly(pem) }
+    return trusted.agent
   }
 
   return async function askGateway(path, headers, signal) {
-    const used = certFile === undefined ? undefined : connect(certFile)
+    if (certFile !== undefined) reading ??= connect(certFile)
+    const used = reading
     try {
       const agent = (await used) ?? plain
       const url = certFile === undefined ? 'http://gateway' : 'https://gateway'
       return await sendRequest(url, { hostname: host, port, path, headers, agent, signal })
     } catch (error) {
-      if (trusting === used) trusting = undefined
+      // The file is read again: its certificate may have been renewed.
+      if (reading === used) reading = undefined
       throw error
     }
   }

@@ -1,11 +1,14 @@
 import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import https from 'node:https'
 import { join } from 'node:path'
 import { test } from 'tap'
 import { createGatewayClient } from '../../../src/admin/models/gateway-client.ts'
-import { noOpenssl, selfSigned } from '../../support/certificates.ts'
+import { makeCertificate, noOpenssl, selfSigned } from '../../support/certificates.ts'
 import { listenLocally } from '../../support/listening.ts'
+import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 test('only the certificate in the file is accepted', { skip: noOpenssl }, async (t) => {
@@ -72,4 +75,31 @@ test('only the certificate in the file is accepted', { skip: noOpenssl }, async 
   writeFileSync(certFile, second.cert)
   t.equal(await ask('d'), 200, 'a renewed certificate is read again')
   t.strictSame(asked, ['a', 'd'])
+})
+
+test('a request that fails closes no connection of others', { skip: noOpenssl }, async (t) => {
+  const { cert, key, path: certFile } = makeCertificate(t)
+  const open: ServerResponse[] = []
+  let handshakes = 0
+  const server = https.createServer({ cert, key }, (_request, response) => void open.push(response))
+  server.on('secureConnection', () => {
+    handshakes += 1
+  })
+  const port = await listenLocally(t, server)
+  const askGateway = createGatewayClient({ host: '127.0.0.1', port, certFile })
+  const slow = new AbortController()
+  const [one, other] = [slow.signal, AbortSignal.timeout(60_000)].map((signal) =>
+    askGateway('/', {}, signal),
+  ) as [Promise<IncomingMessage>, Promise<IncomingMessage>]
+  await poll(() => open.length === 2, 'both are asked')
+  slow.abort()
+  await t.rejects(one, { name: 'AbortError' })
+  for (const response of open.splice(0)) response.end()
+  const answer = await other
+  await once(answer.resume(), 'end')
+  const next = askGateway('/', {}, AbortSignal.timeout(60_000))
+  await poll(() => open.length === 1, 'the next one is asked')
+  open[0]?.end()
+  t.equal((await next).resume().statusCode, 200)
+  t.equal(handshakes, 2, 'over a connection that was open')
 })
