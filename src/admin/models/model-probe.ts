@@ -13,6 +13,7 @@ import { readServedModels, type ServedModel } from '../../models/rules/model-lis
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { readBody } from '../../runtime/http-request.ts'
 import { restAfter } from '../../runtime/loop.ts'
+import { createSingleFlight } from '../../runtime/single-flight.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { GatewayClient } from './gateway-client.ts'
 
@@ -70,12 +71,11 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
   const { limitMs = 2_000, cacheTtlMs = 5_000, monotonic = () => performance.now() } = options
   const { askGateway, seal, onUnreachable = () => {} } = options
   /** Keyed by all inputs of a response; refusals and failures are not cached. */
-  const answers = new LRUCache<string, Answer, ProbeRequest>({
+  const answers = new LRUCache<string, Answer>({
     maxSize: cachedModels,
     sizeCalculation: (answer) => 1 + (typeof answer === 'string' ? 0 : answer.length),
     ttl: cacheTtlMs,
     perf: { now: monotonic },
-    fetchMethod: (_key, _stale, { context }) => run(context),
   })
   /** When failed servers were last queried, by model: a failure does not depend on the caller. */
   const failures = new LRUCache<string, number>({
@@ -100,12 +100,17 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
     return hash('sha256', JSON.stringify(all), 'base64')
   }
 
-  async function run(request: ProbeRequest): Promise<Answer | undefined> {
+  // The cache's own `fetch` rejects when it evicts an entry that is not there yet.
+  const askOnce = createSingleFlight(async (key: string, request: ProbeRequest) => {
     const outcome = await askWithRetries(request, AbortSignal.timeout(limitMs))
-    if (outcome === undefined) failures.set(request.model, monotonic())
-    else failures.delete(request.model)
-    return outcome === 'closed' ? undefined : outcome
-  }
+    if (outcome === undefined) {
+      failures.set(request.model, monotonic())
+      return 'silent'
+    }
+    failures.delete(request.model)
+    if (outcome !== 'closed') answers.set(key, outcome)
+    return outcome
+  })
 
   /** Up to four attempts with doubling pauses; undefined if there was no response. */
   async function askWithRetries(
@@ -145,15 +150,13 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
   return async function probeModel(request) {
     const key = keyOf(request)
     const askedAt = failures.get(request.model)
-    if (askedAt === undefined) {
-      const answer = await answers.fetch(key, { context: request })
-      return answer ?? (failures.has(request.model) ? 'silent' : 'closed')
-    }
+    const known = answers.get(key)
+    if (askedAt === undefined) return known ?? askOnce(key, request)
     if (monotonic() - askedAt >= askAgainMs) {
       failures.set(request.model, monotonic())
-      void answers.fetch(key, { context: request })
+      void askOnce(key, request)
     }
-    return answers.get(key) ?? 'silent'
+    return known ?? 'silent'
   }
 }
 
