@@ -1516,15 +1516,24 @@ local function hide_refusal(handle, anthropic)
   handle:streamInfo():dynamicMetadata():set("tollgate.failure", "reason", "credential_refused")
   local text = anthropic and '{"type":"error","error":{' .. REFUSED .. '"api_error"}}'
     or '{"error":{' .. REFUSED .. '"server_error","code":"model_credential_refused"}}'
-  local length = handle:body(true):setBytes(text)
   local headers = handle:headers()
+  local is_empty = headers:get("content-length") == "0"
   for _, name in ipairs({ "www-authenticate", "proxy-authenticate", "content-encoding", "retry-after", "trailer" }) do
     headers:remove(name)
   end
   headers:replace(":status", "502")
   headers:replace("content-type", "application/json")
-  headers:replace("content-length", tostring(length))
+  headers:replace("content-length", tostring(#text))
   headers:replace("x-should-retry", "false")
+  if is_empty then
+    handle:body(true):setBytes(text)
+    return
+  end
+  -- The server's message is not held, because it may be longer than Envoy's buffer.
+  for chunk in handle:bodyChunks() do
+    chunk:setBytes(text)
+    text = ""
+  end
 end
 
 -- Reads the response to a request that was allowed. `check` has the fields of Check's metadata about the request:

@@ -142,6 +142,21 @@ test("a refused credential is not reported as the caller's", async (t, gateway) 
   }
 })
 
+test('a refusal of any length is not passed on', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  t.teardown(() => server.answer({ pieces: ['{}'] }))
+  const mib = 'sk-second-secret'.repeat(2 ** 16)
+  // From the third request on, the decision table decides, and less is held.
+  for (const pieces of [[], ['x'], [mib, mib], [mib, mib], [mib, mib], ['x'], []]) {
+    for (const headers of [{}, { 'content-length': pieces.join('').length }]) {
+      server.answer({ status: 401, headers, pieces })
+      const { status, text } = await gateway.chat(key, {}, {}, chat('plain'))
+      t.equal(status, 502, `${pieces.length} pieces`)
+      t.equal(JSON.parse(text).error.code, 'model_credential_refused')
+    }
+  }
+})
+
 test('a refused body is not reported as a refused credential', async (t, gateway) => {
   const { key } = await gateway.mint()
   const { status, text } = await gateway.chat(key, {}, { model: 'another' }, chat('renamed'))
