@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
+import { withRecordedAddresses } from '../../dev/own-addresses.ts'
 import { localHost, parseAddress } from '../formats/address.ts'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { loadConfig, showAddress } from '../settings/config.ts'
@@ -38,11 +39,12 @@ export async function cleanup(
   throw new Error(`${call.shown} answered ${status}${reason}`)
 }
 
-/** The listener of the service on this machine. */
+/** The listener of the service on this machine: of the settings, or of `npm start`. */
 function defaultOf(env: NodeJS.ProcessEnv): string {
+  const settings = withRecordedAddresses(env)
   const { internalAddress, tlsCertFile } = loadConfig(
     Object.fromEntries(
-      ['INTERNAL_ADDRESS', 'TLS_CERT_FILE', 'TLS_KEY_FILE'].map((name) => [name, env[name]]),
+      ['INTERNAL_ADDRESS', 'TLS_CERT_FILE', 'TLS_KEY_FILE'].map((name) => [name, settings[name]]),
     ),
   )
   if ('path' in internalAddress) return showAddress(internalAddress)

@@ -107,6 +107,7 @@ const asAsked: Readonly<Record<string, string>> = {
 
 const otherSections = {
   'Identity providers and the cluster': 'Identity tokens, or changes of resources, cannot be read.',
+  'Time zones': 'Processes have different editions of the time zone database.',
   Clocks: 'The clocks of this process and the database differ.',
 }
 

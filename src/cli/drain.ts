@@ -1,5 +1,6 @@
 /** `tollgate drain`: runs before Envoy is stopped, as the preStop hook of its container. */
 
+import { withRecordedAddresses } from '../../dev/own-addresses.ts'
 import type { DrainState } from '../cluster/rules/gateway-drain.ts'
 import { drainEnvoy } from '../gateway/drain.ts'
 import { type Config, loadConfig, showAddress } from '../settings/config.ts'
@@ -33,7 +34,8 @@ export async function drain(
 ): Promise<number> {
   // Progress is not part of the JSON.
   const out = flags.json ? err : print
-  const config = loadConfig(Object.fromEntries(names.map((name) => [name, env[name]])))
+  const settings = withRecordedAddresses(env)
+  const config = loadConfig(Object.fromEntries(names.map((name) => [name, settings[name]])))
   const begunAt = performance.now()
   const seconds = (): string => `${((performance.now() - begunAt) / 1_000).toFixed(1)} s`
   try {

@@ -16,12 +16,15 @@ export async function forgetUsage(
   return await withDatabase(io.env, 'usage', async (sql) => {
     const shown = printable(user)
     if (!flags.yes && !(await agrees(io, `Replace the name ${shown} permanently?`))) return 1
-    const { rows, name } = await forgetUser(sql, user)
-    if (rows === 0) {
+    const { rows, others, name } = await forgetUser(sql, user)
+    if (rows + others === 0) {
       io.err(`The ledger has no usage of ${shown}.`)
       return 1
     }
-    const said = `Renamed ${shown} to ${name} in ${rows.toLocaleString('en')} rows.`
+    const said =
+      rows > 0
+        ? `Renamed ${shown} to ${name} in ${rows.toLocaleString('en')} rows.`
+        : `Removed ${shown}, who has no usage, from limits, increases, requests and notices; what remains names ${name}.`
     io.out(flags.json ? toJson({ rows, name }) : said)
     return 0
   })

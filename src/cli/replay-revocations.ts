@@ -12,7 +12,7 @@ import { withDatabase } from './database.ts'
 import { toJson } from './json.ts'
 import type { CommandIo } from './terminal.ts'
 
-/** Runs the command; returns the exit status: 1 if a line could not be read or a key not be revoked. */
+/** Runs the command; returns the exit status: 1 if a file or line could not be read or a key not be revoked. */
 export async function replay(
   { operands: files, flags }: Call<typeof json>,
   { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
@@ -20,7 +20,8 @@ export async function replay(
   return await withDatabase(env, 'revocations', async (sql) => {
     const done: Replayed[] = []
     for (const file of files) {
-      const replayed = await replayFile(sql, file)
+      const replayed = await replayFile(sql, file, err)
+      if (replayed === undefined) continue
       done.push(replayed)
       const { revocations, ended, broken, left } = replayed
       if (!flags.json)
@@ -31,7 +32,8 @@ export async function replay(
       if (left > 0) err(`${file}: ${left} keys are locked by a transaction; repeat the command.`)
     }
     if (flags.json) out(toJson({ object: 'list', data: done }))
-    return done.some(({ broken, left }) => broken + left > 0) ? 1 : 0
+    const isWhole = done.length === files.length
+    return isWhole && done.every(({ broken, left }) => broken + left === 0) ? 0 : 1
   })
 }
 
@@ -44,13 +46,17 @@ interface Replayed {
   readonly left: number
 }
 
-async function replayFile(sql: Pool, file: string): Promise<Replayed> {
+/** Undefined if the file cannot be read, which is reported: the others are replayed. */
+async function replayFile(
+  sql: Pool,
+  file: string,
+  report: (line: string) => void,
+): Promise<Replayed | undefined> {
   const hashes: string[] = []
-  const { broken } = await readFile(file, ({ hash }) => hashes.push(hash)).catch(
-    (error: NodeJS.ErrnoException) => {
-      throw new Error(`${file} cannot be read (${error.code}).`)
-    },
+  const content = await readFile(file, ({ hash }) => hashes.push(hash)).catch(
+    ({ code }: NodeJS.ErrnoException) => report(`${file} cannot be read (${code}).`),
   )
+  if (!content) return undefined
   const { ids, left } = await endAgain(sql, hashes)
-  return { file, revocations: hashes.length, ended: ids.length, broken, left }
+  return { file, revocations: hashes.length, ended: ids.length, broken: content.broken, left }
 }

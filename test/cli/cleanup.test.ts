@@ -1,3 +1,4 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
@@ -60,6 +61,17 @@ test('finds the listener of the settings, also at a Unix socket', async (t) => {
   t.match(await run(`unix:${socket}`), { status: 0, out: /^Deleted 0/ })
   const none = await run('unix:/nonexistent/x.sock')
   t.match(none, { status: 3, err: 'unix:/nonexistent/x.sock cannot be reached (ENOENT).' })
+})
+
+test('finds the listener that npm start has recorded', async (t) => {
+  const { url } = await startApi(t)
+  const DATA_DIR = temporaryFolder(t)
+  mkdirSync(join(DATA_DIR, 'run'))
+  const recorded = JSON.stringify({ INTERNAL_ADDRESS: url.replace('http://', '') })
+  writeFileSync(join(DATA_DIR, 'run', 'addresses.json'), recorded)
+  t.match(await runAt({ env: { DATA_DIR } }, 'cleanup'), { status: 0, out: /^Deleted 1/ })
+  const elsewhere = await runAt({ env: { DATA_DIR, INTERNAL_ADDRESS: '127.0.0.1:1' } }, 'cleanup')
+  t.equal(elsewhere.status, 3, 'settings take precedence')
 })
 
 test('names a service that cannot be reached', async (t) => {

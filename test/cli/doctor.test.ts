@@ -170,6 +170,21 @@ test('without a process it says what would keep it from serving', { skip }, asyn
   ])
 })
 
+test('every degraded part that has a section is named', async (t) => {
+  const bodies: Readonly<Record<string, string>> = {
+    '/readyz': '{"status":"ready","degraded":["time-zones","oidc"]}',
+    '/metrics': '',
+  }
+  const listener = createServer(({ url = '' }, response) => {
+    response.writeHead(bodies[url] === undefined ? 404 : 200).end(bodies[url])
+  })
+  const address = `127.0.0.1:${await listenLocally(t, listener)}`
+  const env = { INTERNAL_ADDRESS: address, METRICS_ADDRESS: address }
+  const { sections, text } = await run(env, '--since-start')
+  t.ok(sections.includes('identity-providers-and-the-cluster'), text)
+  t.ok(sections.includes('time-zones'), text)
+})
+
 test('without settings and the folder of npm start it says so', async (t) => {
   const DATA_DIR = temporaryFolder(t)
   const { text } = await run({ DATA_DIR }, '--since-start')

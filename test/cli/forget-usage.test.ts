@@ -115,6 +115,25 @@ test('a pool of the same name is not of the user', async (t) => {
   )
 })
 
+test('a user without usage is forgotten elsewhere', async (t) => {
+  const { sql, run } = await start(t)
+  const increases = createIncreaseStore(sql)
+  const now = Date.now()
+  const counter = 'basic\nllm/small\n60000\nann'
+  const increase = { counter, limit: 9, until: now + 60_000, createdAt: now, reason: 'a test' }
+  await increases.add({ ...increase, per: 'user', createdBy: 'bob' })
+  const first = await run(undefined, 'ann', '--yes', '--json')
+  t.equal(first.status, 0)
+  t.match(JSON.parse(first.out), { rows: 0, name: /^forgotten-/ })
+  t.strictSame(await increases.read(now), [])
+  await increases.add({ ...increase, per: 'user', createdBy: 'bob' })
+  t.match(await run(undefined, 'ann', '--yes'), {
+    status: 0,
+    out: /^Removed ann, who has no usage, from .* names forgotten-/,
+  })
+  t.equal((await run(undefined, 'ann', '--yes')).status, 1, 'once')
+})
+
 test('invalid arguments say where help is', async (t) => {
   const { run } = await start(t)
   for (const args of [[], ['a', 'b'], ['a', '--all']])

@@ -5,9 +5,12 @@ import { cutName } from '../../../formats/bound-text.ts'
 import { userInLines } from '../../../ratelimit/rules/counter-key.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 
-/** The number of rows that had the name, and the name that replaced it. */
+/** What had the name, and the name that replaced it. */
 interface Forgotten {
+  /** Sums of hours. */
   readonly rows: number
+  /** Charges of limits, resets, increases, requests for increases, and notices. */
+  readonly others: number
   readonly name: string
 }
 
@@ -25,29 +28,33 @@ export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
     const { count } = await transaction`
       update tollgate_usage_hours set username = ${name}, id = gen_random_uuid()
       where username = ${cutName(user)}`
-    await transaction`
-      update tollgate_usage_limits set whom = ${name}, id = gen_random_uuid()
-      where per in ('user', 'key') and whom = ${cutName(user)}`
-    // Not for a pool of that name, whose counter would jump back.
-    await transaction`
-      delete from tollgate_counter_resets
-      where right(counter, char_length(${counted}::text) + 1) = E'\n' || ${counted}::text
-        and counter not in (
-          select concat_ws(E'\n', resource, '#' || name, kind || '-' || window_text, whom)
-          from tollgate_usage_limits
-          where per not in ('user', 'key') and whom = ${cutName(user)})`
-    await transaction`
-      delete from tollgate_increases
-      where per in ('user', 'key')
-        and right(counter, char_length(${counted}::text) + 1) = E'\n' || ${counted}::text`
-    await transaction`
-      update tollgate_increases set created_by = ${name} where created_by = ${user}`
-    await transaction`delete from tollgate_limit_requests where username = ${user}`
-    await transaction`
-      update tollgate_limit_requests set decided_by = ${name} where decided_by = ${user}`
-    await transaction`
-      delete from tollgate_notices
-      where ${user} in (body::jsonb #>> '{data,user}', body::jsonb #>> '{data,decidedBy}')`
-    return { rows: count, name }
+    const others = [
+      transaction`
+        update tollgate_usage_limits set whom = ${name}, id = gen_random_uuid()
+        where per in ('user', 'key') and whom = ${cutName(user)}`,
+      // Not for a pool of that name, whose counter would jump back.
+      transaction`
+        delete from tollgate_counter_resets
+        where right(counter, char_length(${counted}::text) + 1) = E'\n' || ${counted}::text
+          and counter not in (
+            select concat_ws(E'\n', resource, '#' || name, kind || '-' || window_text, whom)
+            from tollgate_usage_limits
+            where per not in ('user', 'key') and whom = ${cutName(user)})`,
+      transaction`
+        delete from tollgate_increases
+        where per in ('user', 'key')
+          and right(counter, char_length(${counted}::text) + 1) = E'\n' || ${counted}::text`,
+      transaction`
+        update tollgate_increases set created_by = ${name} where created_by = ${user}`,
+      transaction`delete from tollgate_limit_requests where username = ${user}`,
+      transaction`
+        update tollgate_limit_requests set decided_by = ${name} where decided_by = ${user}`,
+      transaction`
+        delete from tollgate_notices
+        where ${user} in (body::jsonb #>> '{data,user}', body::jsonb #>> '{data,decidedBy}')`,
+    ]
+    let changed = 0
+    for (const statement of others) changed += (await statement).count
+    return { rows: count, others: changed, name }
   })
 }
