@@ -33,6 +33,8 @@ export interface PostgresLocation {
 const outsideFolder = '/var/lib/tollgate'
 /** The file in the folder that names the location outside. */
 const note = 'kept-elsewhere'
+/** The file outside that names the folder. */
+const origin = 'kept-for'
 
 /**
  * Chooses the location for the database of `directory`: in that folder, with the programs from the npm package.
@@ -115,25 +117,46 @@ function restoreAndReturn(native: string): string {
 }
 
 /**
- * The folder itself, or one outside with a name derived from it. A note in the folder links the
- * two. If a person deletes the folder, the data must go too, so outside data without its note is
+ * The folder itself, or one outside with a name derived from it. A note in the folder names the one outside, which names
+ * the folder: so data is found again after the folder was moved or opened up, and a copy of the folder does not use
+ * the data of the original. If a person deletes the folder, the data must go too, so outside data without its note is
  * set aside.
  */
 function reachableHome(directory: string, log: (line: string) => void): string {
   const real = realpathSync(directory)
-  if (isOpen(real, '.')) return real
-  const name = createHash('sha256').update(real).digest('hex').slice(0, 16)
-  const home = join(outside(), name)
-  if (!existsSync(join(real, note))) {
-    if (existsSync(home)) {
-      rmSync(`${home}.previous`, { recursive: true, force: true })
-      renameSync(home, `${home}.previous`)
-    }
-    writeFileSync(join(real, note), `${home}\n`)
+  const kept = keptFor(real)
+  if (kept === undefined && isOpen(real, '.')) return real
+  if (kept === undefined && existsSync(join(real, 'data'))) {
+    throw new Error(
+      `The database is in ${real}, which nobody cannot enter any more, and as root it runs as nobody: open the folders above it, or set DATABASE_URL.`,
+    )
   }
+  const home = kept ?? newHome(real)
   mkdirSync(home, { recursive: true })
   chmodSync(home, 0o755)
+  writeFileSync(join(home, origin), `${real}\n`)
+  writeFileSync(join(real, note), `${home}\n`)
   log(`The database is kept in ${home}: as root it runs as nobody, who cannot enter ${real}`)
+  return home
+}
+
+/** The home outside with the data of this folder, if there is one. */
+function keptFor(real: string): string | undefined {
+  const home = readIfThere(join(real, note))?.trim()
+  if (home === undefined || !existsSync(join(home, 'data'))) return undefined
+  const from = readIfThere(join(home, origin))?.trim() ?? real
+  const isCopy = from !== real && readIfThere(join(from, note))?.trim() === home
+  return isCopy ? undefined : home
+}
+
+/** Sets aside what is there. */
+function newHome(real: string): string {
+  const name = createHash('sha256').update(real).digest('hex').slice(0, 16)
+  const home = join(outside(), name)
+  if (existsSync(home)) {
+    rmSync(`${home}.previous`, { recursive: true, force: true })
+    renameSync(home, `${home}.previous`)
+  }
   return home
 }
 

@@ -1,6 +1,15 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test, test } from 'tap'
 import {
@@ -143,6 +152,45 @@ test('a folder that only root may enter still works', { skip: !isRoot() }, async
   const elsewhere = readFileSync(join(directory, 'kept-elsewhere'), 'utf8').trim()
   t.teardown(() => rmSync(elsewhere, { recursive: true }))
   t.ok(await ask(server.url, 'select 1'))
+})
+
+test('data outside is found again, but not by a copy', { skip: !isRoot() }, async (t) => {
+  const parent = join(folder(t), '..')
+  const [closed, moved, copied] = ['closed', 'moved', 'copied'].map((name) => join(parent, name))
+  const at = (place = '') => join(place, 'postgres')
+  mkdirSync(at(closed), { recursive: true })
+  chmodSync(closed as string, 0o700)
+  const homes = new Set<string>()
+  t.teardown(() => {
+    for (const home of homes) rmSync(home, { recursive: true })
+  })
+  const isMarked = async (place: string | undefined, mark?: string) => {
+    const server = await start(t, at(place))
+    homes.add(readFileSync(join(at(place), 'kept-elsewhere'), 'utf8').trim())
+    if (mark !== undefined) await ask(server.url, mark)
+    const found = await ask(server.url, `select to_regclass('mark')::text as found`)
+    await server.stop()
+    return JSON.stringify(found).includes('mark"')
+  }
+  t.equal(await isMarked(closed, 'create table mark ()'), true)
+  chmodSync(closed as string, 0o755)
+  t.equal(await isMarked(closed), true, 'after everybody may enter the folder')
+  chmodSync(closed as string, 0o700)
+  renameSync(closed as string, moved as string)
+  t.equal(await isMarked(moved), true, 'after it was moved')
+  cpSync(moved as string, copied as string, { recursive: true })
+  chmodSync(copied as string, 0o700)
+  t.equal(await isMarked(copied), false, 'a copy has data of its own')
+  t.equal(await isMarked(moved), true, 'the original keeps its data')
+  t.equal(homes.size, 2)
+})
+
+test('data in a folder that was closed is not replaced by an empty database', {
+  skip: !isRoot(),
+}, async (t) => {
+  const directory = await usedFolder(t)
+  chmodSync(join(directory, '..'), 0o700)
+  await t.rejects(start(t, directory), { message: /which nobody cannot enter any more/ })
 })
 
 function isRoot(): boolean {
