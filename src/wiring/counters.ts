@@ -108,8 +108,9 @@ export async function openCounters(
       logged.onProblem(problem, isThere, cause)
       if (problem === 'unreadable') noteCanRead(!isThere)
     },
-    // On a full disk the gateway's scripts and Envoy cannot write lines either, which is reported.
-    onFault: unreportedFaults(path, onFault, ['ENOENT', 'ENOSPC', 'EDQUOT']),
+    // On a full disk the gateway's scripts and Envoy cannot write lines either, which is reported. Without free descriptors
+    // the journal is unreadable.
+    onFault: unreportedFaults(path, onFault, ['ENOENT', 'ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE']),
   }).catch((cause: unknown) => {
     throw new Error(`USAGE_JOURNAL: ${path} cannot be used: ${errorMessage(cause)}`, { cause })
   })

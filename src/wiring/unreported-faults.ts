@@ -12,6 +12,6 @@ export function unreportedFaults(
   const folder = `${dirname(journal)}/`
   return (error) => {
     const { code = '', path } = error as NodeJS.ErrnoException
-    if (!known.includes(code) || path?.startsWith(folder) !== true) onFault(error)
+    if (!known.includes(code) || !`${path}/`.startsWith(folder)) onFault(error)
   }
 }

@@ -31,7 +31,9 @@ export async function waitForDatabase(pool: Pool, context: Waiting): Promise<voi
     if (problem?.isFinal) throw new Error(`DATABASE_URL: ${problem.message}`)
     if (problem) throw new ServiceError('store_unavailable', { cause: new Error(problem.message) })
   }, context)
-  const applied = await migrate(pool).catch((error: unknown) => {
+  const applied = await migrate(pool).catch((error: NodeJS.ErrnoException) => {
+    // Of the files of migrations.
+    if (error.path !== undefined) throw error
     throw new Error(`DATABASE_URL: ${errorMessage(error)}`)
   })
   if (applied.length > 0)
