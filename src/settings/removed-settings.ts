@@ -28,5 +28,5 @@ export const removedSettings: Readonly<Record<string, string>> = {
   REPLICA_NAME: 'a process is named by POD_NAME, else by its host and GRPC_ADDRESS',
   TOKEN_REVIEW_OUTAGE_GRACE:
     'cached tokens work 5 minutes longer, or OIDC_OUTAGE_GRACE if that is shorter',
-  WORKERS: 'run several processes that share REDIS_URL (docs/run.md, "Several cores")',
+  WORKERS: 'run several processes that share REDIS_URL (docs/run.md, "Scale to several cores")',
 }

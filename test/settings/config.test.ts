@@ -305,4 +305,9 @@ test('a variable that resembles a setting is found, and no other one', async (t)
     { name: 'GATEWAY_ADRESS', meant: 'GATEWAY_ADDRESS' },
     { name: 'METER_PATH', meant: 'METER_PATHS' },
   ])
+  t.strictSame(misspeltSettings({ REDISURL: '1', loglevel: '1', 'data-dir': '1', USER_URL: '1' }), [
+    { name: 'REDISURL', meant: 'REDIS_URL' },
+    { name: 'loglevel', meant: 'LOG_LEVEL' },
+    { name: 'data-dir', meant: 'DATA_DIR' },
+  ])
 })
