@@ -3,6 +3,7 @@ import {
   Badge,
   Button,
   Card,
+  Checkbox,
   type CSSVariablesResolver,
   createTheme,
   type MantineColorsTuple,
@@ -55,6 +56,8 @@ export const theme = createTheme({
     Alert: Alert.extend({ styles: { title: { color: 'var(--mantine-color-text)' } } }),
     Badge: Badge.extend({ styles: { label: { fontWeight: 500 } } }),
     Button: Button.extend({ styles: { label: { fontWeight: 500 } } }),
+    // With the radius of fields it would look like a radio button, of which one excludes the others.
+    Checkbox: Checkbox.extend({ defaultProps: { radius: 4 } }),
     Card: Card.extend({ defaultProps: { padding: 'lg' } }),
     // Mantine locks the scroll by a style element without a nonce, which the page's policy refuses.
     Modal: Modal.extend({

@@ -46,6 +46,9 @@ test('a person rotates a key, and the old secret works on', async (t, world) => 
   await signIn(user)
   await act(page, 'Rotate', 'test')
   const dialog = page.getByRole('dialog')
+  await dialog
+    .getByText('Its id, subscription, restrictions and expiry stay as they are.')
+    .waitFor()
   await isAccessible(t, page, 'the rotation')
   await dialog.getByRole('button', { name: 'Rotate', exact: true }).click()
   const key = (await dialog.getByTestId('key').textContent()) ?? ''

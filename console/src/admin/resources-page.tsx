@@ -130,8 +130,9 @@ function Conditions({ conditions }: { readonly conditions: readonly Condition[] 
       {well.length > 0 && (
         <details>
           <summary className="note">
-            {well.length === conditions.length ? 'All' : `The other ${well.length}`} as they should
-            be
+            {well.length === conditions.length
+              ? 'All as expected'
+              : `${well.length} more as expected`}
           </summary>
           {well.map(({ type, status, message }) => (
             <div key={type} className="dimmed">

@@ -18,7 +18,7 @@ import { textIn } from '../parts/dialog-form.tsx'
 import { useEntryError, useFieldError } from '../parts/field-error.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { windowIn } from '../parts/limits.tsx'
-import { some, ungrouped, wholeIn } from '../parts/numbers.ts'
+import { grouped, some, ungrouped, wholeIn } from '../parts/numbers.ts'
 
 export type KeyLimit = NonNullable<ApiKey['limits']>[number]
 
@@ -235,7 +235,7 @@ export function inWords({
 }
 
 function amountIn(of: Kind, limit: number, written: string): string {
-  if (of === 'cost') return `a cost of ${written}`
+  if (of === 'cost') return `a cost of ${grouped(written)}`
   if (of === 'concurrency') return `${some(limit, 'request')} at a time`
   if (of === 'requests') return some(limit, 'request')
   return `${some(limit, 'token')}${of === 'tokens' ? '' : ` of ${of}`}`

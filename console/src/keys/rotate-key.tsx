@@ -58,8 +58,8 @@ function Form({ record, onCancel, onRotated }: FormProps) {
   return (
     <DialogForm label="Rotate" onSubmit={rotate} onCancel={onCancel}>
       <Text className="breaks">
-        <b>{record.name}</b> gets a new secret. Its id, its subscription, its restrictions, and when
-        it expires.
+        <b>{record.name}</b> gets a new secret. Its id, subscription, restrictions and expiry stay
+        as they are.
       </Text>
       {record.previous && (
         <Text size="sm">The secret that was replaced before ends with this rotation.</Text>

@@ -43,6 +43,12 @@ export function money(value: number, currency: string | undefined): string {
   }).format(value)
 }
 
+/** All digits of a decimal string, and separators: `1,234.567`. */
+export function grouped(written: string): string {
+  const [whole = '', ...decimals] = written.split('.')
+  return [count(Number(whole)), ...decimals].join('.')
+}
+
 /** `240 ms`, `1.3 s`. */
 export function duration(seconds: number): string {
   return seconds < 1 ? `${Math.round(seconds * 1_000)} ms` : `${seconds.toFixed(1)} s`
