@@ -1,6 +1,6 @@
 /** onRequest: credential → request.caller, before any of the body is read. */
 
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { messageOf } from '../../decide/refusal-message.ts'
 import { refuseAddress } from '../../decide/steps/address.ts'
 import { ServiceError } from '../../formats/errors.ts'
@@ -27,6 +27,8 @@ declare module 'fastify' {
     caller: Caller | null
     /** The client's address, if the caller is a key that is bound to addresses. */
     boundAddress: string | undefined
+    /** Whether address and rate limit are not checked yet, because the body may end the very key. */
+    isUnchecked: boolean
   }
 }
 
@@ -71,6 +73,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
 
   app.decorateRequest('caller', null)
   app.decorateRequest('boundAddress', undefined)
+  app.decorateRequest('isUnchecked', false)
   app.addHook('onRequest', async (request, reply) => {
     const now = clock()
     try {
@@ -82,20 +85,31 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
       }
       throw error
     }
-    if (!mayEndItself(request)) {
-      requireAddress(request, request.caller)
-      enforceWait(reply, takeFrom(request, request.caller, now))
-    }
+    request.isUnchecked = mayEndItself(request)
+    if (!request.isUnchecked) admit(request, reply)
   })
   // Whether a revocation ends its own key may be in its body.
   app.addHook('preHandler', async (request, reply) => {
-    if (!mayEndItself(request)) return
+    if (!request.isUnchecked) return
+    request.isUnchecked = false
     const caller = callerOf(request) as KeyCaller
-    if (!request.routeOptions.config.endsOwnKey?.(request, caller)) {
-      requireAddress(request, caller)
-      enforceWait(reply, takeFrom(request, caller, clock()))
-    }
+    const { endsOwnKey } = request.routeOptions.config
+    if (!endsOwnKey?.(request, caller)) admit(request, reply)
   })
+  // A request that is refused before that ends no key.
+  app.setErrorHandler((error, request, reply) => {
+    if (request.isUnchecked) {
+      request.isUnchecked = false
+      admit(request, reply)
+    }
+    throw error
+  })
+
+  function admit(request: FastifyRequest, reply: FastifyReply): void {
+    const caller = callerOf(request)
+    requireAddress(request, caller)
+    enforceWait(reply, takeFrom(request, caller, clock()))
+  }
 
   /** Before anything is counted: requests with a key from elsewhere take nothing from its owner's share. */
   function requireAddress(request: FastifyRequest, caller: Caller): void {

@@ -86,6 +86,24 @@ test('a key over the limit still ends itself, by any endpoint', async (t) => {
   }
 })
 
+test('requests to revoke that cannot be read count, too', async (t) => {
+  for (const [route, payload] of [
+    ['POST /v1/api-keys/revoke', '{}'],
+    ['POST /v1/api-keys/revoke', '{"key":'],
+    ['POST /v1/api-keys/bulk-revoke', '5'],
+    ['POST /v1/api-keys/bulk-revoke', '{"username":5}'],
+    ['POST /v1/api-keys/bulk-revoke', '"'],
+  ] as const) {
+    const api = await createKeyApi(t, { rate: { limit: 3, windowMs: 60_000 } })
+    const { key: as } = await api.createKey('alice')
+    const ask = async () => (await api.ask(route, { as, payload })).statusCode
+    t.strictSame([await ask(), await ask(), await ask()], [400, 400, 400], payload)
+    refused(t, await api.ask(route, { as, payload }), 429, 'too_many_requests', payload)
+    const own = await api.ask('POST /v1/api-keys/revoke', { as, body: { key: as } })
+    t.equal(own.statusCode, 200, 'the key still ends itself')
+  }
+})
+
 test('revocations have a limit of their own', async (t) => {
   const api = await createKeyApi(t, { rate: { limit: 2, windowMs: 60_000 } })
   const remove = () => api.ask(`DELETE /v1/api-keys/${unknownId}`, { as: 'alice' })

@@ -142,6 +142,21 @@ test('a key that is bound to addresses ends itself from anywhere, and nothing el
   }
 })
 
+test('a request from elsewhere that cannot be read is refused for its address', async (t) => {
+  const api = await createKeyApi(t, proxied)
+  const { key: as } = await api.createKey('alice', bound)
+  for (const [route, payload] of [
+    ['POST /v1/api-keys/revoke', '{}'],
+    ['POST /v1/api-keys/revoke', '{"key":'],
+    [bulk, '{"username":5}'],
+    [bulk, '"'],
+  ] as const) {
+    const ask = (address: string) => api.ask(route, { as, payload, ...from(address) })
+    refused(t, await ask('198.51.100.1'), 403, 'address_not_allowed', payload)
+    t.equal((await ask('192.0.2.9')).statusCode, 400)
+  }
+})
+
 test('a bound key from elsewhere takes nothing from the limit of the others', async (t) => {
   const api = await createKeyApi(t, { ...proxied, rate: { limit: 3, windowMs: 60_000 } })
   const [other, { key: as }] = await twoKeys(api, bound)
