@@ -211,7 +211,8 @@ export const modelHeaderPrefixes = [
   ...['x-llm-d-', 'x-gateway-inference-', 'x-gateway-model-name', 'x-gateway-destination-endpoint'],
   ...['x-slo-', 'x-prefill', 'x-encoder-', 'x-kv-cache-source-', 'x-data-parallel-', 'x-dp-rank'],
   ...['x-worker-instance-id', 'x-dynamo-', 'x-portkey-', 'x-litellm-', 'helicone-', 'cf-aig-'],
-  ...['openai-organization', 'openai-project'],
+  ...['openai-organization', 'openai-project', 'x-hf-bill-to', 'x-goog-user-project'],
+  'azureml-model-deployment',
 ]
 
 export const modelHeaders: Reader<ReadonlySet<string>> = {

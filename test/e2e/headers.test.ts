@@ -190,7 +190,7 @@ test('headers that choose a model behind a server do not reach it', async (t, ga
     ...['x-kv-cache-source-host-port', 'x-data-parallel-host-port', 'x-data-parallel-rank'],
     ...['x-dp-rank', 'x-worker-instance-id', 'x-dynamo-worker-instance-id', 'x-portkey-config'],
     ...['x-litellm-tags', 'Helicone-Target-Url', 'cf-aig-custom-cost', 'OpenAI-Organization'],
-    'openai-project',
+    ...['openai-project', 'X-HF-Bill-To', 'x-goog-user-project', 'azureml-model-deployment'],
   ]
   const kept = ['x-slo-ttft-ms: 200', 'x-gateway: mine', 'x-llm: d']
   for (const path of [chatPath, '/v1/chat/completions']) {
