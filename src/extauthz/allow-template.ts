@@ -32,37 +32,14 @@ export class AllowTemplate {
   readonly subject: Buffer
   readonly #model: Model
   readonly #limits: readonly CountedLimit[]
-  readonly #grant: Pick<
-    Grant,
-    | 'cluster'
-    | 'subscription'
-    | 'bodyNames'
-    | 'sentName'
-    | 'metered'
-    | 'meteredIfReported'
-    | 'owningGroup'
-    | 'payer'
-    | 'tariff'
-  >
+  readonly #grant: ReturnType<typeof inputsOf>
   readonly #dialect: Dialect
 
   constructor(grant: Grant, dialect: Dialect) {
-    const { model, cluster, subscription, bodyNames, sentName, owningGroup, payer, tariff } = grant
-    const { metered, meteredIfReported = false } = grant
-    this.#model = model
+    this.#model = grant.model
     this.limitCount = sharedLimits(grant)
     this.#limits = grant.states.slice(0, this.limitCount).map(({ limit }) => limit)
-    this.#grant = {
-      cluster,
-      subscription,
-      bodyNames,
-      sentName,
-      owningGroup,
-      payer,
-      tariff,
-      metered,
-      meteredIfReported,
-    }
+    this.#grant = inputsOf(grant)
     this.#dialect = dialect
     const { routing, body, server, counting, subject, hasCredential } = forwardingOf(grant)
     this.before = bytesOf((writer) => writeHeaders(writer, routing))
@@ -76,6 +53,7 @@ export class AllowTemplate {
       writeHeader(writer, 'ratelimit-policy', this.policyText, responseHeaders)
     })
     this.subject = bytesOf((writer) => writer.text(writeSubject(subject)))
+    const { metered, meteredIfReported } = this.#grant
     this.metadata = bytesOf((writer) => {
       // usage.lua sets it to true if it finds usage.
       writeStructField(writer, 'metered', meteredIfReported ? 'if_reported' : metered)
@@ -109,6 +87,15 @@ export class AllowTemplate {
       if (this.#limits[i] !== states[i]?.limit) return false
     }
     return true
+  }
+}
+
+/** What the bytes depend on besides model, dialect and limits. */
+function inputsOf({ meteredIfReported = false, ...grant }: Grant) {
+  const { cluster, subscription, bodyNames, sentName, metered, owningGroup, payer, tariff } = grant
+  return {
+    ...{ cluster, subscription, bodyNames, sentName, metered, meteredIfReported },
+    ...{ owningGroup, payer, tariff },
   }
 }
 
