@@ -292,6 +292,38 @@ test('a Tenant whose limits are faulty opens nothing', async (t) => {
   }
 })
 
+test('a Tenant whose spec is misspelt, misplaced or no object opens nothing', async (t) => {
+  const limited = ofTenant({ limits: [{ name: 'all', limit: 5, window: 'day' }] })
+  const { spec, metadata, ...rest } = limited
+  const empty = { ...rest, metadata }
+  for (const [tenant, path] of [
+    [{ ...empty, spce: spec }, 'spce'],
+    [{ ...empty, Spec: spec }, 'Spec'],
+    [{ ...empty, specs: { calendar: { weekStartsOn: 'sunday' } } }, 'specs'],
+    [{ ...empty, metadata: { ...metadata, spec } }, 'metadata.spec'],
+    [{ ...empty, spec: [spec] }, 'spec'],
+    [{ ...empty, spec: 'limits' }, 'spec'],
+    [{ ...empty, spec: { tenant: [spec] } }, 'spec.tenant'],
+    [{ ...rest, metadata: [metadata], spec }, 'metadata'],
+    [{ ...rest, metadata: {}, spec }, 'metadata.name'],
+  ] as const) {
+    const { resource, problems } = readObject(tenant)
+    t.match(resource, { limits: [], unreadable: [{ path: path.split('.') }] }, path)
+    t.match(problems, { length: 1, 0: { severity: 'error' } }, path)
+  }
+  t.match(readObject({ ...empty, kind: 'Tennant', spce: spec }).resource, { unreadable: [{}] })
+  const cpu = { resources: { limits: { cpu: '1' } } }
+  const labelled = { ...metadata, labels: { limits: 'a' }, managedFields: [{ 'f:limits': {} }] }
+  for (const tenant of [
+    { ...empty, spce: { apiKeys: { maxExpirationDays: 5 } } },
+    { ...empty, spec: { controller: cpu } },
+    { ...empty, metadata: labelled, status: spec },
+  ]) {
+    t.match(inForce<Tenant>(tenant), { limits: [], unreadable: undefined })
+  }
+  t.notOk('resource' in parseResource(ofTeam({ shared: [spec] })), 'nor does a Subscription')
+})
+
 test('a Tenant with limits whose kind or version is wrong opens nothing', async (t) => {
   const tenant = ofTenant({ limits: [{ name: 'all', limit: 5, window: 'day' }] })
   for (const change of [

@@ -777,6 +777,15 @@ test('what an API server has pruned is read as it was applied', async (t) => {
   for (const applied of ['{', 'null', '[]', '{"spec":5}', '{"spec":{"modelRefs":{}}}']) {
     t.strictSame(problemsOf(annotated(applied, paid)), [], applied)
   }
+  const { spec, ...bare } = tenant
+  const limited = { limits: [{ name: 'all', limit: 5, window: 'day' }] }
+  for (const applied of [
+    { ...bare, spce: limited },
+    { ...bare, metadata: { ...bare.metadata, spec: limited } },
+  ]) {
+    t.match(resourceOf(annotated(applied, bare)), { unreadable: [{}] }, 'beside the spec')
+    t.match(resourceOf(annotated(applied, { ...bare, spec })), { unreadable: undefined }, 'since')
+  }
   const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
   t.strictSame(problemsOf(annotated(`{"spec":{"backendUrl":${deep}}}`, model)), [], 'too deep')
 })

@@ -76,8 +76,16 @@ export const allMutants: readonly Mutant[] = [
       ['group !== undefined || isMisspeltTenant(apiVersion, raw)', 'group !== undefined'],
       ['if (problems.length === 0) modelRefs', 'if (true) modelRefs'],
       ['problems.push({ ...problem, isMild })', 'problems.push(problem)'],
-      ['!meansLimits(problem, ofLimits)', 'true'],
+      ['!losesLimits(problem.path)', 'true'],
+      ["(path.length === 1 && path[0] === 'spec') ||", ''],
+    ],
+  ),
+  ...mutants(
+    'models/rules/reading/limit-fields.ts',
+    ['kinds/limits.test.ts'],
+    [
       ["= ['limits', 'calendar']", "= ['limits']"],
+      ['open.push(inside)', ''],
     ],
   ),
   ...mutants(

@@ -1,12 +1,13 @@
 /** YAML text → resources and problems, each problem with its line. */
 
-import { type FieldPath, isObject, showPath } from '../../formats/fields.ts'
+import { type FieldPath, isObject, type JsonObject, showPath } from '../../formats/fields.ts'
 import { nearestName } from '../../formats/nearest-name.ts'
 import type { Resource } from '../../kinds/resources.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { defaultTenant } from '../rules/compile.ts'
 import { namesOfKind } from '../rules/original/original-kinds.ts'
 import { isTierMapping } from '../rules/original/tiers.ts'
+import { holdsLimits, isOfLimits } from '../rules/reading/limit-fields.ts'
 import { listedObjects } from '../rules/reading/listed-objects.ts'
 import { parseResource } from '../rules/reading/parse-resource.ts'
 import { keyOfUnread, type Refused, toRefused } from '../rules/refused-resources.ts'
@@ -160,7 +161,7 @@ function broken(text: string, line: number, message: string): DocumentContent {
 
 const limitedTenant = [
   /(^|[\s{,"'])kind["']?\s*:\s*["']?(Tenant|MaasTenantConfig)\b/,
-  /(^|[\s{,"'])limits["']?\s*:/,
+  /(^|[\s{,"'])(limits|calendar)["']?\s*:/,
 ]
 
 /** One object of a document, at a path in it. */
@@ -206,7 +207,8 @@ export function readObject(value: unknown): Reading {
   } catch (fault) {
     const sentence = `cannot be read: ${errorMessage(fault)}`
     const { problems } = error([], `${named(value)}${sentence}`)
-    if (hasLimits(value, 'Tenant')) return { resource: unreadableTenant, problems }
+    const isLimited = isOfKind(value, 'Tenant') && isOfLimits(Object.keys(value.spec ?? {}))
+    if (isLimited) return { resource: unreadableTenant, problems }
     return notInForce(value, sentence, problems)
   }
 }
@@ -301,14 +303,17 @@ function isTenantByMistake(document: unknown): boolean {
   const isNamed =
     name === defaultTenant.metadata.name && namespace === defaultTenant.metadata.namespace
   const meant = nearestName(`${document.kind}`, namesOfKind('Tenant'))
-  return isNamed && meant !== undefined && hasLimits({ ...document, kind: meant }, 'Tenant')
+  return isNamed && meant !== undefined && holdsLimits({ ...document, metadata: undefined })
+}
+
+function isOfKind(document: unknown, kind: 'Subscription' | 'Tenant'): document is JsonObject {
+  return isObject(document) && namesOfKind(kind).some((name) => name === document.kind)
 }
 
 function hasLimits(document: unknown, kind: 'Subscription' | 'Tenant'): boolean {
-  if (!isObject(document) || !isObject(document.spec)) return false
+  if (!isOfKind(document, kind) || !isObject(document.spec)) return false
   const { limits } = document.spec
-  const isKind = namesOfKind(kind).some((name) => name === document.kind)
-  return isKind && Array.isArray(limits) && limits.length > 0
+  return Array.isArray(limits) && limits.length > 0
 }
 
 /** How to write that only limits by name apply. */

@@ -9,23 +9,40 @@ import type { Schema } from '../../../formats/schema.ts'
 const annotation = 'kubectl.kubernetes.io/last-applied-configuration'
 
 /**
- * The object with the unknown fields of its `spec` as it was applied, so that they are reported, and
- * a misspelt limit has the same effect as in a file. The object itself if it has been changed since,
+ * The object with the unknown fields beside and in its `spec` as it was applied, so that they are reported, and
+ * a misspelt limit has the same effect as in a file. The object itself if its `spec` has been changed since,
  * or was not applied like this. Never throws.
  */
 export function withPruned(object: unknown, schema: Schema): unknown {
   const annotations = isObject(object) && isObject(object.metadata) && object.metadata.annotations
   const text = isObject(annotations) ? annotations[annotation] : undefined
   if (!isObject(object) || typeof text !== 'string') return object
-  const { spec } = schema.properties ?? {}
+  const { spec, metadata } = schema.properties ?? {}
   try {
     const applied: unknown = JSON.parse(text)
-    const restored = spec && isObject(applied) && restore(applied.spec, object.spec, spec)
-    return restored ? { ...object, spec: restored } : object
+    if (spec === undefined || !isObject(applied)) return object
+    const restored = restore(applied.spec, object.spec, spec)
+    const isSame = restored !== undefined || (applied.spec ?? object.spec ?? null) === null
+    if (!isSame) return object
+    return {
+      ...unknownIn(applied, schema),
+      ...object,
+      ...(metadata && {
+        metadata: { ...unknownIn(applied.metadata, metadata), ...(object.metadata as object) },
+      }),
+      ...(restored !== undefined && { spec: restored }),
+    }
   } catch {
     // Anybody may write the annotation: it may not be JSON, or too deep to be written again.
     return object
   }
+}
+
+function unknownIn(applied: unknown, { properties = {}, others }: Schema): object {
+  if (!isObject(applied)) return {}
+  const isUnknown = ([name]: [string, unknown]) =>
+    !Object.hasOwn(properties, name) && others?.includes(name) !== true
+  return Object.fromEntries(Object.entries(applied).filter(isUnknown))
 }
 
 /** Returns undefined if the stored fields are not the applied ones. */

@@ -23,6 +23,7 @@ import {
   type Tenant,
   type Tier,
 } from '../../../kinds/resources.ts'
+import { defaultTenant } from '../compile.ts'
 import {
   namesOfKind,
   originalGroup,
@@ -32,6 +33,7 @@ import {
 } from '../original/original-kinds.ts'
 import { isTierMapping } from '../original/tiers.ts'
 import { withPruned } from './last-applied.ts'
+import { fieldsOfLimits, holdsLimits, isOfLimits, valueAt } from './limit-fields.ts'
 import { toExternalModel, toModelServer } from './parse-model-server.ts'
 import { isModelRoute, toGateway, toHttpRoute, toInferenceService } from './parse-routing.ts'
 
@@ -120,8 +122,8 @@ type Reader = (document: unknown) => ParseResult
 
 /**
  * Reads documents of a kind. An unknown field is ignored. If it is in an entry of the lists that `entries` names, the
- * entry is out of force, which its resource records; if it is in another closed object, or is a misspelt `spec.limits`
- * or `spec.calendar`, the document is out of force, so that a misspelt limit is never no limit. `check` finds what no
+ * entry is out of force, which its resource records; if it is in another closed object, or is a misspelt or misplaced
+ * `spec.limits` or `spec.calendar`, or has one of these in it, the document is out of force. `check` finds what no
  * schema can express; `salvage` returns what stays in force of a document that is not.
  */
 function reader<Raw>(
@@ -134,13 +136,14 @@ function reader<Raw>(
   return (document) => {
     const problems: FieldProblem[] = []
     const raw = readFields(document, schema, problems)
-    const unknown = findUnknown(withPruned(document, schema), schema, (path) =>
-      meansLimits({ path }, ofLimits),
-    )
+    const written = withPruned(document, schema)
+    const losesLimits = (path: FieldPath): boolean =>
+      isOfLimits(path, ofLimits) || holdsLimits(valueAt(written, path), ofLimits)
+    const unknown = findUnknown(written, schema, losesLimits)
     const inEntries: FieldProblem[] = []
     for (const { closed, ...problem } of unknown) {
       const isEntry = closed && entries.some((list) => entryOf(closed, list) !== undefined)
-      const isMild = closed === undefined && !meansLimits(problem, ofLimits)
+      const isMild = closed === undefined && !losesLimits(problem.path)
       if (isEntry) inEntries.push(problem)
       else problems.push({ ...problem, isMild })
     }
@@ -150,20 +153,9 @@ function reader<Raw>(
     }
     // Without a resource nothing else reports these, and one may be the misspelt name of a missing field.
     const all = [...problems, ...inEntries]
-    const resource = salvage?.(raw, all)
+    const resource = salvage?.(raw, all, written)
     return resource === undefined ? { problems: all } : { resource, problems: all }
   }
-}
-
-/** The fields of a spec that define limits; another calendar begins other counters. */
-const fieldsOfLimits = ['limits', 'calendar']
-
-/** Whether a problem is in one of these fields, even if the field is misspelt or misplaced. */
-function meansLimits(
-  { path }: Pick<FieldProblem, 'path'>,
-  names: readonly string[] = fieldsOfLimits,
-): boolean {
-  return path.some((step) => nearestName(`${step}`, names) !== undefined)
 }
 
 interface Found {
@@ -176,7 +168,11 @@ interface Found {
 interface More<Raw> {
   readonly entries?: readonly string[]
   readonly check?: (raw: Raw) => readonly FieldProblem[]
-  readonly salvage?: (raw: Raw, problems: readonly FieldProblem[]) => Resource | undefined
+  readonly salvage?: (
+    raw: Raw,
+    problems: readonly FieldProblem[],
+    written: unknown,
+  ) => Resource | undefined
 }
 
 /** Reads documents of a kind of which only a part is ours: its own definition knows the other fields. */
@@ -310,20 +306,26 @@ function toBilledModel(
 
 /**
  * Keeps the limits of a Tenant with other errors: without them all users would have more. If the limits themselves are
- * faulty, the Tenant records that, and no request is allowed.
+ * faulty, or may be in a place where they cannot be read, the Tenant records that, and no request is allowed.
  */
 function salvageTenant(
   { metadata, spec }: Document<'Tenant'>,
   problems: readonly FieldProblem[],
+  written: unknown,
 ): Tenant | undefined {
-  // Faulty fields read as undefined: this is another Tenant, or an empty one.
-  if (!metadata?.name || !metadata.namespace || !spec) return undefined
-  const unreadable = problems.filter((problem) => !problem.isMild && meansLimits(problem))
-  const isWell = unreadable.length === 0
+  if (isAnotherTenant(written)) return undefined
+  const isNamed = metadata?.name && metadata.namespace
+  const hides = ({ path }: FieldProblem): boolean =>
+    (path.length === 1 && path[0] === 'spec') ||
+    isOfLimits(path) ||
+    holdsLimits(valueAt(written, path)) ||
+    (!isNamed && holdsLimits(valueAt(written, ['spec'])))
+  const unreadable = problems.filter((problem) => !problem.isMild && hides(problem))
+  const isWell = unreadable.length === 0 && spec !== undefined
   if (isWell && spec.limits.length === 0 && spec.calendar === undefined) return undefined
   return {
     kind: 'Tenant',
-    metadata: { ...toMetadata(metadata), annotations: {} },
+    metadata: isNamed ? { ...toMetadata(metadata), annotations: {} } : defaultTenant.metadata,
     maxExpirationDays: undefined,
     externalOidc: undefined,
     telemetry: undefined,
@@ -331,6 +333,16 @@ function salvageTenant(
     calendar: isWell ? spec.calendar && toCalendar(spec.calendar) : undefined,
     ...(!isWell && { unreadable }),
   }
+}
+
+/** Whether it says, legibly, that it is another one than the Tenant. */
+function isAnotherTenant(document: unknown): boolean {
+  const says = (field: string, own: string): boolean => {
+    const written = valueAt(document, ['metadata', field])
+    return typeof written === 'string' && written !== own
+  }
+  const { name, namespace } = defaultTenant.metadata
+  return says('name', name) || says('namespace', namespace)
 }
 
 function toExternalOidc(raw: NonNullable<Spec<'Tenant'>['externalOIDC']>): ExternalOidc {

@@ -1,0 +1,44 @@
+/** Fields that define limits, wherever they are written: a misspelt or misplaced limit is never no limit. */
+
+import { type FieldPath, isObject } from '../../../formats/fields.ts'
+import { nearestName } from '../../../formats/nearest-name.ts'
+
+/** The fields of a spec that define limits; another calendar begins other counters. */
+export const fieldsOfLimits = ['limits', 'calendar'] as const
+
+/** Whether a path leads through one of these fields, even if the field is misspelt. */
+export function isOfLimits(path: FieldPath, names: readonly string[] = fieldsOfLimits): boolean {
+  return path.some((step) => nearestName(`${step}`, names) !== undefined)
+}
+
+/** Whether one of these fields, even misspelt, is in a value at any depth. */
+export function holdsLimits(value: unknown, names: readonly string[] = fieldsOfLimits): boolean {
+  const open = [value]
+  // With anchors and aliases a value may be in many places.
+  const known = new Set<unknown>()
+  while (open.length > 0) {
+    const each = open.pop()
+    if (typeof each !== 'object' || each === null || known.has(each)) continue
+    known.add(each)
+    for (const [name, inside] of Object.entries(each)) {
+      if (isOfLimits([name], names) && !isOfContainer(inside)) return true
+      open.push(inside)
+    }
+  }
+  return false
+}
+
+/** Whether these are limits of a container in Kubernetes. */
+function isOfContainer(value: unknown): boolean {
+  return isObject(value) && (value.cpu !== undefined || value.memory !== undefined)
+}
+
+/** The value at a path in a document. */
+export function valueAt(document: unknown, path: FieldPath): unknown {
+  let value = document
+  for (const step of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, step)) return undefined
+    value = (value as Readonly<Record<string | number, unknown>>)[step]
+  }
+  return value
+}
