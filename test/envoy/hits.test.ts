@@ -188,6 +188,8 @@ test('whatever is odd in a request is for Check', async (t, gateway) => {
     200,
     'as long as may be held before Check',
   )
+  const streamed = longest.replace(/x{14}/, '').replace('{', '{"stream":true,')
+  t.equal((await send([bearer], { body: streamed })).status, 200, 'with what the script adds to it')
   const odd: readonly (readonly [string, readonly string[], object?])[] = [
     ['shape', [bearer], { body: longest.replace('x', 'xx') }],
     ['shape', [bearer, bearer]],
