@@ -1104,6 +1104,8 @@ end
 
 local STREAMED = { model = true, stream = true, stream_options = true, deferred = true, extra_body = true }
 local NAMING, ANSWERING = { model = true, extra_body = true }, { model = true, background = true, extra_body = true }
+-- Completions, if it is not known that they are counted: `deferred` is then only reported.
+local COMPLETING = { model = true, deferred = "size", extra_body = true }
 
 -- The fields for the maximum of an answer's output tokens, by operation. The first is added if the body has none of
 -- them.
@@ -1142,7 +1144,7 @@ local function with_maxima(names)
       for _, name in ipairs(list) do all[name] = "size" end
     end
     for name in pairs(BUDGETS) do all[name] = "size" end
-    for name in pairs(names) do all[name] = true end
+    for name, how in pairs(names) do all[name] = how end
     measured[names] = all
   end
   return all
@@ -1394,7 +1396,8 @@ end
 local function names_for(path, asked)
   if find(path, "/chat/completions$") then return STREAMED end
   if find(path, "/responses$") then return ANSWERING end
-  return find(path, "/completions$") and asked.is_metered and STREAMED or NAMING
+  if not find(path, "/completions$") then return NAMING end
+  return asked.is_metered and STREAMED or COMPLETING
 end
 
 -- With these a response is fetched by another request, whose usage is not counted. A server may treat any value except

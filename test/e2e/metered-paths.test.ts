@@ -47,6 +47,30 @@ for (const [operation, body] of Object.entries(bodies)) {
   })
 }
 
+for (const [test, refused] of [
+  [all, true],
+  [estimated, false],
+] as const) {
+  const title = refused ? 'refused' : 'open'
+  test(`deferred is ${title} on both paths of completions`, async (t, gateway) => {
+    const { key } = await gateway.mint()
+    for (const path of ['/llm/sim/v1/completions', '/v1/completions']) {
+      for (const fields of [
+        { deferred: true },
+        { deferred: 1, max_tokens: 9 },
+        { Deferred: true },
+        { extra_body: { deferred: true } },
+      ]) {
+        const { status, text } = await call(gateway, path, key, { prompt: 'Hi', ...fields })
+        t.equal(status, refused ? 400 : 200, `${path} ${JSON.stringify(fields)}`)
+        if (refused) t.match(JSON.parse(text).error, { code: 'invalid_body', message: /deferred/ })
+      }
+      const { status } = await call(gateway, path, key, { prompt: 'Hi', deferred: false })
+      t.equal(status, 200, path)
+    }
+  })
+}
+
 responsesAlone('refuses uncounted operations if configured', async (t, gateway) => {
   const { key } = await gateway.mint()
   for (const operation of ['chat/completions', 'completions', 'embeddings', 'messages']) {
