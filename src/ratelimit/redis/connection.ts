@@ -1,7 +1,7 @@
 /** REDIS_URL → a connection for counters: single server, Sentinel or Cluster. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { Cluster, Redis } from 'ioredis'
+import { type ChainableCommander, Cluster, Redis } from 'ioredis'
 import { parseRedisUrl, type RedisTarget } from '../../formats/redis-url.ts'
 import { restAfter } from '../../runtime/loop.ts'
 import { type SpendCommands, spendScripts } from '../holds/spend-scripts.ts'
@@ -115,7 +115,7 @@ export function connectRedis(
     const multi = client.multi()
     run(multi, 'writeSums', write)
     for (const each of releases) run(multi, 'releaseSpent', each)
-    const answers = await multi.exec()
+    const answers = await execute(multi)
     const error = answers?.find(([error]) => error !== null)?.[0]
     if (error === undefined) return answers?.[0]?.[1] as WriteAnswer
     if (!error?.message.startsWith('NOSCRIPT')) throw error
@@ -133,7 +133,7 @@ export function connectRedis(
       const refused = await commands.refusedCommands([rightsKey], [])
       const multi = client.multi()
       run(multi, 'refusedCommands', call)
-      await multi.exec()
+      await execute(multi)
       if (refused.length === 0) return true
       const message = `its user may not run ${refused.join(', ')} on keys tollgate:* (docs/redis.md)`
       problem = { message, isFinal: true }
@@ -164,6 +164,13 @@ export function connectRedis(
   }
 }
 
+/** Runs a transaction; rejects with the error of a command that was not queued, which its own error hides. */
+async function execute(multi: ChainableCommander) {
+  return await multi.exec().catch((error: Error & { previousErrors?: readonly Error[] }) => {
+    throw error.previousErrors?.[0] ?? error
+  })
+}
+
 /** Sets the credentials for the next connection. */
 function renewCredentials(client: Redis | Cluster, url: string): void {
   const { username, password } = parseRedisUrl(url)?.options ?? {}
@@ -176,10 +183,9 @@ function problemOf(error: unknown): ConnectionProblem {
   const { message, code } = error as NodeJS.ErrnoException
   const { lastNodeError } = error as { lastNodeError?: Error }
   const text = [message, lastNodeError?.message].filter(Boolean).join(' ')
-  const isRefused =
-    /\b(WRONGPASS|NOAUTH|NOPERM|invalid password|DB index|EXEC without MULTI|unknown command)\b/.test(
-      text,
-    )
+  const isRefused = /\b(WRONGPASS|NOAUTH|NOPERM|invalid password|DB index|unknown command)\b/.test(
+    text,
+  )
   const isDistrusted = /CERT|ERR_TLS|ERR_SSL|UNABLE_TO|SELF_SIGNED/.test(code ?? '')
   return { message: text, isFinal: isRefused || isDistrusted }
 }

@@ -2,7 +2,7 @@
 
 import type { Logger } from 'pino'
 import type { JournalProblem } from '../../journal/health.ts'
-import { causeMessage, errorMessage } from '../../runtime/error-message.ts'
+import { causeMessage, closed, errorMessage } from '../../runtime/error-message.ts'
 import type { SumsOptions } from './open-sums.ts'
 
 type Events = 'onUnavailable' | 'onLost' | 'onProblem' | 'onRestored' | 'onRenamed'
@@ -14,13 +14,15 @@ export function createSumsLog(
   redisProblem: () => string | undefined,
 ): Required<Pick<SumsOptions, Events>> {
   return {
-    onUnavailable(isUnavailable, cause) {
+    onUnavailable(isUnavailable, error) {
       // Only the message: other fields of the error may contain a password.
+      const cause = causeMessage(error)
       if (isUnavailable)
         log.error(
           {
             code: 'redis_unavailable',
-            cause: redisProblem() ?? causeMessage(cause),
+            // A response of Redis says more than an earlier problem of the connection.
+            cause: cause === closed ? (redisProblem() ?? cause) : cause,
           },
           'cannot reach Redis: each process counts only the requests of its own gateway',
         )

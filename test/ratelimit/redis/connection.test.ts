@@ -3,12 +3,14 @@ import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import tls from 'node:tls'
+import type { Logger } from 'pino'
 import root, { type Test } from 'tap'
 import { spendScripts } from '../../../src/ratelimit/holds/spend-scripts.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { rightsScript } from '../../../src/ratelimit/redis/rights-script.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { sumScripts } from '../../../src/ratelimit/sums/scripts.ts'
+import { createSumsLog } from '../../../src/ratelimit/sums/sums-log.ts'
 import { startCluster } from '../../support/cluster.ts'
 import { poll } from '../../support/poll.ts'
 import { createSharingGateway, redisKey, type SharingGateway } from '../../support/redis-world.ts'
@@ -73,10 +75,28 @@ root.test('a user without every right is refused, and the log says which', { ski
   t.match(await refused([keys, all, '-eval', '-evalsha']), /^NOPERM .*eval/)
   t.match(await refused(['~other:*', all]), /^NOPERM .*key/)
   t.match(await refused([keys, all, '-hset', '-zrem']), /^its user may not run HSET, ZREM on keys/)
-  t.match(await refused([keys, all, '-multi']), /MULTI/)
+  t.match(await refused([keys, all, '-multi']), /^NOPERM .*multi/)
   t.match(await refused([keys, all, '-exec']), /exec/)
   const documented = readFileSync('docs/redis.md', 'utf8').match(/ACL SETUSER tollgate (.*)/)?.[1]
   t.equal(await refused((documented ?? '').split(' ').slice(2)), undefined, 'the documented rights')
+})
+
+root.test('a full server is not refused, but named', { skip }, async (t) => {
+  const { client, url } = await startValkey(t)
+  await client.config('SET', 'maxmemory', '100kb')
+  const connection = connectRedis(url, () => {})
+  t.teardown(() => connection.close())
+  t.equal(await connection.connected(200), false)
+  t.match(connection.problem, { message: /^OOM/, isFinal: false })
+  await client.config('SET', 'maxmemory', '0')
+  t.equal(await connection.connected(5_000), true)
+  const logged: unknown[] = []
+  const note = ({ cause }: { cause: string }) => logged.push(cause)
+  const log = { error: note } as unknown as Logger
+  const { onUnavailable } = createSumsLog(log, 'usage.jsonl', () => connection.problem?.message)
+  onUnavailable(true, new Error('LOADING'))
+  onUnavailable(true, new Error('Connection is closed.'))
+  t.strictSame(logged, ['LOADING', connection.problem?.message], 'a response says more')
 })
 
 root.test('a renamed command is named', { skip }, async (t) => {
