@@ -1,14 +1,16 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { writeFileSync } from 'node:fs'
+import { copyFileSync, writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { type Test, test } from 'tap'
+import { createPostgresApiKeys } from '../../../src/keys/postgres-api-keys.ts'
 import { migrate, planMigrations } from '../../../src/store/postgres/migrate.ts'
 import { createDatabase } from '../../support/database.ts'
 import { createPool } from '../../support/key-store.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
+const migrations = new URL('../../../src/store/postgres/migrations/', import.meta.url)
 const all = [
   '0001-api-keys.sql',
   '0002-search.sql',
@@ -90,6 +92,26 @@ test('processes that start together migrate once', async (t) => {
     })
   const outputs = await Promise.all([run(), run()])
   t.strictSame(outputs.flatMap(({ stdout }) => JSON.parse(stdout)).sort(), all)
+})
+
+test('keys of each earlier schema work after an upgrade', async (t) => {
+  const sql = await createPool(t)
+  const folder = pathToFileURL(`${temporaryFolder(t)}/`)
+  const names: string[] = []
+  for (const name of all) {
+    copyFileSync(new URL(name, migrations), new URL(name, folder))
+    t.strictSame(await migrate(sql, folder), [name])
+    names.push(name)
+    await sql`
+      insert into api_keys (id, username, name, key_hash, user_groups, subscription)
+      values (${name}, 'ada', 'a key', ${`hash of ${name}`}, array['team'], 'team')`
+  }
+  const keys = createPostgresApiKeys(sql)
+  const found = await keys.findByHashes(names.map((name) => `hash of ${name}`))
+  t.equal(found.length, all.length)
+  await sql`update api_keys set status = 'revoked'`
+  const logged = await sql`select key_hash from tollgate_revocations where ended`
+  t.equal(logged.length, all.length, 'revocations of each are logged')
 })
 
 test('a failed migration leaves nothing behind', async (t) => {
