@@ -10,7 +10,7 @@ import {
   useMantineColorScheme,
 } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
-import { type ReactNode, useCallback, useState } from 'react'
+import { type ReactNode, useCallback, useRef, useState } from 'react'
 import { AccessPage } from './admin/access-page.tsx'
 import { RefusalsPage } from './admin/refusals-page.tsx'
 import { ResourcesPage } from './admin/resources-page.tsx'
@@ -107,6 +107,7 @@ export function App() {
 
 function Shell({ session, signOut }: { readonly session: Session; readonly signOut: () => void }) {
   const [isOpen, { toggle, close }] = useDisclosure()
+  const burger = useRef<HTMLButtonElement>(null)
   const { path } = usePlace()
   const [first, ...below] = path.split('/')
   const open = all.find((each) => each.path === (first || 'overview'))
@@ -126,6 +127,7 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
         <Group h="100%" px="md" justify="space-between" wrap="nowrap">
           <Group gap="sm" wrap="nowrap">
             <Burger
+              ref={burger}
               opened={isOpen}
               onClick={toggle}
               hiddenFrom="sm"
@@ -162,7 +164,17 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
           </Group>
         </Group>
       </AppShell.Header>
-      <AppShell.Navbar p="sm" component="nav" aria-label="Pages">
+      <AppShell.Navbar
+        p="sm"
+        component="nav"
+        aria-label="Pages"
+        data-closed={!isOpen}
+        onKeyDown={({ key }) => {
+          if (key !== 'Escape' || !isOpen) return
+          close()
+          burger.current?.focus()
+        }}
+      >
         <AppShell.Section grow component={ScrollArea}>
           <Entries {...{ entries, open, close, waiting }} />
           {me.administrator && (
@@ -176,7 +188,8 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
           <Entries entries={[reference]} {...{ open, close }} />
         </AppShell.Section>
       </AppShell.Navbar>
-      <AppShell.Main id="content" tabIndex={-1}>
+      {/* On a phone the open menu covers it. */}
+      <AppShell.Main id="content" tabIndex={-1} onFocus={close}>
         <Toasts />
         <div className="within">
           <Expiry at={expiresAt} />

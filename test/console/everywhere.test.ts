@@ -251,6 +251,31 @@ const watch = `(() => {
   })
 })()`
 
+test('the menu of a phone has the focus only while it is open', async (t, world) => {
+  const { page, gateway, signIn } = world
+  await page.setViewportSize(narrow)
+  await signIn(gateway.newUser(), 'usage')
+  const menu = page.getByRole('button', { name: 'Menu' })
+  const models = page.getByRole('link', { name: 'Models' })
+  t.equal(await models.count(), 0, 'nor does a screen reader find it')
+  await menu.focus()
+  const beside = `document.activeElement.getBoundingClientRect().right < 1`
+  for (let i = 0; i < 12; i += 1) {
+    await page.keyboard.press('Tab')
+    t.notOk(await page.evaluate(beside), 'the focus is on the screen')
+  }
+  await menu.press('Enter')
+  await models.waitFor()
+  t.equal(await menu.getAttribute('aria-expanded'), 'true')
+  await models.press('Escape')
+  await models.waitFor({ state: 'hidden' })
+  t.equal(await page.evaluate(focusedName), 'Menu')
+  await menu.press('Enter')
+  await page.getByRole('link', { name: 'API reference' }).press('Tab')
+  await models.waitFor({ state: 'hidden' })
+  t.equal(await menu.getAttribute('aria-expanded'), 'false', 'the page has the focus')
+})
+
 const focusedName = `document.activeElement.ariaLabel ?? document.activeElement.textContent`
 
 test('the focus returns after each dialog', async (t, world) => {

@@ -202,6 +202,7 @@ test('a reload loses nothing', async (t, { page, gateway, signIn }) => {
   await page.getByRole('button', { name: 'Name', exact: true }).click()
   await page.getByRole('button', { name: 'Next' }).click()
   await page.getByText('Page 2').waitFor()
+  t.equal(await page.evaluate('document.activeElement.textContent'), 'Next', 'at the end too')
   const address = page.url()
   t.match(address, /find=test&status=all&sort=name&order=asc&page=2$/)
   await page.reload()

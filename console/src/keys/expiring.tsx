@@ -37,7 +37,9 @@ export function ExpiringKeys({ after }: { readonly after: unknown }) {
         {further > 0 && `, and ${some(further, 'other key', 'other keys')} soon after`}. A key
         cannot be prolonged: make a new one and put it in its place.
       </p>
-      <Link to={addressOf('keys', { new: '1' })}>Make a new key</Link>
+      {me.credential === 'identity-token' && (
+        <Link to={addressOf('keys', { new: '1' })}>Make a new key</Link>
+      )}
     </div>
   )
 }

@@ -28,8 +28,8 @@ export function ModelsPage() {
       {value === undefined && error === undefined && <Pending />}
       {value?.length === 0 && (
         <Nothing title="No model is open to you">
-          A model must be in a subscription of yours and open to you or one of your groups. Ask{' '}
-          <Link to={addressOf('explain')}>why</Link>, or an administrator.
+          A model must be in a subscription of yours and open to you or one of your groups. See{' '}
+          <Link to={addressOf('explain')}>why</Link>, or ask an administrator.
         </Nothing>
       )}
       {value && value.length > 0 && (

@@ -10,23 +10,34 @@ export function Pages({ page, hasMore }: { readonly page: number; readonly hasMo
   if (page === 1 && !hasMore) return null
   return (
     <Group justify="flex-end" gap="xs">
-      <Button
-        size="compact-sm"
-        variant="default"
-        disabled={page === 1}
-        onClick={() => refine({ page: page === 2 ? '' : String(page - 1) })}
-      >
-        Previous
-      </Button>
-      <Text size="sm">Page {page}</Text>
-      <Button
-        size="compact-sm"
-        variant="default"
-        disabled={!hasMore}
-        onClick={() => refine({ page: String(page + 1) })}
-      >
-        Next
-      </Button>
+      <Turn label="Previous" isEnd={page === 1} to={page - 1} />
+      <Text size="sm" role="status">
+        Page {page}
+      </Text>
+      <Turn label="Next" isEnd={!hasMore} to={page + 1} />
     </Group>
+  )
+}
+
+interface TurnProps {
+  readonly label: string
+  readonly isEnd: boolean
+  readonly to: number
+}
+
+/** At the end it does nothing, but keeps the focus, which a disabled button loses. */
+function Turn({ label, isEnd, to }: TurnProps) {
+  return (
+    <Button
+      size="compact-sm"
+      variant="default"
+      {...(isEnd && { 'data-disabled': true })}
+      aria-disabled={isEnd}
+      onClick={() => {
+        if (!isEnd) refine({ page: to === 1 ? '' : String(to) })
+      }}
+    >
+      {label}
+    </Button>
   )
 }
