@@ -698,7 +698,8 @@ export const allMutants: readonly Mutant[] = [
         '      listing.servers.delete(server)\n      listing.edition += 1\n',
         '      listing.servers.delete(server)\n',
       ],
-      ['.filter((each) => of.servers.has(serverOf(each)))', ''],
+      ['          if (!servers.has(server)) continue\n', ''],
+      ['        places.sort((a, b) => a - b)\n', ''],
     ],
   ),
   ...mutants(

@@ -21,6 +21,7 @@ import { isModelAllowed } from '../../keys/rules/caps-of-caller.ts'
 import { endpointOf, type FoundModel, mergeModels } from '../../models/rules/model-list.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/snapshot.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
+import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { bearerOf, callerOf } from '../http/authenticate-api.ts'
@@ -98,10 +99,12 @@ export function listModels(app: Api, deps: ExternalDeps): void {
     const search = { snapshot, caller, authorization, address, subscriptions }
     const asking = { caller, requestedSubscription: requested }
     const { found, silent } = await findModels(deps, search)
-    const models = mergeModels(found, {
-      isUsable: (name) => meansOne(name, asking, snapshot),
-      sharedUrl: deps.gatewayUrl,
-    })
+    const models = await inSlices(
+      mergeModels(found, {
+        isUsable: (name) => meansOne(name, asking, snapshot),
+        sharedUrl: deps.gatewayUrl,
+      }),
+    )
     const findSilent = (name: string) =>
       modelsMeant(name, asking, snapshot).find((model) => silent.has(model))
     return { models, findSilent }

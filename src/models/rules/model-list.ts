@@ -112,12 +112,13 @@ interface BodyNames {
  * server's ids are this model, other ids are left out, because several ModelRefs may share a
  * server. A model with `spec.upstreamModel` has its own names, whatever the server lists. Names that in a body of
  * this caller mean no model, or several, become the one id `publishers/<namespace>/models/<name>`, with the URL of
- * the shared paths: on the model's own path its server would get the id as it is.
+ * the shared paths: on the model's own path its server would get the id as it is. Steps for `inSlices`: there may be
+ * a hundred thousand names.
  */
-export function mergeModels(
+export function* mergeModels(
   found: readonly FoundModel[],
   { isUsable, sharedUrl }: BodyNames,
-): readonly ListedModel[] {
+): Generator<void, readonly ListedModel[]> {
   const entries = new Map<string, ListedModel & { readonly subscriptions: ListedSubscription[] }>()
   const listed = new Set(found.map(({ subscription }) => subscription))
   const rates = new Map([...listed].map((each) => [each, ratesOf(each)]))
@@ -128,7 +129,8 @@ export function mergeModels(
     return may
   }
   for (const { model, subscription, endpoint, served } of found) {
-    for (const { id, created, isPublished } of servedAs(model, served, mayBeUsed)) {
+    for (const { id, created, isPublished } of yield* servedAs(model, served, mayBeUsed)) {
+      yield
       const url = isPublished ? sharedUrl : endpoint
       const key = JSON.stringify([id, url, model.key])
       const entry = entries.get(key) ?? {
@@ -160,11 +162,11 @@ function ratesOf({ resource, modelKeys }: CompiledSubscription) {
   return new Map(resource.modelRefs.map(({ billingRate }, i) => [modelKeys[i], billingRate]))
 }
 
-function servedAs(
+function* servedAs(
   { resource }: Model,
   served: readonly ServedModel[] | undefined,
   mayBeUsed: (id: string) => boolean,
-): readonly (ServedModel & { readonly isPublished?: true })[] {
+): Generator<void, readonly (ServedModel & { readonly isPublished?: true })[]> {
   const { metadata, modelIds, server } = resource
   const { upstreamModel } = server
   if (served === undefined || upstreamModel !== undefined) {
@@ -174,7 +176,11 @@ function servedAs(
   }
   if (modelIds.length > 0) return served.filter(({ id }) => modelIds.includes(id))
   const accepted = acceptedOf(served)
-  const usable = accepted.filter(({ id }) => mayBeUsed(id))
+  const usable: ServedModel[] = []
+  for (const entry of accepted) {
+    yield
+    if (mayBeUsed(entry.id)) usable.push(entry)
+  }
   if (usable.length === accepted.length) return usable
   return [...usable, { id: publishedId(metadata), created: undefined, isPublished: true }]
 }

@@ -62,6 +62,12 @@ interface Found {
   readonly models: readonly Model[]
 }
 
+/** The models of one Subscription to which the names of servers apply, in its order, and their places by server. */
+interface Takers {
+  readonly models: readonly Model[]
+  readonly placesOf: ReadonlyMap<string, readonly number[]>
+}
+
 /** Maximum number of cached results; beyond it the cache is cleared. */
 const maxFound = 10_000
 
@@ -115,10 +121,32 @@ export function createServedNames(onChange: () => void = () => {}) {
       }
       const found = new Map<string, Found>()
 
-      function find(of: Listing, { modelKeys }: CompiledSubscription): Found {
-        const all = [...new Set(modelKeys)].flatMap((key) => snapshot.models.get(key) ?? [])
-        const takers = all.filter((each) => of.servers.has(serverOf(each)))
-        return { of, edition: of.edition, models: takers.filter(hasServedNames) }
+      const takers = new WeakMap<CompiledSubscription, Takers>()
+
+      function takersOf(subscription: CompiledSubscription): Takers {
+        const known = takers.get(subscription)
+        if (known !== undefined) return known
+        const keys = [...new Set(subscription.modelKeys)]
+        const all = keys.flatMap((key) => snapshot.models.get(key) ?? []).filter(hasServedNames)
+        const placesOf = new Map<string, number[]>()
+        for (const [place, model] of all.entries()) addTo(placesOf, serverOf(model), place)
+        const fresh = { models: all, placesOf }
+        takers.set(subscription, fresh)
+        return fresh
+      }
+
+      /** Goes through the servers that list the name or through those of the Subscription, whichever are fewer. */
+      function find(of: Listing, subscription: CompiledSubscription): Found {
+        const { models, placesOf } = takersOf(subscription)
+        const { servers, edition } = of
+        const few = servers.size < placesOf.size ? servers : placesOf.keys()
+        const places: number[] = []
+        for (const server of few) {
+          if (!servers.has(server)) continue
+          for (const place of placesOf.get(server) ?? []) places.push(place)
+        }
+        places.sort((a, b) => a - b)
+        return { of, edition, models: places.map((place) => models[place] as Model) }
       }
 
       return {

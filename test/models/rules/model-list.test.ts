@@ -2,7 +2,7 @@ import { test } from 'tap'
 import {
   endpointOf,
   type FoundModel,
-  mergeModels as mergeByNames,
+  mergeModels as mergeInSteps,
   readServedModels as readInSteps,
 } from '../../../src/models/rules/model-list.ts'
 import {
@@ -19,7 +19,7 @@ const team = { groups: ['team-a'] }
 const rate = [[1, '1m']] as const
 
 const mergeModels = (found: readonly FoundModel[], isUsable = (_: string) => true) =>
-  mergeByNames(found, { isUsable, sharedUrl: 'http://shared' })
+  toEnd(mergeInSteps(found, { isUsable, sharedUrl: 'http://shared' }))
 
 function find(
   document: WrittenDocument,
@@ -153,4 +153,21 @@ test('the URL is the endpointOverride or the path at the gateway', async (t) => 
     const { model } = find(modelRef('small', spec), '', undefined)
     t.equal(endpointOf(model, 'http://gate'), expected)
   }
+})
+
+test('each name of many is looked up in a step of its own', async (t) => {
+  const served = Array.from({ length: 500 }, (_, i) => ({ id: `m-${i}`, created: undefined }))
+  const found = ['a', 'b'].map((name) => find(modelRef(name), '', served))
+  let looked = 0
+  let inOneStep = 0
+  const isUsable = () => {
+    looked += 1
+    return true
+  }
+  const merged = toEnd(mergeInSteps(found, { isUsable, sharedUrl: '' }), () => {
+    inOneStep = Math.max(inOneStep, looked)
+    looked = 0
+  })
+  t.equal(merged.length, 1_000)
+  t.equal(inOneStep, 1)
 })

@@ -230,7 +230,7 @@ test('of very many models ten are shown', async (t) => {
   t.match(messageOf(denial, 0), ' or another path. spec.modelIds')
 })
 
-test('a name is looked for once, until a server begins or ceases to list it', async (t) => {
+test('a Subscription is read once, however many names are looked for in it', async (t) => {
   const crowd = Array.from({ length: 1_000 }, (_, i) => `c-${i}`)
   const mine = Array.from({ length: 1_000 }, (_, i) => `m-${i}`)
   const snapshot = snapshotOf(
@@ -260,17 +260,41 @@ test('a name is looked for once, until a server begins or ceases to list it', as
   t.equal(readBy('z', 'all', 'model_not_allowed'), 0, 'nobody lists it')
   t.equal(readBy('x', 'few'), 2, 'the models of the Subscription')
   t.equal(readBy('x', 'all'), 1_000)
-  t.equal(readBy('y', 'all'), 1_000)
-  for (const name of ['x', 'y']) t.equal(readBy(name, 'all'), 0, 'remembered')
-  set('c-1', ['x', 'other'])
-  t.equal(readBy('x', 'all'), 0, 'another name was added')
-  set('c-1', ['other'])
-  t.equal(readBy('y', 'all'), 0)
-  t.equal(readBy('x', 'all'), 1_000, 'one ceased to list it')
-  set('m-1', ['y'])
-  t.equal(readBy('y', 'all', 'model_ambiguous'), 1_000, 'one began to list it')
-  set('m-0', [])
-  t.equal(readBy('y', 'all', 'mine/m-1'), 1_000)
+  for (const name of ['x', 'y']) t.equal(readBy(name, 'all'), 0)
+  set('m-2', ['y'])
+  t.equal(readBy('y', 'all', 'mine/m-0'), 0, 'no policy opens the model')
+})
+
+test('a result is kept until a server begins or ceases to list the name', async (t) => {
+  const { ask, set, shown } = given({ one: ['x', 'y'], new: ['x'] })
+  const all = shown.subscriptions.get('all')!
+  const kept = shown.servedNames.listing('x', all)
+  const isKept = () => shown.servedNames.listing('x', all) === kept
+  t.ok(isKept())
+  set('one', ['x', 'other'])
+  t.ok(isKept(), 'other names have changed')
+  set('new', [])
+  t.notOk(isKept(), 'one ceased to list it')
+  t.equal(ask('x'), 'llm/one')
+  set('two', ['x'])
+  t.equal(ask('x'), 'model_ambiguous')
+  set('one', [])
+  t.equal(ask('x'), 'llm/two')
+})
+
+test('models that list a name come in the order of the Subscription', async (t) => {
+  const keys = ['llm/c', 'llm/a', 'llm/b', 'llm/silent']
+  const snapshot = snapshotOf(
+    ...keys.map((key) => modelRef(key.slice(4))),
+    accessPolicy('open', keys, team),
+    subscription('all', team, Object.fromEntries(keys.map((key) => [key, rate]))),
+  )
+  const { shown } = given({ b: ['x'], a: ['x'], c: ['x'] }, snapshot)
+  const listing = shown.servedNames.listing('x', shown.subscriptions.get('all')!)
+  t.strictSame(
+    listing.map(({ key }) => key),
+    keys.slice(0, 3),
+  )
 })
 
 test('a token asks for what all Subscriptions of its own have, or the one that it names', async (t) => {
