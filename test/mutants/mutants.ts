@@ -89,10 +89,23 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'models/sources/listing.ts',
+    ['models/sources/files.test.ts', 'models/sources/last-good.test.ts'],
+    [['if (isBelow && ', 'if (false && ']],
+  ),
+  ...mutants(
+    'models/sources/files.ts',
+    ['models/sources/files.test.ts', 'models/sources/last-good.test.ts'],
+    [
+      ['if (!before.resources.some(({ resource }) => isLimited(resource)))', 'if (true)'],
+      ['file.isUnknown && !isFirst', 'false'],
+    ],
+  ),
+  ...mutants(
     'models/sources/unreadable-tenant.ts',
     ['models/sources/files.test.ts'],
     [
-      ['if (isWithout || ', 'if (true || '],
+      ['if (!isLimited(second) || ', 'if (true || '],
       ['limits, calendar, unreadable]', 'limits]'],
     ],
   ),

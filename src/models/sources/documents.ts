@@ -152,10 +152,19 @@ export function readPart(text: string): readonly DocumentContent[] {
  * read.
  */
 function broken(text: string, line: number, message: string): DocumentContent {
-  const problems = [{ line, severity: 'error', message }] as const
-  const found = limitedTenant.every((part) => part.test(text))
+  return notRead(
+    line,
+    message,
+    limitedTenant.every((part) => part.test(text)),
+  )
+}
+
+/** The content of a document that cannot be read, as a Tenant whose limits cannot be read if it `isTenant`. */
+export function notRead(line: number, message: string, isTenant: boolean): DocumentContent {
+  const found = isTenant
     ? { key: resourceKey(unreadableTenant), resource: unreadableTenant }
     : undefined
+  const problems = [{ line, severity: 'error', message }] as const
   return { found, problems, lines: { line, inside: undefined } }
 }
 

@@ -11,12 +11,15 @@ import {
   type FileContent,
   type FileProblem,
   type FileText,
+  notRead,
   readInSteps,
+  toFileContent,
 } from './documents.ts'
 import { createGathering } from './gathering.ts'
 import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
 import { chunks, gone, listFiles, type Seen } from './listing.ts'
 import type { Gathered } from './source.ts'
+import { isLimited } from './unreadable-tenant.ts'
 
 const worker = new URL('./document-worker.ts', import.meta.url)
 
@@ -29,6 +32,10 @@ interface KnownFile {
   seenAt: number
   /** The content last read, and the file's state then; undefined before the first read. */
   read: Seen | undefined
+  /** Whether no content of it was ever read. */
+  isUnknown: boolean
+  /** Whether it should have been readable in that state: the next check tries again. */
+  hasFailed: boolean
   fresh: FileContent
   inForce: FileContent
   /** Its state when it was last complete. */
@@ -50,7 +57,7 @@ export function createFolder(folder: string) {
     for (const [path, seen] of listed) {
       const known = files.get(path)
       if (known?.seen.signature === seen.signature) {
-        if (isUnsettled(known)) due.push([path, known])
+        if (isUnsettled(known) || known.hasFailed) due.push([path, known])
         continue
       }
       const file: KnownFile = known ?? { ...unknown, seen, seenAt: now }
@@ -76,18 +83,23 @@ export function createFolder(folder: string) {
      * Throws if the folder cannot be read; the last state then stays. Calls must not overlap.
      */
     async poll(now: number): Promise<Gathered | undefined> {
-      const { due, went } = compare(await listFiles(folder), now)
+      const { due, went } = compare(await listFiles(folder, files.keys()), now)
       let changed = isFirst || went
       for (const some of chunks(due)) {
         const all = await Promise.all(some.map(([path, file]) => readBytes(path, file)))
         for (const [index, [path, file]] of some.entries()) {
           const before = file.inForce
-          await classify(file, relative(folder, path), all[index], now)
+          await classify(file, relative(folder, path), all[index], { now, isFirst })
           changed ||= file.inForce !== before
         }
       }
       isFirst = false
-      return changed ? inSlices(gather(inOrder(files))) : undefined
+      if (!changed) return undefined
+      const gathered = await inSlices(gather(inOrder(files)))
+      const unknown = [...files].flatMap(([path, { isUnknown, inForce }]) =>
+        isUnknown && inForce !== nothing ? relative(folder, path) : [],
+      )
+      return unknown.length === 0 ? gathered : { ...gathered, unknown }
     },
     /** Whether the next check may find a change although nothing on disk changes. */
     unsettled: (): boolean => [...files.values()].some(isUnsettled),
@@ -103,6 +115,8 @@ const nothing: FileContent = {
 }
 const unknown = {
   read: undefined,
+  isUnknown: true,
+  hasFailed: false,
   fresh: nothing,
   inForce: nothing,
   whole: undefined,
@@ -118,24 +132,31 @@ async function classify(
   file: KnownFile,
   name: string,
   bytes: Buffer | undefined,
-  now: number,
+  { now, isFirst }: { readonly now: number; readonly isFirst: boolean },
 ): Promise<void> {
   const { seen, seenAt, inForce, whole } = file
-  const isNew = file.read?.signature !== seen.signature
+  const isNew = file.read?.signature !== seen.signature || bytes !== undefined
+  if (!isNew && file.suspectSince === undefined) return
   if (isNew) {
     file.fresh =
       bytes === undefined
-        ? unreadable(name)
+        ? unreadable(name, inForce)
         : await inSlices(readInSteps(name, toText(bytes), inForce, readElsewhere))
     file.read = seen
+    file.isUnknown &&= bytes === undefined
+    file.hasFailed = bytes === undefined && seen.readable
   }
   const { fresh } = file
-  const completeness = completenessOf({
-    before: inForce,
-    fresh,
-    rewritten: whole?.inode === seen.inode,
-    shorter: whole !== undefined && seen.size < whole.size,
-  })
+  // One that is being created may be readable in a moment.
+  const isAwaited = file.isUnknown && !isFirst
+  const completeness = isAwaited
+    ? 'torn'
+    : completenessOf({
+        before: inForce,
+        fresh,
+        rewritten: whole?.inode === seen.inode,
+        shorter: whole !== undefined && seen.size < whole.size,
+      })
   if (completeness !== 'whole') {
     file.suspectSince ??= now
     const isQuiet = completeness === 'unsettled' && now - seenAt >= quietMs
@@ -165,9 +186,14 @@ function toText(bytes: Buffer): FileText {
   return { text: bytes.toString('utf8'), isUtf8: isUtf8(bytes) }
 }
 
-function unreadable(file: string): FileContent {
+/** A file that had limits of the Tenant counts as one whose limits cannot be read. */
+function unreadable(file: string, before: FileContent): FileContent {
   const message = 'cannot be read, or is too large'
-  return { ...nothing, problems: [{ file, line: 1, severity: 'error', message }] }
+  if (!before.resources.some(({ resource }) => isLimited(resource)))
+    return { ...nothing, problems: [{ file, line: 1, severity: 'error', message }] }
+  const effect = 'it had the limits of the Tenant, so nobody may use any model'
+  const content = notRead(1, `${message}: ${effect}`, true)
+  return toFileContent(file, [{ content, linesBefore: 0 }], new Map())
 }
 
 function inOrder(files: ReadonlyMap<string, KnownFile>): readonly FileContent[] {
@@ -199,7 +225,8 @@ export function showProblem({ file, line, severity, message }: FileProblem): str
 }
 
 /** undefined if it cannot be read, or has been read already. */
-async function readBytes(path: string, { seen, read }: KnownFile): Promise<Buffer | undefined> {
-  if (!seen.readable || read?.signature === seen.signature) return undefined
+async function readBytes(path: string, file: KnownFile): Promise<Buffer | undefined> {
+  const { seen, read, hasFailed } = file
+  if (!seen.readable || (read?.signature === seen.signature && !hasFailed)) return undefined
   return readFile(path).catch(() => undefined)
 }

@@ -46,7 +46,11 @@ export function completenessOf({ before, fresh, rewritten, shorter }: Change): C
 export function keepLastGood(file: string, before: FileContent, fresh: FileContent): FileContent {
   const broken = newlyBrokenIn(before, fresh)
   const last = keyOfValid(fresh.documents.at(-1)?.content)
-  const kept = lostIn(before, fresh)
+  const there = new Set(
+    fresh.documents.map(({ content }) => !broken.has(content) && content.found?.key),
+  )
+  // A Tenant with an error may be in force, too.
+  const kept = before.documents.filter(({ content: { found } }) => found && !there.has(found.key))
   const intact = before.documents.filter(({ content: { found } }) => found && found.key === last)
   const taken = fresh.documents.filter(
     ({ content }) => !broken.has(content) && (intact.length === 0 || content.found?.key !== last),

@@ -1,7 +1,7 @@
 /** The files of a folder and their state, without their content. */
 
 import { readdir, realpath, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, sep } from 'node:path'
 
 /** The largest file in bytes; a resource is about a page of text. */
 const maxFileBytes = 4 * 1_048_576
@@ -27,12 +27,27 @@ export interface Seen {
 /** A missing file. */
 export const gone: Seen = { signature: 'gone', inode: 0n, size: 0n, readable: false }
 
-/** The `.yaml`, `.yml` and `.json` files of a folder, by path. Throws if it cannot be read. */
-export async function listFiles(folder: string): Promise<ReadonlyMap<string, Seen>> {
+/** A file that is listed, or is below a broken link. */
+const unreadable: Seen = { ...gone, signature: 'unreadable' }
+
+/**
+ * The `.yaml`, `.yml` and `.json` files of a folder, by path. Those of `known` below a link that leads nowhere count as
+ * unreadable, not as removed. Throws if the folder cannot be read.
+ */
+export async function listFiles(
+  folder: string,
+  known: Iterable<string> = [],
+): Promise<ReadonlyMap<string, Seen>> {
   const listed = new Map<string, Seen>()
-  for (const some of chunks(await resourceFiles(folder))) {
+  const { files, broken } = await resourceFiles(folder)
+  for (const some of chunks(files)) {
     const seen = await Promise.all(some.map(stateOf))
     for (const [index, path] of some.entries()) listed.set(path, seen[index] as Seen)
+  }
+  if (broken.length === 0) return listed
+  for (const path of known) {
+    const isBelow = broken.some((link) => path.startsWith(`${link}${sep}`))
+    if (isBelow && !listed.has(path)) listed.set(path, unreadable)
   }
   return listed
 }
@@ -40,37 +55,46 @@ export async function listFiles(folder: string): Promise<ReadonlyMap<string, See
 /** A broken link must not hide all the other files. */
 async function stateOf(path: string): Promise<Seen> {
   const found = await stat(path, { bigint: true }).catch(() => undefined)
-  if (found === undefined) return { ...gone, signature: 'unreadable' }
+  if (found === undefined) return unreadable
   const { mtimeNs, size, ino } = found
   const readable = found.isFile() && size <= maxFileBytes
-  return { signature: `${mtimeNs} ${size} ${ino} ${readable}`, inode: ino, size, readable }
+  const signature = `${mtimeNs} ${size} ${ino} ${readable}`
+  return { signature, inode: ino, size, readable }
 }
 
 /**
  * Skips hidden files and folders (of editors and of mounted ConfigMaps). Follows links to folders,
  * because mounted ConfigMaps use them for subfolders; reads each folder once.
  */
-async function resourceFiles(folder: string, read = new Set<string>()): Promise<readonly string[]> {
+async function resourceFiles(folder: string, found = emptyListing()): Promise<Listing> {
   const folderPath = await realpath(folder)
-  if (read.has(folderPath)) return []
-  read.add(folderPath)
-  const files: string[] = []
+  if (found.read.has(folderPath)) return found
+  found.read.add(folderPath)
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     if (entry.name.startsWith('.')) continue
     const path = join(folder, entry.name)
-    if (entry.isDirectory() || (entry.isSymbolicLink() && (await isFolder(path)))) {
-      files.push(...(await resourceFiles(path, read)))
-    } else if (resourceFile.test(entry.name)) {
-      files.push(path)
-    }
+    const leadsTo = entry.isSymbolicLink() ? await kindOf(path) : undefined
+    if (leadsTo === 'nothing') found.broken.push(path)
+    if (entry.isDirectory() || leadsTo === 'folder') await resourceFiles(path, found)
+    else if (resourceFile.test(entry.name)) found.files.push(path)
   }
-  return files
+  return found
 }
 
-function isFolder(path: string): Promise<boolean> {
+interface Listing {
+  readonly files: string[]
+  /** Links that lead nowhere. */
+  readonly broken: string[]
+  /** The folders that were read. */
+  readonly read: Set<string>
+}
+
+const emptyListing = (): Listing => ({ files: [], broken: [], read: new Set() })
+
+function kindOf(path: string): Promise<'folder' | 'file' | 'nothing'> {
   return stat(path).then(
-    (found) => found.isDirectory(),
-    () => false,
+    (found) => (found.isDirectory() ? 'folder' : 'file'),
+    () => 'nothing',
   )
 }
 

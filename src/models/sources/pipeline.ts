@@ -14,6 +14,7 @@ import type { ResourceProblem, Snapshot } from '../rules/snapshot.ts'
 import { type FileProblem, readInSteps } from './documents.ts'
 import { createFolder, gather, showProblem } from './files.ts'
 import type { Gathered, ResourceSource } from './source.ts'
+import { besideUnknown } from './unreadable-tenant.ts'
 
 export interface PipelineDeps {
   readonly source: ResourceSource
@@ -80,15 +81,27 @@ async function load(
   { routing, checkAddress = () => undefined, admissionMode }: LoadOptions,
 ): Promise<Loaded> {
   const unserved: ResourceProblem[] = []
-  const external = joinExternalModels(gathered.resources, (problem) => unserved.push(problem))
+  const closed = closeUnknown(gathered)
+  const external = joinExternalModels(closed.resources, (problem) => unserved.push(problem))
   const joined = await inSlices(joinRoutes(external, routing))
   const resources = await inSlices(refuseAddresses(joined, checkAddress))
   const compiled = await inSlices(compileInSteps(resources, previous, admissionMode))
   const unread = placesOfUnread(gathered)
   const snapshot = { ...compiled, saidOfMissing: aboutMissing(compiled, unread) }
   const found = sayMissing([...unserved, ...snapshot.problems], snapshot.saidOfMissing, unread)
-  const problems = await inSlices(problemsOf(gathered, found))
+  const problems = await inSlices(problemsOf(closed, found))
   return { snapshot, resources, refused: gathered.refused, problems }
+}
+
+/** A file that was never read may have the limits of the Tenant. */
+function closeUnknown(gathered: Gathered): Gathered {
+  const { unknown: files = [] } = gathered
+  const resources = files.length === 0 ? gathered.resources : besideUnknown(gathered.resources)
+  if (resources === gathered.resources) return gathered
+  const message =
+    'may have the limits of the Tenant, which no other file has: until it can be read, nobody may use any model'
+  const problems = files.map((file) => ({ file, line: 1, severity: 'error', message }) as const)
+  return { ...gathered, resources, problems: [...gathered.problems, ...problems] }
 }
 
 /** Where the documents that are not in force have their first problem. */

@@ -10,15 +10,30 @@ const ambiguous = [{ path, message: 'differ from those of a second document' }]
 
 export const unreadableTenant: Tenant = { ...defaultTenant, unreadable: unread }
 
+const limitsIn = ({ limits, calendar, unreadable }: Tenant) => [limits, calendar, unreadable]
+
+/** Whether it is a Tenant with limits or a calendar, legible or not. */
+export function isLimited(resource: Resource): boolean {
+  return (
+    resource.kind === 'Tenant' && !isDeepStrictEqual(limitsIn(resource), limitsIn(defaultTenant))
+  )
+}
+
+/** The resources of a source of which a part was never read: unless there are limits of the Tenant, it may have them. */
+export function besideUnknown(resources: readonly Resource[]): readonly Resource[] {
+  if (resources.some(isLimited)) return resources
+  const tenant = resources.find(({ kind }) => kind === 'Tenant') as Tenant | undefined
+  const others = resources.filter(({ kind }) => kind !== 'Tenant')
+  return [...others, tenant === undefined ? unreadableTenant : { ...tenant, unreadable: unread }]
+}
+
 /**
  * The first of two resources with one key, as it is in force, or undefined if it stays unchanged. Which of two Tenants
  * is the first depends only on their files' names, so ignoring the second's limits could ignore the intended ones.
  */
 export function besideSecond(first: Resource, second: Resource): Tenant | undefined {
   if (first.kind !== 'Tenant' || second.kind !== 'Tenant') return undefined
-  const limitsIn = ({ limits, calendar, unreadable }: Tenant) => [limits, calendar, unreadable]
-  const isWithout = isDeepStrictEqual(limitsIn(second), limitsIn(defaultTenant))
-  if (isWithout || isDeepStrictEqual(limitsIn(first), limitsIn(second))) return undefined
+  if (!isLimited(second) || isDeepStrictEqual(limitsIn(first), limitsIn(second))) return undefined
   const { limits, calendar } = defaultTenant
   return { ...first, limits, calendar, unreadable: first.unreadable ?? ambiguous }
 }

@@ -152,6 +152,41 @@ test('reports unreadable files and reads the others', async (t) => {
   })
 })
 
+test('a file that was never read may have the Tenant with its limits', async (t) => {
+  const spec = { limits: [{ name: 'all', limit: 5, window: 'day' }] }
+  const tenant = { apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant', spec }
+  const files = {
+    'm.yaml': modelRef('small'),
+    's.yaml': subscription('all', { users: ['ada'] }, { 'llm/small': [[5, '1m']] }),
+  }
+  const load = async (more: Record<string, unknown>) => {
+    const folder = folderOf(t, { ...files, ...more })
+    symlinkSync('nowhere', join(folder, 'z.yaml'))
+    const { snapshot, problems } = await loadSnapshot(folder)
+    return [snapshot.subscriptions.get('all')?.phase, problems.map(showProblem).at(-1)]
+  }
+  const closed = /^z.yaml:1: error: may have the limits of the Tenant.* nobody may use any model$/
+  t.match(await load({}), ['Failed', closed])
+  const empty = { ...tenant, metadata: { name: 'default-tenant' }, spec: {} }
+  t.match(await load({ 't.yaml': empty }), ['Failed', closed], 'it may be a second one')
+  const found = await load({ 't.yaml': { ...empty, spec } })
+  t.match(found, ['Active', /^z.yaml:1: error: cannot be read/], 'there is but one')
+})
+
+test('a file that is unreadable for a moment when it is new closes nothing', async (t) => {
+  const folder = folderOf(t, { 'good.yaml': modelRef('good') })
+  const polled = createFolder(folder)
+  await polled.poll(0)
+  symlinkSync('nowhere', join(folder, 'new.yaml'))
+  for (let now = 100; now < 5_000; now += 100) t.equal(await polled.poll(now), undefined)
+  t.match(await polled.poll(5_500), { unknown: ['new.yaml'], problems: { length: 1 } })
+  t.equal(await polled.poll(20_000), undefined)
+  rmSync(join(folder, 'new.yaml'))
+  write(join(folder, 'new.yaml'), modelRef('new'))
+  await polled.poll(20_100)
+  t.match(await polled.poll(20_200), { unknown: undefined, problems: { length: 0 } })
+})
+
 test('a binary file does not affect the others', async (t) => {
   const folder = folderOf(t, { 'good.yaml': modelRef('good') })
   writeFileSync(join(folder, 'binary.yaml'), Buffer.from('00ff80c3280a', 'hex'))

@@ -1,8 +1,17 @@
-import { openSync, renameSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import {
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import { stringify } from 'yaml'
+import type { Tenant } from '../../../src/kinds/resources.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { createFolder, showProblem } from '../../../src/models/sources/files.ts'
 import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
@@ -166,6 +175,68 @@ test('a broken Tenant that may have limits is never no Tenant', async (t) => {
   file.byRename(`${text(small)}---\nkind: Tenant\nspec: [`)
   await file.wait(200)
   t.strictSame(states(), ['ModelRef'])
+})
+
+/** What the Tenant of a file that `hide` makes unreadable limits: five seconds before and after. */
+async function hidden(t: Test, content: string, hide: (path: string) => void) {
+  const path = join(temporaryFolder(t), 'sub', 'all.yaml')
+  mkdirSync(join(path, '..'))
+  writeFileSync(path, content)
+  const folder = createFolder(join(path, '../..'))
+  let latest = (await folder.poll(0)) as Gathered
+  const wait = async (from: number, until: number) => {
+    for (let now = from; now < until; now += 100) latest = (await folder.poll(now)) ?? latest
+    const [tenant] = latest.resources.filter(({ kind }) => kind === 'Tenant') as Tenant[]
+    const limits = tenant?.unreadable === undefined ? tenant?.limits.length : 'unreadable'
+    return [limits, latest.resources.length, latest.problems.map(showProblem).join()]
+  }
+  hide(path)
+  return { path, before: await wait(100, tornMs), after: await wait(tornMs, tornMs + 500), wait }
+}
+
+const limited = {
+  ...{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant', metadata: { name: 'default-tenant' } },
+  spec: { limits: [{ name: 'all', per: 'installation', limit: 5, window: 'day' }] },
+}
+
+test('the limits of a Tenant whose file cannot be read any more do not vanish', async (t) => {
+  const broken = 'sub/all.yaml:1: error: cannot be read, or is too large'
+  const had = `${broken}: it had the limits of the Tenant, so nobody may use any model`
+  const ways: Record<string, (path: string) => void> = {
+    'a broken link': (path) => {
+      rmSync(path)
+      symlinkSync('nowhere', path)
+    },
+    'a file that is too large': (path) => writeFileSync(path, `#${' '.repeat(4 * 1_048_576)}`),
+    'a broken link to its folder': (path) => {
+      rmSync(join(path, '..'), { recursive: true })
+      symlinkSync('nowhere', join(path, '..'))
+    },
+  }
+  for (const [title, hide] of Object.entries(ways)) {
+    const { path, before, after, wait } = await hidden(t, text(small, limited), hide)
+    t.strictSame(before, [1, 2, ''], `${title} may be put right at once`)
+    t.strictSame(after, ['unreadable', 1, had], title)
+    rmSync(title.endsWith('folder') ? join(path, '..') : path)
+    t.strictSame(await wait(20_000, 21_000), [undefined, 0, ''], 'one that is deleted has none')
+    const other = await hidden(t, text(small), hide)
+    t.strictSame(other.after, [undefined, 0, broken], 'nor had one without a Tenant any')
+  }
+})
+
+test('a faulty Tenant is in force while its file is written', async (t) => {
+  const faulty = { ...limited, spec: { limits: {} } }
+  const file = await begin(t, text(small, faulty))
+  const isClosed = () =>
+    file.latest().resources.some((each) => each.kind === 'Tenant' && each.unreadable !== undefined)
+  t.ok(isClosed())
+  for (const torn of ['', 'kind: [']) {
+    file.inPlace(torn)
+    await file.wait(300)
+    t.ok(isClosed(), torn)
+    file.inPlace(text(small, faulty))
+    await file.wait(300)
+  }
 })
 
 test('slowly written files remove no access', async (t) => {
