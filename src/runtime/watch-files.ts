@@ -34,8 +34,9 @@ export function watchFiles(
 
 async function signatureOf(paths: readonly string[]): Promise<string> {
   const all = paths.map(async (path) => {
-    const { mtimeNs, size, ino } = await stat(path, { bigint: true })
-    return `${mtimeNs} ${size} ${ino}`
+    // A program can set the time of a write (`cp -p`), but not that of a change.
+    const { mtimeNs, ctimeNs, size, ino } = await stat(path, { bigint: true })
+    return `${mtimeNs} ${ctimeNs} ${size} ${ino}`
   })
   return await Promise.all(all).then(
     (found) => found.join(),

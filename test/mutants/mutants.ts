@@ -91,7 +91,10 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'models/sources/listing.ts',
     ['models/sources/files.test.ts', 'models/sources/last-good.test.ts'],
-    [['if (isBelow && ', 'if (false && ']],
+    [
+      ['${ctimeNs} ', ''],
+      ['if (isBelow && ', 'if (false && '],
+    ],
   ),
   ...mutants(
     'models/sources/files.ts',

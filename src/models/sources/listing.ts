@@ -13,7 +13,7 @@ export const resourceFile = /\.(ya?ml|json)$/i
 
 /** One file. */
 export interface Seen {
-  /** Changes with its time, size or identity. */
+  /** Changes with its times, size or identity. A program can set the time of a write, but not that of a change. */
   readonly signature: string
   readonly inode: bigint
   readonly size: bigint
@@ -56,9 +56,9 @@ export async function listFiles(
 async function stateOf(path: string): Promise<Seen> {
   const found = await stat(path, { bigint: true }).catch(() => undefined)
   if (found === undefined) return unreadable
-  const { mtimeNs, size, ino } = found
+  const { mtimeNs, ctimeNs, size, ino } = found
   const readable = found.isFile() && size <= maxFileBytes
-  const signature = `${mtimeNs} ${size} ${ino} ${readable}`
+  const signature = `${mtimeNs} ${ctimeNs} ${size} ${ino} ${readable}`
   return { signature, inode: ino, size, readable }
 }
 

@@ -1,5 +1,13 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  mkdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
@@ -185,6 +193,23 @@ test('a file that is unreadable for a moment when it is new closes nothing', asy
   write(join(folder, 'new.yaml'), modelRef('new'))
   await polled.poll(20_100)
   t.match(await polled.poll(20_200), { unknown: undefined, problems: { length: 0 } })
+})
+
+test('notices a rewrite of equal size that keeps the time of the write', async (t) => {
+  const folder = folderOf(t, { 'a.yaml': modelRef('a') })
+  const path = join(folder, 'a.yaml')
+  utimesSync(path, 1, 1)
+  const polled = createFolder(folder)
+  await polled.poll(0)
+  writeFileSync(path, JSON.stringify(modelRef('b')))
+  utimesSync(path, 1, 1)
+  for (const now of [100, 200]) await polled.poll(now)
+  t.match(await polled.poll(2_000), { resources: { length: 1, 0: { metadata: { name: 'b' } } } })
+  t.equal(await polled.poll(2_100), undefined, 'reading is no change')
+  chmodSync(path, 0o600)
+  for (const now of [2_200, 2_300, 2_400])
+    t.equal(await polled.poll(now), undefined, 'nor is chmod')
+  t.notOk(polled.unsettled())
 })
 
 test('a binary file does not affect the others', async (t) => {
