@@ -859,6 +859,7 @@ do
       end
     end
 
+    -- The first bytes of the value after a name, followed by a NUL if there are no more, and its position in the source.
     local function value_after(source, base, p, at, last)
       local from = at + 1
       if p[from] == COLON then from = from + (p[from + 1] == SPACE and 2 or 1) end
@@ -866,13 +867,21 @@ do
         from = past_space(p, at + 1)
         from = from < last and past_space(p, from + 1) or last
       end
-      if last - from >= GLANCE then return p + from end
+      if last - from >= GLANCE then return p + from, base + from end
       -- The window ends in the value or before it.
       local place = past_space_of(source, past_space_of(source, base + at + 1) + 1)
       local text = source:getBytes(place, math.min(GLANCE, source:length() - place))
       ffi.fill(glance, 2 * GLANCE)
       ffi.copy(glance, text, #text)
-      return cast("const uint8_t*", glance)
+      return cast("const uint8_t*", glance), place
+    end
+
+    -- Whether the list that begins at `place` of the source has no items. `value` has its first bytes.
+    local function is_empty_list(source, value, place)
+      local next = value[past_space(value, 1)]
+      if next ~= 0 then return next == CLOSE_BRACKET end
+      place = past_space_of(source, place + 1)
+      return place < source:length() and source:getBytes(place, 1) == "]"
     end
 
     -- Whether a text begins with an escape, or with plain letters before one. Only an attempt to hide a type writes it
@@ -904,11 +913,11 @@ do
     end
 
     function follow(rule, item, found, source, base, p, at, last)
-      local look, value = LOOK[rule], value_after(source, base, p, at, last)
+      local look, value, place = LOOK[rule], value_after(source, base, p, at, last)
       local first = value[0]
       if first == SMALL_N then return item end
       if look == ITEM_TYPE then return bor(item, kind_of(value, found)) end
-      if first == OPEN_BRACKET and value[past_space(value, 1)] == CLOSE_BRACKET then return item end
+      if first == OPEN_BRACKET and is_empty_list(source, value, place) then return item end
       if look > ITEM_TYPE then
         if look >= ITEM_RESULT and first == QUOTE and value[1] == QUOTE then return item end
         return bor(item, HAS[look])

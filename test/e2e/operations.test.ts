@@ -436,12 +436,15 @@ test('the place of a field in the body makes no difference', async (t, gateway) 
   const { key } = await gateway.mint({ subscription: 'wide' })
   const ask = async (body: string) =>
     (await gateway.ask('/llm/own/v1/chat/completions', key, { method: 'POST', body })).status
-  for (const [value, status] of [
-    ['"file-1"', 400],
-    ['null', 200],
-    ['[ ]', 200],
+  const blanks = ' '.repeat(100)
+  for (const [value, status, step] of [
+    ['"file-1"', 400, 1],
+    ['null', 200, 1],
+    ['[ ]', 200, 1],
+    [`[${blanks}]`, 200, 3],
+    [`[${blanks}"file-1"]`, 400, 3],
   ] as const) {
-    for (let pad = 65_536 - 80; pad < 65_536 + 8; pad += 1) {
+    for (let pad = 65_536 - 80 * step; pad < 65_536 + 8; pad += step) {
       const part = `{"file_id" :  ${value}}`
       const got = await ask(`{"model":"own","x":"${'x'.repeat(pad - 30)}","messages":[${part}]}`)
       if (got !== status) t.fail(`${got} with ${value} after ${pad}`)
@@ -449,6 +452,12 @@ test('the place of a field in the body makes no difference', async (t, gateway) 
   }
   const spaces = ' '.repeat(70_000)
   t.equal(await ask(`{"model":"own","messages":[{"file_id"${spaces}:${spaces}"x"}]}`), 400)
+  for (const colon of [':', `${spaces}:`]) {
+    const list = `{"model":"own","messages":[{"file_ids"${colon}[${spaces}`
+    t.equal(await ask(`${list}]}]}`), 200)
+    t.equal(await ask(`${list}"x"]}]}`), 400)
+    t.equal(await ask(list), 400)
+  }
 })
 
 /** Of a form, or of JSON, for the same operations. */
