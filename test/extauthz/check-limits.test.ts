@@ -695,6 +695,7 @@ test('an outage is as long as it is, whatever the clock, and ends unnoticed', as
 test('a bug of the store of holds is no outage', async (t) => {
   const holds: HoldStore = {
     hold: () => Promise.reject(new TypeError('answer is not iterable')),
+    holdAlone: createMemoryHolds(createTestCounters().windows).hold,
     release: () => {},
     undo: () => {},
     renew: () => {},

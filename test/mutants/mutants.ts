@@ -177,6 +177,41 @@ export const allMutants: readonly Mutant[] = [
     [
       ['row.is_replaceable ? row.key_hash : []', '[]'],
       ['!row.is_replaceable || ', 'true || '],
+      ['for no key update skip locked\n    )\n    update', 'for no key update\n    )\n    update'],
+    ],
+  ),
+  ...mutants(
+    'keys/key-lookups.ts',
+    ['keys/key-lookups.test.ts'],
+    [
+      ["key && 'lockedId' in key", "key && 'lockedId' in key && false"],
+      ['monotonic() - lookup.since < lockedMs', 'true'],
+    ],
+  ),
+  ...mutants(
+    'keys/last-used.ts',
+    ['keys/last-used.test.ts'],
+    [['Math.abs(instant - before) < noteEveryMs', 'instant - before < noteEveryMs']],
+  ),
+  ...mutants(
+    'grpc/http2/stream.ts',
+    ['grpc/http2/late-resets.test.ts'],
+    [
+      ['if (!this.#ended) this.takeBack()', ''],
+      ['if (!this.#ended) this.takeBack()', 'this.takeBack()'],
+    ],
+  ),
+  ...mutants(
+    'extauthz/check.ts',
+    ['extauthz/check-limits.test.ts'],
+    [['    context.call?.takeBack?.()\n', '']],
+  ),
+  ...mutants(
+    'ratelimit/holds/refused-calls.ts',
+    ['ratelimit/holds/refused-calls.test.ts'],
+    [
+      [' || outage.test(error.message)', ''],
+      ['if (isFirst) onRefused', 'onRefused'],
     ],
   ),
   ...mutants(
