@@ -44,14 +44,16 @@ const spareBytes = 1_048_576
 const numberAt = 16
 
 /**
- * Steps that create both files, without a lease, in place of existing ones. Throws if there is no space for them, which
- * the journal would lack too, and then leaves no files behind.
+ * Steps that create both files, without a lease, in place of existing ones. Returns undefined if they are not wanted any
+ * more once they are complete. Throws if there is no space for them, which the journal would lack too. Then leaves no
+ * files behind.
  */
 export function* createFiles(
   paths: TablePaths,
   mode: FileMode,
   head: TableHead,
-): Generator<undefined, TableFiles> {
+  isWanted: () => boolean,
+): Generator<undefined, TableFiles | undefined> {
   const places = tablePlaces(head)
   const made: number[] = []
   const bytes = places.lanesBytes + places.tableBytes
@@ -70,15 +72,23 @@ export function* createFiles(
         yield
       }
     }
+    if (!isWanted()) {
+      discard()
+      return undefined
+    }
     const [lanes = -1, table = -1] = made
     const files = openFiles(paths, { table, lanes }, places, head)
     files.writeHead(head)
     files.rename()
     return files
   } catch (error) {
+    discard()
+    throw error
+  }
+
+  function discard(): void {
     for (const file of made) fs.closeSync(file)
     for (const path of [paths.lanes, paths.table]) fs.rmSync(draftOf(path), { force: true })
-    throw error
   }
 }
 

@@ -174,19 +174,12 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     isMaking = true
     mayMakeAt = clocks.boot() + makeEveryMs
     const file = randomInt(1, 2 ** 48 - 1)
-    void inSlices(
-      createFiles(paths, mode, {
-        ...sizes,
-        lanes: lanes(),
-        generation: 1,
-        file,
-        lease: 0,
-        clock: 0,
-      }),
-    )
+    const head = { ...sizes, lanes: lanes(), generation: 1, file, lease: 0, clock: 0 }
+    // A process that was replaced meanwhile must not put its files in place of those of the new writer.
+    void inSlices(createFiles(paths, mode, head, () => !isClosed && isWriter()))
       .then((files) => {
+        if (files === undefined) return
         if (open !== undefined) leave(open)
-        if (isClosed || !isWriter()) return files.close()
         const count = (what: keyof typeof counts, of: number) => {
           counts[what] += of
         }
