@@ -100,7 +100,7 @@ export async function openResources(
     onFailure: (error) =>
       log.error(
         { code: 'resources_failing', err: error },
-        'cannot put resources in force: will retry',
+        'cannot put all resources in force: will retry',
       ),
   }).catch((error: NodeJS.ErrnoException) => {
     // The file with the clusters is written there.
@@ -129,8 +129,11 @@ export async function openResources(
      * their old version or not in force; after that, they are in force anyway.
      */
     modelsWaiting: (): number => clusterFile.waiting.size + clusterFile.unseen.size,
-    /** The source of resources if changes cannot be read now, under its name in `/readyz`. */
-    degraded: origin.degraded,
+    /** What `/readyz` lists while changes cannot be read, or not be put in force as a whole. */
+    degraded: (): readonly string[] => [
+      ...origin.degraded(),
+      ...(pipeline.isFailing() ? ['resources'] : []),
+    ],
     /** How long the resources in force took to compile, and since when they are; seconds. */
     published: (): { readonly compileS: number; readonly ageS: number } => ({
       compileS: published.compileS,

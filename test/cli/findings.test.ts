@@ -70,6 +70,7 @@ test('each condition holds in its case alone', async (t) => {
     'Identity providers and the cluster': { degraded: ['kubernetes'] },
     'Time zones': { degraded: ['time-zones'] },
     TollgateRedisAway: { degraded: ['redis'] },
+    TollgateModelsWaiting: { degraded: ['resources'] },
     TollgateJournalFailing: { journal: ['/journal is missing'] },
     TollgateTableHitsFall: figures({ tollgate_table_open: 0 }),
     TollgateLedgerFailing: figures({ tollgate_ledger_failing: 1 }),

@@ -1,9 +1,53 @@
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { test } from 'tap'
 import { createActivation } from '../../src/gateway/activation.ts'
-import type { ClusterFile } from '../../src/gateway/cluster-file.ts'
+import { type ClusterFile, createClusterFile } from '../../src/gateway/cluster-file.ts'
 import type { SecretFiles } from '../../src/gateway/secret-files.ts'
-import { modelRef, snapshotOf } from '../support/documents.ts'
+import {
+  accessPolicy,
+  modelRef,
+  resourceOf,
+  snapshotOf,
+  type WrittenDocument,
+} from '../support/documents.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+test('policies and removals are in force although clusters cannot be written', async (t) => {
+  const folder = temporaryFolder(t)
+  const directory = join(folder, 'envoy')
+  const clusterFile = createClusterFile({
+    directory,
+    async readLoadedClusters(named) {
+      const { version_info: version } = JSON.parse(
+        readFileSync(join(directory, 'clusters.json'), 'utf8'),
+      )
+      return { version, warming: new Set(), resolved: new Set(named) }
+    },
+    ...{ onLoaded() {}, onSeen() {}, onOverdue() {} },
+    onFault: (error) => t.fail(String(error)),
+  })
+  t.teardown(() => clusterFile.close())
+  const secrets = { write: async () => {} } as unknown as SecretFiles
+  const table = { suspend: async () => {}, resume() {} }
+  const activation = createActivation(clusterFile, secrets, () => {}, table)
+  const publish = (...documents: readonly WrittenDocument[]) =>
+    activation.publish({
+      fresh: snapshotOf(...documents),
+      resources: documents.map(resourceOf),
+      refused: [],
+    })
+  const [small, open] = [modelRef('small'), accessPolicy('open', ['llm/small'], { users: ['al'] })]
+  await publish(small, open)
+  rmSync(directory, { recursive: true })
+  writeFileSync(directory, 'in its place')
+  const seen = () => [activation.snapshot().models.size, activation.snapshot().policies.size]
+  await t.rejects(publish(small, open, modelRef('large')), { code: 'EEXIST' })
+  t.strictSame(seen(), [1, 1], 'a new model waits')
+  await t.rejects(publish(small, modelRef('large')), { code: 'EEXIST' })
+  t.strictSame(seen(), [1, 0], 'a removal does not')
+})
 
 test('nobody decides by an earlier snapshot when a later one is told to be in force', async (t) => {
   const steps: string[] = []

@@ -89,6 +89,18 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'models/sources/pipeline.ts',
+    ['models/sources/pipeline.test.ts'],
+    [
+      [
+        'waiting === undefined ? ask() : askOrRest()',
+        'waiting === undefined ? ask() : delay(retryMs)',
+      ],
+      ['ask().catch(() => rest)', 'ask()'],
+      ['      waiting = undefined\n', ''],
+    ],
+  ),
+  ...mutants(
     'models/sources/listing.ts',
     ['models/sources/files.test.ts', 'models/sources/last-good.test.ts'],
     [

@@ -1,8 +1,10 @@
 /** The loop: gather → compile → publish → report. */
 
+import { setTimeout as delay } from 'node:timers/promises'
 import { showPath } from '../../formats/fields.ts'
 import type { AdmissionMode } from '../../kinds/resources.ts'
 import { repeat } from '../../runtime/loop.ts'
+import { createSingleFlight } from '../../runtime/single-flight.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { compileInSteps } from '../rules/compile.ts'
 import type { RoutingOptions } from '../rules/find-backend.ts'
@@ -36,7 +38,7 @@ export interface PipelineDeps {
   /** Called with the compile time of a snapshot, once it is in force; milliseconds. */
   readonly onPublished?: (compileMs: number) => void
   readonly report: (snapshot: Snapshot, problems: readonly string[]) => void
-  /** A change could not be read or published; the last snapshot stays in force. */
+  /** A change could not be read, or not be published to its end. */
   readonly onFailure: (error: unknown) => void
 }
 
@@ -137,7 +139,7 @@ function* problemsOf(
 
 /**
  * Publishes the source's resources once, then again after each change. Throws if the first attempt
- * fails.
+ * fails. A state that could not be published is tried again until it succeeds or there is a newer one.
  */
 export async function startPipeline(deps: PipelineDeps) {
   const closing = new AbortController()
@@ -150,20 +152,42 @@ export async function startPipeline(deps: PipelineDeps) {
     const begin = performance.now()
     const loaded = await load(gathered, previous, deps)
     const compileMs = performance.now() - begin
+    locate = gathered.locate
+    problems = loaded.problems.map(showProblem)
     await deps.publish(loaded.snapshot, loaded.resources, loaded.refused)
     deps.onPublished?.(compileMs)
     previous = loaded.snapshot
-    locate = gathered.locate
-    problems = loaded.problems.map(showProblem)
     deps.report(loaded.snapshot, problems)
   }
 
+  /** The last state, while it could not be published to its end. */
   let waiting: Gathered | undefined
+  /** What the source has answered since. */
+  let newer: Gathered | undefined
+  const ask = createSingleFlight(async () => {
+    newer = await deps.source.next(signal)
+  })
+
+  /** Resolves when there is a newer state, or it is time to try again. */
+  async function askOrRest(): Promise<void> {
+    const rest = delay(retryMs, undefined, { signal, ref: false })
+    rest.catch(() => {})
+    await Promise.race([rest, ask().catch(() => rest)])
+  }
 
   async function follow(): Promise<void> {
-    waiting ??= await deps.source.next(signal)
-    await put(waiting)
-    waiting = undefined
+    // Much of a state, such as removals, is in force before its publishing fails: a newer one must not wait for that.
+    if (newer === undefined) await (waiting === undefined ? ask() : askOrRest())
+    const state = newer ?? waiting
+    newer = undefined
+    if (state === undefined) return
+    try {
+      await put(state)
+      waiting = undefined
+    } catch (error) {
+      waiting = state
+      throw error
+    }
   }
 
   try {
@@ -172,9 +196,11 @@ export async function startPipeline(deps: PipelineDeps) {
     closing.abort()
     throw error
   }
-  const restMs = (failures: number) => (failures > 0 ? retryMs : 0)
+  const restMs = (failures: number) => (failures > 0 && waiting === undefined ? retryMs : 0)
   void repeat({ step: follow, restMs, onFault: deps.onFailure, signal })
   return {
+    /** Whether the last change could not be published to its end. */
+    isFailing: () => waiting !== undefined,
     /** The problems of the last load, as `file:line: severity: message`. */
     problems: () => problems,
     /** Where the source has a resource (`<kind>/<namespace>/<name>`); in a cluster, line 0. */

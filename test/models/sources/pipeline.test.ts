@@ -185,6 +185,57 @@ test('a deleted folder leaves all resources in force', async (t) => {
   await poll(() => models() === 'llm/large', 'the new folder is read')
 })
 
+test('a change does not wait for an earlier one that cannot be published', async (t) => {
+  const folder = temporaryFolder(t)
+  const policies = (snapshot?: Snapshot) => [...(snapshot?.policies.keys() ?? [])].join()
+  save(folder, 'a.yaml', modelRef('small'))
+  save(folder, 'alice.yaml', accessPolicy('alice', ['llm/small'], { users: ['alice'] }))
+  let isFull = false
+  const tried: string[] = []
+  const { controller, unreadable } = await start(t, folder, {
+    async publish(snapshot) {
+      tried.push(`${snapshot.models.size} ${policies(snapshot)}`)
+      if (isFull) throw new Error('disk full')
+    },
+  })
+  t.notOk(controller.isFailing())
+  isFull = true
+  save(folder, 'b.yaml', modelRef('large'))
+  await poll(() => unreadable.length === 1, 'the new model cannot be published')
+  t.ok(controller.isFailing())
+  rmSync(join(folder, 'alice.yaml'))
+  await poll(() => tried.at(-1) === '2 ', 'the removal is', 1_500)
+  const before = tried.length
+  await poll(() => tried.length > before, 'the same is tried again')
+  t.ok(controller.isFailing())
+  isFull = false
+  await poll(() => !controller.isFailing(), 'there is space')
+  t.strictSame([...new Set(tried)], ['1 alice', '2 alice', '2 '])
+  const after = tried.length
+  save(folder, 'c.yaml', modelRef('tiny'))
+  await poll(() => tried.at(-1) === '3 ', 'later changes are read')
+  t.equal(tried.length, after + 1)
+})
+
+test('what cannot be published is tried again while the source cannot be read', async (t) => {
+  const folder = join(temporaryFolder(t), 'resources')
+  mkdirSync(folder)
+  save(folder, 'a.yaml', modelRef('small'))
+  let isFull = false
+  const { controller, unreadable } = await start(t, folder, {
+    publish: async () => {
+      if (isFull) throw new Error('disk full')
+    },
+  })
+  isFull = true
+  save(folder, 'b.yaml', modelRef('large'))
+  await poll(() => controller.isFailing(), 'it cannot be published')
+  rmSync(folder, { recursive: true })
+  isFull = false
+  await poll(() => !controller.isFailing(), 'it is published')
+  await poll(() => unreadable.length > 1, 'and the missing folder reported')
+})
+
 test('publishes one snapshot at a time', async (t) => {
   const folder = temporaryFolder(t)
   save(folder, 'a.yaml', modelRef('small'))
