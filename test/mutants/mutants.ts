@@ -232,6 +232,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (capsOf(caller)?.networks === undefined) return', 'if (caller) return'],
       ['gatewayAddressOf(request, trusts, trustedHops)', 'addressOf(request)'],
+      ['      admit(request, reply)\n    }\n    throw error', '    }\n    throw error'],
     ],
   ),
   ...mutants(

@@ -126,10 +126,13 @@ export function createServedNames(onChange: () => void = () => {}) {
       function takersOf(subscription: CompiledSubscription): Takers {
         const known = takers.get(subscription)
         if (known !== undefined) return known
-        const keys = [...new Set(subscription.modelKeys)]
-        const all = keys.flatMap((key) => snapshot.models.get(key) ?? []).filter(hasServedNames)
+        const all: Model[] = []
         const placesOf = new Map<string, number[]>()
-        for (const [place, model] of all.entries()) addTo(placesOf, serverOf(model), place)
+        for (const key of new Set(subscription.modelKeys)) {
+          const model = snapshot.models.get(key)
+          if (model === undefined || !hasServedNames(model)) continue
+          addTo(placesOf, serverOf(model), all.push(model) - 1)
+        }
         const fresh = { models: all, placesOf }
         takers.set(subscription, fresh)
         return fresh
