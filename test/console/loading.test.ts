@@ -87,12 +87,25 @@ test('times go on although nothing is read again', async (t, { page, gateway, si
   const user = gateway.newUser()
   await gateway.mint({ user })
   await page.clock.install()
-  await signIn(user)
+  // What is searched for is read once.
+  await signIn(user, 'keys?find=test')
   const row = page.getByRole('row', { name: 'test' })
   await row.getByText(/^\d+ seconds? ago$/).waitFor()
   await page.clock.runFor(185_000)
   await row.getByText('3 minutes ago').waitFor()
   t.pass('three minutes later')
+})
+
+test('a key that is revoked elsewhere leaves the table', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  const { id } = await gateway.mint({ user })
+  await page.clock.install()
+  await signIn(user)
+  await page.getByRole('row', { name: 'test' }).waitFor()
+  const revoked = await gateway.ask(`/v1/api-keys/${id}`, `token-${user}`, { method: 'DELETE' })
+  t.equal(revoked.status, 200)
+  await page.clock.runFor(30_000)
+  await page.getByText('You have no active key').waitFor()
 })
 
 test('whoever returns to the page sees what has changed', async (t, world) => {

@@ -68,9 +68,10 @@ export function ExplainPage() {
             </Button>
           </QuestionForm>
           <Text size="sm" c="dimmed" my="sm">
-            {refusals.value?.data.length === 0
-              ? `None of your requests was refused ${within(refusals.value.since)}.`
-              : 'Your last refusals:'}
+            {refusals.value &&
+              (refusals.value.data.length === 0
+                ? `None of your requests was refused ${within(refusals.value.since)}.`
+                : 'Your last refusals:')}
             {me.administrator && (
               <>
                 {' '}

@@ -19,12 +19,17 @@ import { RevokeAll } from './revoke-all.tsx'
 
 type Dialog = 'revoke-all' | KeyDialog | undefined
 
+const everyMs = 30_000
+
 export function KeysPage() {
   const session = useSession()
   const { query } = usePlace()
   const wanted = readWanted(query, session)
-  const { value, error, reload } = useLoaded(JSON.stringify(wanted), () =>
-    findKeys(wanted, session),
+  const { value, error, reload } = useLoaded(
+    JSON.stringify(wanted),
+    () => findKeys(wanted, session),
+    // A search may read a thousand keys.
+    wanted.text === '' ? everyMs : undefined,
   )
   const spending = useLoaded(wanted.username ?? '', () => readSpending(wanted, session))
   const [dialog, setDialog] = useState<Dialog>()

@@ -43,7 +43,7 @@ export function Everybody() {
   const hasNothing = isWaitingFor(usage, state, refusals, resources)
   return (
     <>
-      <Problem error={state.error ?? refusals.error ?? resources.error} />
+      <Problem error={state.error ?? refusals.error ?? resources.error ?? usage.error} />
       {hasNothing && <Pending shape="cards" />}
       {state.value && <Health {...state.value} />}
       {!hasNothing && (
@@ -58,7 +58,6 @@ export function Everybody() {
           <FirstByte state={state.value} />
         </SimpleGrid>
       )}
-      <Problem error={usage.error} />
       {usage.value && (
         <TokensPlot
           {...usage.value.periods}

@@ -42,10 +42,9 @@ export function Mine() {
   return (
     <>
       <ExpiringKeys after={keys.value} />
-      <Problem error={limits.error ?? refusals.error ?? keys.error} />
+      <Problem error={limits.error ?? refusals.error ?? keys.error ?? usage.error} />
       {isWaitingFor(usage, limits, keys) && <Pending shape="cards" />}
       {isNew && keys.value?.data.length === 0 && <Begin />}
-      <Problem error={usage.error} />
       {usage.value && <Periods {...usage.value} />}
       {usage.value && <TokensPlot {...usage.value} more={addressOf('usage')} />}
       {budgets.length > 0 && (
