@@ -4,7 +4,7 @@
  * that were lost before they were read are recorded as a gap.
  */
 
-import type { Listed } from '../../journal/folder.ts'
+import type { Folder, Listed } from '../../journal/folder.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { UsageLedger } from '../store.ts'
 import {
@@ -17,6 +17,7 @@ export interface LedgerFeedOptions extends LedgerReadingOptions {
   /** The name of the journal, equal for every process that sees the folder. */
   readonly journal: string
   readonly ledger: Pick<UsageLedger, 'open' | 'feed'>
+  readonly folder: LedgerReadingOptions['folder'] & Pick<Folder, 'readText' | 'replaceText'>
 }
 
 /** How often the database records that the journal is still read. */
@@ -24,7 +25,9 @@ const seenEveryMs = 60_000
 
 /** Calls of `step` and `reset` must not overlap. */
 export function createLedgerFeed(options: LedgerFeedOptions) {
-  const { journal, ledger, monotonic } = options
+  const { journal, ledger, monotonic, folder } = options
+  /** Beside the journal: the ledger's revision, which is lower in a database that was restored from a backup. */
+  const revisionFile = `${options.names.script}.fed`
   /** The lines read since the last successful step, or undefined if the position must be read from the database. */
   let reading: LedgerReading | undefined
   let revision = 0
@@ -33,9 +36,11 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
   let fedAt = Number.NEGATIVE_INFINITY
 
   async function open(): Promise<LedgerReading> {
+    // Read first: it is written after the database.
+    const fed = Number(folder.readText(revisionFile))
     const found = await ledger.open(journal)
     revision = found.revision
-    return createLedgerReading(options, found.places)
+    return createLedgerReading(options, found.places, fed > revision)
   }
 
   /** Forgets everything since the last successful step. */
@@ -51,6 +56,15 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     revision += 1
     fedAt = monotonic()
     stored = offsets
+    noteFed()
+  }
+
+  function noteFed(): void {
+    try {
+      folder.replaceText(revisionFile, `${revision}`)
+    } catch {
+      // The folder is full or gone, which the journal reports.
+    }
   }
 
   async function run(closes: boolean): Promise<void> {

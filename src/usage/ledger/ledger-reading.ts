@@ -1,6 +1,7 @@
 /** Reads the lines after a position of the ledger, and sums them for the ledger. Writes nothing. */
 
 import type { Folder } from '../../journal/folder.ts'
+import type { Followed } from '../../journal/followed-files.ts'
 import { createFollower } from '../../journal/follower.ts'
 import { isAfterTorn, readLine } from '../../journal/read-line.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
@@ -33,13 +34,19 @@ const aheadMs = 24 * 3_600_000
 
 export type LedgerReading = ReturnType<typeof createLedgerReading>
 
-/** `stored`: the ledger's position. */
-export function createLedgerReading(options: LedgerReadingOptions, stored: readonly LedgerPlace[]) {
+/** `stored`: the ledger's position; `isRestored`: it is older than what was read before, because it is from a backup. */
+export function createLedgerReading(
+  options: LedgerReadingOptions,
+  stored: readonly LedgerPlace[],
+  isRestored = false,
+) {
   const { folder, names, unusableUsage, clock, monotonic } = options
   const sums = createUsageSums()
   const limits = createLimitSums()
   const places = createPlaces(stored)
   const { position } = places
+  /** The files that a restored position knows, until it was compared with those that are left. */
+  let known = isRestored ? new Set(position.keys()) : undefined
   let gaps: UsageGap[] = []
   /** The end of the first response in files that were read from their start, by base name. */
   const begunAt = new Map<string, number>()
@@ -97,6 +104,17 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
     return begun >= endedAt ? begun : clock()
   }
 
+  /** After a restore files may be gone that began after the backup: if the oldest one that is left did, too. */
+  function findRemoved(present: readonly Readonly<Followed>[]): void {
+    const files = present.filter(({ growing, head }) => growing === names.script && head !== '')
+    const begun = begunAt.get(names.script)
+    if (known === undefined || files.length === 0) return
+    const isMissing = begun !== undefined && !files.some(({ head }) => known?.has(head))
+    known = undefined
+    if (isMissing)
+      noteGap(Math.max(0, ...stored.map(({ endedAt }) => endedAt ?? 0)) || begun, begun)
+  }
+
   return {
     /** Steps for `inSlices`: reads all complete lines, and feeds them whenever they suffice for a statement. */
     *readAll(feed: () => Promise<void>): Generator<Promise<void> | undefined, void> {
@@ -113,6 +131,7 @@ export function createLedgerReading(options: LedgerReadingOptions, stored: reado
         isChanged = true
         noteGap(endedAt ?? clock(), nextAfter(endedAt ?? clock()))
       }
+      findRemoved(present)
     },
     /** Whether something was read that the ledger lacks. */
     get isChanged(): boolean {

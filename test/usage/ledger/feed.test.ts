@@ -439,6 +439,44 @@ test('a ledger from a backup reads what it lacks, or says so', async (t) => {
   t.strictSame(await gapsOf(world), [[0, 2]])
 })
 
+test('of a file that came and went since the backup it says so, too', async (t) => {
+  const world = await createWorld(t)
+  const first = createReader(t, world)
+  writeFileSync(world.path, line(0))
+  await first.step()
+  renameSync(world.path, renamed(world))
+  writeFileSync(world.path, '')
+  await first.step()
+  const tables = ['hours', 'journals', 'gaps'].map((name) => `tollgate_usage_${name}`)
+  for (const name of tables) {
+    await world.sql.unsafe(`create table backup_${name} as table ${name}`)
+  }
+  const restore = async () => {
+    for (const name of tables)
+      await world.sql.unsafe(`truncate ${name}; insert into ${name} select * from backup_${name}`)
+  }
+  appendFileSync(world.path, line(1))
+  await first.step()
+  renameSync(world.path, renamed(world, 2))
+  writeFileSync(world.path, line(2))
+  await first.step()
+  first.reset()
+  await restore()
+  await createReader(t, world).settle()
+  t.strictSame(await totals(world), { ann: 3 }, 'all files are left')
+  t.strictSame(await gapsOf(world), [])
+  await restore()
+  for (const times of [1, 2]) rmSync(renamed(world, times))
+  // Another process, after a restart.
+  const next = createReader(t, world)
+  await next.settle()
+  t.strictSame(await totals(world), { ann: 2 })
+  t.strictSame(await gapsOf(world), [[0, 2]])
+  await next.settle()
+  await createReader(t, world).settle()
+  t.strictSame(await gapsOf(world), [[0, 2]], 'once')
+})
+
 function inodeOf(path: string): string {
   return String(statSync(path, { bigint: true }).ino)
 }
