@@ -5,8 +5,13 @@
  */
 
 import { isObject } from '../formats/fields.ts'
+import { type Alarm, createAlarm, repeat } from '../runtime/loop.ts'
 import type { KubeClient } from './client.ts'
+import { type KubeObject, listObjects } from './list.ts'
 import { type Reflector, startReflector } from './reflector.ts'
+
+/** Milliseconds before pods that could not be looked for are looked for again. */
+const retryMs = 1_000
 
 export interface PodIdentity {
   readonly name: string
@@ -23,43 +28,67 @@ interface EndedPodsOptions<Pod extends PodIdentity> {
 
 export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptions<Pod>) {
   const { client, namespace, onEnded, onProblem } = options
+  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`
   let silent: readonly Pod[] = []
-  let reflector: Reflector | undefined
-  let closing = new AbortController()
+  let closing: AbortController | undefined
+  let alarm: Alarm | undefined
 
-  function notify(): void {
+  /**
+   * The watch may have been broken since before the pod began, so only a list that begins now tells that there is none.
+   * The roles grant lists, but not to read single pods.
+   */
+  async function hasEnded(pod: Pod, signal: AbortSignal): Promise<boolean> {
+    const selector = `&fieldSelector=metadata.name=${encodeURIComponent(pod.name)}`
+    const { objects } = await listObjects(client, path, { selector, signal })
+    return !isAlive(pod, objects.get(`${namespace}/${pod.name}`))
+  }
+
+  async function find(reflector: Reflector, signal: AbortSignal): Promise<void> {
     // A missing list says nothing about its pods.
-    if (reflector === undefined || !reflector.isSynced || reflector.isAbsent) return
-    const { objects } = reflector
-    const ended = silent.filter(({ name, uid }) => {
-      const found = objects.get(`${namespace}/${name}`)
-      if (found === undefined || found.metadata.uid !== uid) return true
-      const phase = isObject(found.status) ? found.status.phase : undefined
-      return phase === 'Succeeded' || phase === 'Failed'
+    if (!reflector.isSynced || reflector.isAbsent) return
+    const ended: Pod[] = []
+    for (const pod of silent) {
+      if (isAlive(pod, reflector.objects.get(`${namespace}/${pod.name}`))) continue
+      if (await hasEnded(pod, signal)) ended.push(pod)
+    }
+    if (ended.length > 0 && !signal.aborted) onEnded(ended)
+  }
+
+  function start(): void {
+    closing = new AbortController()
+    const { signal } = closing
+    const rung = createAlarm(signal)
+    alarm = rung
+    const onChange = (): void => rung.ring()
+    const reflector = startReflector({ client, path, onChange, onProblem, signal })
+    void repeat({
+      step: () => find(reflector, signal),
+      // The reflector reports an outage.
+      onFault() {},
+      restMs: (failures) => (failures > 0 ? retryMs : undefined),
+      ...{ signal, alarm: rung },
     })
-    if (ended.length > 0) onEnded(ended)
   }
 
   function stop(): void {
-    closing.abort()
-    reflector = undefined
+    closing?.abort()
+    alarm = undefined
   }
 
   return {
     /** Sets the pods of interest. The namespace is watched while there are any. */
     check(pods: readonly Pod[]) {
       silent = pods
-      if (pods.length === 0) return stop()
-      if (reflector !== undefined) return notify()
-      closing = new AbortController()
-      reflector = startReflector({
-        client,
-        path: `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`,
-        onChange: notify,
-        onProblem,
-        signal: closing.signal,
-      })
+      if (pods.length === 0) stop()
+      else if (alarm === undefined) start()
+      else alarm.ring()
     },
     stop,
   }
+}
+
+/** A pod that is Succeeded or Failed stays so. */
+function isAlive({ uid }: PodIdentity, found: KubeObject | undefined): boolean {
+  const phase = isObject(found?.status) ? found.status.phase : undefined
+  return found?.metadata.uid === uid && phase !== 'Succeeded' && phase !== 'Failed'
 }

@@ -43,6 +43,32 @@ test('reports only pods that have ended', async (t) => {
   await poll(() => world.faults.watches === 0, 'the watch ends if no pods are of interest')
 })
 
+test('a pod that began after the watch broke has not ended', async (t) => {
+  const { world, pods, told } = await start(t)
+  const first = await makePod(world, 'first')
+  const replaced = await makePod(world, 'replaced')
+  pods.check([first])
+  await poll(() => world.faults.watches === 1, 'the pods are watched')
+  const isWatch = (url: string) => url.includes('watch=1')
+  world.faults.refuses = (_, url) => (isWatch(url) ? 500 : 0)
+  world.faults.cut()
+  await removePod(world, 'replaced')
+  const all = [first, await makePod(world, 'second'), await makePod(world, 'replaced')]
+  const listed = () => world.faults.requests.filter((each) => each.includes('fieldSelector')).length
+  pods.check(all)
+  await poll(() => listed() === 2, 'the missing pods are looked for')
+  await delay(100)
+  t.strictSame([...told], [])
+  world.faults.status = 500
+  pods.check([...all, replaced])
+  await poll(() => listed() > 2, 'not even that is possible')
+  await delay(100)
+  t.strictSame([...told], [])
+  world.faults.status = 0
+  pods.check([replaced])
+  await poll(() => told.has('replaced'), 'the earlier pod of this name has ended')
+})
+
 test('no pod has ended while the API server is unavailable', async (t) => {
   const { world, pods, told, problems } = await start(t)
   const pod = await makePod(world, 'one')

@@ -89,6 +89,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'kubernetes/ended-pods.ts',
+    ['kubernetes/ended-pods.test.ts'],
+    [['if (await hasEnded(pod, signal)) ended', 'ended']],
+  ),
+  ...mutants(
     'models/sources/pipeline.ts',
     ['models/sources/pipeline.test.ts'],
     [
