@@ -534,6 +534,12 @@ for _, code in ipairs({ QUOTE, COMMA, COLON, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACK
   STRUCTURE[code] = true
 end
 
+-- Whether the other objects in a list do not matter: after the first choice, or an iteration that is not usable.
+local function passes_over(reader, member)
+  if member.choices then return reader.has_choice end
+  return reader.iterations ~= nil and not reader.iterations.is_usable
+end
+
 -- Handles a brace at `at` that opens an object to read: `node`, or the text itself.
 local function descend(reader, node, at)
   reader.depth = reader.depth + 1
@@ -741,7 +747,7 @@ local function read(reader, text, at, last)
         end
       elseif code == OPEN_BRACE or code == OPEN_BRACKET then
         local member = reader.member
-        if below == 1 and code == OPEN_BRACE and member and member.item and not (member.choices and reader.has_choice) then
+        if below == 1 and code == OPEN_BRACE and member and member.item and not passes_over(reader, member) then
           -- The choices are not empty.
           reader.value = "[{"
           descend(reader, member.item, at)

@@ -291,6 +291,8 @@ const answers: Readonly<Record<string, string>> = {
   'repeated usage': object(`${usage},"usage":{},`),
   arrays: `{"a":[${fill('[],')}1]}`,
   escapes: `{"a":"${fill('\\\\\\"')}"}`,
+  'iterations of nothing': `{"usage":{"iterations":[${fill('{},')}{}]}}`,
+  'event of iterations': `data: {"usage":{"iterations":[${fill('{},')}{}]}}\n\n`,
 }
 
 test('no answer costs more than five times a plain one', async (t, gateway) => {
