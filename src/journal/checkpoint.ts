@@ -79,6 +79,16 @@ export function createCheckpoint(
     return latest?.[0]
   }
 
+  /** Lists again if the file has gone: another writer has saved its own, and removed this one. */
+  async function readLatest(writers: readonly string[]) {
+    for (let gone: string | undefined; ; ) {
+      const latest = await findLatest(writers)
+      const text = latest === undefined ? '' : await files.read(latest)
+      if (text !== '' || latest === gone) return [latest, text] as const
+      gone = latest
+    }
+  }
+
   async function write({ gateway, position, own, resets }: KeptState): Promise<Position> {
     // Copied now, because writing takes time.
     const saved = new Map(position)
@@ -113,9 +123,9 @@ export function createCheckpoint(
      * higher number.
      */
     async load(writers: readonly string[]): Promise<KeptState> {
-      const latest = await findLatest(writers)
+      const [latest, text] = await readLatest(writers)
       if (latest !== undefined) number = Math.max(number, (numberOf(latest) ?? 0) + 1)
-      return await inSlices(stateIn(latest === undefined ? '' : await files.read(latest)))
+      return await inSlices(stateIn(text))
     },
     /** Saves what `capture` returns when its turn comes, atomically; resolves with the saved position. */
     save: (capture: () => KeptState): Promise<Position> => withLock(() => write(capture())),

@@ -6,6 +6,7 @@
 import { constants } from 'node:fs'
 import * as fs from 'node:fs/promises'
 import { join } from 'node:path'
+import { createMutex } from '../runtime/mutex.ts'
 import { unlessMissing } from '../runtime/unless-missing.ts'
 import { growingOf } from './files.ts'
 import { type Folder, type Listed, listLineFiles } from './folder.ts'
@@ -40,6 +41,7 @@ const comparedBytes = 4_096
 
 export function createCopies({ folder, path, keptPath, files, same = [] }: CopiesOptions) {
   const at = (name: string): string => join(keptPath, name)
+  const withLock = createMutex()
   const piece = Buffer.allocUnsafe(pieceBytes)
   /** By the inode of the original. */
   const copied = new Map<string, Copied>()
@@ -193,27 +195,29 @@ export function createCopies({ folder, path, keptPath, files, same = [] }: Copie
     }
   }
 
+  async function copyAll(): Promise<void> {
+    await fs.mkdir(keptPath, { recursive: true, mode: 0o700 })
+    await putBackSame()
+    // Rotated ones first: the current files take their names.
+    const listed = listLineFiles(folder, files)
+    const there = new Set(listed.map(({ inode }) => inode))
+    for (const inode of copied.keys()) if (!there.has(inode)) isGone = copied.delete(inode)
+    // The file was truncated, or is new with the inode of a removed one.
+    for (const { inode, size } of listed) {
+      if (size < (copied.get(inode)?.bytes ?? 0)) copied.delete(inode)
+    }
+    let left = stepBytes
+    for (const each of listed) {
+      const one = await match(each)
+      if (each.size > one.bytes) left -= await append(each, one, left)
+    }
+    // Restore now, because readers may forget the positions of absent files.
+    if (isGone && listed.length > 0) isGone = await fill().then(() => false, isFull)
+  }
+
   return {
-    /** Call it every second in the writer, one call at a time. Rejects if the disk fails. */
-    async step(): Promise<void> {
-      await fs.mkdir(keptPath, { recursive: true, mode: 0o700 })
-      await putBackSame()
-      // Rotated ones first: the current files take their names.
-      const listed = listLineFiles(folder, files)
-      const there = new Set(listed.map(({ inode }) => inode))
-      for (const inode of copied.keys()) if (!there.has(inode)) isGone = copied.delete(inode)
-      // The file was truncated, or is new with the inode of a removed one.
-      for (const { inode, size } of listed) {
-        if (size < (copied.get(inode)?.bytes ?? 0)) copied.delete(inode)
-      }
-      let left = stepBytes
-      for (const each of listed) {
-        const one = await match(each)
-        if (each.size > one.bytes) left -= await append(each, one, left)
-      }
-      // Restore now, because readers may forget the positions of absent files.
-      if (isGone && listed.length > 0) isGone = await fill().then(() => false, isFull)
-    },
+    /** Call it every second in the writer. A call during another one, as when the process stops, follows it. Rejects if the disk fails. */
+    step: (): Promise<void> => withLock(copyAll),
     /** Removes the copy of a file that was removed because its lines are saved. */
     remove(name: string): Promise<void> {
       for (const [inode, one] of copied) if (one.name === name) copied.delete(inode)

@@ -51,6 +51,32 @@ test('a checkpoint is loaded as it was saved', async (t) => {
   t.strictSame((await heir.load([])).own.at(-1)?.base, mostExact, 'what follows a torn line counts')
 })
 
+test('a checkpoint that is replaced while it is loaded is not taken for none', async (t) => {
+  const folder = makeTemporaryFolder()
+  t.teardown(() => folder.remove())
+  const files = openDurableFiles(folder.path)
+  const earlier = createCheckpoint(files, 'usage.sums', names, 'earlier')
+  await earlier.save(() => stateOf(1, 5))
+  const writer = createCheckpoint(files, 'usage.sums', names, 'writer')
+  await writer.load([])
+  let isReplaced = false
+  const replacing = {
+    ...files,
+    async read(name: string) {
+      if (!isReplaced) {
+        isReplaced = true
+        await writer.save(() => stateOf(1, 6))
+        await writer.removeEarlier()
+      }
+      return await files.read(name)
+    },
+  }
+  const heir = createCheckpoint(replacing, 'usage.sums', names, 'heir')
+  t.strictSame(await heir.load(['writer', 'earlier']), stateOf(1, 6))
+  writeFileSync(join(folder.path, 'usage.sums.9.empty'), '')
+  t.strictSame((await heir.load([])).own, [], 'nor is it waited for without end')
+})
+
 test('nothing is added to a checkpoint that is not there', async (t) => {
   const folder = makeTemporaryFolder()
   t.teardown(() => folder.remove())

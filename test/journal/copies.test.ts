@@ -161,6 +161,19 @@ test('a file that cannot be restored is a fault, and is restored later', async (
   t.equal(there()['usage.jsonl.1795000000000'], '\nfirst\n')
 })
 
+test('a step that begins during another one does not mix their bytes', async (t) => {
+  const { begin, log, there, copied } = makeWorld(t)
+  const copies = begin()
+  for (let round = 0; round < 10; round += 1) {
+    for (const name of files) log(`${name} ${round} `.repeat(20_000), name)
+    const first = copies.step()
+    for (const name of files) log('\n', name)
+    await Promise.all([first, copies.step()])
+    // Not `strictSame`, which would print both.
+    for (const name of files) t.ok(copied()[name] === there()[name], `${name}, round ${round}`)
+  }
+})
+
 test('a copy that a full disk has cut short is completed', { skip: skipSmallDisk }, async (t) => {
   const disk = mountSmallDisk(t)
   const { begin, log, there, copied } = makeWorld(t, disk.path)
