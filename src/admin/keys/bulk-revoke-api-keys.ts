@@ -103,7 +103,9 @@ export function bulkRevokeApiKeys(app: Api, deps: ExternalDeps): void {
 }
 
 function readScope(named: NonNullable<Body>, caller: Caller): KeyScope {
-  const username = readName('username', named.username)
+  // A name may have blanks outside; whoever writes their own as it is means it.
+  const isExact = named.username === caller.user
+  const username = isExact ? caller.user : readName('username', named.username)
   const subscription = readName('subscription', named.subscription)
   return { user: username ?? (subscription === undefined ? caller.user : undefined), subscription }
 }

@@ -33,6 +33,14 @@ test('revokes your own keys, however the body names you (200)', async (t) => {
   t.equal((await api.keys.findById(foreign.id))?.status, 'active')
 })
 
+test('a name with outer blanks names its own user (200)', async (t) => {
+  const api = await createKeyApi(t)
+  await api.createKey('blanks')
+  const answer = await api.ask(route, { as: 'blanks', body: { username: ' blanks ' } })
+  t.match(answer.json(), { revokedCount: 1 })
+  t.equal((await api.ask(route, { as: 'blanks', body: { username: 'blanks' } })).statusCode, 403)
+})
+
 test('an administrator may name another user', async (t) => {
   const api = await createKeyApi(t)
   await api.createKey('alice')
