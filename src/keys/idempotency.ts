@@ -4,9 +4,8 @@
  * nothing.
  */
 
-import { dayMs } from '../formats/time.ts'
 import { within } from '../store/postgres/postgres.ts'
-import type { Fragment, Sql } from '../store/postgres/sql.ts'
+import { type Fragment, nowByBoth, type Sql } from '../store/postgres/sql.ts'
 
 /** One attempt of a request. */
 export interface Attempt {
@@ -33,17 +32,17 @@ type Claim =
 export type Idempotency = ReturnType<typeof createIdempotency>
 
 /** How long a request is remembered. */
-const rememberedMs = dayMs
+const rememberedFor = '24 hours'
 /** An attempt that is still in progress after this time was lost with its process. */
-const attemptMs = 10_000
+const attemptFor = '10 seconds'
 
 /** Over a migrated database. Instants are milliseconds since the epoch. */
 export function createIdempotency(sql: Sql) {
   return {
     /** `request` is a hash of the parts that must be equal in each attempt. */
     async claim({ scope, id }: Attempt, request: string, now: number): Promise<Claim> {
-      const instant = new Date(now)
-      const forgotten = sql`it.created_at <= ${new Date(now - rememberedMs)}`
+      const instant = nowByBoth(sql, now)
+      const forgotten = sql`it.created_at <= ${instant} - ${rememberedFor}::interval`
       const rows = await within(sql<ClaimRow[]>`
         with mine as (
           insert into tollgate_idempotency as it (scope, request, created_at, attempt, attempted_at)
@@ -54,7 +53,7 @@ export function createIdempotency(sql: Sql) {
             key_id = case when ${forgotten} then null else it.key_id end,
             key_hash = case when ${forgotten} then null else it.key_hash end
           where ${forgotten} or it.request = excluded.request
-            and (it.attempt is null or it.attempted_at <= ${new Date(now - attemptMs)})
+            and (it.attempt is null or it.attempted_at <= ${instant} - ${attemptFor}::interval)
           returning key_id, key_hash
         )
         select true as mine, false as other, key_id, key_hash from mine
@@ -76,9 +75,9 @@ export function createIdempotency(sql: Sql) {
     },
     /** Deletes expired rows. */
     async purge(now: number): Promise<void> {
-      await within(
-        sql`delete from tollgate_idempotency where created_at <= ${new Date(now - rememberedMs)}`,
-      )
+      await within(sql`
+        delete from tollgate_idempotency
+        where created_at <= ${nowByBoth(sql, now)} - ${rememberedFor}::interval`)
     },
   }
 }

@@ -2,7 +2,7 @@
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { within, withLongDeadline } from '../../store/postgres/postgres.ts'
-import { epochMs, type Sql } from '../../store/postgres/sql.ts'
+import { epochMs, nowByBoth, type Sql } from '../../store/postgres/sql.ts'
 import { type IncreaseStore, type KeptIncrease, maxIncreases } from './active-increases.ts'
 
 /** How long an ended increase stays in the table. */
@@ -33,7 +33,7 @@ export function createIncreaseStore(sql: Sql, readMs?: number): IncreaseStore {
       const now = new Date(createdAt)
       const [row] = await withLongDeadline(sql<Row[]>`
         with old as (
-          delete from tollgate_increases where until < ${now}::timestamptz - ${keptFor}::interval
+          delete from tollgate_increases where until < ${nowByBoth(sql, createdAt)} - ${keptFor}::interval
         ), added as (
           insert into tollgate_increases (counter, per, amount, until, reason, created_by, created_at)
           select ${counter}, ${per}, ${limit}::numeric, ${new Date(until)}::timestamptz, ${reason}, ${createdBy},

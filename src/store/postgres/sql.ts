@@ -109,6 +109,14 @@ export function epochMs(sql: Sql, column: string): Fragment {
   return sql`(extract(epoch from ${sql.identifier(column)}) * 1000)::float8`
 }
 
+/**
+ * The given time, or the database's if that is earlier. What is deleted is lost for all processes, so the clock of one
+ * process, which may be ahead, does not decide alone. `now`: milliseconds since the epoch.
+ */
+export function nowByBoth(sql: Sql, now: number): Fragment {
+  return sql`least(${new Date(now)}::timestamptz, now())`
+}
+
 /** The first 128 bits of the SHA-256 of a text, in hexadecimal digits, as a column of UUIDs takes them. */
 export function digestOf(text: string): string {
   return hash('sha256', text, 'hex').slice(0, 32)

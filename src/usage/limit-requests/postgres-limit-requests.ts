@@ -9,7 +9,7 @@ import {
   within,
   withLongDeadline,
 } from '../../store/postgres/postgres.ts'
-import { epochMs, type Sql } from '../../store/postgres/sql.ts'
+import { epochMs, type Fragment, nowByBoth, type Sql } from '../../store/postgres/sql.ts'
 import { createNoticeStore } from '../notices/postgres-notices.ts'
 import {
   type LimitRequest,
@@ -32,9 +32,10 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
     decision_reason as "decisionReason", increase_id as "increaseId",
     granted_amount::text as "grantedLimit",
     ${epochMs(pool, 'granted_until')} as "grantedUntil"`
-  const isListed = (now: number) => pool`(
-    case state when 'open' then until > ${new Date(now)}::timestamptz
-    else decided_at > ${new Date(now)}::timestamptz - make_interval(days => ${listedDays}) end)`
+  const isListedAt = (instant: Fragment) => pool`(
+    case state when 'open' then until > ${instant}
+    else decided_at > ${instant} - make_interval(days => ${listedDays}) end)`
+  const isListed = (now: number) => isListedAt(pool`${new Date(now)}::timestamptz`)
   type Row = Omit<LimitRequest, 'limit' | 'grantedLimit'> & {
     readonly limit: string
     readonly grantedLimit: string | null
@@ -54,7 +55,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
       const { user, counter, per, limit, until, reason, createdAt } = asked
       const now = createdAt
       await withLongDeadline(pool`
-        delete from tollgate_limit_requests where not ${isListed(now)}`)
+        delete from tollgate_limit_requests where not ${isListedAt(nowByBoth(pool, now))}`)
       return await orRefused(
         pool.begin(
           async (sql) => {

@@ -42,7 +42,7 @@ export function createNoticeStore(sql: Sql) {
           select id from tollgate_notices where due_at <= now() order by due_at limit ${max}
           for update skip locked)
         returning id, body, attempts as attempt,
-          ${epochMs(sql, 'created_at')} as "createdAt"`),
+          (extract(epoch from now() - created_at) * 1000)::float8 as "ageMs"`),
     /** Marks a notice as sent or abandoned. */
     async finish(id: string): Promise<void> {
       await withLongDeadline(sql`update tollgate_notices set due_at = null where id = ${id}`)

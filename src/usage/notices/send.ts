@@ -33,7 +33,7 @@ export function createSend(options: SendOptions): () => Promise<void> {
     const problem = await post(notice)
     if (problem === undefined) return await store.finish(notice.id)
     if (signal.aborted) return
-    const isLast = clock() - notice.createdAt > maxAgeMs
+    const isLast = notice.ageMs > maxAgeMs
     onFailed(notice, problem, isLast)
     const { id, attempt } = notice
     await (isLast ? store.finish(id) : store.postpone(id, restAfter(attempt, backoff)))

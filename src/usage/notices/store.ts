@@ -19,8 +19,8 @@ export interface DueNotice {
   readonly body: string
   /** From 1. */
   readonly attempt: number
-  /** Milliseconds since the epoch. */
-  readonly createdAt: number
+  /** In milliseconds by the database's clock, when it was taken. */
+  readonly ageMs: number
 }
 
 /** A key that expires soon. */

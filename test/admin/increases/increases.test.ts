@@ -317,3 +317,16 @@ test('the higher holds, also after the resource has changed', async (t) => {
   now = snapshot
   t.match(await limitOf(api, 'alice', 'own'), { limit: 300 }, 'the counter of before')
 })
+
+test('a process whose clock is ahead deletes no increases that are in force', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  const ahead = await createKeyApi(t, { snapshot, url: api.url })
+  const present = Date.now()
+  api.now = present
+  const later = (days: number) => new Date(present + days * 86_400_000).toISOString()
+  const { id } = await create(api, { ...asked, until: later(2) })
+  ahead.now = present + 60 * 86_400_000
+  await create(ahead, { ...asked, user: 'carol', until: later(61) })
+  const ids = (await list(api)).data.map((each: { id: string }) => each.id)
+  t.ok(ids.includes(id))
+})

@@ -352,3 +352,18 @@ test('without the database nothing is asked, listed or decided (503)', async (t)
     refused(t, await api.ask(asks, { as: 'admin', ...body }), 503, 'store_unavailable', asks)
   }
 })
+
+test('a process whose clock is ahead deletes no requests of others', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  const ahead = await createKeyApi(t, { snapshot, url: api.url })
+  const present = Date.now()
+  api.now = present
+  const later = (days: number) => new Date(present + days * 86_400_000).toISOString()
+  const { id } = await ask(api, 'alice', { ...asked, until: later(3) })
+  await decide(api, id, 'deny')
+  await ask(api, 'alice', { ...asked, until: later(2) })
+  ahead.now = present + 60 * 86_400_000
+  await ask(ahead, 'carol', { ...asked, until: later(61) })
+  const states = (await list(api, 'alice')).map(({ state }: { state: string }) => state)
+  t.strictSame(states, ['open', 'denied'])
+})

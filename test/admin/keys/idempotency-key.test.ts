@@ -302,3 +302,28 @@ test('rows are deleted after a day', async (t) => {
   await api.idempotency.purge(api.now + day)
   t.equal(await count(), 0)
 })
+
+test('a process whose clock is wrong creates no second key', async (t) => {
+  const api = await createKeyApi(t)
+  const ahead = await createKeyApi(t, { url: api.url })
+  api.now = Date.now()
+  ahead.now = api.now + 60 * day
+  const { id } = (await sender(api, create)('k', { name: 'one' })).json()
+  const again = await sender(ahead, create)('k', { name: 'one' })
+  t.equal(again.statusCode, 201, again.body)
+  t.equal(again.json().id, id)
+  await ahead.idempotency.purge(ahead.now)
+  t.equal((await sender(api, create)('k', { name: 'one' })).json().id, id)
+  t.equal(await countKeys(api), 1)
+
+  const attempt = { scope: 's', id: randomUUID() }
+  t.match(await ahead.idempotency.claim(attempt, 'r', ahead.now), { state: 'mine' })
+  const next = { scope: 's', id: randomUUID() }
+  t.match(await api.idempotency.claim(next, 'r', api.now + 1_000), { state: 'busy' })
+  await api.sql`update tollgate_idempotency set attempted_at = attempted_at - interval '10 seconds'`
+  t.match(
+    await api.idempotency.claim(next, 'r', api.now + 1_000),
+    { state: 'mine' },
+    'after ten seconds',
+  )
+})

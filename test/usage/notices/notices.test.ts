@@ -49,9 +49,9 @@ async function createWorld(t: Test) {
       store,
       clock: () => time.now,
     })
-  const sender = (url: string, failures: string[] = []) =>
+  const sender = (url: string, failures: string[] = [], clock = Date.now) =>
     createSend({
-      ...{ url, secret: Buffer.alloc(32, 7), store, clock: Date.now },
+      ...{ url, secret: Buffer.alloc(32, 7), store, clock },
       onFailed: (_notice, problem, isLast) => failures.push(`${problem} ${isLast}`),
     })
   const [limit] = snapshot.subscriptions.get('loud')?.limits.get('llm/small') ?? []
@@ -209,6 +209,19 @@ test('a receiver that is away, fails or redirects gets it later', async (t) => {
   await again()
   await sender(receiver.url)()
   t.equal(receiver.received.length, 4, 'given up')
+})
+
+test('a sender whose clock is ahead does not abandon a new notice', async (t) => {
+  const { create, sender, spend } = await createWorld(t)
+  const receiver = await startReceiver(t)
+  const notices = create()
+  spend('ann', 50)
+  notices.note(use('ann'))
+  await notices.step()
+  receiver.status = 500
+  const failures: string[] = []
+  await sender(receiver.url, failures, () => Date.now() + 2 * 86_400_000)()
+  t.strictSame(failures, ['it answered 500 false'])
 })
 
 test('a notice of a process that was killed while it sent is sent by another', async (t) => {
