@@ -7,10 +7,13 @@ import { advisoryLocks } from '../../../store/postgres/advisory-locks.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 import type { Sql } from '../../../store/postgres/sql.ts'
 
-/** The tables, each with its partition key (a time). */
+/**
+ * The tables, each with its partition key (a time), and the time of a row's last change if it may be much later: a
+ * window may be longer than the retention.
+ */
 const tables = [
-  { table: 'tollgate_usage_hours', time: 'hour' },
-  { table: 'tollgate_usage_limits', time: 'begins_at' },
+  { table: 'tollgate_usage_hours', time: 'hour', changed: undefined },
+  { table: 'tollgate_usage_limits', time: 'begins_at', changed: 'last_at' },
 ] as const
 type Table = (typeof tables)[number]
 
@@ -25,8 +28,9 @@ interface Tended {
 
 /**
  * Creates the partitions of this month and the next, and of months that have rows in the default partition; drops
- * partitions that ended before the retention by both this clock and the database's, and deletes gaps and journals of
- * that age. `now` and `retentionMs` in milliseconds. Of concurrent calls only one has an effect.
+ * partitions that ended before the retention by both this clock and the database's and in which nothing was charged
+ * since, and deletes gaps and journals of that age. `now` and `retentionMs` in milliseconds. Of concurrent calls only
+ * one has an effect.
  */
 export async function tendPartitions(sql: Pool, now: number, retentionMs: number): Promise<Tended> {
   return await sql.begin(async (transaction) => {
@@ -51,9 +55,11 @@ export async function tendPartitions(sql: Pool, now: number, retentionMs: number
         all.push(name)
         made.push(name)
       }
-      const old = all.filter((name) => endOf(name) <= oldest)
-      for (const name of old) await transaction`drop table ${transaction.identifier(name)}`
-      dropped.push(...old)
+      for (const name of all) {
+        if (endOf(name) > oldest || (await isInUse(transaction, each, name, oldest))) continue
+        await transaction`drop table ${transaction.identifier(name)}`
+        dropped.push(name)
+      }
     }
     await transaction`delete from tollgate_usage_gaps where to_time < ${new Date(oldest)}`
     await transaction`delete from tollgate_usage_journals where seen_at < ${new Date(oldest)}`
@@ -75,6 +81,20 @@ async function misplacedIn(sql: Sql, { table, time }: Table): Promise<readonly M
       extract(month from ${time} at time zone 'utc')::int as month
     from ${table}_default limit ${maxMoved}`,
   )
+}
+
+/** Whether the partition has a row that was changed since. */
+async function isInUse(
+  sql: Sql,
+  { changed }: Table,
+  name: string,
+  since: number,
+): Promise<boolean> {
+  if (changed === undefined) return false
+  const rows = await sql`
+    select from ${sql.identifier(name)}
+    where ${sql.identifier(changed)} > ${new Date(since)} limit 1`
+  return rows.length > 0
 }
 
 /** Creates a partition, and moves the rows of its month there from the default partition. */

@@ -57,6 +57,32 @@ test('rows of other months get a partition, and old ones are dropped as a whole'
   t.notOk(await ledger.feed({ ...step, rows: hours.map(rowAt) }), 'the position has moved')
 })
 
+test('a window longer than the retention keeps its charges until they are old', async (t) => {
+  const sql = await createMigrated(t)
+  const ledger = createUsageLedger(sql)
+  // Before the database's clock, which decides, too.
+  const past = now - 365 * day
+  const quarter = { ...limitAt(past - 75 * day), name: 'quarter', window: `${90 * day}` }
+  const charge = async (last: number) => {
+    const { revision } = await ledger.open('journal')
+    const step = { journal: 'journal', revision, places: [], gaps: [], closes: false, rows: [] }
+    t.ok(await ledger.feed({ ...step, limits: [{ ...quarter, last }] }))
+  }
+  const tend = (at: number) => tendPartitions(sql, at, 31 * day)
+  const name = 'tollgate_usage_limits_2025_10'
+  await charge(past - 60 * day)
+  await charge(past - day)
+  t.strictSame((await tend(past)).dropped, [])
+  t.strictSame(await tend(past), { made: [], dropped: [] }, 'nor at the next call')
+  const rows = await sql`select amount::int as sum from ${sql.identifier(name)}`
+  t.strictSame(
+    rows.map(({ sum }) => sum),
+    [10],
+  )
+  t.strictSame((await tend(past + 29 * day)).dropped, [])
+  t.strictSame((await tend(past + 31 * day)).dropped, [name])
+})
+
 test('a process whose clock is years ahead drops nothing', async (t) => {
   const sql = await createMigrated(t)
   const ledger = createUsageLedger(sql)
