@@ -26,8 +26,12 @@ const seenEveryMs = 60_000
 /** Calls of `step` and `reset` must not overlap. */
 export function createLedgerFeed(options: LedgerFeedOptions) {
   const { journal, ledger, monotonic, folder } = options
-  /** Beside the journal: the ledger's revision, which is lower in a database that was restored from a backup. */
-  const revisionFile = `${options.names.script}.fed`
+  /** Beside the journal: `removed`. */
+  const removedFile = `${options.names.script}.fed`
+  /** The last revision that added lines of a file that is gone: a ledger before it, from a backup, cannot read them again. */
+  let removed = 0
+  /** The revision that added the last lines of each file, by inode. */
+  const fedWith = new Map<string, number>()
   /** The lines read since the last successful step, or undefined if the position must be read from the database. */
   let reading: LedgerReading | undefined
   let revision = 0
@@ -37,10 +41,12 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
 
   async function open(): Promise<LedgerReading> {
     // Read first: it is written after the database.
-    const fed = Number(folder.readText(revisionFile))
+    removed = Math.max(removed, Number(folder.readText(removedFile)))
     const found = await ledger.open(journal)
     revision = found.revision
-    return createLedgerReading(options, found.places, fed > revision)
+    const isRestored = removed > revision
+    removed = Math.min(removed, revision)
+    return createLedgerReading(options, found.places, isRestored)
   }
 
   /** Forgets everything since the last successful step. */
@@ -55,13 +61,22 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     if (!isOurs) throw new OtherReader()
     revision += 1
     fedAt = monotonic()
+    noteRemoved(offsets)
     stored = offsets
-    noteFed()
   }
 
-  function noteFed(): void {
+  function noteRemoved(offsets: ReadonlyMap<string, number>): void {
+    for (const [inode, offset] of offsets) {
+      if (stored.get(inode) !== offset) fedWith.set(inode, revision)
+    }
+    for (const [inode, lastRevision] of fedWith) {
+      if (offsets.has(inode)) continue
+      removed = Math.max(removed, lastRevision)
+      fedWith.delete(inode)
+    }
     try {
-      folder.replaceText(revisionFile, `${revision}`)
+      if (Number(folder.readText(removedFile)) !== removed)
+        folder.replaceText(removedFile, `${removed}`)
     } catch {
       // The folder is full or gone, which the journal reports.
     }

@@ -1,7 +1,6 @@
 /** Reads the lines after a position of the ledger, and sums them for the ledger. Writes nothing. */
 
 import type { Folder } from '../../journal/folder.ts'
-import type { Followed } from '../../journal/followed-files.ts'
 import { createFollower } from '../../journal/follower.ts'
 import { isAfterTorn, readLine } from '../../journal/read-line.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
@@ -34,7 +33,7 @@ const aheadMs = 24 * 3_600_000
 
 export type LedgerReading = ReturnType<typeof createLedgerReading>
 
-/** `stored`: the ledger's position; `isRestored`: it is older than what was read before, because it is from a backup. */
+/** `stored`: the ledger's position; `isRestored`: it is from a backup, and files that began after it are gone. */
 export function createLedgerReading(
   options: LedgerReadingOptions,
   stored: readonly LedgerPlace[],
@@ -45,8 +44,7 @@ export function createLedgerReading(
   const limits = createLimitSums()
   const places = createPlaces(stored)
   const { position } = places
-  /** The files that a restored position knows, until it was compared with those that are left. */
-  let known = isRestored ? new Set(position.keys()) : undefined
+  let isLacking = isRestored
   let gaps: UsageGap[] = []
   /** The end of the first response in files that were read from their start, by base name. */
   const begunAt = new Map<string, number>()
@@ -104,15 +102,17 @@ export function createLedgerReading(
     return begun >= endedAt ? begun : clock()
   }
 
-  /** After a restore files may be gone that began after the backup: if the oldest one that is left did, too. */
-  function findRemoved(present: readonly Readonly<Followed>[]): void {
-    const files = present.filter(({ growing, head }) => growing === names.script && head !== '')
-    const begun = begunAt.get(names.script)
-    if (known === undefined || files.length === 0) return
-    const isMissing = begun !== undefined && !files.some(({ head }) => known?.has(head))
-    known = undefined
-    if (isMissing)
-      noteGap(Math.max(0, ...stored.map(({ endedAt }) => endedAt ?? 0)) || begun, begun)
+  /** Without removed files, which are read for a while because others may still write to them. */
+  function presentFiles() {
+    return follower.files().filter(({ absentSince }) => absentSince === undefined)
+  }
+
+  /** From the end of the position to the first line that is left. */
+  function noteLacking(): void {
+    const begun = begunAt.size === 0 ? clock() : Math.min(...begunAt.values())
+    const ended = stored.flatMap(({ endedAt }) => endedAt ?? [])
+    noteGap(ended.length === 0 ? begun : Math.max(...ended), begun)
+    isLacking = false
   }
 
   return {
@@ -131,16 +131,16 @@ export function createLedgerReading(
         isChanged = true
         noteGap(endedAt ?? clock(), nextAfter(endedAt ?? clock()))
       }
-      findRemoved(present)
+      if (isLacking) noteLacking()
     },
     /** Whether something was read that the ledger lacks. */
     get isChanged(): boolean {
       return isChanged || lines > 0 || gaps.length > 0
     },
-    /** The offsets up to which lines are read, by inode. */
+    /** The offsets up to which the lines of present files are read, by inode. */
     offsets: (): ReadonlyMap<string, number> =>
       new Map(
-        follower.files().map(({ file: { inode }, head, isRead, isCurrent, size }) => {
+        presentFiles().map(({ file: { inode }, head, isRead, isCurrent, size }) => {
           // A torn line at the end of a file that is no longer written is never completed.
           return [inode, isRead && !isCurrent ? size : (position.get(head) ?? 0)]
         }),
