@@ -42,17 +42,20 @@ export function runSums(options: RunningSumsOptions) {
     if (mayWrite && !sums.hasWriter()) void sums.becomeWriter().catch(onFault)
     senders.maintain()
     if (!senders.isUnavailable) await shared.reread()
-    if (monotonic() - savedLongAt < saveLongMs) return
-    savedLongAt = monotonic()
+    const at = monotonic()
+    if (at - savedLongAt < saveLongMs) return
+    savedLongAt = Number.POSITIVE_INFINITY
     shared.sweep(!senders.isUnavailable)
-    while ((await saveLong()) > 0);
+    // Beside the upkeep: if the role is not renewed while a database hangs, another process takes it over.
+    void saveLong().finally(() => {
+      savedLongAt = at
+    })
   }
 
-  /** During an outage of the database, which is reported elsewhere, none are left for now. */
-  async function saveLong(): Promise<number> {
-    return await shared.saveLong().catch((error: unknown) => {
+  /** An outage of the database is reported elsewhere; the next call then saves the rest. */
+  async function saveLong(): Promise<void> {
+    await shared.saveLong().catch((error: unknown) => {
       if (!(error instanceof ServiceError)) onFault(error)
-      return 0
     })
   }
 

@@ -149,19 +149,21 @@ export function createSharedSums(options: SharedSumsOptions) {
       for (const tally of sums.own(now())) if (tally.ms >= longMs) unsaved.add(tally)
     },
     /**
-     * Saves changed long windows to `longSums`, which outlives this disk and the store, as many as one call allows;
-     * returns how many are left.
+     * Saves changed long windows to `longSums`, which outlives this disk and the store. What changes meanwhile is left
+     * for the next call, so that it ends while lines arrive.
      */
-    async saveLong(): Promise<number> {
+    async saveLong(): Promise<void> {
+      if (longSums === undefined) return
       for (const tally of unsaved) if (isOver(tally, now())) unsaved.delete(tally)
-      const batch = [...unsaved].slice(0, maxEntries)
-      if (longSums === undefined || batch.length === 0) return 0
-      const rows = batch.map((tally) => ({ id: tally.id, end: tally.end, used: ownOf(tally) }))
-      await longSums.save(gateway, rows)
-      for (const [i, tally] of batch.entries()) {
-        if (ownOf(tally) === rows[i]?.used) unsaved.delete(tally)
+      const changed = [...unsaved]
+      for (let from = 0; from < changed.length; from += maxEntries) {
+        const batch = changed.slice(from, from + maxEntries)
+        const rows = batch.map((tally) => ({ id: tally.id, end: tally.end, used: ownOf(tally) }))
+        await longSums.save(gateway, rows)
+        for (const [i, tally] of batch.entries()) {
+          if (ownOf(tally) === rows[i]?.used) unsaved.delete(tally)
+        }
       }
-      return unsaved.size
     },
     /** Drops windows that are over and, if the store can be read again, idle ones without own use. */
     sweep(canRead: boolean): void {

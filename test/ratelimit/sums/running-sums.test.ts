@@ -32,15 +32,17 @@ interface ProcessOptions {
   readonly valkey?: RunningValkey
   readonly onLoss?: 'allow' | 'deny'
   readonly longSums?: LongSums
+  readonly monotonic?: () => number
 }
 
 /** A process of a gateway, as main.ts would build it. */
 async function startProcess(t: Test, options: ProcessOptions, folder?: Folder) {
   const { path, gateway = 'g1', valkey, onLoss = 'allow', longSums } = options
+  const { monotonic = () => performance.now() } = options
   mkdirSync(join(path, 'lines'), { recursive: true })
   const connection = valkey && connectRedis(valkey.url, () => {})
   await connection?.connected(5_000)
-  const clocks = { now: Date.now, monotonic: () => performance.now() }
+  const clocks = { now: Date.now, monotonic }
   const own = folder ?? openFolder(join(path, 'lines'))
   const losses: string[] = []
   const faults: unknown[] = []
@@ -110,6 +112,60 @@ root.test('an outage of the database is no fault', { skip: skipValkey }, async (
   t.equal(await one.used(), 40)
   t.equal(await one.running.stop(1_000), 0)
   t.strictSame([saves, one.faults], [1, []])
+})
+
+root.test('a save of long windows ends while lines arrive', async (t) => {
+  const weeks = Array.from({ length: 600 }, (_, i) => ({ ...week, key: `s\nm\n1w\nuser ${i}` }))
+  const saved: number[] = []
+  const longSums: LongSums = {
+    load: async () => [],
+    async save(_gateway, rows) {
+      saved.push(rows.length)
+      if (saved.length < 20) one.sums.shared.count({ at: Date.now(), amount: 1, counters: weeks })
+    },
+  }
+  const one = await startProcess(t, { path: folder(t), longSums })
+  await poll(() => one.sums.isWriter, 'it becomes the writer')
+  one.sums.shared.count({ at: Date.now(), amount: 1, counters: weeks })
+  await one.sums.shared.saveLong()
+  t.strictSame(saved, [512, 88])
+  await one.sums.shared.saveLong()
+  t.strictSame(saved, [512, 88, 512, 88], 'those that changed meanwhile')
+})
+
+root.test('a database that hangs at a save does not stop the upkeep', async (t) => {
+  const path = folder(t)
+  mkdirSync(join(path, 'lines'))
+  let [touches, saves, skippedMs, end] = [0, 0, 0, () => {}]
+  const real = openFolder(join(path, 'lines'))
+  const counting = {
+    ...real,
+    touch(name: string) {
+      touches += 1
+      real.touch(name)
+    },
+  }
+  const longSums: LongSums = {
+    load: async () => [],
+    save() {
+      saves += 1
+      return new Promise((settle) => {
+        end = settle
+      })
+    },
+  }
+  const monotonic = () => performance.now() + skippedMs
+  const one = await startProcess(t, { path, longSums, monotonic }, counting)
+  await poll(() => one.sums.isWriter, 'it becomes the writer')
+  log(path, 40)
+  await one.sums.tail.readAll()
+  skippedMs = 61_000
+  await poll(() => saves === 1, 'it saves')
+  skippedMs = 200_000
+  const before = touches
+  await poll(() => touches > before + 1, 'the role is renewed')
+  t.equal(saves, 1, 'one save at a time')
+  end()
 })
 
 root.test('gateways that share a Redis', { skip: skipValkey }, async (t) => {
