@@ -9,16 +9,23 @@ export interface RightsCommands {
 /** A name that has no other use. */
 export const rightsKey = 'tollgate:{all}:rights'
 
-/** KEYS[1] a key to try them on, which is left out afterwards. Errors other than of rights count as allowed. */
+/**
+ * KEYS[1] a key to try them on, which is left out afterwards. Fails with any other error, such as of a server that is
+ * full.
+ */
 const refusedCommands = `
-local answer, key = {}, KEYS[1]
+local answer, key, failure = {}, KEYS[1], nil
+-- Texts of Redis and Valkey; the last one: renamed in the server's configuration.
+local refusals = { "can't run this command", 'NOPERM', 'ACL failure', 'nknown %a* ?command called' }
+local function is_refusal(error)
+  for _, refusal in ipairs(refusals) do
+    if string.find(error, refusal) then return true end
+  end
+end
 local function try(command, ...)
   local found = redis.pcall(command, ...)
-  local error = type(found) == 'table' and found.err or ''
-  -- The latter: renamed in the server's configuration.
-  for _, refusal in ipairs({ "can't run this command", 'NOPERM', 'nknown %a+ command' }) do
-    if string.find(error, refusal) then answer[#answer + 1] = command end
-  end
+  local error = type(found) == 'table' and found.err
+  if error and is_refusal(error) then answer[#answer + 1] = command else failure = failure or error end
 end
 try('TIME')
 try('TYPE', key)
@@ -35,6 +42,7 @@ try('HDEL', key, 'a')
 try('ZADD', key, '1', 'a')
 try('ZRANGEBYSCORE', key, '1', '1')
 try('ZREM', key, 'a')
+if failure and #answer == 0 then return redis.error_reply(failure) end
 return answer
 `
 
