@@ -118,7 +118,7 @@ export const allMutants: readonly Mutant[] = [
     ['models/sources/files.test.ts', 'models/sources/last-good.test.ts'],
     [
       ['if (!before.resources.some(({ resource }) => isLimited(resource)))', 'if (true)'],
-      ['file.isUnknown && !isFirst', 'false'],
+      ['isUnknown: isFirst', 'isUnknown: true'],
     ],
   ),
   ...mutants(

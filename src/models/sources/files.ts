@@ -32,7 +32,7 @@ interface KnownFile {
   seenAt: number
   /** The content last read, and the file's state then; undefined before the first read. */
   read: Seen | undefined
-  /** Whether no content of it was ever read. */
+  /** Whether it was there at the first check and was never read: what was in force of it before is not known. */
   isUnknown: boolean
   /** Whether it should have been readable in that state: the next check tries again. */
   hasFailed: boolean
@@ -60,7 +60,7 @@ export function createFolder(folder: string) {
         if (isUnsettled(known) || known.hasFailed) due.push([path, known])
         continue
       }
-      const file: KnownFile = known ?? { ...unknown, seen, seenAt: now }
+      const file: KnownFile = known ?? { ...unread, isUnknown: isFirst, seen, seenAt: now }
       file.seen = seen
       file.seenAt = now
       files.set(path, file)
@@ -89,15 +89,15 @@ export function createFolder(folder: string) {
         const all = await Promise.all(some.map(([path, file]) => readBytes(path, file)))
         for (const [index, [path, file]] of some.entries()) {
           const before = file.inForce
-          await classify(file, relative(folder, path), all[index], { now, isFirst })
+          await classify(file, relative(folder, path), all[index], now)
           changed ||= file.inForce !== before
         }
       }
       isFirst = false
       if (!changed) return undefined
       const gathered = await inSlices(gather(inOrder(files)))
-      const unknown = [...files].flatMap(([path, { isUnknown, inForce }]) =>
-        isUnknown && inForce !== nothing ? relative(folder, path) : [],
+      const unknown = [...files].flatMap(([path, { isUnknown }]) =>
+        isUnknown ? relative(folder, path) : [],
       )
       return unknown.length === 0 ? gathered : { ...gathered, unknown }
     },
@@ -113,9 +113,8 @@ const nothing: FileContent = {
   refused: [],
   parts: new Map(),
 }
-const unknown = {
+const unread = {
   read: undefined,
-  isUnknown: true,
   hasFailed: false,
   fresh: nothing,
   inForce: nothing,
@@ -132,7 +131,7 @@ async function classify(
   file: KnownFile,
   name: string,
   bytes: Buffer | undefined,
-  { now, isFirst }: { readonly now: number; readonly isFirst: boolean },
+  now: number,
 ): Promise<void> {
   const { seen, seenAt, inForce, whole } = file
   const isNew = file.read?.signature !== seen.signature || bytes !== undefined
@@ -147,16 +146,12 @@ async function classify(
     file.hasFailed = bytes === undefined && seen.readable
   }
   const { fresh } = file
-  // One that is being created may be readable in a moment.
-  const isAwaited = file.isUnknown && !isFirst
-  const completeness = isAwaited
-    ? 'torn'
-    : completenessOf({
-        before: inForce,
-        fresh,
-        rewritten: whole?.inode === seen.inode,
-        shorter: whole !== undefined && seen.size < whole.size,
-      })
+  const completeness = completenessOf({
+    before: inForce,
+    fresh,
+    rewritten: whole?.inode === seen.inode,
+    shorter: whole !== undefined && seen.size < whole.size,
+  })
   if (completeness !== 'whole') {
     file.suspectSince ??= now
     const isQuiet = completeness === 'unsettled' && now - seenAt >= quietMs

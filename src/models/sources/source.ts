@@ -12,7 +12,7 @@ export interface Gathered {
   readonly problems: readonly FileProblem[]
   /** Documents about models that are not in force. An unchanged one is the same object. */
   readonly refused: readonly Refused[]
-  /** Files that could not be read since this process started: what they contain is not known. */
+  /** Files that were there when this process started and could never be read: what was in force of them is not known. */
   readonly unknown?: readonly string[]
   /** The problem of a resource's field, with its place in the source. */
   locate(resource: string, path: FieldPath, message: string): FileProblem
