@@ -1562,6 +1562,9 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (tally.end !== window.end) Object.assign(tally, window)', ''],
       ['ms < longMs ? 20_000 : 7_200_000', '20_000'],
+      ['window.ms < wrongMs && isOver', 'isOver'],
+      ['overSince.delete(tally)\n      return', 'return'],
+      ['tally.since > now ? tally.ms : wrongMs', 'wrongMs'],
       ['longMs = 72_000_000', 'longMs = 86_400_000'],
     ],
   ),

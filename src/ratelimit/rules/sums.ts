@@ -36,21 +36,33 @@ export type Sums = ReturnType<typeof createSums>
 export const longMs = 72_000_000
 
 /**
- * How long a window takes late lines after its end, and how far gateways' clocks may be ahead: 20 s. A long window
- * remains for hours, because under another version of the time zone rules it may end later.
+ * How long a window is sent after its end, for late lines, and how far gateways' clocks may be ahead: 20 s. A long
+ * window remains for hours, because under another version of the time zone rules it may end later.
  */
 export function graceOf({ ms }: Pick<CounterWindow, 'ms'>): number {
   return ms < longMs ? 20_000 : 7_200_000
 }
 
 /**
- * Whether nothing more is counted in the window; also true for a window that begins in the future, by a clock far
- * ahead.
+ * Whether the window is not sent; also true for one that begins in the future, by a clock far ahead. This clock may be
+ * the wrong one, so it does not drop a sum at once.
  */
 export function isOver(window: CounterWindow, now: number): boolean {
   const { since, end, ms } = window
   const graceMs = graceOf(window)
   return end + graceMs <= now || since > now + ms + graceMs
+}
+
+/**
+ * How long the clock must say that a window has ended before its sum is dropped, in milliseconds by a monotonic clock:
+ * one that is wrong for a moment loses nothing. Sums of shorter windows are many and matter for as long, so they are
+ * dropped at once.
+ */
+const wrongMs = 600_000
+
+/** Whether the window is over and so short that its sum need not outlast a wrong clock. */
+function isGone(window: CounterWindow, now: number): boolean {
+  return window.ms < wrongMs && isOver(window, now)
 }
 
 function isIn({ since, end }: CounterWindow, instant: number): boolean {
@@ -70,6 +82,8 @@ export function createSums(resets: Resets, monotonic: () => number) {
   const all = new Map<string, Tally>()
   /** The latest window of each counter. */
   const latest = new Map<string, Tally>()
+  /** Windows with own sums that were over in all sweeps since this monotonic time. */
+  const overSince = new Map<Tally, number>()
 
   function of(window: CounterWindow): Tally {
     let tally = all.get(window.id)
@@ -110,6 +124,20 @@ export function createSums(resets: Resets, monotonic: () => number) {
     return found
   }
 
+  /** Whether a sweep keeps the window. */
+  function isKept(tally: Tally, now: number, idleSince: number | undefined): boolean {
+    const isOwn = ownOf(tally) > 0
+    if (!isOver(tally, now)) {
+      overSince.delete(tally)
+      return isOwn || idleSince === undefined || ticksBetween(tally.usedAt, idleSince) <= 0
+    }
+    if (!isOwn || isGone(tally, now)) return false
+    const since = overSince.get(tally) ?? monotonic()
+    overSince.set(tally, since)
+    // A window to come may be the present one of a clock that is behind, but not for longer than it lasts.
+    return monotonic() - since < (tally.since > now ? tally.ms : wrongMs)
+  }
+
   /** A loop, because it is fast and each Check does this for all its limits. */
   function areStill(tallies: readonly Tally[], counters: CounterList, instant: number): boolean {
     for (let i = 0; i < tallies.length; i += 1) {
@@ -130,7 +158,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
       const changed: Tally[] = []
       for (const counter of counters) {
         const tally = at(counter, instant)
-        if (isOver(tally, now)) continue
+        if (isGone(tally, now)) continue
         tally.sum = plus(tally.sum, amount)
         changed.push(tally)
       }
@@ -148,24 +176,23 @@ export function createSums(resets: Resets, monotonic: () => number) {
         tally.base = each.base
       }
     },
-    /** Windows of this gateway's sums that are not over. */
+    /** Windows of this gateway's sums, also those that are over only by a clock that may be wrong. */
     own(now: number): readonly Tally[] {
       const own: Tally[] = []
       for (const tally of all.values()) {
-        if (ownOf(tally) > 0 && !isOver(tally, now)) own.push(tally)
+        if (ownOf(tally) > 0 && !isGone(tally, now)) own.push(tally)
       }
       return own
     },
     /** Drops windows that are over, and those without own sums that were last used before `idleSince` (a tick). */
     sweep(now: number, idleSince?: number): void {
-      for (const map of [all, latest]) {
-        for (const [name, tally] of map) {
-          const isIdle = idleSince !== undefined && ticksBetween(tally.usedAt, idleSince) > 0
-          if (!isOver(tally, now) && !(isIdle && ownOf(tally) === 0)) continue
-          map.delete(name)
-          tally.among = undefined
-        }
+      for (const [id, tally] of all) {
+        if (isKept(tally, now, idleSince)) continue
+        all.delete(id)
+        overSince.delete(tally)
+        tally.among = undefined
       }
+      for (const [key, tally] of latest) if (tally.among === undefined) latest.delete(key)
     },
   }
 }

@@ -11,7 +11,7 @@ import { createLineDelivery } from '../../journal/line-delivery.ts'
 import type { ReadLine } from '../../journal/read-line.ts'
 import type { IsDone } from '../../journal/remove-saved.ts'
 import { createWriters } from '../../journal/writers.ts'
-import { type Counted, createSums, type OwnSum } from '../rules/sums.ts'
+import { type Counted, createSums, isOver, type OwnSum } from '../rules/sums.ts'
 import { ownOf } from '../rules/tally.ts'
 import type { Resets } from '../rules/windows.ts'
 import { createAdoption } from './adoption.ts'
@@ -154,7 +154,8 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
    */
   async function handOver(next: string): Promise<boolean> {
     if (!role.confirm() || adoption.isPending) return false
-    if (sums.own(now()).some((tally) => tally.field < ownOf(tally))) return false
+    const unsent = sums.own(now()).filter((tally) => tally.field < ownOf(tally))
+    if (unsent.some((tally) => !isOver(tally, now()))) return false
     tail.isPaused = true
     try {
       delivery.savePosition(tail.position)

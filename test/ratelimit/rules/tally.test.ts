@@ -142,6 +142,48 @@ test('a line counts at its own time, while its window takes it', async (t) => {
   t.equal(sums.all.size, 0)
 })
 
+test('a sum is dropped once the clock has said for long that its window is over', async (t) => {
+  let monotonic = 0
+  const sums = createSums(new Map(), () => monotonic)
+  const hour = { ...counter, key: 'hour', window: { ms: 60 * minute } }
+  const at = 1_000 * 60 * minute
+  sums.count({ at, amount: 3, counters: [hour, counter] }, at)
+  t.equal(sums.own(at).length, 2)
+  const tally = sums.at(hour, at)
+  const [past, ahead] = [at - 365 * 86_400_000, at + 365 * 86_400_000]
+  const sweep = (now: number, afterMs: number) => {
+    monotonic += afterMs
+    sums.sweep(now)
+    return sums.all.has(tally.id)
+  }
+  t.ok(sweep(past, 0))
+  t.strictSame([...sums.all.values()], [tally], 'a short window is dropped at once')
+  for (const wrong of [past, ahead]) {
+    t.ok(sweep(wrong, minute))
+    t.strictSame(sums.own(wrong), [tally], 'it is saved')
+    t.ok(sweep(wrong, 10 * minute - 1))
+    t.ok(sweep(at, minute), 'the clock is right again')
+  }
+  t.equal(sums.count({ at, amount: 3, counters: [hour] }, ahead).length, 1)
+  t.equal(ownOf(sums.at(hour, at)), 6)
+  const { end } = tally
+  t.ok(sweep(end + 19_999, 0))
+  t.ok(sweep(end + 20_000, 0))
+  t.notOk(sweep(end + 20_000, 10 * minute))
+  t.equal(tally.among, undefined)
+  t.not(sums.at(hour, at), tally)
+
+  const next = sums.at(hour, ahead)
+  next.sum = 1
+  const isNextKept = (afterMs: number) => {
+    sweep(at, afterMs)
+    return sums.all.has(next.id)
+  }
+  t.ok(isNextKept(0))
+  t.ok(isNextKept(60 * minute - 1), 'a window to come may be the present one')
+  t.notOk(isNextKept(1), 'but not for longer than it lasts')
+})
+
 test('an idle window is forgotten if nobody here has counted in it', async (t) => {
   let tick = 0
   const sums = createSums(new Map(), () => tick)

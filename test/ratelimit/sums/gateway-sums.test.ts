@@ -15,6 +15,8 @@ function createWorld() {
   const disk = new Disk()
   const world = {
     ...{ disk, now: 1_800_000_000_000, doubles: 0, told: 0, faults: [] as unknown[] },
+    /** By how much the clock is wrong. */
+    wrongMs: 0,
     /** Whether small files, such as that of the writers, can't be read. */
     isUnreadable: false,
   }
@@ -26,7 +28,8 @@ function createWorld() {
         if (life.isDead) throw new Killed()
       },
     }
-    const folder = folderOf(from, life, () => world.now)
+    const now = () => world.now + world.wrongMs
+    const folder = folderOf(from, life, now)
     const sums = await openGatewaySums({
       ...{ gateway: 'g', files: [file], tags: ['all'], tagOf: () => 'all', keptFiles: 0 },
       folder: {
@@ -40,7 +43,7 @@ function createWorld() {
       kept: keptOf(from, life, isSlow),
       store: new Link(() => server, dice, life),
       longSums: undefined,
-      now: () => world.now,
+      now,
       monotonic: () => world.now,
       ...plainLines((amount) => [{ at: world.now, amount, counters: [counter] }]),
       onLoss: () => {},
@@ -201,4 +204,37 @@ test('a line is counted once where nobody can see who writes', async (t) => {
   t.equal(used(), 40)
   t.equal(world.told, 1)
   t.match(world.faults, [/is not a file/])
+})
+
+test('a clock that is wrong at a start or for a moment loses nothing', async (t) => {
+  for (const wrongMs of [-365 * 86_400_000, 365 * 86_400_000]) {
+    const { world, start, log } = createWorld()
+    const first = await start()
+    await first.sums.becomeWriter()
+    log(450)
+    await first.sums.tail.readAll()
+    await first.sums.save()
+    log(30)
+    await first.sums.tail.readAll()
+    first.life.isDead = true
+    world.wrongMs = wrongMs
+    const second = await start()
+    await second.sums.becomeWriter()
+    second.sums.shared.sweep(false)
+    await second.sums.save()
+    world.wrongMs = 0
+    t.equal(second.used(), 480, 'a clock that is set soon after the start')
+    second.life.isDead = true
+    const third = await start()
+    await third.sums.becomeWriter()
+    t.equal(third.used(), 480, 'as saved while it was wrong')
+    world.wrongMs = wrongMs
+    third.sums.shared.sweep(false)
+    await third.sums.save()
+    world.wrongMs = 0
+    t.equal(third.used(), 480, 'a clock that is wrong at a sweep')
+    third.life.isDead = true
+    t.equal((await start()).used(), 480)
+    t.strictSame(world.faults, [])
+  }
 })
