@@ -216,7 +216,10 @@ export function createCopies({ folder, path, keptPath, files, same = [] }: Copie
   }
 
   return {
-    /** Call it every second in the writer. A call during another one, as when the process stops, follows it. Rejects if the disk fails. */
+    /**
+     * Call it every second in the writer. A call during another one, as when the process stops, follows it. Rejects if
+     * the disk fails.
+     */
     step: (): Promise<void> => withLock(copyAll),
     /** Removes the copy of a file that was removed because its lines are saved. */
     remove(name: string): Promise<void> {

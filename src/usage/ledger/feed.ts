@@ -41,7 +41,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
 
   async function open(): Promise<LedgerReading> {
     // Read first: it is written after the database.
-    removed = Math.max(removed, Number(folder.readText(removedFile)))
+    removed = Math.max(removed, Number(folder.readText(removedFile)) || 0)
     const found = await ledger.open(journal)
     revision = found.revision
     const isRestored = removed > revision
