@@ -39,11 +39,16 @@ export function createLineDelivery(options: LineDeliveryOptions) {
     }
   }
 
+  /** A failure, such as that of a full disk, is reported: counting does not need the position. */
   function write(position: Position): void {
     const text = JSON.stringify(names.map((name) => [name, [...position]]))
     if (text === written) return
-    folder.replaceText(file, `${text}\n`)
-    written = text
+    try {
+      folder.replaceText(file, `${text}\n`)
+      written = text
+    } catch (error) {
+      onFault(error)
+    }
   }
 
   async function close(position: Position, until: Position, isOver: () => boolean): Promise<void> {

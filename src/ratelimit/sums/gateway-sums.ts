@@ -187,18 +187,22 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       shared.begin()
       await save()
     },
-    /** Call it once a second. */
+    /** Call it once a second. Errors are reported. */
     renewRole(): void {
-      role.renew()
-      if (role.isWriter) delivery.savePosition(tail.position)
+      report(() => {
+        role.renew()
+        if (role.isWriter) delivery.savePosition(tail.position)
+      })
     },
     /** Call at each rotation and at shutdown. */
     save,
     handOver,
-    /** Releases the writer's place and closes the files. Call nothing else afterwards. */
+    /** Releases the writer's place and closes the files; errors are reported. Call nothing else afterwards. */
     close(): void {
-      if (role.confirm()) delivery.savePosition(tail.position)
-      role.leave()
+      report(() => {
+        if (role.confirm()) delivery.savePosition(tail.position)
+        role.leave()
+      })
       tail.close()
     },
     /** Notes a reset: responses that end after it count in a new window. */

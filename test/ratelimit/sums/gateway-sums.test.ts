@@ -19,6 +19,10 @@ function createWorld() {
     wrongMs: 0,
     /** Whether small files, such as that of the writers, can't be read. */
     isUnreadable: false,
+    /** Whether the shared folder has no room for another file. */
+    isFull: false,
+    /** Open files. */
+    open: 0,
   }
   const server = new Server(() => world.now)
   async function start(from = disk, isSlow = () => false) {
@@ -34,9 +38,19 @@ function createWorld() {
       ...{ gateway: 'g', files: [file], tags: ['all'], tagOf: () => 'all', keptFiles: 0 },
       folder: {
         ...folder,
+        open(name) {
+          const opened = folder.open(name)
+          if (opened === undefined) return undefined
+          world.open += 1
+          return { ...opened, close: () => (world.open -= 1) }
+        },
         readText(name) {
           if (world.isUnreadable) throw new Error(`${name} is not a file`)
           return folder.readText(name)
+        },
+        replaceText(name, text) {
+          if (world.isFull) throw new Error(`ENOSPC: ${name}`)
+          folder.replaceText(name, text)
         },
       },
       onDelivered: () => (world.told += 1),
@@ -237,4 +251,40 @@ test('a clock that is wrong at a start or for a moment loses nothing', async (t)
     t.equal((await start()).used(), 480)
     t.strictSame(world.faults, [])
   }
+})
+
+test('a full folder keeps no writer from its work', async (t) => {
+  const { world, start, log, stored } = createWorld()
+  const one = await start()
+  await one.sums.becomeWriter()
+  log(40)
+  await one.sums.tail.readAll()
+  one.life.isDead = true
+  world.isFull = true
+  const next = await start()
+  await next.sums.becomeWriter()
+  await next.send()
+  t.equal(stored(), 40, 'what the last one had not sent')
+  log(2)
+  await next.sums.tail.readAll()
+  next.sums.renewRole()
+  await next.send()
+  t.equal(stored(), 42)
+  next.sums.close()
+  t.equal((await start()).sums.hasWriter(), false, 'it has left')
+  t.match(world.faults, [/ENOSPC: usage.told/])
+})
+
+test('files are closed where nobody can see who writes', async (t) => {
+  const { world, start, log } = createWorld()
+  const { sums } = await start()
+  await sums.becomeWriter()
+  log(40)
+  await sums.tail.readAll()
+  t.ok(world.open > 0)
+  world.isUnreadable = true
+  sums.renewRole()
+  sums.close()
+  t.equal(world.open, 0)
+  t.match(world.faults, [/is not a file/, /is not a file/])
 })
