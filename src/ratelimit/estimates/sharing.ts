@@ -45,14 +45,25 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
   let last: Omit<LearnedRow, 'sums'> | undefined
   let exchanges = 0
 
+  /** Adds each part once, so that it ends while others are observed. */
   async function add(): Promise<void> {
-    for (;;) {
-      const taken = takeSome(estimators)
-      if (taken.length === 0) return
-      await addLearned(sql, taken)
-      for (const { settle } of taken) settle()
-      if (taken.length < maxAdded) return
+    let taken: Taken[] = []
+    for (const { owner, model, estimator } of [...estimators.all()]) {
+      for (const [part, sums] of estimator.parts()) {
+        const delta = sums.take()
+        if (delta === undefined) continue
+        taken.push({ owner, model, part, delta, settle: () => sums.settle() })
+        if (taken.length < maxAdded) continue
+        await share(taken)
+        taken = []
+      }
     }
+    if (taken.length > 0) await share(taken)
+  }
+
+  async function share(taken: readonly Taken[]): Promise<void> {
+    await addLearned(sql, taken)
+    for (const { settle } of taken) settle()
   }
 
   async function takeOver(): Promise<void> {
@@ -100,17 +111,4 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
 interface Taken extends LearnedPart {
   readonly delta: Delta
   readonly settle: () => void
-}
-
-function takeSome(estimators: Estimators): readonly Taken[] {
-  const taken: Taken[] = []
-  for (const { owner, model, estimator } of estimators.all()) {
-    for (const [part, sums] of estimator.parts()) {
-      const delta = sums.take()
-      if (delta === undefined) continue
-      taken.push({ owner, model, part, delta, settle: () => sums.settle() })
-      if (taken.length === maxAdded) return taken
-    }
-  }
-  return taken
 }

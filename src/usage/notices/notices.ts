@@ -81,10 +81,13 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
       const name = `${subscription}\n${model}\n${pool ?? ''}\n${user}`
       if (waiting.size < maxWaiting) waiting.set(name, { user, subscription, model, pool })
     },
-    /** Records notices for the noted responses. If a store is unavailable, the next step retries. */
+    /**
+     * Records notices for the responses noted before it; those noted meanwhile wait for the next step. If a store is
+     * unavailable, the next step retries.
+     */
     async step(): Promise<void> {
-      while (waiting.size > 0) {
-        const some = [...waiting].slice(0, maxUses)
+      for (let left = waiting.size; left > 0; left -= maxUses) {
+        const some = [...waiting].slice(0, Math.min(left, maxUses))
         for (const [name] of some) waiting.delete(name)
         const all = [...watchedBy(some.map(([, use]) => use)).values()]
         try {

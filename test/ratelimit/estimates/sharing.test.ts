@@ -143,6 +143,33 @@ test('several pages are written and read, and the oldest rows are deleted', asyn
   t.equal(kept, 700)
 })
 
+test('an exchange ends while responses are observed', async (t) => {
+  const { pool } = await createWorld(t)
+  const estimators = createEstimators()
+  const models = Array.from({ length: 200 }, (_, i) => `llm/m${i}`)
+  const learnAll = (): void => {
+    for (const model of models) learn(estimators, 1, 50, model)
+  }
+  learnAll()
+  let statements = 0
+  const faults: unknown[] = []
+  const onFault = (error: unknown) => faults.push(error)
+  const sql = new Proxy(pool, {
+    apply(target, _, call: Parameters<Pool>) {
+      statements += 1
+      if (statements < 40) learnAll()
+      return target(...call)
+    },
+  })
+  const sharing = shareLearned({ sql, estimators, isNeeded: () => true, onFault })
+  // Further exchanges follow after seconds.
+  await poll(() => statements > 0, 'it begins')
+  await new Promise((settle) => setTimeout(settle, 500))
+  t.ok(statements < 20, `${statements} statements`)
+  await sharing.stop()
+  t.same(faults, [])
+})
+
 test('sums of another form are replaced', async (t) => {
   const { url, pool } = await createWorld(t)
   const first = start(t, pool)

@@ -239,6 +239,24 @@ test('a notice of a process that was killed while it sent is sent by another', a
   t.equal(receiver.received[0]?.headers['webhook-id'], taken?.id)
 })
 
+test('a step ends while responses are noted', async (t) => {
+  const { store, snapshot } = await createWorld(t)
+  const read: number[] = []
+  const notices = createNotices({
+    ...{ snapshot: () => snapshot, store, clock: Date.now },
+    async readCounters(all, now) {
+      read.push(all.length)
+      if (read.length < 20) notices.note(use(`user-${read.length}`))
+      return all.map(() => ({ used: 0, resetsAt: now + 1_000 }))
+    },
+  })
+  for (let i = 0; i < 600; i += 1) notices.note(use(`early-${i}`))
+  await notices.step()
+  t.strictSame(read, [500, 100])
+  await notices.step()
+  t.strictSame(read, [500, 100, 2])
+})
+
 test('a process that stops does not wait for a receiver that hangs', async (t) => {
   const { sql, store, snapshot, create, spend } = await createWorld(t)
   const hanging = createServer(() => {})
