@@ -497,6 +497,16 @@ export const allMutants: readonly Mutant[] = [
     [['if (hasFigures(limit)) ', '']],
   ),
   ...mutants(
+    'store/postgres/sql.ts',
+    ['admin/increases/increases.test.ts', 'admin/keys/idempotency-key.test.ts'],
+    [['least(${new Date(now)}::timestamptz, now())', '${new Date(now)}::timestamptz']],
+  ),
+  ...mutants(
+    'usage/ledger/postgres/partitions.ts',
+    ['usage/ledger/postgres/partitions.test.ts'],
+    [['(await isInUse(transaction, each, name, oldest))', 'false']],
+  ),
+  ...mutants(
     'usage/limit-requests/postgres-limit-requests.ts',
     ['admin/increases/limit-requests.test.ts'],
     [["if (open.state !== 'open') return open", '']],
