@@ -1551,6 +1551,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (event !== undefined) restore()', ''],
       ['repairs.set(tally, missing)', ''],
+      ['if (!isWhole) lacking.add(tally)', ''],
       // I10: what has grown meanwhile is sent.
       ['if (field < ownOf(tally)) enter(tally)\n    else if', 'if'],
     ],

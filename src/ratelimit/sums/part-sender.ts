@@ -41,6 +41,7 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
   /** Failed calls in a row. */
   let failures = 0
   let mendAt: number | undefined
+  let isMending = false
 
   /** Schedules a call this many intervals after the last one, or earlier. */
   function arm(intervals: number): void {
@@ -91,10 +92,20 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
       return
     }
     mendAt ??= monotonic() + soonestMendMs + Math.random() * (latestMendMs - soonestMendMs)
-    if (monotonic() < mendAt) return
-    void part.mend().then(() => {
-      if (part.due > 0) arm(1)
-    }, onOutcome)
+    if (isMending || monotonic() < mendAt) return
+    isMending = true
+    void part
+      .mend()
+      .then(noteMended, onOutcome)
+      .finally(() => {
+        isMending = false
+      })
+  }
+
+  function noteMended(isWhole: boolean): void {
+    // A database that does not respond is not asked every second.
+    if (!isWhole) mendAt = undefined
+    if (part.due > 0) arm(1)
   }
 
   return {

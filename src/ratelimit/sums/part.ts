@@ -40,6 +40,8 @@ const recentMs = 10_000
 export const calmEveryMs = 50
 /** How long processes other than the writer remember ended holds: longer than a gateway is without a writer. */
 const handoverMs = 10_000
+/** How long `mend`, for which nobody waits, gives `longSums`: more than a statement has. */
+const mendWaitMs = 10_000
 /** Appended to the id of a hold that must end for all processes. */
 const endsForAll = '*'
 export type Part = ReturnType<typeof createPart>
@@ -50,7 +52,10 @@ export function createPart(options: PartOptions) {
   const due = new Set<Tally>()
   /** Windows to send with lower priority. */
   const calm = new Set<Tally>()
-  /** Windows to read in full, once other gateways had time to write again: the store may lack sums of theirs. */
+  /**
+   * Windows to read in full, once other gateways had time to write again: the store may lack sums of theirs, or
+   * `longSums` did not respond.
+   */
   const lacking = new Set<Tally>()
   const repairs = createRepairs()
   const ended = createEndedHolds()
@@ -159,14 +164,21 @@ export function createPart(options: PartOptions) {
     }
   }
 
-  /** Reads all fields of these windows, at most `maxEntries`, and notes sums that the store lacks. */
-  async function readWhole(tallies: readonly Tally[]): Promise<void> {
-    for (const { tally, own, field, missing } of await readAll(tallies)) {
+  /**
+   * Reads all fields of these windows, at most `maxEntries`, and notes sums that the store lacks. Returns whether
+   * `longSums` responded within `waitMs`; otherwise the windows are read again later.
+   */
+  async function readWhole(tallies: readonly Tally[], waitMs?: number): Promise<boolean> {
+    const found = await readAll(tallies, waitMs)
+    for (const { tally, own, field, missing, isWhole } of found) {
       lacking.delete(tally)
+      // After those that wait longer.
+      if (!isWhole) lacking.add(tally)
       if (isWriter() && missing.size > 0) repairs.set(tally, missing)
       if (isOpen(tally)) receive(tally, field, plus(field, tally.fieldsSum), tally.readAt)
       if (isWriter() && own < ownOf(tally)) enter(tally)
     }
+    return found.every(({ isWhole }) => isWhole)
   }
 
   return {
@@ -180,7 +192,7 @@ export function createPart(options: PartOptions) {
     get calm(): number {
       return calm.size
     },
-    /** Number of windows to read in full, because the store may lack sums in them. */
+    /** Number of windows to read in full, because sums may be missing in them. */
     get lacking(): number {
       return lacking.size
     },
@@ -215,10 +227,12 @@ export function createPart(options: PartOptions) {
      */
     send,
     readWhole,
-    /** Reads in full some of the windows in which the store may lack sums. */
-    async mend(): Promise<void> {
-      for (const tally of lacking) if (!isOpen(tally)) lacking.delete(tally)
-      await readWhole([...lacking].slice(0, maxEntries))
+    /** Reads in full some of the windows that lack sums; returns whether `longSums` responded. */
+    async mend(): Promise<boolean> {
+      for (const tally of lacking) {
+        if (!isOpen(tally) || tally.among === undefined) lacking.delete(tally)
+      }
+      return await readWhole([...lacking].slice(0, maxEntries), mendWaitMs)
     },
     /** Sends all sums again, as to an unknown store: at start, and when this process becomes the writer. */
     begin(): void {

@@ -77,12 +77,15 @@ export function createSharedSums(options: SharedSumsOptions) {
     return tally
   }
 
+  /** With all calls at once, because a Check waits for them. */
   async function readWhole(tallies: Iterable<Tally>): Promise<void> {
+    const calls: (Promise<unknown> | undefined)[] = []
     for (const [part, own] of Map.groupBy(tallies, partOf)) {
       for (let from = 0; from < own.length; from += maxEntries) {
-        await part?.readWhole(own.slice(from, from + maxEntries))
+        calls.push(part?.readWhole(own.slice(from, from + maxEntries)))
       }
     }
+    await Promise.all(calls)
   }
 
   /** Some of the windows that are in use and were not read in full for a while. */

@@ -4,6 +4,7 @@
  */
 
 import { greatest } from '../../formats/exact.ts'
+import { withTimeout } from '../../runtime/with-timeout.ts'
 import { windowKey } from '../redis/keys.ts'
 import type { Fields } from '../rules/fields.ts'
 import { longMs } from '../rules/sums.ts'
@@ -23,6 +24,9 @@ export interface WholeReadsOptions {
   readonly monotonic: () => number
 }
 
+/** How long a Check waits for `longSums`, in milliseconds. */
+const checkWaitMs = 250
+
 export function createWholeReads(options: WholeReadsOptions) {
   const { tag, gateway, store, longSums, monotonic } = options
   const startedAt = options.now()
@@ -35,9 +39,9 @@ export function createWholeReads(options: WholeReadsOptions) {
 
   /**
    * Notes the fields of a window. `own`: the store's sum of this gateway; `field`: the higher of this and the sum in
-   * `longSums`; `missing`: sums of others that the store lacks.
+   * `longSums`; `missing`: sums of others that the store lacks. `tick`: when the store answered.
    */
-  function note(tally: Tally, hash: Fields, kept: Fields) {
+  function note(tally: Tally, hash: Fields, kept: Fields, tick: number) {
     const found = new Map(hash)
     const others = new Map(kept)
     const own = found.get(gateway) ?? 0
@@ -47,27 +51,48 @@ export function createWholeReads(options: WholeReadsOptions) {
       others.delete(name)
     }
     tally.isKnown = true
-    tally.readAt = toTick(monotonic())
+    tally.readAt = tick
     return { tally, own, field, missing: noteFields(tally, found, others) }
   }
 
-  /** Reads the sums of others in these windows, at most `maxEntries`, which are known from then on. */
-  return async (tallies: readonly Tally[]) => {
-    if (tallies.length === 0) return []
-    const long = longSums === undefined ? [] : tallies.filter(({ ms }) => ms >= longMs)
-    const ids = long.map(({ id }) => id)
-    const kept = (ids.length > 0 && (await longSums?.load(ids).catch(() => []))) || []
-    const begun = tallies.filter(mayHaveOld)
+  /** Sums of long windows; undefined if `longSums` does not respond in time, which is reported elsewhere. */
+  async function load(long: readonly Tally[], waitMs: number) {
+    let kept: readonly Fields[] | undefined
+    const loading = longSums?.load(long.map(({ id }) => id)).then((found) => {
+      kept = found
+    })
+    if (loading !== undefined) await withTimeout(waitMs, loading).catch(() => {})
+    return kept
+  }
+
+  async function readStore(tallies: readonly Tally[], begun: readonly Tally[]) {
     const counted = begun.map((tally) => ({ counter: keyIn(tally), id: tally.id }))
     const [hashes, old = []] = await Promise.all([
       store.read(tallies.map((tally) => windowKey(tag, tally))),
       counted.length === 0 ? [] : store.readOld?.(counted),
     ])
+    return { hashes, old, tick: toTick(monotonic()) }
+  }
+
+  /**
+   * Reads the sums of others in these windows, at most `maxEntries`, which are known from then on. `isWhole`: not a
+   * long window that `longSums` did not report within `waitMs`.
+   */
+  return async (tallies: readonly Tally[], waitMs = checkWaitMs) => {
+    if (tallies.length === 0) return []
+    const long = longSums === undefined ? [] : tallies.filter(({ ms }) => ms >= longMs)
+    const begun = tallies.filter(mayHaveOld)
+    const [{ hashes, old, tick }, kept] = await Promise.all([
+      readStore(tallies, begun),
+      long.length === 0 ? [] : load(long, waitMs),
+    ])
     return tallies.map((tally, i) => {
-      const fields = new Map(kept[long.indexOf(tally)])
+      const at = long.indexOf(tally)
+      const fields = new Map(kept?.[at])
       const sum = old[begun.indexOf(tally)] ?? 0
       if (sum > 0) fields.set(oldField, sum)
-      return note(tally, hashes[i] as Fields, fields)
+      const noted = note(tally, hashes[i] as Fields, fields, tick)
+      return { ...noted, isWhole: at < 0 || kept !== undefined }
     })
   }
 }

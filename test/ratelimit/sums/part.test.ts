@@ -5,7 +5,9 @@ import { createSums } from '../../../src/ratelimit/rules/sums.ts'
 import { usedOf } from '../../../src/ratelimit/rules/tally.ts'
 import type { CounterReset, WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
 import { createPart } from '../../../src/ratelimit/sums/part.ts'
-import { maxEntries, type SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
+import { createPartSender } from '../../../src/ratelimit/sums/part-sender.ts'
+import { type LongSums, maxEntries, type SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
+import { poll } from '../../support/poll.ts'
 import { Server } from './model.ts'
 
 const start = 1_800_000_000_000
@@ -15,6 +17,7 @@ function counterOf(user: string): WindowedCounter {
   return { key: `s\nm\n1h\n${user}`, owner: 'all', window: { ms: hour } }
 }
 const ann = counterOf('ann')
+const long: WindowedCounter = { ...ann, key: 's\nm\n1w\nann', window: { ms: 168 * hour } }
 
 interface World {
   now: number
@@ -24,6 +27,8 @@ interface World {
   readonly ended: string[]
   /** What an earlier version has counted, by counters. */
   readonly old: Map<string, number>
+  /** What a second store does when it is asked for the sums of long windows. */
+  load: LongSums['load']
   /** What happens when a call arrives, and before it is answered. */
   arrives: () => void
   answers: () => void
@@ -37,6 +42,7 @@ function createWorld() {
     calls: 0,
     ended: [],
     old: new Map(),
+    load: async (ids) => ids.map(() => new Map()),
     arrives: () => {},
     answers: () => {},
   }
@@ -62,6 +68,7 @@ function createWorld() {
     const events: string[] = []
     const part = createPart({
       ...{ tag: 'all', gateway, nonce, store },
+      longSums: { load: (ids) => world.load(ids), save: async () => {} },
       isWriter: typeof writes === 'boolean' ? () => writes : writes,
       windows: () => sums.all.values(),
       now: () => world.now,
@@ -342,4 +349,71 @@ test('a window that was reset has nothing of a version before', async (t) => {
   g.reset(ann.key, start)
   await g.read()
   t.equal(g.used(), 0)
+})
+
+test('a database that hangs delays a long window only briefly', async (t) => {
+  const { world, join, total } = createWorld()
+  const [g, other] = [join('g'), join('other')]
+  other.count(5, long)
+  await other.part.send()
+  let answer = (): void => {}
+  world.load = (ids) =>
+    new Promise((settle) => {
+      answer = () => settle(ids.map(() => new Map([['ended', 50]])))
+    })
+  let isRead = false
+  const reading = g.read(long).then(() => {
+    isRead = true
+  })
+  await poll(() => isRead, 'it is read')
+  await reading
+  t.equal(g.used(long), 5, 'from the store')
+  t.equal(g.part.lacking, 1)
+  const mending = g.part.mend()
+  answer()
+  t.equal(await mending, true)
+  t.equal(g.used(long), 55, 'with what only the database has')
+  t.equal(g.part.lacking, 0)
+  await g.part.send()
+  t.equal(total(long), 55)
+})
+
+test('a database that does not respond is not asked every second', async (t) => {
+  const { world, join } = createWorld()
+  const g = join('g')
+  let asked = 0
+  world.load = async () => {
+    asked += 1
+    throw new Error('down')
+  }
+  await g.read(long)
+  t.equal(asked, 1)
+  const onOutcome = (error?: unknown): void => void (error === undefined || t.fail(String(error)))
+  const sender = createPartSender({
+    ...{ part: g.part, flushMs: 5, monotonic: () => world.now, onOutcome },
+  })
+  async function maintain(seconds: number): Promise<void> {
+    for (let i = 0; i < seconds; i += 1) {
+      world.now += 1_000
+      sender.maintain()
+      for (let turns = 0; turns < 20; turns += 1) await new Promise(setImmediate)
+    }
+  }
+  await maintain(16)
+  const soon = asked
+  t.ok(soon >= 2 && soon <= 4, `${soon} times`)
+  let end = (): void => {}
+  world.load = () => {
+    asked += 1
+    return new Promise((_, reject) => {
+      end = () => reject(new Error('hung'))
+    })
+  }
+  await maintain(40)
+  t.equal(asked, soon + 1, 'one at a time')
+  end()
+  world.load = async (ids) => ids.map(() => new Map())
+  await maintain(17)
+  t.equal(g.part.lacking, 0)
+  await sender.stop(0)
 })
