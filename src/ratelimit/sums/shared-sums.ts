@@ -157,8 +157,8 @@ export function createSharedSums(options: SharedSumsOptions) {
      */
     async saveLong(): Promise<void> {
       if (longSums === undefined) return
-      for (const tally of unsaved) if (isOver(tally, now())) unsaved.delete(tally)
-      const changed = [...unsaved]
+      for (const tally of unsaved) if (tally.among === undefined) unsaved.delete(tally)
+      const changed = [...unsaved].filter((tally) => !isOver(tally, now()))
       for (let from = 0; from < changed.length; from += maxEntries) {
         const batch = changed.slice(from, from + maxEntries)
         const rows = batch.map((tally) => ({ id: tally.id, end: tally.end, used: ownOf(tally) }))

@@ -47,3 +47,21 @@ test('windows of several tags are read at once', async (t) => {
   end()
   await reading
 })
+
+test('a clock that is wrong at a save of long windows loses none', async (t) => {
+  const saved: string[] = []
+  const { world, shared } = createWorld({
+    load: async () => [],
+    async save(_gateway, rows) {
+      for (const { id } of rows) saved.push(id.slice(0, 10))
+    },
+  })
+  shared.count({ at: world.now, amount: 1, counters: [ann, bob] })
+  const right = world.now
+  world.now += 365 * 86_400_000
+  await shared.saveLong()
+  t.equal(saved.length, 0)
+  world.now = right
+  await shared.saveLong()
+  t.equal(saved.length, 2)
+})
