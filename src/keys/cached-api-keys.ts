@@ -173,7 +173,9 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       if (next === 'read') {
         counts.misses += 1
         // A known key is read without a source: the limit of a source is for floods of unknown keys.
-        const found = await lookups.find(hash, known.has(hash) ? undefined : source)
+        const found = await lookups
+          .find(hash, known.has(hash) ? undefined : source)
+          .catch((error: unknown) => outlast(hash, error))
         // A result from before a pause of this process may be outdated.
         if (found === undefined || freshness.state() === 'confirmed') return found
       }
@@ -201,6 +203,15 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     }
     counts.misses += 1
     throw unavailable
+  }
+
+  /** The cached key, if the table fails although the cache is fresh, as in the first second of an outage. */
+  function outlast(hash: string, error: unknown): KeyAnswer {
+    const key = known.get(hash)
+    const ageMs = freshness.ageMs()
+    const isAway = error instanceof ServiceError && error.code === 'store_unavailable'
+    if (key === undefined || !isAway || ageMs >= graceMs) throw error
+    return { ...key, ageMs }
   }
 
   function evict(hashes: readonly string[]): void {

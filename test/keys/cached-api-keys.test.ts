@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Test, test } from 'tap'
+import { ServiceError } from '../../src/formats/errors.ts'
 import {
   type CachedApiKeys,
   createCachedApiKeys,
@@ -364,6 +365,27 @@ test('a store that fails during a look-up answers 503', async (t) => {
   freshness.is = 'unconfirmed'
   freshness.age = 60 * minute
   await t.rejects(async () => keys.findByHash(hash), { code: 'store_unavailable' })
+})
+
+test('a known key that cannot be read again is valid, unless it was evicted', async (t) => {
+  const world = createFaked()
+  const { keys, clock, failWith, freshness } = world
+  const [row, evicted] = [await remember(world), await remember(world)]
+  // As in the first second of an outage.
+  clock.now = 60_001
+  freshness.age = 7
+  failWith(new ServiceError('store_unavailable'))
+  t.match(await keys.findByHash(row.hash), { status: 'active', ageMs: 7 })
+  const answer = keys.findByHash(evicted.hash)
+  keys.evict([evicted.hash])
+  await t.rejects(Promise.resolve(answer), { code: 'store_unavailable' })
+  freshness.age = 15 * minute
+  await t.rejects(async () => keys.findByHash(row.hash), { code: 'store_unavailable' })
+  freshness.age = 7
+  failWith(new Error('a bug'))
+  await t.rejects(async () => keys.findByHash(row.hash), { message: 'a bug' })
+  failWith(undefined)
+  t.match(await keys.findByHash(row.hash), { status: 'active', ageMs: undefined })
 })
 
 test('a state that keeps changing is not waited for', async (t) => {

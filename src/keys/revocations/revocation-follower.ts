@@ -130,6 +130,9 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
       const acknowledged = position
       try {
         isDone = take(await followLog(pool, replica, position, deadlineMs))
+        // Before the wait: keys in doubt are read again while the lease lasts, and refused without it. The next poll
+        // acknowledges these changes.
+        if (source !== null) lease.renew(sentAt)
         await forgetting
       } catch (error) {
         lease.fail(sentAt)
@@ -139,8 +142,6 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
       }
       outage.note(undefined)
       if (source === null) return lease.fail(sentAt)
-      // The next poll acknowledges these changes.
-      lease.renew(sentAt)
       if (!(await readIncreases())) {
         position = acknowledged
         return

@@ -190,6 +190,31 @@ test('nothing is acknowledged while keys are being forgotten', async (t) => {
   await poll(async () => (await seenAt()) !== before, 'it polls again')
 })
 
+test('after an outage the cache is in use while all keys are being forgotten', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const proxy = await startTcpProxy(t, Number(new URL(url).port))
+  await fillKeys(sql, 2)
+  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
+  const forgotten = Promise.withResolvers<void>()
+  let isForgetting = false
+  const follower = await startFollower(t, proxy.through(url), {
+    everyMs: 50,
+    forgetAll() {
+      isForgetting = true
+      return forgotten.promise
+    },
+  })
+  await acknowledged(sql)
+  proxy.refuse()
+  await poll(() => follower.state() === 'unavailable', 'the database is unavailable')
+  await sql`delete from tollgate_revocations`
+  proxy.heal()
+  await poll(() => isForgetting, 'all keys are forgotten')
+  // Keys in doubt are read again; while the database counts as unavailable, requests with them would be refused.
+  t.equal(follower.state(), 'confirmed')
+  forgotten.resolve()
+})
+
 test('a log with another history is not trusted', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const follower = await startFollower(t, url, { everyMs: 100 })
