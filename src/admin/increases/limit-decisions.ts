@@ -18,7 +18,7 @@ import {
   limitsOfName,
   readEnd,
   readFigure,
-  readUntil,
+  readRequestedUntil,
   requireEnforced,
   requireHigher,
   requireLower,
@@ -142,7 +142,7 @@ function readGrant(
 ) {
   const { kind } = toRequestJson(asked)
   const limit = body.limit === undefined ? asked.limit : readFigure(kind, body.limit)
-  const until = body.until === undefined ? asked.until : readUntil(body.until, now)
+  const until = body.until === undefined ? asked.until : readRequestedUntil(body.until, now)
   if (limit > asked.limit || until > asked.until) {
     const field = limit > asked.limit ? 'limit' : 'until'
     throw invalidRequest(

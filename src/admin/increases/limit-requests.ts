@@ -27,7 +27,7 @@ import {
   limitMeant,
   originOf,
   readFigure,
-  readUntil,
+  readRequestedUntil,
   requireEnforced,
   requireHigher,
   toMeantJson,
@@ -125,7 +125,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
       addToOutcome(request, target)
       const requests = openedRequests(deps)
       const now = clock()
-      const until = readUntil(asked.until, now)
+      const until = readRequestedUntil(asked.until, now)
       const origin = originOf(asked)
       const found = limitsOf(caller, asked, snapshot())
       const own = choose(

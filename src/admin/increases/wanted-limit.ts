@@ -81,10 +81,17 @@ export function auditTargetOf({
 
 /** Milliseconds since the epoch, in the time that an increase may last. */
 export function readUntil(raw: string, now: number): number {
-  const until = readEnd(raw)
+  return within(readTime('until', raw) as number, now, now + maxDays * dayMs)
+}
+
+/** As `readUntil`, for a request of an increase and its decision. */
+export function readRequestedUntil(raw: string, now: number): number {
+  return within(readEnd(raw), now, toSecond(now + maxDays * dayMs))
+}
+
+function within(until: number, now: number, last: number): number {
   if (until <= now) throw invalidRequest('until is over; it must be in the future.')
-  if (until > toSecond(now + maxDays * dayMs))
-    throw invalidRequest(`until must be within ${maxDays} days.`)
+  if (until > last) throw invalidRequest(`until must be within ${maxDays} days.`)
   return until
 }
 
