@@ -190,6 +190,9 @@ for (const sources of [1, 1_000]) {
     if (!apart || known === undefined)
       t.pass('p99', { skip: 'the machine is too busy to measure a flood' })
     else t.ok(known <= maxSlower, 'known keys are answered about as fast as before')
-    t.notMatch(service.output(), '"level":50', 'no internal error')
+    const errors = service.output().match(/.*"level":50.*/g) ?? []
+    // Checks without Envoy have no lines.
+    const unexpected = errors.filter((line) => !line.includes('"problem":"silent"'))
+    t.strictSame(unexpected, [], 'no internal error')
   })
 }
