@@ -2,6 +2,7 @@
 
 import { ServiceError } from '../../formats/errors.ts'
 import { repeat } from '../../runtime/loop.ts'
+import { createSingleFlight } from '../../runtime/single-flight.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
 import type { CounterReset } from '../rules/windows.ts'
 import { type CounterReadsOptions, createCounterReads } from './counter-reads.ts'
@@ -32,6 +33,7 @@ export function runSums(options: RunningSumsOptions) {
   const { signal } = ending
   const senders = createPartSenders({ ...options, parts: shared.parts })
   const lineWatch = startLineWatch({ ...options, tail, isAlone: shared.parts.size === 0, signal })
+  const saveLongOnce = createSingleFlight(saveLong)
   let savedLongAt = monotonic()
   void repeat({ step: maintain, restMs: everyMs, onFault, signal })
 
@@ -42,14 +44,11 @@ export function runSums(options: RunningSumsOptions) {
     if (mayWrite && !sums.hasWriter()) void sums.becomeWriter().catch(onFault)
     senders.maintain()
     if (!senders.isUnavailable) await shared.reread()
-    const at = monotonic()
-    if (at - savedLongAt < saveLongMs) return
-    savedLongAt = Number.POSITIVE_INFINITY
+    if (monotonic() - savedLongAt < saveLongMs) return
+    savedLongAt = monotonic()
     shared.sweep(!senders.isUnavailable)
     // Beside the upkeep: if the role is not renewed while a database hangs, another process takes it over.
-    void saveLong().finally(() => {
-      savedLongAt = at
-    })
+    void saveLongOnce()
   }
 
   /** An outage of the database is reported elsewhere; the next call then saves the rest. */
