@@ -194,24 +194,26 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     return key
   }
 
-  /** No caller waits for a table that is known to be unavailable. */
-  function findDuringOutage(key: KnownKey | undefined): KeyAnswer {
+  /** The cached key, if it may be used without the table. */
+  function withinGrace(key: KnownKey | undefined): KeyAnswer | undefined {
     const ageMs = freshness.ageMs()
-    if (key !== undefined && ageMs < graceMs) {
-      counts.hits += 1
-      return { ...key, ageMs }
-    }
-    counts.misses += 1
-    throw unavailable
+    return key === undefined || ageMs >= graceMs ? undefined : { ...key, ageMs }
   }
 
-  /** The cached key, if the table fails although the cache is fresh, as in the first second of an outage. */
+  /** No caller waits for a table that is known to be unavailable. */
+  function findDuringOutage(key: KnownKey | undefined): KeyAnswer {
+    const answer = withinGrace(key)
+    counts[answer === undefined ? 'misses' : 'hits'] += 1
+    if (answer === undefined) throw unavailable
+    return answer
+  }
+
+  /** If the table fails although the cache is fresh, as in the first second of an outage. */
   function outlast(hash: string, error: unknown): KeyAnswer {
-    const key = known.get(hash)
-    const ageMs = freshness.ageMs()
     const isAway = error instanceof ServiceError && error.code === 'store_unavailable'
-    if (key === undefined || !isAway || ageMs >= graceMs) throw error
-    return { ...key, ageMs }
+    const answer = isAway ? withinGrace(known.get(hash)) : undefined
+    if (answer === undefined) throw error
+    return answer
   }
 
   function evict(hashes: readonly string[]): void {

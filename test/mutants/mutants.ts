@@ -228,7 +228,7 @@ export const allMutants: readonly Mutant[] = [
     ['ratelimit/holds/refused-calls.test.ts'],
     [
       [' || outage.test(error.message)', ''],
-      ['if (isFirst) onRefused', 'onRefused'],
+      ['if (monotonic() - refusedAt >= calmMs) ', ''],
     ],
   ),
   ...mutants(
@@ -1334,7 +1334,7 @@ export const allMutants: readonly Mutant[] = [
     ['keys/cached-api-keys.test.ts'],
     [
       ["if (state === 'unavailable') return 'outlast'\n", ''],
-      ['ageMs < graceMs', 'ageMs < 2 * graceMs'],
+      ['ageMs >= graceMs', 'ageMs >= 2 * graceMs'],
       ['now < key.trustedUntil', 'now < key.trustedUntil + 9 * reviewMs'],
       ["if (state === 'unconfirmed') return 'confirm'\n", ''],
       ['if (hashes.length > 0) onForgotten(hashes)', ''],

@@ -3,6 +3,8 @@
  * Redis may be fine, so nothing else reports them.
  */
 
+import { createOutage } from '../../runtime/outage.ts'
+
 /** A server that can serve nobody: the sums report it. */
 const outage =
   /\b(LOADING|READONLY|MASTERDOWN|OOM|MISCONF|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|NOAUTH|NOSCRIPT)\b/
@@ -20,23 +22,21 @@ export function createRefusedCalls({
   onRefused = () => {},
   monotonic = () => performance.now(),
 }: RefusalListener) {
-  let refusedAt: number | undefined
+  const refusal = createOutage<Error>((cause) => onRefused(cause !== undefined, cause))
+  let refusedAt = Number.NEGATIVE_INFINITY
   return {
     get isRefused(): boolean {
-      return refusedAt !== undefined
+      return refusal.isOpen
     },
     /** Takes the error of each failed call. */
     note(error: unknown): void {
       if (!isReply(error) || outage.test(error.message)) return
-      const isFirst = refusedAt === undefined
       refusedAt = monotonic()
-      if (isFirst) onRefused(true, error)
+      refusal.note(error)
     },
     /** Call it at intervals. */
     tend(): void {
-      if (refusedAt === undefined || monotonic() - refusedAt < calmMs) return
-      refusedAt = undefined
-      onRefused(false)
+      if (monotonic() - refusedAt >= calmMs) refusal.note(undefined)
     },
   }
 }
