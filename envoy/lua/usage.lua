@@ -964,18 +964,31 @@ local function hold(stream, part)
   return ""
 end
 
+-- Whether a byte is in a short line that has no data. Of longer ones a response cannot have many.
+local function is_outside_data(p, at)
+  for before = at - 1, math.max(0, at - 8), -1 do
+    local code = p[before]
+    -- A byte-order mark may precede the first line.
+    if code == LF or code == CR then return p[before + 1] ~= FIELD[0] and p[before + 1] < 0xbb end
+  end
+  return false
+end
+
 -- The position, from 0, of the next usage that is not null, or nil. Once asked for usage, many servers put a null into
 -- all other events.
 local function find_usage(p, text, from)
   while true do
     local first, past = find(text, '"usage"', from + 1, true)
     if not first then return nil end
-    local at = past_space(p, past, #text)
-    if p[at] ~= COLON then
-      -- Its colon may be in the next line of data.
-      if at < #text and p[at] ~= COMMA and p[at] ~= CLOSE_BRACE then return first - 1 end
-    elseif p[past_space(p, at + 1, #text)] ~= 110 then
-      return first - 1
+    -- Reading an event of a few bytes costs more than looking at the beginning of its line.
+    if not is_outside_data(p, first - 1) then
+      local at = past_space(p, past, #text)
+      if p[at] ~= COLON then
+        -- Its colon may be in the next line of data.
+        if at < #text and p[at] ~= COMMA and p[at] ~= CLOSE_BRACE then return first - 1 end
+      elseif p[past_space(p, at + 1, #text)] ~= 110 then
+        return first - 1
+      end
     end
     from = past
   end

@@ -278,6 +278,8 @@ const answers: Readonly<Record<string, string>> = {
   'line ends': `${fill('\n')}x`,
   'carriage returns': `${fill('\r')}x`,
   'tiny events': `${fill('a\n\n')}x`,
+  'usage in lines without data': fill('"usage":1\n\n'),
+  'events of no usage': fill('"usage"\n\n'),
   'lines of data': `data: {"usage":1}\n${fill('data:\n')}x`,
   'lines in a string': `data: {"usage":"\n${fill('data: a\n')}x`,
   comments: fill(':\n\n'),
