@@ -89,7 +89,7 @@ export const briefMs = 10_000
 /** A lost connection is usually back within a second: Checks in that time ask again. Milliseconds. */
 const blipMs = 1_000
 const blipPausesMs = [100, 300, 600]
-/** A store that was not asked for this long may have been available: the next failure begins an outage. Milliseconds. */
+/** A place that was not asked for this long may have been available: the next failure begins an outage. Milliseconds. */
 const unaskedMs = 60_000
 
 /** Waits for the line of a request that may have ended, in milliseconds; lines usually take less than ten. */
@@ -149,23 +149,15 @@ function createReserve(
   counters: LimitsDeps['counters'],
 ): Limits {
   const { monotonic = () => performance.now() } = deps
-  /** When the store of holds stopped responding, or undefined if it responds; and when that was last noticed. */
-  let awaySince: number | undefined
-  let failedAt = Number.NEGATIVE_INFINITY
+  const outages = createHoldOutages()
+  const placesOf = (asked: Hold): readonly string[] => holds.placesOf?.(asked) ?? []
 
-  /** Returns when the outage began. */
-  function noteFailure(at: number): number {
-    if (awaySince === undefined || at - failedAt >= unaskedMs) awaySince = at
-    failedAt = at
-    return awaySince
-  }
-
-  async function askAgain(first: Asked, id: string | undefined, once: () => Asked) {
+  async function askAgain(first: Asked, asked: Hold, once: () => Asked) {
     let answer = await first
     // Only a shared store answers with a promise.
-    if (first instanceof Promise) awaySince = undefined
+    if (first instanceof Promise) outages.end(() => placesOf(asked))
     for (const ms of waitsMs) {
-      if (!mayBeOver(answer, id)) break
+      if (!mayBeOver(answer, asked.id)) break
       await pause(ms)
       answer = await once()
     }
@@ -208,7 +200,7 @@ function createReserve(
       }
       const answer = once()
       if (!(answer instanceof Promise) && !mayBeOver(answer, asked.id)) return then(answer)
-      return askAgain(answer, asked.id, once).then(then, decideAlone)
+      return askAgain(answer, asked, once).then(then, decideAlone)
     }
 
     /** Compares tokens with their counters, and counts the request in the other limits. */
@@ -226,7 +218,7 @@ function createReserve(
       if (isBug(error)) throw error
       const at = monotonic()
       firstFailedAt ??= at
-      const awayMs = firstFailedAt - noteFailure(at)
+      const awayMs = firstFailedAt - outages.fail(placesOf(hold), at)
       const pauseMs = awayMs < blipMs ? blipPausesMs[attempts++] : undefined
       if (isReserving && asker !== undefined && pauseMs !== undefined) {
         await pause(pauseMs)
@@ -245,6 +237,37 @@ function createReserve(
     return used instanceof Promise
       ? used.then((late) => decideCounted(holds.hold, late))
       : decideCounted(holds.hold, used)
+  }
+}
+
+interface HoldOutage {
+  readonly since: number
+  readonly failedAt: number
+}
+
+/**
+ * Outages of the store of holds: of all of it, and of some of its places, such as the nodes of a Redis Cluster. Times are
+ * monotonic, in milliseconds.
+ */
+function createHoldOutages() {
+  const open = new Map<string, HoldOutage>()
+
+  function fail(place: string, at: number): number {
+    const last = open.get(place)
+    const since = last === undefined || at - last.failedAt >= unaskedMs ? at : last.since
+    open.set(place, { since, failedAt: at })
+    return since
+  }
+
+  return {
+    /** Notes that a request of these places failed. Returns when the outage began: here, or everywhere. */
+    fail: (places: readonly string[], at: number): number =>
+      Math.min(...['', ...places].map((place) => fail(place, at))),
+    /** Notes that these places respond, so the outage is not everywhere. `placesOf` is called during an outage. */
+    end(placesOf: () => readonly string[]): void {
+      if (open.size === 0) return
+      for (const place of ['', ...placesOf()]) open.delete(place)
+    },
   }
 }
 

@@ -25,6 +25,8 @@ export interface HoldStore {
   hold(asked: Hold, now: number): HoldAnswer | Promise<HoldAnswer>
   /** Decides and holds in this process alone, while a shared store does not respond. */
   holdAlone?(asked: Hold, now: number): HoldAnswer | Promise<HoldAnswer>
+  /** The places of a shared store that decide a hold. They can be away one by one. */
+  placesOf?(asked: Hold): readonly string[]
   /** Ends a hold whose response is in the counters. Any process may call it, even for a request without a hold. */
   release(counters: readonly Counter[], id: string): void
   /**

@@ -656,6 +656,45 @@ test('a store of holds that has answered may be away for as long again', async (
   t.notOk(await ask('d', briefMs + 2))
 })
 
+test('an outage of one place does not end because others respond', async (t) => {
+  const away = new Set(['one'])
+  const world = createWorld({ limits: [[1_000_000, '1m']] })
+  const { holds: taking, deps } = world
+  let place = 'one'
+  const holds: HoldStore = {
+    ...taking,
+    hold: async (asked, now) => {
+      if (away.has(place)) throw new Error('a node is away')
+      return taking.hold(asked, now)
+    },
+    holdAlone: taking.hold,
+    placesOf: () => [place],
+  }
+  const monotonic = () => world.clock.now
+  const holding = { holds, estimators: createEstimators(), onLoss: 'allow', monotonic } as const
+  const check = createCheck({
+    ...deps,
+    limits: createLimits({ counters: world.counters, holding }),
+  })
+  const ask = async (where: string, at: number) => {
+    place = where
+    world.clock.now = start + at
+    return isAllowed(await check(checkOf(chat, { 'x-request-id': `${where}${at}` })))
+  }
+  t.notOk(await ask('one', 0))
+  t.ok(await ask('two', briefMs - 1))
+  t.ok(await ask('one', briefMs))
+  t.ok(await ask('two', briefMs + 1))
+  t.ok(await ask('one', briefMs + 2), 'the same outage')
+  away.add('two')
+  t.notOk(await ask('two', briefMs + 3), 'another one')
+  away.clear()
+  t.ok(await ask('one', briefMs + 4))
+  away.add('one')
+  t.notOk(await ask('one', briefMs + 5), 'has responded in between')
+  t.ok(await ask('two', 2 * briefMs + 3), 'still away')
+})
+
 test('an outage is as long as it is, whatever the clock, and ends unnoticed', async (t) => {
   const holds: HoldStore = {
     hold: () => Promise.reject(new Error('Redis is away')),

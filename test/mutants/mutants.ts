@@ -1117,9 +1117,11 @@ export const allMutants: readonly Mutant[] = [
     [
       ['awayMs < briefMs', 'awayMs < 0'],
       ['if (isBug(error)) throw error', ''],
-      [' || at - failedAt >= unaskedMs', ''],
       ['isReserving && request.isUnread && hasReadSize(request)', 'false'],
-      ['if (first instanceof Promise) awaySince = undefined', ''],
+      ['if (first instanceof Promise) outages.end(() => placesOf(asked))', ''],
+      [' || at - last.failedAt >= unaskedMs', ''],
+      ["['', ...placesOf()]", "['']"],
+      ["for (const place of ['', ...placesOf()]) open.delete(place)", 'open.clear()'],
     ],
   ),
   ...mutants(

@@ -189,6 +189,10 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     return outcome === 'busy' ? { outcome, ceiling, windows, open } : { outcome, ceiling, windows }
   }
 
+  function homesOfHold({ counters, requestCounters = [] }: Hold): readonly Home[] {
+    return homesOf([...counters, ...requestCounters], partOf)
+  }
+
   void repeat({ step: sendDue, restMs: retryMs, onFault, signal, alarm })
 
   return {
@@ -198,8 +202,9 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     get isRefused() {
       return refused.isRefused
     },
+    placesOf: (asked) => homesOfHold(asked).map(({ part }) => part.tag),
     async hold(asked, now) {
-      const homes = homesOf([...asked.counters, ...(asked.requestCounters ?? [])], partOf)
+      const homes = homesOfHold(asked)
       const [home] = homes
       // Without limits no home is asked.
       if (home === undefined) return alone.hold(asked, now)

@@ -412,6 +412,9 @@ root.test('in a Cluster holds end with the sums of their node', skip, async (t) 
     one.add(counters, 120)
     one.holds.release([...counters, ...requestCounters], user)
   }
+  // A node that is away takes only its own places with it.
+  const places = users.map((user) => one.holds.placesOf?.(each(user, user)) ?? [])
+  t.ok(places.every(({ length }) => length === 3) && new Set(places.map(([own]) => own)).size > 8)
   const { windows } = await other.holds.hold(each('full', undefined), Date.now())
   t.ok((windows[2]?.used ?? 99) <= 40)
   await one.flushed()
