@@ -90,7 +90,7 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
 
 /** A client of the server that the flags or the environment name. */
 export function connectApi(
-  { env }: Pick<CommandIo, 'env'>,
+  { env }: CommandIo,
   flags: Parameters<typeof findApiTarget>[1],
 ): ApiClient {
   return createApiClient(findApiTarget(env, flags))

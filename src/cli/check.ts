@@ -14,21 +14,20 @@ import { goneLimits, newCounters } from '../models/rules/new-counters.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { inSlices } from '../runtime/slices.ts'
 import { loadConfig } from '../settings/config.ts'
-import type { Call } from './command.ts'
+import type { Run } from './command.ts'
 import type { checkFlags } from './commands/operate.ts'
 import { loadFolder, withoutResources } from './input-file.ts'
 import { toJson } from './json.ts'
-import type { CommandIo } from './terminal.ts'
 import { counted, printable, renderTable } from './text-table.ts'
 
 /**
  * Prints problems and advice, then the phase that each resource has in the service. Returns the exit status: 1 if there
  * is a problem, 0 if there is only advice.
  */
-export async function check(
-  { operands: [folder = ''], flags }: Call<typeof checkFlags>,
-  { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
-): Promise<number> {
+export const check: Run<typeof checkFlags> = async (
+  { operands: [folder = ''], flags },
+  { env, out, err },
+) => {
   const config = loadConfig({ ...env, RESOURCES: `file:${folder}` })
   const options = { checkAddress: addressRulesOf(config), admissionMode: config.admissionMode }
   const loaded = await loadFolder(folder, options)

@@ -6,10 +6,9 @@ import { withRecordedAddresses } from '../../dev/own-addresses.ts'
 import { localHost, parseAddress } from '../formats/address.ts'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { loadConfig, showAddress } from '../settings/config.ts'
-import { type Call, Unreachable, WrongCall } from './command.ts'
+import { type Call, type Run, Unreachable, WrongCall } from './command.ts'
 import type { cleanupFlags } from './commands/operate.ts'
 import { toJson } from './json.ts'
-import type { CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 
 const timeoutMs = 30_000
@@ -21,10 +20,7 @@ const maxBytes = 65_536
 /**
  * Runs the command; returns the exit status. Rejects with a readable error if nothing was deleted.
  */
-export async function cleanup(
-  { operands: [raw], flags }: Call<typeof cleanupFlags>,
-  io: Pick<CommandIo, 'env' | 'out'>,
-): Promise<number> {
+export const cleanup: Run<typeof cleanupFlags> = async ({ operands: [raw], flags }, io) => {
   const call = readTarget(raw ?? defaultOf(io.env), flags)
   const { status, body } = await postWithin(call)
   const answer = parse(body) as { deletedCount?: unknown; error?: { message?: unknown } } | null

@@ -3,6 +3,8 @@
  * and docs/commands.md follow from this.
  */
 
+import type { CommandIo } from './terminal.ts'
+
 /** A positional argument. */
 export interface Operand {
   /** Its name in help: `id` for `<id>`. */
@@ -73,6 +75,9 @@ export interface Command<Given extends Flags = Flags> {
   /** The meanings of the exit statuses, if there are more than success and failure. */
   readonly exit?: string
 }
+
+/** Runs a command; returns its exit status. Rejects with a readable error. */
+export type Run<Given extends Flags = Flags> = (call: Call<Given>, io: CommandIo) => Promise<number>
 
 /** Infers the types of a command's flags. */
 export function command<const Given extends Flags>(defined: Command<Given>): Command<Given> {

@@ -6,10 +6,7 @@ import { serveController } from '../wiring/controller-process.ts'
 import type { CommandIo } from './terminal.ts'
 
 /** `tollgate controller`: runs until it is stopped. Rejects if it cannot start. */
-export async function runController(
-  _call: unknown,
-  { env }: Pick<CommandIo, 'env'>,
-): Promise<number> {
+export async function runController(_call: unknown, { env }: CommandIo): Promise<number> {
   const config = loadConfig({ ...env, RESOURCES: env.RESOURCES || 'kubernetes' })
   if (config.resourceFolder !== undefined) {
     throw new Error('RESOURCES: must be kubernetes; a folder has no statuses')

@@ -2,14 +2,13 @@
 
 import type { CountersReset, ShownCounters } from '../admin/usage/counters.ts'
 import { connectApi } from './api-client.ts'
-import { type Call, WrongCall } from './command.ts'
+import { type Call, type Run, WrongCall } from './command.ts'
 import type { limitsFlags, resetLimitsFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
 import { showFigure, toCells } from './limit-cells.ts'
 import { agrees, type CommandIo } from './terminal.ts'
 import { printable, renderCells } from './text-table.ts'
 
-type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
 type Chosen = Call<typeof limitsFlags>['flags']
 
 /** Explains why the list is empty. */
@@ -23,7 +22,7 @@ function explainNothing(
 }
 
 /** Prints the counters above 0; returns the exit status. */
-export async function listCounters(flags: Chosen, io: Omit<Io, 'ask'>): Promise<number> {
+export async function listCounters(flags: Chosen, io: CommandIo): Promise<number> {
   const selected = selectedBy(flags)
   const ask = connectApi(io, flags)
   const query = new URLSearchParams(selected)
@@ -33,10 +32,7 @@ export async function listCounters(flags: Chosen, io: Omit<Io, 'ask'>): Promise<
 }
 
 /** Resets counters; returns the exit status: 1 if the user did not agree. */
-export async function resetLimits(
-  { flags }: Call<typeof resetLimitsFlags>,
-  io: Io,
-): Promise<number> {
+export const resetLimits: Run<typeof resetLimitsFlags> = async ({ flags }, io) => {
   const selected = selectedBy(flags)
   const ask = connectApi(io, flags)
   if (!flags.yes) {
@@ -71,7 +67,7 @@ function print(
   counters: ShownCounters['data'],
   selected: Readonly<Record<string, string>>,
   json: boolean,
-  { out, err }: Pick<Io, 'out' | 'err'>,
+  { out, err }: CommandIo,
 ): void {
   if (json) out(toJson(answer))
   else if (counters.length === 0) err(explainNothing(answer, selected))

@@ -3,7 +3,7 @@
 import { demoHistory } from '../../dev/demo/history.ts'
 import { removeDemoUsage, writeDemoUsage } from '../../dev/demo/postgres-usage.ts'
 import { type ApiClient, createApiClient } from './api-client.ts'
-import { type Call, Unreachable, WrongCall } from './command.ts'
+import { type Run, Unreachable, WrongCall } from './command.ts'
 import type { demoFlags } from './commands/run.ts'
 import { type DemoPlace, withDemo } from './demo-place.ts'
 import { toJson } from './json.ts'
@@ -45,10 +45,8 @@ const models = [
   'sim-smal',
 ] as const
 
-type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
-
 /** Runs the command; returns the exit status: 1 if no request got a response. */
-export async function demo({ flags }: Call<typeof demoFlags>, io: Io): Promise<number> {
+export const demo: Run<typeof demoFlags> = async ({ flags }, io) => {
   if (flags.remove && flags.requests !== undefined) {
     throw new WrongCall('--requests has no meaning with --remove.')
   }
@@ -60,7 +58,12 @@ export async function demo({ flags }: Call<typeof demoFlags>, io: Io): Promise<n
   })
 }
 
-async function make(place: DemoPlace, requests: number, asJson: boolean, io: Io): Promise<number> {
+async function make(
+  place: DemoPlace,
+  requests: number,
+  asJson: boolean,
+  io: CommandIo,
+): Promise<number> {
   const { url } = place
   // First: it fails where the identities are not the sample's.
   const made = await makeKeys(url)
@@ -84,7 +87,7 @@ async function make(place: DemoPlace, requests: number, asJson: boolean, io: Io)
 }
 
 /** Number of usage sums written: 0 unless npm start has created the database. */
-async function writeHistory({ sql, reason }: DemoPlace, { err }: Io): Promise<number> {
+async function writeHistory({ sql, reason }: DemoPlace, { err }: CommandIo): Promise<number> {
   if (sql === undefined) {
     err(`No usage history was written: ${reason}.`)
     return 0
@@ -97,7 +100,7 @@ async function writeHistory({ sql, reason }: DemoPlace, { err }: Io): Promise<nu
 }
 
 /** Removes the history and the keys; the keys' real usage is not removed. */
-async function remove(place: DemoPlace, asJson: boolean, { out, err }: Io): Promise<number> {
+async function remove(place: DemoPlace, asJson: boolean, { out, err }: CommandIo): Promise<number> {
   const { url, sql, reason } = place
   if (sql === undefined) err(`No usage was removed: ${reason}.`)
   const sums = sql === undefined ? 0 : await removeDemoUsage(sql)

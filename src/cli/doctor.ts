@@ -19,14 +19,13 @@ import { packageRoot } from '../runtime/package-root.ts'
 import { type Config, loadConfig, showAddress } from '../settings/config.ts'
 import { openPool, statementDeadlineMs } from '../store/postgres/postgres.ts'
 import { checkCertificates } from '../wiring/check-settings.ts'
-import type { Call } from './command.ts'
+import type { Run } from './command.ts'
 import type { doctorFlags } from './commands/operate.ts'
 import { embeddedIn } from './database.ts'
 import { conditions, type Figures, type Observed } from './findings.ts'
 import { toJson } from './json.ts'
 import { askOwn } from './own-listener.ts'
 import { seeJournal } from './see-journal.ts'
-import type { CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 
 const watchMs = 5_000
@@ -34,10 +33,7 @@ const watchMs = 5_000
 const shown = 10
 
 /** Runs the command; returns the exit status. Rejects with a readable error for invalid settings. */
-export async function doctor(
-  { flags }: Call<typeof doctorFlags>,
-  io: Pick<CommandIo, 'env' | 'out'>,
-): Promise<number> {
+export const doctor: Run<typeof doctorFlags> = async ({ flags }, io) => {
   const env = withRecordedAddresses(io.env)
   const config = loadConfig(env)
   const metrics = isSet(env, 'METRICS_ADDRESS') ? {} : await askMetricsAddress(config)

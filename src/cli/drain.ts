@@ -4,11 +4,10 @@ import { withRecordedAddresses } from '../../dev/own-addresses.ts'
 import type { DrainState } from '../cluster/rules/gateway-drain.ts'
 import { drainEnvoy } from '../gateway/drain.ts'
 import { type Config, loadConfig, showAddress } from '../settings/config.ts'
-import { type Call, Unreachable } from './command.ts'
+import { type Run, Unreachable } from './command.ts'
 import type { json } from './commands/flags.ts'
 import { toJson } from './json.ts'
 import { askOwn } from './own-listener.ts'
-import type { CommandIo } from './terminal.ts'
 
 /** Only these: a container's other settings may name files that it lacks. */
 const names = [
@@ -28,10 +27,7 @@ const marginMs = 10_000
 const statusOf = { drained: 0, draining: 1, overdue: 1, unreachable: 3 } as const
 
 /** Runs the command and returns its exit status. */
-export async function drain(
-  { flags }: Call<typeof json>,
-  { env, out: print, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
-): Promise<number> {
+export const drain: Run<typeof json> = async ({ flags }, { env, out: print, err }) => {
   // Progress is not part of the JSON.
   const out = flags.json ? err : print
   const settings = withRecordedAddresses(env)

@@ -10,16 +10,12 @@ import { checkEnvoyFiles, renderEnvoyFiles, writeEnvoyFiles } from '../gateway/e
 import { StartError } from '../runtime/start-error.ts'
 import { checkEnvoyFolders } from '../settings/check-files.ts'
 import { type Config, loadConfig } from '../settings/config.ts'
-import { type Call, WrongCall } from './command.ts'
+import { type Run, WrongCall } from './command.ts'
 import type { envoyConfigFlags } from './commands/run.ts'
 import { toJson } from './json.ts'
-import type { CommandIo } from './terminal.ts'
 
 /** Runs the command; returns the exit status. Rejects with a readable error. */
-export async function envoyConfig(
-  { flags }: Call<typeof envoyConfigFlags>,
-  { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
-): Promise<number> {
+export const envoyConfig: Run<typeof envoyConfigFlags> = async ({ flags }, { env, out, err }) => {
   if (flags.write && flags.validate) throw new WrongCall('Either --write or --validate, not both.')
   const config = loadConfig(env, (config) => [
     ...checkEnvoyFiles(config),

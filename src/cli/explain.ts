@@ -3,19 +3,15 @@
 import type { ExplainAnswer } from '../admin/explain/explain-answer.ts'
 import { showFirst } from '../formats/lists.ts'
 import { connectApi } from './api-client.ts'
-import { type Call, WrongCall } from './command.ts'
+import { type Call, type Run, WrongCall } from './command.ts'
 import type { explainFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
 import { showFigure, showSharers } from './limit-cells.ts'
-import type { CommandIo } from './terminal.ts'
 import { type Cells, printable, renderCells } from './text-table.ts'
 import { toTime } from './time-flag.ts'
 
 /** Runs the command; returns the exit status: 1 if the request is refused. */
-export async function explain(
-  { operands: [model], flags }: Call<typeof explainFlags>,
-  io: Pick<CommandIo, 'env' | 'out' | 'err'>,
-): Promise<number> {
+export const explain: Run<typeof explainFlags> = async ({ operands: [model], flags }, io) => {
   const { key: keyId, group, request: requestId, user, path, address, method } = flags
   if (model === undefined && path === undefined && requestId === undefined) {
     throw new WrongCall('Give the <model>, --path or --request.')

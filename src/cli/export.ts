@@ -9,21 +9,17 @@ import { originalGroup } from '../models/rules/original/original-kinds.ts'
 import { listedObjects } from '../models/rules/reading/listed-objects.ts'
 import { collections } from '../models/sources/collections.ts'
 import { loadConfig } from '../settings/config.ts'
-import type { Call } from './command.ts'
+import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import { readInput } from './input-file.ts'
 import { toJson } from './json.ts'
-import type { CommandIo } from './terminal.ts'
 import { counted, printable } from './text-table.ts'
 
 /**
  * Runs the command; returns the exit status. Rejects with a readable error if something cannot be
  * read.
  */
-export async function runExport(
-  { operands: names, flags }: Call<typeof json>,
-  io: Pick<CommandIo, 'env' | 'input' | 'out' | 'err'>,
-): Promise<number> {
+export const runExport: Run<typeof json> = async ({ operands: names, flags }, io) => {
   const objects = names.length === 0 ? await readCluster(io.env) : await readFiles(names, io.input)
   const { documents, notes } = exportResources(objects)
   for (const { severity, message } of notes) io.err(`${severity}: ${printable(message)}`)

@@ -1,18 +1,18 @@
 /** `tollgate usage forget`: removes a user's name from the usage ledger. */
 
 import { forgetUser } from '../usage/ledger/postgres/forget.ts'
-import type { Call } from './command.ts'
+import type { Run } from './command.ts'
 import type { forgetUsageFlags } from './commands/usage.ts'
 import { withDatabase } from './database.ts'
 import { toJson } from './json.ts'
-import { agrees, type CommandIo } from './terminal.ts'
+import { agrees } from './terminal.ts'
 import { printable } from './text-table.ts'
 
 /** Runs the command; returns the exit status: 1 if nothing was changed. */
-export async function forgetUsage(
-  { operands: [user = ''], flags }: Call<typeof forgetUsageFlags>,
-  io: Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>,
-): Promise<number> {
+export const forgetUsage: Run<typeof forgetUsageFlags> = async (
+  { operands: [user = ''], flags },
+  io,
+) => {
   return await withDatabase(io.env, 'usage', async (sql) => {
     const shown = printable(user)
     if (!flags.yes && !(await agrees(io, `Replace the name ${shown} permanently?`))) return 1

@@ -3,21 +3,20 @@
 import { stringify } from 'yaml'
 import { type PricedModel, readPriceList } from '../models/rules/price-lists.ts'
 import { loadConfig } from '../settings/config.ts'
-import type { Call } from './command.ts'
+import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import { readInput } from './input-file.ts'
 import { toJson } from './json.ts'
-import type { CommandIo } from './terminal.ts'
 import { counted, printable } from './text-table.ts'
 
 /** The currency of the lists. */
 const currency = 'USD'
 
 /** Runs the command; returns the exit status: 1 if a price is not imported. */
-export async function importPrices(
-  { operands: [file = '', ...asked], flags }: Call<typeof json>,
-  io: Pick<CommandIo, 'env' | 'input' | 'out' | 'err'>,
-): Promise<number> {
+export const importPrices: Run<typeof json> = async (
+  { operands: [file = '', ...asked], flags },
+  io,
+) => {
   const { billingCurrency } = loadConfig(io.env)
   if (billingCurrency !== currency) {
     throw new Error(

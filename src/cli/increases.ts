@@ -2,13 +2,9 @@
 
 import type { IncreaseList } from '../admin/increases/increases.ts'
 import { connectApi } from './api-client.ts'
-import { type Call, WrongCall } from './command.ts'
-import type {
-  endIncreaseFlags,
-  grantIncreaseFlags,
-  listIncreasesFlags,
-  newRequestFlags,
-} from './commands/increases.ts'
+import { type Call, type Run, WrongCall } from './command.ts'
+import type { gatewayFlags } from './commands/flags.ts'
+import type { grantIncreaseFlags, newRequestFlags } from './commands/increases.ts'
 import { toJson } from './json.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
 import { showFigure, showSharers } from './limit-cells.ts'
@@ -16,16 +12,12 @@ import type { CommandIo } from './terminal.ts'
 import { type Cells, printable, renderCells } from './text-table.ts'
 import { toTime } from './time-flag.ts'
 
-type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 type Increase = IncreaseList['data'][number]
 
 const path = '/v1/admin/increases'
 
 /** Returns the exit status, as the others. */
-export async function showIncreases(
-  { flags }: Call<typeof listIncreasesFlags>,
-  io: Io,
-): Promise<number> {
+export const showIncreases: Run<typeof gatewayFlags> = async ({ flags }, io) => {
   const list = (await connectApi(io, flags)('GET', path)) as IncreaseList
   const rows = list.data.map((each) => ({
     ID: each.id,
@@ -40,10 +32,7 @@ export async function showIncreases(
 }
 
 /** `tollgate increases grant`. */
-export async function grantIncrease(
-  { flags }: Call<typeof grantIncreaseFlags>,
-  io: Io,
-): Promise<number> {
+export const grantIncrease: Run<typeof grantIncreaseFlags> = async ({ flags }, io) => {
   const { key: keyId, user } = flags
   const body = { ...readWanted(flags), keyId, user }
   const status = await change('POST', path, body, 'Increased', flags, io)
@@ -59,8 +48,8 @@ export async function grantIncrease(
 /** True if unknown. The service accepts users without a key, because they may use identity tokens. */
 async function hasKey(
   username: string,
-  flags: Call<typeof listIncreasesFlags>['flags'],
-  io: Io,
+  flags: Call<typeof gatewayFlags>['flags'],
+  io: CommandIo,
 ): Promise<boolean> {
   const ask = connectApi(io, flags)
   const asked = { filters: { username, status: ['active'] }, pagination: { limit: 1 } }
@@ -69,10 +58,10 @@ async function hasKey(
 }
 
 /** `tollgate increases end`. */
-export async function endIncrease(
-  { operands: [id = ''], flags }: Call<typeof endIncreaseFlags>,
-  io: Io,
-): Promise<number> {
+export const endIncrease: Run<typeof gatewayFlags> = async (
+  { operands: [id = ''], flags },
+  io,
+) => {
   return await change('DELETE', `${path}/${encodeURIComponent(id)}`, undefined, 'Ended', flags, io)
 }
 
@@ -81,8 +70,8 @@ async function change(
   at: string,
   body: object | undefined,
   done: string,
-  flags: Call<typeof listIncreasesFlags>['flags'],
-  io: Io,
+  flags: Call<typeof gatewayFlags>['flags'],
+  io: CommandIo,
 ): Promise<number> {
   const ask = connectApi(io, flags)
   const changed = (await ask(method, at, body)) as Increase &

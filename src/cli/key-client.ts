@@ -7,8 +7,6 @@ import type { connection } from './commands/flags.ts'
 import type { CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 
-export type KeyIo = Omit<CommandIo, 'input'>
-
 /** The record of a key. */
 export type KeyRecord = ApiKeyAnswer
 
@@ -57,7 +55,7 @@ const path = '/v1/api-keys'
 const pathOf = (id: string): string => `${path}/${encodeURIComponent(id)}`
 
 /** The key endpoints of the server that the flags or the environment name. */
-export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo, 'env'>) {
+export function clientOf(flags: Call<typeof connection>['flags'], io: CommandIo) {
   const server = findApiTarget(io.env, flags)
   const call = createApiClient(server)
 
@@ -104,7 +102,7 @@ export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo
 /** Warns that a change is in force, but a serving process has not acknowledged it. */
 export function warnOfPending(
   { propagation }: Revoked,
-  io: Pick<KeyIo, 'err'>,
+  io: CommandIo,
   meanwhile = 'it may still accept revoked keys for a while',
 ): void {
   if (propagation?.state !== 'pending') return

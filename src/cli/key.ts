@@ -1,19 +1,16 @@
 /** `tollgate key new|show|edit|rotate`: an API key from a terminal. */
 
-import type { Call } from './command.ts'
+import type { Run } from './command.ts'
 import { WrongCall } from './command.ts'
 import type { gatewayFlags } from './commands/flags.ts'
 import type { editKeyFlags, newKeyFlags, rotateKeyFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
-import { clientOf, type KeyIo, warnOfPending } from './key-client.ts'
+import { clientOf, warnOfPending } from './key-client.ts'
 import { showKey, toKeyFields } from './key-flags.ts'
 import { printable } from './text-table.ts'
 
 /** `tollgate key new`: returns the exit status, as the others. */
-export async function newKey(
-  { operands: [name], flags }: Call<typeof newKeyFlags>,
-  io: KeyIo,
-): Promise<number> {
+export const newKey: Run<typeof newKeyFlags> = async ({ operands: [name], flags }, io) => {
   if (!name && !flags.ephemeral) throw new WrongCall('Give the key a name.')
   const fields = {
     name,
@@ -34,20 +31,14 @@ export async function newKey(
 }
 
 /** `tollgate key show`. */
-export async function readKey(
-  { operands: [id = ''], flags }: Call<typeof gatewayFlags>,
-  io: KeyIo,
-): Promise<number> {
+export const readKey: Run<typeof gatewayFlags> = async ({ operands: [id = ''], flags }, io) => {
   const record = await clientOf(flags, io).read(id)
   io.out(flags.json ? toJson(record) : showKey(record))
   return 0
 }
 
 /** `tollgate key edit`. */
-export async function editKey(
-  { operands: [id = ''], flags }: Call<typeof editKeyFlags>,
-  io: KeyIo,
-): Promise<number> {
+export const editKey: Run<typeof editKeyFlags> = async ({ operands: [id = ''], flags }, io) => {
   const { name } = flags
   const fields = { ...(name !== undefined && { name }), ...toKeyFields(flags) }
   if (Object.keys(fields).length === 0)
@@ -59,10 +50,7 @@ export async function editKey(
 }
 
 /** `tollgate key rotate`. */
-export async function rotateKey(
-  { operands: [id = ''], flags }: Call<typeof rotateKeyFlags>,
-  io: KeyIo,
-): Promise<number> {
+export const rotateKey: Run<typeof rotateKeyFlags> = async ({ operands: [id = ''], flags }, io) => {
   const rotated = await clientOf(flags, io).rotate(id, {
     overlap: flags.overlap,
     endOldAfterFirstUse: flags['end-old-after-first-use'],

@@ -2,7 +2,7 @@
 
 import type { LimitRequestList } from '../admin/increases/limit-requests.ts'
 import { connectApi } from './api-client.ts'
-import type { Call } from './command.ts'
+import type { Call, Run } from './command.ts'
 import type {
   approveRequestFlags,
   denyRequestFlags,
@@ -17,7 +17,6 @@ import { readPages } from './pages.ts'
 import type { CommandIo } from './terminal.ts'
 import { printable, renderCells } from './text-table.ts'
 
-type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 type LimitRequest = LimitRequestList['data'][number] & Pick<LimitRequestList, 'currency'>
 
 const path = '/v1/limit-requests'
@@ -26,10 +25,7 @@ const noneAsked =
   'You have no requests. tollgate limit-requests new asks for an increase of a limit; administrators list the requests of all users with --all.'
 
 /** Returns the exit status, as the others. */
-export async function showRequests(
-  { flags }: Call<typeof listRequestsFlags>,
-  io: Io,
-): Promise<number> {
+export const showRequests: Run<typeof listRequestsFlags> = async ({ flags }, io) => {
   const ask = connectApi(io, flags)
   const { data, currency } = await readPages<LimitRequestList>(ask, path, [['all', `${flags.all}`]])
   const rows = data.map((each) => {
@@ -49,7 +45,7 @@ export async function showRequests(
 }
 
 /** `tollgate limit-requests new`. */
-export async function newRequest({ flags }: Call<typeof newRequestFlags>, io: Io): Promise<number> {
+export const newRequest: Run<typeof newRequestFlags> = async ({ flags }, io) => {
   const body = readWanted(flags)
   const ask = connectApi(io, flags)
   const made = (await ask('POST', path, body)) as LimitRequest
@@ -59,10 +55,10 @@ export async function newRequest({ flags }: Call<typeof newRequestFlags>, io: Io
 }
 
 /** `tollgate limit-requests approve`. */
-export async function approveRequest(
-  { operands: [id = ''], flags }: Call<typeof approveRequestFlags>,
-  io: Io,
-): Promise<number> {
+export const approveRequest: Run<typeof approveRequestFlags> = async (
+  { operands: [id = ''], flags },
+  io,
+) => {
   const approved = await decide(id, 'approve', readGiven(flags), flags, io)
   const { name, user, grantedLimit = '', grantedUntil, currency } = approved
   const whose = showSharers(approved) || user
@@ -73,10 +69,10 @@ export async function approveRequest(
 }
 
 /** `tollgate limit-requests deny`. */
-export async function denyRequest(
-  { operands: [id = ''], flags }: Call<typeof denyRequestFlags>,
-  io: Io,
-): Promise<number> {
+export const denyRequest: Run<typeof denyRequestFlags> = async (
+  { operands: [id = ''], flags },
+  io,
+) => {
   const { reason } = flags
   const denied = await decide(id, 'deny', { reason }, flags, io)
   io.out(flags.json ? toJson(denied) : printable(`Denied ${denied.user} more of ${denied.name}.`))
@@ -88,7 +84,7 @@ async function decide(
   verb: 'approve' | 'deny',
   body: object,
   flags: Call<typeof denyRequestFlags>['flags'] | Call<typeof approveRequestFlags>['flags'],
-  io: Io,
+  io: CommandIo,
 ) {
   const ask = connectApi(io, flags)
   const decided = await ask('POST', `${path}/${encodeURIComponent(id)}/${verb}`, body)

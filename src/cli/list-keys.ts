@@ -1,14 +1,14 @@
 /** `tollgate key list`. */
 
-import { type Call, WrongCall } from './command.ts'
+import { type Run, WrongCall } from './command.ts'
 import type { listKeysFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
-import { clientOf, type KeyIo, type KeyRecord } from './key-client.ts'
+import { clientOf, type KeyRecord } from './key-client.ts'
 import { parseLabels } from './key-flags.ts'
 import { renderTable } from './text-table.ts'
 
 /** Lists keys; returns the exit status. */
-export async function listKeys({ flags }: Call<typeof listKeysFlags>, io: KeyIo): Promise<number> {
+export const listKeys: Run<typeof listKeysFlags> = async ({ flags }, io) => {
   const statuses = (flags.status ?? []).flatMap((status) => status.split(','))
   const search = {
     statuses: statuses.length > 0 ? statuses : flags.all ? [] : ['active'],

@@ -2,21 +2,15 @@
 
 import { createApiClient } from './api-client.ts'
 import { checkToken, checkUrl, urlOf } from './api-target.ts'
-import type { Call } from './command.ts'
+import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import type { loginFlags } from './commands/shell.ts'
 import { toJson } from './json.ts'
 import { loginFile, readLogins, removeLogins, writeLogins } from './login-file.ts'
-import type { CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 
-type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'read'>
-
 /** Saves the credential on standard input if the gateway accepts it; returns the exit status. */
-export async function login(
-  { operands: [raw], flags }: Call<typeof loginFlags>,
-  io: Io,
-): Promise<number> {
+export const login: Run<typeof loginFlags> = async ({ operands: [raw], flags }, io) => {
   const { env } = io
   const url = checkUrl(raw ?? urlOf(env), flags['insecure-http'])
   const token = checkToken((await io.read('Identity token or API key')).trim())
@@ -37,10 +31,7 @@ export async function login(
 }
 
 /** Removes the saved credential; returns the exit status: 1 if there was none for the address. */
-export async function logout(
-  { operands: [raw], flags }: Call<typeof json>,
-  io: Io,
-): Promise<number> {
+export const logout: Run<typeof json> = async ({ operands: [raw], flags }, io) => {
   if (raw === undefined) {
     removeLogins(io.env)
     io.out(flags.json ? toJson({ forgotten: 'all' }) : 'Removed all saved credentials.')

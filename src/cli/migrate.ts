@@ -13,11 +13,10 @@ import { invalid, postgresUrl } from '../settings/readers.ts'
 import { migrate as applyMigrations, planMigrations } from '../store/postgres/migrate.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
 import { auditTakeOver } from './audit-take-over.ts'
-import { type Call, WrongCall } from './command.ts'
+import { type Call, type Run, WrongCall } from './command.ts'
 import type { migrateFlags } from './commands/operate.ts'
 import { embeddedIn, isRunning, requireAnswer, withPool } from './database.ts'
 import { toJson } from './json.ts'
-import type { CommandIo } from './terminal.ts'
 
 /** Messages during the run, and the result that --json prints. */
 interface Report {
@@ -33,10 +32,7 @@ const reportEvery = 50_000
  * `tollgate migrate`: returns the exit status, 0 if everything was done, 1 if keys were skipped. Rejects
  * with a readable error.
  */
-export async function migrate(
-  { flags }: Call<typeof migrateFlags>,
-  { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
-): Promise<number> {
+export const migrate: Run<typeof migrateFlags> = async ({ flags }, { env, out, err }) => {
   refuseTogether(flags)
   const report: Report = { say: flags.json ? err : out, warn: err, result: {} }
   const status = await run(flags, env, report)

@@ -6,17 +6,13 @@
 import { endAgain } from '../keys/revocations/ended-keys.ts'
 import { readFile } from '../keys/revocations/revocation-file.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
-import type { Call } from './command.ts'
+import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import { withDatabase } from './database.ts'
 import { toJson } from './json.ts'
-import type { CommandIo } from './terminal.ts'
 
 /** Runs the command; returns the exit status: 1 if a file or line could not be read or a key not be revoked. */
-export async function replay(
-  { operands: files, flags }: Call<typeof json>,
-  { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
-): Promise<number> {
+export const replay: Run<typeof json> = async ({ operands: files, flags }, { env, out, err }) => {
   return await withDatabase(env, 'revocations', async (sql) => {
     const done: Replayed[] = []
     for (const file of files) {

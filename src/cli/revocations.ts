@@ -2,7 +2,7 @@
 
 import { forgetReplicas, listReplicas, type Replica } from '../cluster/replicas.ts'
 import { toTimestamp } from '../formats/time.ts'
-import type { Call } from './command.ts'
+import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import type { forgetReplicaFlags } from './commands/operate.ts'
 import { withDatabase } from './database.ts'
@@ -10,13 +10,11 @@ import { toJson } from './json.ts'
 import { agrees, type CommandIo } from './terminal.ts'
 import { printable, renderTable } from './text-table.ts'
 
-type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
-
 /** A process that was seen this recently is running: its row would return at once. */
 const runningMs = 15_000
 
 /** Lists the processes that a revocation waits for; returns the exit status. */
-export async function showReplicas({ flags }: Call<typeof json>, io: Io): Promise<number> {
+export const showReplicas: Run<typeof json> = async ({ flags }, io) => {
   const found = await withDatabase(io.env, 'revocations', listReplicas)
   if (flags.json) io.out(toJson({ object: 'list', data: found.map(withTimes) }))
   else if (found.length === 0) io.err('Revocations wait for no process.')
@@ -35,10 +33,10 @@ function withTimes(replica: Replica) {
 }
 
 /** Removes one of them; returns the exit status, 1 if nothing was removed. */
-export async function forgetReplica(
-  { operands: [name = ''], flags }: Call<typeof forgetReplicaFlags>,
-  io: Io,
-): Promise<number> {
+export const forgetReplica: Run<typeof forgetReplicaFlags> = async (
+  { operands: [name = ''], flags },
+  io,
+) => {
   return await withDatabase(io.env, 'revocations', async (sql) => {
     const named = (await listReplicas(sql)).filter((each) => each.name === name)
     if (!(await isSure(name, named, flags.yes, io))) return 1
@@ -56,7 +54,7 @@ async function isSure(
   raw: string,
   named: readonly Replica[],
   yes: boolean,
-  io: Io,
+  io: CommandIo,
 ): Promise<boolean> {
   const name = printable(raw)
   if (named.length === 0) {

@@ -1,20 +1,17 @@
 /** `tollgate key revoke`. */
 
 import { errorMessage } from '../runtime/error-message.ts'
-import { type Call, WrongCall } from './command.ts'
+import { type Call, type Run, WrongCall } from './command.ts'
 import type { revokeKeysFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
-import { clientOf, type KeyIo, type KeyRecord, warnOfPending } from './key-client.ts'
-import { agrees } from './terminal.ts'
+import { clientOf, type KeyRecord, warnOfPending } from './key-client.ts'
+import { agrees, type CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 
 type Given = Call<typeof revokeKeysFlags>['flags']
 
 /** Revokes keys; returns the exit status: 1 if not all were revoked. */
-export async function revokeKeys(
-  { operands: ids, flags }: Call<typeof revokeKeysFlags>,
-  io: KeyIo,
-): Promise<number> {
+export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, flags }, io) => {
   if (flags.all) {
     if (ids.length > 0) throw new WrongCall('Either --all or ids, not both.')
     if (flags.user !== undefined) return await revokeOfUser(flags.user, flags, io)
@@ -57,7 +54,7 @@ async function endOf(client: ReturnType<typeof clientOf>, id: string): Promise<s
 }
 
 /** The key is only read from standard input, because all users of the machine can see arguments. */
-async function revokeGiven(flags: Given, io: KeyIo): Promise<number> {
+async function revokeGiven(flags: Given, io: CommandIo): Promise<number> {
   const client = clientOf(flags, io)
   const key = (await io.read('Key')).trim()
   if (!key.startsWith('sk-') || /\s/.test(key)) {
@@ -71,7 +68,7 @@ async function revokeGiven(flags: Given, io: KeyIo): Promise<number> {
   return 0
 }
 
-async function revokeOfUser(user: string, flags: Given, io: KeyIo): Promise<number> {
+async function revokeOfUser(user: string, flags: Given, io: CommandIo): Promise<number> {
   const client = clientOf(flags, io)
   const name = printable(user)
   if (!flags.yes) {
@@ -93,7 +90,7 @@ async function revokeOfUser(user: string, flags: Given, io: KeyIo): Promise<numb
 }
 
 /** Revokes the caller's keys if `user` is undefined. */
-async function revokeAll(user: string | undefined, flags: Given, io: KeyIo): Promise<number> {
+async function revokeAll(user: string | undefined, flags: Given, io: CommandIo): Promise<number> {
   const result = await clientOf(flags, io).revokeAll(user)
   io.out(flags.json ? toJson(result) : printable(result.message))
   warnOfPending(result, io)

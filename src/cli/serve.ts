@@ -10,7 +10,7 @@ const endWithinMs = 15_000
  * `tollgate serve`: runs the service until SIGTERM, SIGINT or SIGHUP, or until its parent process has ended. Then the
  * process ends with status 0, or 1 if a part had to be abandoned. Rejects if it cannot start.
  */
-export async function runServe(_call: unknown, { env }: Pick<CommandIo, 'env'>): Promise<number> {
+export async function runServe(_call: unknown, { env }: CommandIo): Promise<number> {
   const asked = onStop(() => {})
   const starting = new AbortController()
   void asked.then(() => {

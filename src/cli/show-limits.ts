@@ -3,20 +3,16 @@
 import type { LimitList } from '../admin/usage/limits.ts'
 import type { SharedLimitList } from '../admin/usage/shared-limits.ts'
 import { connectApi } from './api-client.ts'
-import { type Call, WrongCall } from './command.ts'
+import { type Run, WrongCall } from './command.ts'
 import type { limitsFlags } from './commands/usage.ts'
 import { listCounters } from './counters.ts'
 import { toJson } from './json.ts'
 import { showFigure, toCells } from './limit-cells.ts'
 import { readPages } from './pages.ts'
-import type { CommandIo } from './terminal.ts'
 import { printable, renderBar, renderCells } from './text-table.ts'
 
 /** Runs the command; returns the exit status. */
-export async function showLimits(
-  { flags }: Call<typeof limitsFlags>,
-  io: Pick<CommandIo, 'env' | 'out' | 'err'>,
-): Promise<number> {
+export const showLimits: Run<typeof limitsFlags> = async ({ flags }, io) => {
   const { user, key, limit, all, window, whom, subscription, model } = flags
   if (all && (user ?? key ?? window ?? whom) !== undefined)
     throw new WrongCall('--all can be combined only with --limit, --subscription and --model.')

@@ -4,17 +4,15 @@ import { type CsvRow, toCsv } from '../formats/csv.ts'
 import { nearestName } from '../formats/nearest-name.ts'
 import { usageDimensions, usageUnits } from '../usage/store.ts'
 import { type ApiClient, type CsvPage, connectApi } from './api-client.ts'
-import { type Call, WrongCall } from './command.ts'
+import { type Call, type Run, WrongCall } from './command.ts'
 import type { usageFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
 import type { CommandIo } from './terminal.ts'
 import { printable, renderBar, renderTable } from './text-table.ts'
 import { toSpan } from './time-flag.ts'
 
-type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
-
 /** Runs the command; returns the exit status. */
-export async function showUsage({ flags }: Call<typeof usageFlags>, io: Io): Promise<number> {
+export const showUsage: Run<typeof usageFlags> = async ({ flags }, io) => {
   const { json, csv, focus } = flags
   if ([json, csv, focus].filter(Boolean).length > 1) {
     throw new WrongCall('Give only one of --json, --csv and --focus.')
@@ -62,7 +60,7 @@ function parametersOf(flags: Call<typeof usageFlags>['flags']): readonly [string
 async function printFocus(
   ask: ApiClient,
   parameters: readonly [string, string][],
-  { out }: Pick<Io, 'out'>,
+  { out }: CommandIo,
 ): Promise<void> {
   const first = `?${new URLSearchParams([...parameters, ['format', 'focus']])}`
   for (let query: string | undefined = first; query !== undefined; ) {

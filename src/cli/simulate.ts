@@ -5,7 +5,7 @@ import { parseDuration, toTimestamp } from '../formats/time.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { listFiles } from '../models/sources/listing.ts'
 import { connectApi } from './api-client.ts'
-import { type Call, WrongCall } from './command.ts'
+import { type Call, type Run, WrongCall } from './command.ts'
 import type { simulateFlags } from './commands/operate.ts'
 import { loadFolder, readInput, withoutResources } from './input-file.ts'
 import { toJson } from './json.ts'
@@ -14,13 +14,11 @@ import type { CommandIo } from './terminal.ts'
 import { counted, printable, renderBar, renderTable } from './text-table.ts'
 import { toSpan } from './time-flag.ts'
 
-type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'input'>
-
 /** Runs the command; returns the exit status: 1 if anything would be refused. */
-export async function simulate(
-  { operands: [folder = ''], flags }: Call<typeof simulateFlags>,
-  io: Io,
-): Promise<number> {
+export const simulate: Run<typeof simulateFlags> = async (
+  { operands: [folder = ''], flags },
+  io,
+) => {
   const span = spanOf(flags)
   const resources = await readFolder(folder, io)
   if (resources === undefined) return 1
@@ -40,7 +38,7 @@ function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
 }
 
 /** The text of all its files; undefined if they are not valid, with the reasons on standard error. */
-async function readFolder(folder: string, { err, input }: Io): Promise<string | undefined> {
+async function readFolder(folder: string, { err, input }: CommandIo): Promise<string | undefined> {
   const loaded = await loadFolder(folder)
   const errors = loaded.problems.filter(({ severity }) => severity === 'error')
   for (const problem of errors) err(showProblem(problem))

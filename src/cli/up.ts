@@ -2,14 +2,10 @@
 
 import { runGateway } from '../../dev/up.ts'
 import { checkSettings } from '../wiring/check-settings.ts'
-import type { Call } from './command.ts'
+import type { Run } from './command.ts'
 import type { upFlags } from './commands/run.ts'
-import type { CommandIo } from './terminal.ts'
 
 /** Ends the process itself. */
-export async function up(
-  { flags }: Call<typeof upFlags>,
-  { env }: Pick<CommandIo, 'env'>,
-): Promise<number> {
+export const up: Run<typeof upFlags> = async ({ flags }, { env }) => {
   return await runGateway(env, checkSettings, { isVerbose: flags.verbose })
 }

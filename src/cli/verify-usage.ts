@@ -19,10 +19,8 @@ import type { CommandIo } from './terminal.ts'
 import { counted, printable, renderTable } from './text-table.ts'
 import { farthest, readTimeFlag } from './time-flag.ts'
 
-type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
-
 /** Runs the command; returns the exit status: 1 if anything differs. */
-export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, io: Io) {
+export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, io: CommandIo) {
   const span = readSpan(flags)
   return await withDatabase(io.env, 'usage', async (sql, config) => {
     const { unusableUsage, usageJournal: path, dataDir, usageArchiveDir: folder } = config
@@ -73,7 +71,7 @@ function show(
   { gaps }: LedgerState,
   { from, to }: Span,
   unread: LedgerLag,
-  { out, err }: Io,
+  { out, err }: CommandIo,
 ): void {
   for (const journal of missing) err(`No file of the journal ${journal} was found.`)
   for (const gap of gaps) {

@@ -16,13 +16,11 @@ const given = {
   },
 } as const
 
-export const listIncreasesFlags = gatewayFlags
-
 export const listIncreasesCommand = command({
   name: 'increases',
   summary: 'List temporary limit increases in force',
   about: 'For administrators.',
-  flags: listIncreasesFlags,
+  flags: gatewayFlags,
 })
 
 export const grantIncreaseFlags = {
@@ -55,14 +53,12 @@ export const grantIncreaseCommand = command({
   flags: grantIncreaseFlags,
 })
 
-export const endIncreaseFlags = gatewayFlags
-
 export const endIncreaseCommand = command({
   name: 'increases end',
   summary: 'End a limit increase early',
   about: 'For administrators.',
   operands: [{ name: 'id' }],
-  flags: endIncreaseFlags,
+  flags: gatewayFlags,
 })
 
 export const listRequestsFlags = {
