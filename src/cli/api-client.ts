@@ -17,8 +17,8 @@ export interface CsvPage {
 export class ApiRefusal extends Error {}
 
 /**
- * The JSON of a 2xx response, a CsvPage if it is CSV. Every failure is thrown as a readable error. With `once` the request has
- * an idempotency key, and is repeated if its response is lost.
+ * The JSON of a 2xx response, a CsvPage if it is CSV. Every failure is thrown as a readable error. With `once` the response
+ * has a secret: the request has an idempotency key, and is repeated if its response is lost.
  */
 export type ApiClient = (
   method: string,
@@ -68,9 +68,11 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
         throw new Unreachable(`${url} cannot be reached (${reasonOf(error)}).`)
       })
       if (asked?.isOk) {
+        const answer = asked.answer as { readonly key?: unknown }
         // The response of another server must not look like a success, such as a revoked key.
-        if (once || responseMarks.some((mark) => mark in (asked.answer as object)))
-          return asked.answer
+        if (once && typeof answer.key !== 'string')
+          throw new Error(`${url} responded without a key; it is not a Tollgate gateway.`)
+        if (responseMarks.some((mark) => mark in answer)) return answer
         throw new Error(`${url} does not answer like a Tollgate.`)
       }
       if (asked !== undefined && (pauseMs === undefined || !isUnsure(asked))) {

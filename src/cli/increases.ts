@@ -58,10 +58,7 @@ async function hasKey(
 }
 
 /** `tollgate increases end`. */
-export const endIncrease: Run<typeof gatewayFlags> = async (
-  { operands: [id = ''], flags },
-  io,
-) => {
+export const endIncrease: Run<typeof gatewayFlags> = async ({ operands: [id = ''], flags }, io) => {
   return await change('DELETE', `${path}/${encodeURIComponent(id)}`, undefined, 'Ended', flags, io)
 }
 

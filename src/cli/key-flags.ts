@@ -1,8 +1,8 @@
 /** The fields of a key in the flags of `tollgate key`, and a key's output. */
 
+import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { editKeyFlags, newKeyFlags } from './commands/keys.ts'
-import type { KeyRecord } from './key-client.ts'
 import { renderTable } from './text-table.ts'
 
 type Given = Partial<
@@ -90,7 +90,7 @@ function wrongLimit(part: string): WrongCall {
 }
 
 /** In the form of the flag. */
-function showLimit({ models = [], ...limit }: NonNullable<KeyRecord['limits']>[number]): string {
+function showLimit({ models = [], ...limit }: NonNullable<ApiKeyAnswer['limits']>[number]): string {
   const { name, of, window, enforce } = limit
   const fields = Object.entries({ name, of, limit: limit.limit, window, enforce }).flatMap(
     ([name, value]) => (value === undefined ? [] : `${name}=${value}`),
@@ -99,7 +99,7 @@ function showLimit({ models = [], ...limit }: NonNullable<KeyRecord['limits']>[n
 }
 
 /** A key with all fields of its record. */
-export function showKey(record: KeyRecord): string {
+export function showKey(record: ApiKeyAnswer): string {
   const {
     labels = {},
     models = [],

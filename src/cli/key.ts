@@ -1,11 +1,14 @@
 /** `tollgate key new|show|edit|rotate`: an API key from a terminal. */
 
-import type { Run } from './command.ts'
-import { WrongCall } from './command.ts'
+import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
+import type { CreatedApiKey } from '../admin/keys/create-api-key.ts'
+import type { RotatedApiKey } from '../admin/keys/rotate-api-key.ts'
+import { connectApi } from './api-client.ts'
+import { type Run, WrongCall } from './command.ts'
 import type { gatewayFlags } from './commands/flags.ts'
 import type { editKeyFlags, newKeyFlags, rotateKeyFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
-import { clientOf, warnOfPending } from './key-client.ts'
+import { type ChangedKey, keysPath, pathOf, warnOfPending } from './key-client.ts'
 import { showKey, toKeyFields } from './key-flags.ts'
 import { printable } from './text-table.ts'
 
@@ -19,7 +22,8 @@ export const newKey: Run<typeof newKeyFlags> = async ({ operands: [name], flags 
     ephemeral: flags.ephemeral,
     ...toKeyFields(flags),
   }
-  const created = await clientOf(flags, io).create(fields)
+  const ask = connectApi(io, flags)
+  const created = (await ask('POST', keysPath, fields, 'once')) as CreatedApiKey
   io.out(flags.json ? toJson(created) : printable(created.key))
   io.err(
     printable(
@@ -32,7 +36,7 @@ export const newKey: Run<typeof newKeyFlags> = async ({ operands: [name], flags 
 
 /** `tollgate key show`. */
 export const readKey: Run<typeof gatewayFlags> = async ({ operands: [id = ''], flags }, io) => {
-  const record = await clientOf(flags, io).read(id)
+  const record = (await connectApi(io, flags)('GET', pathOf(id))) as ApiKeyAnswer
   io.out(flags.json ? toJson(record) : showKey(record))
   return 0
 }
@@ -43,7 +47,7 @@ export const editKey: Run<typeof editKeyFlags> = async ({ operands: [id = ''], f
   const fields = { ...(name !== undefined && { name }), ...toKeyFields(flags) }
   if (Object.keys(fields).length === 0)
     throw new WrongCall('Give at least one flag that changes the key.')
-  const record = await clientOf(flags, io).edit(id, fields)
+  const record = (await connectApi(io, flags)('PATCH', pathOf(id), fields)) as ChangedKey
   io.out(flags.json ? toJson(record) : showKey(record))
   warnOfPending(record, io, 'the previous version of the key may still apply there')
   return 0
@@ -51,10 +55,12 @@ export const editKey: Run<typeof editKeyFlags> = async ({ operands: [id = ''], f
 
 /** `tollgate key rotate`. */
 export const rotateKey: Run<typeof rotateKeyFlags> = async ({ operands: [id = ''], flags }, io) => {
-  const rotated = await clientOf(flags, io).rotate(id, {
+  const times = {
     overlap: flags.overlap,
     endOldAfterFirstUse: flags['end-old-after-first-use'],
-  })
+  }
+  const ask = connectApi(io, flags)
+  const rotated = (await ask('POST', `${pathOf(id)}/rotate`, times, 'once')) as RotatedApiKey
   io.out(flags.json ? toJson(rotated) : printable(rotated.key))
   const { name, previous } = rotated
   const until = previous === undefined ? 'has ended' : `works until ${previous.endsAt}`

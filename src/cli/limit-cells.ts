@@ -1,20 +1,10 @@
 /** Cells of tables of limits. */
 
+import type { LimitList } from '../admin/usage/limits.ts'
 import type { Cells } from './text-table.ts'
 
-/** The fields of a limit that are shown; older servers omit most of them. */
-interface ShownLimit {
-  readonly subscription?: string | null
-  readonly model?: string | null
-  readonly models?: readonly string[]
-  readonly name?: string | null
-  readonly kind?: string
-  readonly scope?: string
-  readonly whom?: string
-  readonly window: string | null
-  readonly enforced?: boolean
-  readonly increasedUntil?: string
-}
+/** Older servers omit most fields. */
+type ShownLimit = Partial<LimitList['data'][number]>
 
 /** The owner, the target and the sharers of the limit. */
 export function toCells(limit: ShownLimit): Cells {
@@ -31,11 +21,7 @@ export function toCells(limit: ShownLimit): Cells {
 }
 
 /** Empty if it is not shared. */
-export function showSharers({
-  scope = 'user',
-  whom,
-  subscription,
-}: Pick<ShownLimit, 'scope' | 'whom' | 'subscription'>): string {
+export function showSharers({ scope = 'user', whom, subscription }: ShownLimit): string {
   if (whom !== undefined) return `${scope} ${whom}`
   if (scope === 'subscription' && subscription) return `subscription ${subscription}`
   return scope === 'user' || scope === 'key' ? '' : `all of the ${scope}`

@@ -1,25 +1,27 @@
 /** `tollgate key list`. */
 
+import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
+import { connectApi } from './api-client.ts'
 import { type Run, WrongCall } from './command.ts'
 import type { listKeysFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
-import { clientOf, type KeyRecord } from './key-client.ts'
+import { searchKeys } from './key-client.ts'
 import { parseLabels } from './key-flags.ts'
 import { renderTable } from './text-table.ts'
 
 /** Lists keys; returns the exit status. */
 export const listKeys: Run<typeof listKeysFlags> = async ({ flags }, io) => {
   const statuses = (flags.status ?? []).flatMap((status) => status.split(','))
-  const search = {
-    statuses: statuses.length > 0 ? statuses : flags.all ? [] : ['active'],
+  const filters = {
+    status: statuses.length > 0 ? statuses : flags.all ? [] : ['active'],
     includeEphemeral: flags.all,
-    user: flags.user,
-    prefix: flags.prefix,
-    labels: parseLabels(flags.label),
-    sort: readSort(flags.sort),
-    limit: readLimit(flags.limit),
+    username: flags.user,
+    keyPrefix: flags.prefix,
+    labelsContain: parseLabels(flags.label),
   }
-  const records = await clientOf(flags, io).search(search)
+  const search = { filters, sort: readSort(flags.sort) }
+  const limit = readLimit(flags.limit)
+  const records = await searchKeys(connectApi(io, flags), search, limit)
   if (flags.json) io.out(toJson({ object: 'list', data: records }))
   else if (records.length === 0) io.err('There are no such keys.')
   else io.out(showRecords(records))
@@ -43,7 +45,7 @@ function readLimit(raw: string | undefined): number {
 }
 
 /** The owner is shown only if there are several. */
-function showRecords(records: readonly KeyRecord[]): string {
+function showRecords(records: readonly ApiKeyAnswer[]): string {
   const several = new Set(records.map(({ username }) => username)).size > 1
   const header = ['ID', 'KEY', 'NAME', 'SUBSCRIPTION', 'STATUS', 'CREATED', 'EXPIRES', 'LAST USED']
   return renderTable(

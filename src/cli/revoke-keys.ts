@@ -1,10 +1,19 @@
 /** `tollgate key revoke`. */
 
+import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
 import { errorMessage } from '../runtime/error-message.ts'
+import { type ApiClient, connectApi } from './api-client.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
 import type { revokeKeysFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
-import { clientOf, type KeyRecord, warnOfPending } from './key-client.ts'
+import {
+  type ChangedKey,
+  keysPath,
+  pathOf,
+  type Revoked,
+  searchKeys,
+  warnOfPending,
+} from './key-client.ts'
 import { agrees, type CommandIo } from './terminal.ts'
 import { printable } from './text-table.ts'
 
@@ -28,16 +37,16 @@ export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, f
     if (ids.length > 1) throw new WrongCall('Either - or ids, not both.')
     return await revokeGiven(flags, io)
   }
-  const client = clientOf(flags, io)
-  const revoked: KeyRecord[] = []
+  const ask = connectApi(io, flags)
+  const revoked: ChangedKey[] = []
   for (const id of ids) {
     try {
-      const record = await client.revoke(id)
+      const record = (await ask('DELETE', pathOf(id))) as ChangedKey
       revoked.push(record)
       if (!flags.json) io.out(printable(`Revoked ${record.id} (${record.name}).`))
       warnOfPending(record, io)
     } catch (error) {
-      io.err(`${printable(id)}: ${(await endOf(client, id)) ?? errorMessage(error)}`)
+      io.err(`${printable(id)}: ${(await endOf(ask, id)) ?? errorMessage(error)}`)
     }
   }
   if (flags.json) io.out(toJson({ object: 'list', data: revoked }))
@@ -47,20 +56,21 @@ export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, f
 /**
  * The note that a key cannot be revoked because it has ended already; undefined if it has not, or is not the caller's.
  */
-async function endOf(client: ReturnType<typeof clientOf>, id: string): Promise<string | undefined> {
-  const found = await client.read(id).catch(() => undefined)
+async function endOf(ask: ApiClient, id: string): Promise<string | undefined> {
+  const found = (await ask('GET', pathOf(id)).catch(() => undefined)) as ApiKeyAnswer | undefined
   if (found === undefined || found.status === 'active') return undefined
   return `This API key is ${printable(found.status)} already.`
 }
 
 /** The key is only read from standard input, because all users of the machine can see arguments. */
 async function revokeGiven(flags: Given, io: CommandIo): Promise<number> {
-  const client = clientOf(flags, io)
+  const ask = connectApi(io, flags)
   const key = (await io.read('Key')).trim()
   if (!key.startsWith('sk-') || /\s/.test(key)) {
     throw new Error('Standard input must be one whole key, sk-….')
   }
-  const record = await client.revokeGiven(key)
+  // Authenticated by the key itself.
+  const record = (await ask('POST', `${keysPath}/revoke`, { key })) as ChangedKey
   const { id, name, username } = record
   const said = printable(`Revoked ${id} (${name}) of ${username}.`)
   io.out(flags.json ? toJson(record) : said)
@@ -69,16 +79,12 @@ async function revokeGiven(flags: Given, io: CommandIo): Promise<number> {
 }
 
 async function revokeOfUser(user: string, flags: Given, io: CommandIo): Promise<number> {
-  const client = clientOf(flags, io)
+  const ask = connectApi(io, flags)
   const name = printable(user)
   if (!flags.yes) {
-    const { length } = await client.search({
-      statuses: ['active'],
-      includeEphemeral: true,
-      user,
-      sort: { by: 'created_at', order: 'desc' },
-      limit: Number.POSITIVE_INFINITY,
-    })
+    const filters = { status: ['active'], includeEphemeral: true, username: user }
+    const sort = { by: 'created_at', order: 'desc' }
+    const { length } = await searchKeys(ask, { filters, sort }, Number.POSITIVE_INFINITY)
     if (length === 0) {
       io.err(`${name} has no active key.`)
       return 0
@@ -89,9 +95,16 @@ async function revokeOfUser(user: string, flags: Given, io: CommandIo): Promise<
   return await revokeAll(user, flags, io)
 }
 
-/** Revokes the caller's keys if `user` is undefined. */
-async function revokeAll(user: string | undefined, flags: Given, io: CommandIo): Promise<number> {
-  const result = await clientOf(flags, io).revokeAll(user)
+/** Revokes the caller's keys if `username` is undefined. */
+async function revokeAll(
+  username: string | undefined,
+  flags: Given,
+  io: CommandIo,
+): Promise<number> {
+  const ask = connectApi(io, flags)
+  const result = (await ask('POST', `${keysPath}/bulk-revoke`, { username })) as Revoked & {
+    readonly message: string
+  }
   io.out(flags.json ? toJson(result) : printable(result.message))
   warnOfPending(result, io)
   return 0

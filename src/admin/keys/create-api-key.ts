@@ -1,6 +1,7 @@
 /** `POST /v1/api-keys` (contract, 3.2). */
 
 import { randomBytes, randomUUID } from 'node:crypto'
+import type { FromSchema } from 'json-schema-to-ts'
 import { selectForKey } from '../../decide/selection.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/time.ts'
@@ -89,6 +90,9 @@ const schema = {
     ...refusals(400, 401, 403, 413, 429, 500, 503),
   },
 } as const
+
+/** The response. */
+export type CreatedApiKey = FromSchema<(typeof schema.response)[201]>
 
 /** Adds the route. Only its response ever contains the plaintext. */
 export function createApiKey(app: Api, deps: ExternalDeps): void {

@@ -1,6 +1,7 @@
 /** `POST /v1/api-keys/{id}/rotate` (contract, 3.4): a new secret for a key. */
 
 import { randomBytes } from 'node:crypto'
+import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest } from '../../formats/errors.ts'
 import { keyIdBytes, keySecretBytes, mintKey, prefixOf } from '../../keys/rules/api-key.ts'
 import { overlapOf } from '../../keys/rules/lifetime.ts'
@@ -56,6 +57,9 @@ const schema = {
     ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
   },
 } as const
+
+/** The response. */
+export type RotatedApiKey = FromSchema<(typeof schema.response)[200]>
 
 const unsure =
   'The key store did not respond: the key may or may not have a new secret. Rotate it again, with the same Idempotency-Key if there is one.'
