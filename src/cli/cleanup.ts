@@ -8,8 +8,7 @@ import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { loadConfig, showAddress } from '../settings/config.ts'
 import { type Call, type Run, Unreachable, WrongCall } from './command.ts'
 import type { cleanupFlags } from './commands/operate.ts'
-import { toJson } from './json.ts'
-import { printable } from './text-table.ts'
+import { printable, toJson } from './output.ts'
 
 const timeoutMs = 30_000
 /** Milliseconds between two attempts. */
@@ -49,22 +48,14 @@ function defaultOf(env: NodeJS.ProcessEnv): string {
   return `${scheme}://${showAddress({ host: localHost(host), port })}`
 }
 
-interface Target {
-  readonly url: URL
-  /** For a Unix socket, which has no TLS. */
-  readonly socketPath: string | undefined
-  readonly shown: string
-  readonly waitMs: number
-  readonly ca: string | undefined
-  readonly cert: string | undefined
-  readonly key: string | undefined
-}
+type Target = ReturnType<typeof readTarget>
 
 function readTarget(
   raw: string,
   { wait = '0', ca, cert, key }: Call<typeof cleanupFlags>['flags'],
-): Target {
+) {
   const address = parseAddress(raw)
+  // A Unix socket has no TLS.
   const socketPath = address && 'path' in address ? address.path : undefined
   const url = URL.parse(socketPath === undefined ? raw : 'http://localhost')
   const isBare = url?.pathname === '/' && !url.search && !url.hash && !url.username

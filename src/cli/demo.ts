@@ -6,9 +6,8 @@ import { type ApiClient, createApiClient } from './api-client.ts'
 import { type Run, Unreachable, WrongCall } from './command.ts'
 import type { demoFlags } from './commands/run.ts'
 import { type DemoPlace, withDemo } from './demo-place.ts'
-import { toJson } from './json.ts'
+import { printable, renderTable, toJson } from './output.ts'
 import type { CommandIo } from './terminal.ts'
-import { printable, renderTable } from './text-table.ts'
 
 const maxRequests = 10_000
 /** Number of concurrent requests. */
@@ -36,14 +35,7 @@ const keys: readonly DemoKey[] = [
 const users = [...new Set(keys.map(({ user }) => user))]
 
 /** The requested models, in turn: mostly open ones, sometimes others. */
-const models = [
-  'sim-small',
-  'sim-small',
-  'sim-large',
-  'sim-small',
-  'sim-small',
-  'sim-smal',
-] as const
+const models = ['sim-small', 'sim-small', 'sim-large', 'sim-small', 'sim-small', 'sim-smal']
 
 /** Runs the command; returns the exit status: 1 if no request got a response. */
 export const demo: Run<typeof demoFlags> = async ({ flags }, io) => {
