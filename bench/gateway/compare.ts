@@ -1,6 +1,6 @@
 /** Compares two benches figure by figure, and whether they differ by more than their noise. */
 
-import { renderTable } from '../../src/cli/text-table.ts'
+import { renderTable } from '../../src/cli/output.ts'
 import { type Figure, figures } from './figures.ts'
 import { casesOf, type Results } from './results.ts'
 import { type Sample, spread } from './statistics.ts'

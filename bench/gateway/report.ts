@@ -1,6 +1,6 @@
 /** The output of a bench: a table of the cases, one of the yardsticks, and notes. */
 
-import { renderTable } from '../../src/cli/text-table.ts'
+import { renderTable } from '../../src/cli/output.ts'
 import { figureOf, figures } from './figures.ts'
 import {
   casesOf,

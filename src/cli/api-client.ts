@@ -4,8 +4,8 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ApiTarget, findApiTarget } from './api-target.ts'
 import { Unreachable } from './command.ts'
+import { printable } from './output.ts'
 import type { CommandIo } from './terminal.ts'
-import { printable } from './text-table.ts'
 
 /** A page of CSV; `next` is the query of the page after it. */
 export interface CsvPage {

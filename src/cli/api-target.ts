@@ -6,7 +6,7 @@ import { errorMessage } from '../runtime/error-message.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { connection } from './commands/flags.ts'
 import { readLogins } from './login-file.ts'
-import { printable } from './text-table.ts'
+import { printable } from './output.ts'
 
 /** A base URL without a trailing slash, and the credential. */
 export interface ApiTarget {

@@ -17,8 +17,7 @@ import { loadConfig } from '../settings/config.ts'
 import type { Run } from './command.ts'
 import type { checkFlags } from './commands/operate.ts'
 import { loadFolder, withoutResources } from './input-file.ts'
-import { toJson } from './json.ts'
-import { counted, printable, renderTable } from './text-table.ts'
+import { counted, printable, renderTable, toJson } from './output.ts'
 
 /**
  * Prints problems and advice, then the phase that each resource has in the service. Returns the exit status: 1 if there

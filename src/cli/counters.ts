@@ -4,10 +4,9 @@ import type { CountersReset, ShownCounters } from '../admin/usage/counters.ts'
 import { connectApi } from './api-client.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
 import type { limitsFlags, resetLimitsFlags } from './commands/usage.ts'
-import { toJson } from './json.ts'
 import { showFigure, toCells } from './limit-cells.ts'
+import { printable, renderCells, toJson } from './output.ts'
 import { agrees, type CommandIo } from './terminal.ts'
-import { printable, renderCells } from './text-table.ts'
 
 type Chosen = Call<typeof limitsFlags>['flags']
 

@@ -23,10 +23,9 @@ import type { Run } from './command.ts'
 import type { doctorFlags } from './commands/operate.ts'
 import { embeddedIn } from './database.ts'
 import { conditions, type Figures, type Observed } from './findings.ts'
-import { toJson } from './json.ts'
+import { printable, toJson } from './output.ts'
 import { askOwn } from './own-listener.ts'
 import { seeJournal } from './see-journal.ts'
-import { printable } from './text-table.ts'
 
 const watchMs = 5_000
 /** Details of one finding that are shown. */

@@ -6,7 +6,7 @@ import { drainEnvoy } from '../gateway/drain.ts'
 import { type Config, loadConfig, showAddress } from '../settings/config.ts'
 import { type Run, Unreachable } from './command.ts'
 import type { json } from './commands/flags.ts'
-import { toJson } from './json.ts'
+import { toJson } from './output.ts'
 import { askOwn } from './own-listener.ts'
 
 /** Only these: a container's other settings may name files that it lacks. */

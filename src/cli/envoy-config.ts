@@ -12,7 +12,7 @@ import { checkEnvoyFolders } from '../settings/check-files.ts'
 import { type Config, loadConfig } from '../settings/config.ts'
 import { type Run, WrongCall } from './command.ts'
 import type { envoyConfigFlags } from './commands/run.ts'
-import { toJson } from './json.ts'
+import { toJson } from './output.ts'
 
 /** Runs the command; returns the exit status. Rejects with a readable error. */
 export const envoyConfig: Run<typeof envoyConfigFlags> = async ({ flags }, { env, out, err }) => {

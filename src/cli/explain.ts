@@ -5,9 +5,8 @@ import { showFirst } from '../formats/lists.ts'
 import { connectApi } from './api-client.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
 import type { explainFlags } from './commands/usage.ts'
-import { toJson } from './json.ts'
 import { showFigure, showSharers } from './limit-cells.ts'
-import { type Cells, printable, renderCells } from './text-table.ts'
+import { type Cells, printable, renderCells, toJson } from './output.ts'
 import { toTime } from './time-flag.ts'
 
 /** Runs the command; returns the exit status: 1 if the request is refused. */

@@ -4,9 +4,8 @@ import { forgetUser } from '../usage/ledger/postgres/forget.ts'
 import type { Run } from './command.ts'
 import type { forgetUsageFlags } from './commands/usage.ts'
 import { withDatabase } from './database.ts'
-import { toJson } from './json.ts'
+import { printable, toJson } from './output.ts'
 import { agrees } from './terminal.ts'
-import { printable } from './text-table.ts'
 
 /** Runs the command; returns the exit status: 1 if nothing was changed. */
 export const forgetUsage: Run<typeof forgetUsageFlags> = async (

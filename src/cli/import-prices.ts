@@ -6,8 +6,7 @@ import { loadConfig } from '../settings/config.ts'
 import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import { readInput } from './input-file.ts'
-import { toJson } from './json.ts'
-import { counted, printable } from './text-table.ts'
+import { counted, printable, toJson } from './output.ts'
 
 /** The currency of the lists. */
 const currency = 'USD'

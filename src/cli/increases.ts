@@ -5,11 +5,10 @@ import { connectApi } from './api-client.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
 import type { gatewayFlags } from './commands/flags.ts'
 import type { grantIncreaseFlags, newRequestFlags } from './commands/increases.ts'
-import { toJson } from './json.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
 import { showFigure, showSharers } from './limit-cells.ts'
+import { type Cells, printable, renderCells, toJson } from './output.ts'
 import type { CommandIo } from './terminal.ts'
-import { type Cells, printable, renderCells } from './text-table.ts'
 import { toTime } from './time-flag.ts'
 
 type Increase = IncreaseList['data'][number]

@@ -2,8 +2,8 @@
 
 import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
 import type { ApiClient } from './api-client.ts'
+import { printable } from './output.ts'
 import type { CommandIo } from './terminal.ts'
-import { printable } from './text-table.ts'
 
 /** The propagation in a revocation's response. */
 export interface Revoked {

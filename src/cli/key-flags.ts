@@ -3,7 +3,7 @@
 import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { editKeyFlags, newKeyFlags } from './commands/keys.ts'
-import { renderTable } from './text-table.ts'
+import { renderTable } from './output.ts'
 
 type Given = Partial<
   Call<typeof newKeyFlags>['flags'] & Omit<Call<typeof editKeyFlags>['flags'], 'name'>

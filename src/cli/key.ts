@@ -7,10 +7,9 @@ import { connectApi } from './api-client.ts'
 import { type Run, WrongCall } from './command.ts'
 import type { gatewayFlags } from './commands/flags.ts'
 import type { editKeyFlags, newKeyFlags, rotateKeyFlags } from './commands/keys.ts'
-import { toJson } from './json.ts'
 import { type ChangedKey, keysPath, pathOf, warnOfPending } from './key-client.ts'
 import { showKey, toKeyFields } from './key-flags.ts'
-import { printable } from './text-table.ts'
+import { printable, toJson } from './output.ts'
 
 /** `tollgate key new`: returns the exit status, as the others. */
 export const newKey: Run<typeof newKeyFlags> = async ({ operands: [name], flags }, io) => {

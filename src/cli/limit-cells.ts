@@ -1,7 +1,7 @@
 /** Cells of tables of limits. */
 
 import type { LimitList } from '../admin/usage/limits.ts'
-import type { Cells } from './text-table.ts'
+import type { Cells } from './output.ts'
 
 /** Older servers omit most fields. */
 type ShownLimit = Partial<LimitList['data'][number]>

@@ -10,12 +10,11 @@ import type {
   newRequestFlags,
 } from './commands/increases.ts'
 import { meanwhile, readGiven, readWanted, toIncreaseCells } from './increases.ts'
-import { toJson } from './json.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
 import { showFigure, showSharers } from './limit-cells.ts'
+import { printable, renderCells, toJson } from './output.ts'
 import { readPages } from './pages.ts'
 import type { CommandIo } from './terminal.ts'
-import { printable, renderCells } from './text-table.ts'
 
 type LimitRequest = LimitRequestList['data'][number] & Pick<LimitRequestList, 'currency'>
 

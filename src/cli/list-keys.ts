@@ -4,10 +4,9 @@ import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
 import { connectApi } from './api-client.ts'
 import { type Run, WrongCall } from './command.ts'
 import type { listKeysFlags } from './commands/keys.ts'
-import { toJson } from './json.ts'
 import { searchKeys } from './key-client.ts'
 import { parseLabels } from './key-flags.ts'
-import { renderTable } from './text-table.ts'
+import { renderTable, toJson } from './output.ts'
 
 /** Lists keys; returns the exit status. */
 export const listKeys: Run<typeof listKeysFlags> = async ({ flags }, io) => {

@@ -5,9 +5,8 @@ import { checkToken, checkUrl, urlOf } from './api-target.ts'
 import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import type { loginFlags } from './commands/shell.ts'
-import { toJson } from './json.ts'
 import { loginFile, readLogins, removeLogins, writeLogins } from './login-file.ts'
-import { printable } from './text-table.ts'
+import { printable, toJson } from './output.ts'
 
 /** Saves the credential on standard input if the gateway accepts it; returns the exit status. */
 export const login: Run<typeof loginFlags> = async ({ operands: [raw], flags }, io) => {

@@ -16,7 +16,7 @@ import { auditTakeOver } from './audit-take-over.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
 import type { migrateFlags } from './commands/operate.ts'
 import { embeddedIn, isRunning, requireAnswer, withPool } from './database.ts'
-import { toJson } from './json.ts'
+import { toJson } from './output.ts'
 
 /** Messages during the run, and the result that --json prints. */
 interface Report {

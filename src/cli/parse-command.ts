@@ -3,7 +3,7 @@
 import { parseArgs } from 'node:util'
 import { nearestName } from '../formats/nearest-name.ts'
 import { type Call, type Command, type Flag, type Option, WrongCall } from './command.ts'
-import { printable } from './text-table.ts'
+import { printable } from './output.ts'
 
 /** The request in a command line. */
 type Asked =

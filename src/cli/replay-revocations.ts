@@ -9,7 +9,7 @@ import type { Pool } from '../store/postgres/postgres.ts'
 import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import { withDatabase } from './database.ts'
-import { toJson } from './json.ts'
+import { toJson } from './output.ts'
 
 /** Runs the command; returns the exit status: 1 if a file or line could not be read or a key not be revoked. */
 export const replay: Run<typeof json> = async ({ operands: files, flags }, { env, out, err }) => {

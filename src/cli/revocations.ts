@@ -6,9 +6,8 @@ import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import type { forgetReplicaFlags } from './commands/operate.ts'
 import { withDatabase } from './database.ts'
-import { toJson } from './json.ts'
+import { printable, renderTable, toJson } from './output.ts'
 import { agrees, type CommandIo } from './terminal.ts'
-import { printable, renderTable } from './text-table.ts'
 
 /** A process that was seen this recently is running: its row would return at once. */
 const runningMs = 15_000

@@ -5,7 +5,6 @@ import { errorMessage } from '../runtime/error-message.ts'
 import { type ApiClient, connectApi } from './api-client.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
 import type { revokeKeysFlags } from './commands/keys.ts'
-import { toJson } from './json.ts'
 import {
   type ChangedKey,
   keysPath,
@@ -14,8 +13,8 @@ import {
   searchKeys,
   warnOfPending,
 } from './key-client.ts'
+import { printable, toJson } from './output.ts'
 import { agrees, type CommandIo } from './terminal.ts'
-import { printable } from './text-table.ts'
 
 type Given = Call<typeof revokeKeysFlags>['flags']
 

@@ -6,10 +6,9 @@ import { connectApi } from './api-client.ts'
 import { type Run, WrongCall } from './command.ts'
 import type { limitsFlags } from './commands/usage.ts'
 import { listCounters } from './counters.ts'
-import { toJson } from './json.ts'
 import { showFigure, toCells } from './limit-cells.ts'
+import { printable, renderBar, renderCells, toJson } from './output.ts'
 import { readPages } from './pages.ts'
-import { printable, renderBar, renderCells } from './text-table.ts'
 
 /** Runs the command; returns the exit status. */
 export const showLimits: Run<typeof limitsFlags> = async ({ flags }, io) => {

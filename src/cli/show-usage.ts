@@ -6,9 +6,8 @@ import { usageDimensions, usageUnits } from '../usage/store.ts'
 import { type ApiClient, type CsvPage, connectApi } from './api-client.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
 import type { usageFlags } from './commands/usage.ts'
-import { toJson } from './json.ts'
+import { printable, renderBar, renderTable, toJson } from './output.ts'
 import type { CommandIo } from './terminal.ts'
-import { printable, renderBar, renderTable } from './text-table.ts'
 import { toSpan } from './time-flag.ts'
 
 /** Runs the command; returns the exit status. */

@@ -8,10 +8,9 @@ import { connectApi } from './api-client.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
 import type { simulateFlags } from './commands/operate.ts'
 import { loadFolder, readInput, withoutResources } from './input-file.ts'
-import { toJson } from './json.ts'
 import { showFigure } from './limit-cells.ts'
+import { counted, printable, renderBar, renderTable, toJson } from './output.ts'
 import type { CommandIo } from './terminal.ts'
-import { counted, printable, renderBar, renderTable } from './text-table.ts'
 import { toSpan } from './time-flag.ts'
 
 /** Runs the command; returns the exit status: 1 if anything would be refused. */

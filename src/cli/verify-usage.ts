@@ -14,9 +14,8 @@ import type { LedgerState } from '../usage/store.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { verifyUsageFlags } from './commands/usage.ts'
 import { withDatabase } from './database.ts'
-import { toJson } from './json.ts'
+import { counted, printable, renderTable, toJson } from './output.ts'
 import type { CommandIo } from './terminal.ts'
-import { counted, printable, renderTable } from './text-table.ts'
 import { farthest, readTimeFlag } from './time-flag.ts'
 
 /** Runs the command; returns the exit status: 1 if anything differs. */
