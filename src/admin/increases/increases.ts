@@ -173,83 +173,73 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     return { ...shown, ...currency, propagation: await whenIncreased() }
   }
 
-  app.post(
-    '/v1/admin/increases',
-    { schema: createSchema, config: { audit: 'increase.create' } },
-    async (request) => {
-      const { body: asked } = request
-      for (const field of [...named, 'reason'] as const) requirePlainText(field, asked[field])
-      const target = auditTargetOf(asked)
-      addToOutcome(request, target)
-      const increases = opened()
-      const now = clock()
-      const until = readUntil(asked.until, now)
-      const { chosen, user } =
-        asked.keyId === undefined
-          ? { chosen: await findOfResource(asked), user: asked.user }
-          : await findOfKey(asked, now)
-      const { user: createdBy } = callerOf(request)
-      // A long name is shortened in lines, and the counter has the shortened one.
-      if (user !== undefined && userInLines(user) === userInLines(createdBy)) {
-        const message = 'Nobody increases their own limit; ask another administrator.'
-        throw new ServiceError('admin_required', { message })
-      }
-      if (user !== undefined) addToOutcome(request, { user })
-      requireEnforced(chosen)
-      const { limit, counter } = chosen
-      const higher = readFigure(limit.kind, asked.limit)
-      requireHigher(higher, limit)
-      await intend(request, { ...target, ...(user !== undefined && { user }) })
-      const { reason } = asked
-      const { key } = counter
-      const added = await orUnsure(
-        increases.add({
-          counter: key,
-          per: limit.scope,
-          limit: higher,
-          until,
-          reason,
-          createdBy,
-          createdAt: now,
-        }),
-        unsure,
-      )
-      if (added === undefined) throw tooMany()
-      return await answer(toJson(added))
-    },
-  )
-  app.get(
-    '/v1/admin/increases',
-    { schema: listSchema, config: { audit: 'increase.read' } },
-    async (request) => {
-      lookAtOthers(request, {})
-      const found = await opened().list()
-      const isEffective = await effectiveOf(found, snapshot(), keys, clock())
-      const data = found.map((each) => ({ ...toJson(each), effective: isEffective(each) }))
-      await showOthers(request, data.length)
-      return { object: 'list', data, ...currencyOf(data, deps.billingCurrency) }
-    },
-  )
+  const creation = { schema: createSchema, config: { audit: 'increase.create' } } as const
+  app.post('/v1/admin/increases', creation, async (request) => {
+    const { body: asked } = request
+    for (const field of [...named, 'reason'] as const) requirePlainText(field, asked[field])
+    const target = auditTargetOf(asked)
+    addToOutcome(request, target)
+    const increases = opened()
+    const now = clock()
+    const until = readUntil(asked.until, now)
+    const { chosen, user } =
+      asked.keyId === undefined
+        ? { chosen: await findOfResource(asked), user: asked.user }
+        : await findOfKey(asked, now)
+    const { user: createdBy } = callerOf(request)
+    // A long name is shortened in lines, and the counter has the shortened one.
+    if (user !== undefined && userInLines(user) === userInLines(createdBy)) {
+      const message = 'Nobody increases their own limit; ask another administrator.'
+      throw new ServiceError('admin_required', { message })
+    }
+    if (user !== undefined) addToOutcome(request, { user })
+    requireEnforced(chosen)
+    const { limit, counter } = chosen
+    const higher = readFigure(limit.kind, asked.limit)
+    requireHigher(higher, limit)
+    await intend(request, { ...target, ...(user !== undefined && { user }) })
+    const { reason } = asked
+    const { key } = counter
+    const added = await orUnsure(
+      increases.add({
+        counter: key,
+        per: limit.scope,
+        limit: higher,
+        until,
+        reason,
+        createdBy,
+        createdAt: now,
+      }),
+      unsure,
+    )
+    if (added === undefined) throw tooMany()
+    return await answer(toJson(added))
+  })
+  const listing = { schema: listSchema, config: { audit: 'increase.read' } } as const
+  app.get('/v1/admin/increases', listing, async (request) => {
+    lookAtOthers(request, {})
+    const found = await opened().list()
+    const isEffective = await effectiveOf(found, snapshot(), keys, clock())
+    const data = found.map((each) => ({ ...toJson(each), effective: isEffective(each) }))
+    await showOthers(request, data.length)
+    return { object: 'list', data, ...currencyOf(data, deps.billingCurrency) }
+  })
   app.register(async (scope: Api) => {
     ignoreBodies(scope)
-    const config = { audit: 'increase.end' } as const
-    scope.delete(
-      '/v1/admin/increases/:increaseId',
-      { schema: endSchema, config },
-      async (request) => {
-        const { increaseId: id } = request.params
-        const increases = opened()
-        if (isKeyId(id)) await intend(request)
-        const ended = isKeyId(id) ? await orUnsure(increases.end(id), unsure) : undefined
-        if (ended === undefined) {
-          const message = 'There is no such increase, or it is over.'
-          throw new ServiceError('not_found', { message })
-        }
-        const shown = toJson(ended)
-        addToOutcome(request, auditTargetOf(shown))
-        return await answer(shown)
-      },
-    )
+    const ending = { schema: endSchema, config: { audit: 'increase.end' } } as const
+    scope.delete('/v1/admin/increases/:increaseId', ending, async (request) => {
+      const { increaseId: id } = request.params
+      const increases = opened()
+      if (isKeyId(id)) await intend(request)
+      const ended = isKeyId(id) ? await orUnsure(increases.end(id), unsure) : undefined
+      if (ended === undefined) {
+        const message = 'There is no such increase, or it is over.'
+        throw new ServiceError('not_found', { message })
+      }
+      const shown = toJson(ended)
+      addToOutcome(request, auditTargetOf(shown))
+      return await answer(shown)
+    })
   })
 }
 

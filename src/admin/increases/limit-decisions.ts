@@ -103,35 +103,30 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     return settled(foundRequest(decided), decision, deps)
   }
 
-  app.post(
-    '/v1/limit-requests/:requestId/approve',
-    { schema: approveSchema, config: { audit: 'limit_request.approve' } },
-    async (request) => {
-      const { requestId } = request.params
-      const approved = await decide(request, requestId, 'approved', async (asked, now) => {
-        const grant = readGrant(request.body ?? {}, asked, now)
-        const { subscription, model, name, user } = toRequestJson(asked)
-        const named = { subscription: subscription ?? undefined, model: model ?? undefined }
-        const found = await limitsOfName({ ...named, name, user }, snapshot())
-        const own = found.find(({ counter }) => counter.key === asked.counter)
-        if (own === undefined) throw noLonger()
-        requireLower(own.limit, asked.limit)
-        requireEnforced(own)
-        requireHigher(grant.limit, own.limit)
-        return { grant, reason: null }
-      })
-      return { ...approved, propagation: await whenIncreased() }
-    },
-  )
-  app.post(
-    '/v1/limit-requests/:requestId/deny',
-    { schema: denySchema, config: { audit: 'limit_request.deny' } },
-    async (request) =>
-      await decide(request, request.params.requestId, 'denied', async () => {
-        const { reason = null } = request.body ?? {}
-        requirePlainText('reason', reason ?? undefined)
-        return { grant: undefined, reason }
-      }),
+  const approval = { schema: approveSchema, config: { audit: 'limit_request.approve' } } as const
+  app.post('/v1/limit-requests/:requestId/approve', approval, async (request) => {
+    const { requestId } = request.params
+    const approved = await decide(request, requestId, 'approved', async (asked, now) => {
+      const grant = readGrant(request.body ?? {}, asked, now)
+      const { subscription, model, name, user } = toRequestJson(asked)
+      const named = { subscription: subscription ?? undefined, model: model ?? undefined }
+      const found = await limitsOfName({ ...named, name, user }, snapshot())
+      const own = found.find(({ counter }) => counter.key === asked.counter)
+      if (own === undefined) throw noLonger()
+      requireLower(own.limit, asked.limit)
+      requireEnforced(own)
+      requireHigher(grant.limit, own.limit)
+      return { grant, reason: null }
+    })
+    return { ...approved, propagation: await whenIncreased() }
+  })
+  const denial = { schema: denySchema, config: { audit: 'limit_request.deny' } } as const
+  app.post('/v1/limit-requests/:requestId/deny', denial, (request) =>
+    decide(request, request.params.requestId, 'denied', async () => {
+      const { reason = null } = request.body ?? {}
+      requirePlainText('reason', reason ?? undefined)
+      return { grant: undefined, reason }
+    }),
   )
 }
 

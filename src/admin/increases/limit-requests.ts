@@ -111,71 +111,65 @@ const unsure =
 export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
   const { snapshot, clock, isAdmin } = deps
 
-  app.post(
-    '/v1/limit-requests',
-    { schema: createSchema, config: { audit: 'limit_request.create' } },
-    async (request) => {
-      const caller = callerOf(request)
-      requireToken(caller, 'request increases of limits')
-      const { body: asked } = request
-      for (const field of ['subscription', 'model', 'name', 'whom', 'reason'] as const)
-        requirePlainText(field, asked[field])
-      const { user } = caller
-      const target = auditTargetOf({ ...asked, user })
-      addToOutcome(request, target)
-      const requests = openedRequests(deps)
-      const now = clock()
-      const until = readRequestedUntil(asked.until, now)
-      const origin = originOf(asked)
-      const found = limitsOf(caller, asked, snapshot())
-      const own = choose(
-        found.filter(({ limit }) => limit.origin === origin),
-        asked.whom,
-      )
-      requireEnforced(own)
-      const { limit, counter } = own
-      const higher = readFigure(limit.kind, asked.limit)
-      // Figures that callers may not see are compared when an administrator approves.
-      if (hasFigures(limit)) requireHigher(higher, limit)
-      await intend(request, target)
-      const { reason } = asked
-      const added = await orUnsure(
-        requests.add({
-          ...{ user, counter: counter.key, per: limit.scope, limit: higher },
-          ...{ until, reason, createdAt: now },
-        }),
-        unsure,
-      )
-      if (added === undefined)
-        throw invalidRequest(`You have ${maxOpen} open requests; wait until one is decided.`)
-      return toOneRequestJson(added, deps)
-    },
-  )
-  app.get(
-    '/v1/limit-requests',
-    { schema: listSchema, config: { audit: 'limit_request.read' } },
-    async (request) => {
-      const caller = callerOf(request)
-      const { all, ...paging } = request.query
-      const isAll = all === 'true'
-      if (isAll) {
-        lookAtOthers(request, {})
-        if (!(await isAdmin(caller))) {
-          const message = "all is for administrators: it lists others' requests."
-          throw new ServiceError('admin_required', { message })
-        }
+  const creation = { schema: createSchema, config: { audit: 'limit_request.create' } } as const
+  app.post('/v1/limit-requests', creation, async (request) => {
+    const caller = callerOf(request)
+    requireToken(caller, 'request increases of limits')
+    const { body: asked } = request
+    for (const field of ['subscription', 'model', 'name', 'whom', 'reason'] as const)
+      requirePlainText(field, asked[field])
+    const { user } = caller
+    const target = auditTargetOf({ ...asked, user })
+    addToOutcome(request, target)
+    const requests = openedRequests(deps)
+    const now = clock()
+    const until = readRequestedUntil(asked.until, now)
+    const origin = originOf(asked)
+    const found = limitsOf(caller, asked, snapshot())
+    const own = choose(
+      found.filter(({ limit }) => limit.origin === origin),
+      asked.whom,
+    )
+    requireEnforced(own)
+    const { limit, counter } = own
+    const higher = readFigure(limit.kind, asked.limit)
+    // Figures that callers may not see are compared when an administrator approves.
+    if (hasFigures(limit)) requireHigher(higher, limit)
+    await intend(request, target)
+    const { reason } = asked
+    const added = await orUnsure(
+      requests.add({
+        ...{ user, counter: counter.key, per: limit.scope, limit: higher },
+        ...{ until, reason, createdAt: now },
+      }),
+      unsure,
+    )
+    if (added === undefined)
+      throw invalidRequest(`You have ${maxOpen} open requests; wait until one is decided.`)
+    return toOneRequestJson(added, deps)
+  })
+  const listing = { schema: listSchema, config: { audit: 'limit_request.read' } } as const
+  app.get('/v1/limit-requests', listing, async (request) => {
+    const caller = callerOf(request)
+    const { all, ...paging } = request.query
+    const isAll = all === 'true'
+    if (isAll) {
+      lookAtOthers(request, {})
+      if (!(await isAdmin(caller))) {
+        const message = "all is for administrators: it lists others' requests."
+        throw new ServiceError('admin_required', { message })
       }
-      requireToken(caller, 'list limit requests')
-      const { limit, offset } = readPage(paging)
-      const page = { limit: limit + 1, offset }
-      const requests = openedRequests(deps)
-      const found = await requests.list(isAll ? null : caller.user, clock(), page)
-      const data = found.slice(0, limit).map(toRequestJson)
-      await showOthers(request, data.length)
-      const currency = currencyOf(data, deps.billingCurrency)
-      return { object: 'list', data, ...currency, has_more: found.length > limit }
-    },
-  )
+    }
+    requireToken(caller, 'list limit requests')
+    const { limit, offset } = readPage(paging)
+    const page = { limit: limit + 1, offset }
+    const requests = openedRequests(deps)
+    const found = await requests.list(isAll ? null : caller.user, clock(), page)
+    const data = found.slice(0, limit).map(toRequestJson)
+    await showOthers(request, data.length)
+    const currency = currencyOf(data, deps.billingCurrency)
+    return { object: 'list', data, ...currency, has_more: found.length > limit }
+  })
 }
 
 export function openedRequests({ limitRequests }: Pick<ExternalDeps, 'limitRequests'>) {

@@ -175,48 +175,42 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     return unknown.length > 0 ? { unknown } : {}
   }
 
-  app.get(
-    '/v1/counters',
-    { schema: listSchema, config: { audit: 'counter.read' } },
-    async (request) => {
-      lookAtOthers(request, {})
-      const subject = await admit(request, request.query)
-      const used = await readUsed(request.query, subject)
-      await showOthers(request, used.length)
-      const data = used.map(({ shown }) => shown)
-      const currency = currencyOf(data, deps.billingCurrency)
-      return {
-        object: 'list',
-        ...toSubjectJson(subject),
-        ...unknownIn(request.query),
-        data,
-        ...currency,
-      }
-    },
-  )
-  app.post(
-    '/v1/counters/reset',
-    { schema: resetSchema, config: { audit: 'counter.reset' } },
-    async (request) => {
-      const subject = await admit(request, request.body)
-      // Requests in progress end by themselves.
-      const used = (await readUsed(request.body, subject, true)).filter(
-        ({ shown }) => shown.kind !== 'concurrency',
-      )
-      if (used.length > maxResets) throw tooMany(subject, `selects more than ${maxResets} counters`)
-      const { user } = subject
-      const whose = user === undefined ? resourceIn(used[0]?.counter) : { user }
-      await intend(request, { ...targetOf(request.body), ...whose })
-      const at = clock()
-      const reset = used.map(({ counter }) => counter)
-      if (reset.length > 0) await resetCounters(reset, at)
-      addToOutcome(request, {}, used.length)
-      const shown = used.map((each) => each.shown)
-      const currency = currencyOf(shown, deps.billingCurrency)
-      const about = { ...toSubjectJson(subject), ...unknownIn(request.body) }
-      return { ...about, at: toTimestamp(at), reset: shown, ...currency }
-    },
-  )
+  const reading = { schema: listSchema, config: { audit: 'counter.read' } } as const
+  app.get('/v1/counters', reading, async (request) => {
+    lookAtOthers(request, {})
+    const subject = await admit(request, request.query)
+    const used = await readUsed(request.query, subject)
+    await showOthers(request, used.length)
+    const data = used.map(({ shown }) => shown)
+    const currency = currencyOf(data, deps.billingCurrency)
+    return {
+      object: 'list',
+      ...toSubjectJson(subject),
+      ...unknownIn(request.query),
+      data,
+      ...currency,
+    }
+  })
+  const resetting = { schema: resetSchema, config: { audit: 'counter.reset' } } as const
+  app.post('/v1/counters/reset', resetting, async (request) => {
+    const subject = await admit(request, request.body)
+    // Requests in progress end by themselves.
+    const used = (await readUsed(request.body, subject, true)).filter(
+      ({ shown }) => shown.kind !== 'concurrency',
+    )
+    if (used.length > maxResets) throw tooMany(subject, `selects more than ${maxResets} counters`)
+    const { user } = subject
+    const whose = user === undefined ? resourceIn(used[0]?.counter) : { user }
+    await intend(request, { ...targetOf(request.body), ...whose })
+    const at = clock()
+    const reset = used.map(({ counter }) => counter)
+    if (reset.length > 0) await resetCounters(reset, at)
+    addToOutcome(request, {}, used.length)
+    const shown = used.map((each) => each.shown)
+    const currency = currencyOf(shown, deps.billingCurrency)
+    const about = { ...toSubjectJson(subject), ...unknownIn(request.body) }
+    return { ...about, at: toTimestamp(at), reset: shown, ...currency }
+  })
 }
 
 /** The owner of the counters; empty for a shared limit. */
