@@ -37,7 +37,7 @@ const mayImport: Readonly<Record<string, string>> = {
   audit: 'formats kinds models/rules identity/rules runtime',
   cluster: 'formats kinds models/rules decide cluster/rules runtime store kubernetes settings gateway models',
   extauthz: 'formats operations ratelimit/rules models/rules identity/rules keys/rules decide usage/rules table/rules grpc table ratelimit identity',
-  admin: 'formats kinds operations ratelimit/rules models/rules identity/rules keys/rules decide usage/rules cluster/rules table/rules runtime tls ratelimit keys usage identity audit cluster',
+  admin: 'formats kinds operations ratelimit/rules models/rules identity/rules keys/rules decide usage/rules cluster/rules table/rules runtime tls ratelimit keys usage identity audit',
   console: 'formats runtime identity',
   telemetry: 'formats kinds decide usage/rules table/rules runtime tls',
   dev: 'formats models/rules runtime store journal settings gateway models usage',

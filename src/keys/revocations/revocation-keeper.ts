@@ -65,8 +65,6 @@ interface KeeperStats {
   readonly failing: boolean
 }
 
-export type RevocationKeeper = ReturnType<typeof createRevocationKeeper>
-
 /** Between two attempts to write, or to update the database. */
 const retryMs = 1_000
 /** The file is rewritten when this many lines are obsolete, and at least as many as are needed. */
