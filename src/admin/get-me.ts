@@ -3,7 +3,7 @@
 import type { ExternalDeps } from './deps.ts'
 import type { Api } from './http/api.ts'
 import { callerOf } from './http/authenticate-api.ts'
-import { answers, boolean, optional, string } from './http/schema.ts'
+import { answers, boolean, optional, string, strings } from './http/schema.ts'
 
 const schema = {
   operationId: 'getMe',
@@ -12,12 +12,7 @@ const schema = {
   tags: ['Service'],
   response: answers('The caller.', [], 'Me', {
     username: { type: 'string', examples: ['alice'] },
-    groups: {
-      type: 'array',
-      items: { type: 'string' },
-      description: 'With a key, those of its creation.',
-      examples: [['team-a']],
-    },
+    groups: strings('With a key, those of its creation.', { examples: [['team-a']] }),
     credential: string('Only an identity token may create keys.', {
       enum: ['identity-token', 'api-key'],
     }),

@@ -9,6 +9,7 @@ import {
   objects,
   optional,
   string,
+  strings,
   timestamp,
 } from '../http/schema.ts'
 import { currencySchema, figure, limitFields, limitNames } from '../usage/limit-state.ts'
@@ -111,11 +112,7 @@ export const responseSchema = answers(
         "Only if the model's server does not list the name that it would be sent, so that it may respond with 404: set spec.upstreamModel of the ModelRef to a name that it lists. It refuses no request.",
       ...object('UnlistedName', {
         sent: string("The name in the body, or the ModelRef's if only the path names the model."),
-        listed: {
-          type: 'array',
-          items: { type: 'string' },
-          description: 'At most five of them.',
-        },
+        listed: strings('At most five of them.'),
       }),
     }),
     steps: {

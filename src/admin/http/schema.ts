@@ -38,6 +38,14 @@ function describing<const Type extends string>(type: Type) {
     ({ type, description, ...more }) as const
 }
 
+/** A list of texts that says what they are. */
+export function strings<const More extends object = object>(
+  description: string,
+  more = {} as More,
+) {
+  return { type: 'array', items: { type: 'string' }, description, ...more } as const
+}
+
 export const timestamp = string('RFC 3339, UTC, whole seconds.', {
   format: 'date-time',
   examples: ['2026-03-01T12:00:00Z'],

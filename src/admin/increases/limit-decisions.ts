@@ -112,7 +112,10 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
       const named = { subscription: subscription ?? undefined, model: model ?? undefined }
       const found = await limitsOfName({ ...named, name, user }, snapshot())
       const own = found.find(({ counter }) => counter.key === asked.counter)
-      if (own === undefined) throw noLonger()
+      if (own === undefined) {
+        const message = 'The limit is no longer in force; deny the request.'
+        throw new ServiceError('not_found', { message })
+      }
       requireLower(own.limit, asked.limit)
       requireEnforced(own)
       requireHigher(grant.limit, own.limit)
@@ -151,11 +154,6 @@ function foundRequest(found: LimitRequest | undefined): LimitRequest {
   if (found !== undefined) return found
   const message = 'The request does not exist or has expired.'
   throw new ServiceError('not_found', { message })
-}
-
-function noLonger(): ServiceError {
-  const message = 'The limit is no longer in force; deny the request.'
-  return new ServiceError('not_found', { message })
 }
 
 /** What an administrator wants; absent fields are not compared with an earlier decision. */

@@ -21,7 +21,6 @@ import { answers, objects, optional, string, timestamp } from '../http/schema.ts
 import { orUnsure } from '../keys/propagation.ts'
 import { currencyOf, currencySchema, figure, name, type OwnLimit } from '../usage/limit-state.ts'
 import { limitsOf } from '../usage/limits.ts'
-import { foreignLimit } from '../usage/unknown-limit.ts'
 import {
   auditTargetOf,
   limitMeant,
@@ -177,13 +176,17 @@ export function openedRequests({ limitRequests }: Pick<ExternalDeps, 'limitReque
   return limitRequests
 }
 
+/** The same whether or not there is such a limit. */
+const foreign =
+  'You have no limit of this name there; GET /v1/limits lists the subscription and model of each of yours. Without a subscription or a model, the limit is looked up in the installation.'
+
 /** The counter on which the caller draws. */
 function choose(found: readonly OwnLimit[], whom: string | undefined): OwnLimit {
   const [first, another] =
     whom === undefined
       ? found
       : found.filter(({ limit, counter }) => whomOf(limit, counter) === whom)
-  if (first === undefined) throw foreignLimit()
+  if (first === undefined) throw new ServiceError('not_found', { message: foreign })
   if (another === undefined) return first
   throw invalidRequest('whom is needed: several counters of the limit apply to you.')
 }

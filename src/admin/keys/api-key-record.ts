@@ -1,7 +1,6 @@
 /** A key's record in responses (contract, 3.4): its schema, and how it is shown. */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import type { Labels } from '../../formats/labels.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import { type ApiKeyRecord, endsSoon, keyStatuses, statusAt } from '../../keys/rules/api-key.ts'
 import {
@@ -78,7 +77,7 @@ export function toRecordJson(record: ApiKeyRecord, now: number): Record<string, 
     ...(record.prefix !== null && { keyPrefix: record.prefix }),
     name: record.name,
     ...(record.description !== '' && { description: record.description }),
-    ...toLabelsJson(record.labels),
+    ...(Object.keys(record.labels).length > 0 && { labels: record.labels }),
     ...record.caps,
     username: record.user,
     subscription: record.subscription,
@@ -106,9 +105,4 @@ function toPreviousJson(record: ApiKeyRecord, now: number): Record<string, unkno
       ...(lastUsedAt !== null && { lastUsedAt: toTimestamp(lastUsedAt) }),
     },
   }
-}
-
-/** The field, left out if there are none. */
-export function toLabelsJson(labels: Labels): { readonly labels?: Labels } {
-  return Object.keys(labels).length > 0 ? { labels } : {}
 }

@@ -4,7 +4,6 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import type { FromSchema } from 'json-schema-to-ts'
 import { selectForKey } from '../../decide/selection.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
-import { toTimestamp } from '../../formats/time.ts'
 import {
   type ApiKeyRecord,
   keyIdBytes,
@@ -20,7 +19,7 @@ import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
 import { labelsSchema, object, optional, refusals, string, timestamp } from '../http/schema.ts'
-import { toLabelsJson } from './api-key-record.ts'
+import { toRecordJson } from './api-key-record.ts'
 import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency-key.ts'
 import { capFields, capSchemas, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
@@ -124,6 +123,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
       randomBytes(keySecretBytes),
     )
     const secret = { hash, prefix: prefixOf(key) ?? null }
+    // Of the rest of the record the schema shows what it names.
     const shown = { key, keyPrefix: prefix }
     reply.header('cache-control', 'no-store')
     return await once(request, deps, async ({ attempt, made }) => {
@@ -135,7 +135,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
         if (renewed === undefined) return refuseDone(reply, await keys.findById(keyId), now)
         const propagation = await deps.propagation([renewed.replaced])
         reply.code(201)
-        return { ...shown, ...toCreatedJson(renewed.record), propagation }
+        return { ...toRecordJson(renewed.record, now), ...shown, propagation }
       }
       const record: ApiKeyRecord = {
         id: randomUUID(),
@@ -156,7 +156,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
       await intend(request, { keyId: record.id, user: record.user, subscription })
       await keys.insert(record, attempt, deps.maxKeysPerUser || undefined)
       reply.code(201)
-      return { ...shown, ...toCreatedJson(record) }
+      return { ...toRecordJson(record, now), ...shown }
     })
   })
 }
@@ -165,28 +165,6 @@ const noOverlap = { overlapMs: 0, endAfterFirstUseMs: undefined }
 
 const unsure =
   'The key store did not respond: the secret may or may not have been replaced. Repeat the request.'
-
-function toCreatedJson({
-  id,
-  name,
-  subscription,
-  ephemeral,
-  labels,
-  caps,
-  ...record
-}: ApiKeyRecord) {
-  const { createdAt, expiresAt } = record
-  return {
-    id,
-    name,
-    subscription,
-    createdAt: toTimestamp(createdAt),
-    expiresAt: expiresAt === null ? null : toTimestamp(expiresAt),
-    ephemeral,
-    ...toLabelsJson(labels),
-    ...caps,
-  }
-}
 
 /** Required and non-empty, except for ephemeral keys, which get a generated name. */
 function nameOf({ name }: BodyOf<typeof schema.body>, ephemeral: boolean): string {

@@ -84,19 +84,15 @@ const allowedAddresses = {
 
 /** In a request; null stands for no cap. */
 export const capFields = {
-  models: { ...models, type: ['array', 'null'], maxItems: maxCaps.models },
-  tokenRateLimits: {
-    ...tokenRateLimits,
-    type: ['array', 'null'],
-    maxItems: maxCaps.tokenRateLimits,
-  },
-  limits: { ...limits, type: ['array', 'null'], maxItems: maxCaps.limits },
-  allowedAddresses: {
-    ...allowedAddresses,
-    type: ['array', 'null'],
-    maxItems: maxCaps.allowedAddresses,
-  },
+  models: requested(models, maxCaps.models),
+  tokenRateLimits: requested(tokenRateLimits, maxCaps.tokenRateLimits),
+  limits: requested(limits, maxCaps.limits),
+  allowedAddresses: requested(allowedAddresses, maxCaps.allowedAddresses),
 } as const
+
+function requested<const Cap extends object>(cap: Cap, maxItems: number) {
+  return { ...cap, type: ['array', 'null'], maxItems } as const
+}
 
 /** In a record; left out if nothing is capped. */
 export const capSchemas = {

@@ -1,7 +1,7 @@
 /** Common parts of the endpoints that revoke. */
 
 import { type ErrorCode, ServiceError } from '../../formats/errors.ts'
-import { integer, object, optional, string } from '../http/schema.ts'
+import { integer, object, optional, string, strings } from '../http/schema.ts'
 
 /** Whether every replica has applied a revocation, or another change; our addition to the contract. */
 export const propagationSchema = {
@@ -16,12 +16,11 @@ export const propagationSchema = {
       examples: [2],
     }),
     acknowledged: { type: 'integer', minimum: 0, examples: [2] },
-    waitingFor: optional({
-      type: 'array',
-      items: { type: 'string' },
-      description:
+    waitingFor: optional(
+      strings(
         'Names of the replicas that have not acknowledged it, and of a revocation log that cannot be written; only if pending.',
-    }),
+      ),
+    ),
   }),
 } as const
 

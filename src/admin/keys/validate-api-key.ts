@@ -4,7 +4,7 @@ import { hashOfKey, statusAt } from '../../keys/rules/api-key.ts'
 import type { KeyAnswer } from '../../keys/store.ts'
 import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { refusals, string, untitledObject } from '../http/schema.ts'
+import { refusals, string, strings, untitledObject } from '../http/schema.ts'
 import { addressOf } from '../http/trusted-proxies.ts'
 
 const schema = {
@@ -31,11 +31,7 @@ const schema = {
         keyId: string('The same id as userId.'),
         keyName: string('The name of the key; left out while the key store is unavailable.'),
         username: { type: 'string' },
-        groups: {
-          type: 'array',
-          items: { type: 'string' },
-          description: "The owner's when the key was made; left out when empty.",
-        },
+        groups: strings("The owner's when the key was made; left out when empty."),
         subscription: string('Bare name.'),
       },
     },

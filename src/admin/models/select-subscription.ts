@@ -91,7 +91,7 @@ export function selectSubscription(app: Api, { snapshot }: SharedDeps): void {
       const model = requestedModel?.trim() || undefined
       const selected = select(snapshot(), person, name, model)
       if (!('error' in selected)) return toSelectedJson(selected)
-      const message = describeRefusal(selected, { user: username, name, model })
+      const message = describeRefusal(selected, username, name, model)
       return refuse(selected.error, message, selected.found?.phase)
     },
   )
@@ -100,13 +100,10 @@ export function selectSubscription(app: Api, { snapshot }: SharedDeps): void {
 /** For operators, so it includes the requested names. */
 function describeRefusal(
   { error, found }: SelectionRefusal,
-  asked: {
-    readonly user: string
-    readonly name?: string | undefined
-    readonly model?: string | undefined
-  },
+  user: string,
+  name: string | undefined,
+  model: string | undefined,
 ): string {
-  const { user, name, model } = asked
   switch (error) {
     case 'not_found': {
       if (name !== undefined) return `There is no subscription ${name}.`

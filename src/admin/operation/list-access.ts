@@ -9,7 +9,7 @@ import type { ExternalDeps } from '../deps.ts'
 import { type Locate, resourceFields, toResourceJson } from '../explain/resource-place.ts'
 import type { Api } from '../http/api.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
-import { answers, boolean, integer, objects, optional } from '../http/schema.ts'
+import { answers, boolean, integer, objects, optional, strings } from '../http/schema.ts'
 import { modelRefsSchema } from '../models/subscription-record.ts'
 
 /** Policies, and subscriptions, of one entry. */
@@ -70,12 +70,9 @@ const schema = {
             }),
             request_rate_limits,
             concurrency,
-            limit_names: optional({
-              type: 'array',
-              items: { type: 'string' },
-              description:
-                'Limits by name that also apply; GET /v1/admin/limits has the shared ones.',
-            }),
+            limit_names: optional(
+              strings('Limits by name that also apply; GET /v1/admin/limits has the shared ones.'),
+            ),
           }),
         },
         more_subscriptions: optional(more),

@@ -12,7 +12,7 @@ import type { ExternalDeps, SharedDeps } from '../deps.ts'
 import { placeOf } from '../explain/resource-place.ts'
 import type { Api } from '../http/api.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
-import { answers, integer, objects, optional } from '../http/schema.ts'
+import { answers, integer, objects, optional, strings } from '../http/schema.ts'
 
 export function listResources(app: Api, deps: SharedDeps): void {
   app.get('/internal/v1/resources', async () => ({
@@ -76,12 +76,9 @@ const schema = {
       line: optional({ type: 'integer', minimum: 1 }),
     }),
     has_more: hasMore,
-    problems: {
-      type: 'array',
-      items: text,
-      description: 'One sentence each, with file and line where there are any.',
+    problems: strings('One sentence each, with file and line where there are any.', {
       examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
-    },
+    }),
     more_problems: integer('How many are omitted.', { minimum: 0 }),
   }),
 } as const

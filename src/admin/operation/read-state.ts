@@ -3,7 +3,7 @@
 import type { FromSchema } from 'json-schema-to-ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { answers, object, optional } from '../http/schema.ts'
+import { answers, object, optional, strings } from '../http/schema.ts'
 
 export interface ServiceStateDeps {
   /** Never rejects; leaves out or reports unavailable parts. */
@@ -44,12 +44,7 @@ const schema = {
     replica: { ...name, description: 'The responding process.' },
     version: name,
     ready: { ...flag, description: 'As in /readyz.' },
-    degraded: {
-      type: 'array',
-      items: name,
-      description: 'Parts that are unavailable, as in /readyz.',
-      examples: [['redis']],
-    },
+    degraded: strings('Parts that are unavailable, as in /readyz.', { examples: [['redis']] }),
     resources: object('ResourceCounts', {
       models: count,
       policies: count,
@@ -128,12 +123,7 @@ const schema = {
           ...flag,
           description: 'Whether lines are missing, or cannot be written or read.',
         },
-        problems: {
-          type: 'array',
-          items: name,
-          description: 'Its problems, some of which lose no lines.',
-          examples: [['flush']],
-        },
+        problems: strings('Its problems, some of which lose no lines.', { examples: [['flush']] }),
         lines: { ...count, description: 'Read by this process.' },
         skipped: { ...count, description: 'Lines that could not be read.' },
         unread_bytes: count,

@@ -22,7 +22,15 @@ import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import type { CountedLimit, LimitState } from '../../ratelimit/rules/limit.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
-import { boolean, integer, nullableTimestamp, optional, string, timestamp } from '../http/schema.ts'
+import {
+  boolean,
+  integer,
+  nullableTimestamp,
+  optional,
+  string,
+  strings,
+  timestamp,
+} from '../http/schema.ts'
 
 export const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
 export const count = { type: 'integer', minimum: 0 } as const
@@ -75,11 +83,7 @@ export const limitFields = {
     description: 'null for a limit on several models together.',
     examples: ['llm/sim-small'],
   },
-  models: optional({
-    type: 'array',
-    items: { type: 'string' },
-    description: 'The models, if not all.',
-  }),
+  models: optional(strings('The models, if not all.')),
   ...limitNames,
   limit: {
     ...maybeFigure,

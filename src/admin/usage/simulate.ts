@@ -11,7 +11,16 @@ import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { createTurns } from '../http/rate-limit-key.ts'
-import { answers, boolean, object, objects, optional, string, timestamp } from '../http/schema.ts'
+import {
+  answers,
+  boolean,
+  object,
+  objects,
+  optional,
+  string,
+  strings,
+  timestamp,
+} from '../http/schema.ts'
 import {
   count,
   currencyOf,
@@ -164,7 +173,7 @@ const schema = {
       }),
     },
     gaps: { type: 'array', items: usageGap, description: 'Usage that was lost.' },
-    problems: { type: 'array', items: text, description: 'Of the resources, the first 20.' },
+    problems: strings('Of the resources, the first 20.'),
   }),
 } as const
 

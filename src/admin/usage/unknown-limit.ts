@@ -49,10 +49,3 @@ function showOwner({ counter, limit }: OwnLimit): string {
 function few(words: readonly string[]): string {
   return showFirst([...new Set(words)].sort(), 3)
 }
-
-/** The refusal of a limit that does not apply to the user; the same whether or not it exists. */
-export function foreignLimit(): ServiceError {
-  const message =
-    'You have no limit of this name there; GET /v1/limits lists the subscription and model of each of yours. Without a subscription or a model, the limit is looked up in the installation.'
-  return new ServiceError('not_found', { message })
-}
