@@ -18,6 +18,7 @@ import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import type { PathRules } from '../operations/operations.ts'
 import type { ResettableCounters } from '../ratelimit/counters.ts'
 import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts'
+import type { Simulate } from '../usage/ledger/simulation.ts'
 import type { LimitRequests } from '../usage/limit-requests/limit-requests.ts'
 import type { UsageReader } from '../usage/store.ts'
 import type { TableCondition } from './explain/explain-table.ts'
@@ -66,6 +67,7 @@ export interface ExternalDeps extends SharedDeps {
   readonly billingCurrency: string
   /** The issuer of charges, and part of the names of service-account groups. */
   readonly instanceName: string
+  readonly simulate: Simulate
   readonly readCounters: ResettableCounters['readFresh']
   readonly resetCounters: ResettableCounters['reset']
   /** Undefined if limits cannot be increased. */

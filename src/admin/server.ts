@@ -55,7 +55,7 @@ import { readState, type ServiceStateDeps } from './operation/read-state.ts'
 import { counterRoutes } from './usage/counters.ts'
 import { listLimitsOfCaller } from './usage/limits.ts'
 import { listSharedLimits } from './usage/shared-limits.ts'
-import { type SimulateDeps, simulateResources } from './usage/simulate.ts'
+import { simulateResources } from './usage/simulate.ts'
 import { getUsage } from './usage/usage.ts'
 
 interface ListenerDeps {
@@ -77,12 +77,7 @@ interface ListenerDeps {
   readonly tls?: ServerTls | undefined
 }
 
-export interface AdminDeps
-  extends ListenerDeps,
-    ExternalDeps,
-    ServiceStateDeps,
-    SimulateDeps,
-    CallerDeps {}
+export interface AdminDeps extends ListenerDeps, ExternalDeps, ServiceStateDeps, CallerDeps {}
 
 interface InternalDeps extends ListenerDeps, OperatorDeps {
   /** Whether callers must have a certificate; probes, addresses and drain requests need none. */

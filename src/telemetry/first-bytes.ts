@@ -1,12 +1,5 @@
 /** The servers' time to first byte in their last responses, for a page that shows one figure. */
 
-interface FirstBytes {
-  /** Number of responses in the sample. */
-  readonly responses: number
-  readonly medianMs: number
-  readonly p95Ms: number
-}
-
 /** The last `kept` responses; noting one is cheap enough for every request, reading sorts them. */
 export function createFirstBytes(kept = 1_000) {
   const last = new Float64Array(kept)
@@ -16,8 +9,8 @@ export function createFirstBytes(kept = 1_000) {
       last[noted % kept] = ms
       noted += 1
     },
-    /** Undefined without a response. */
-    read(): FirstBytes | undefined {
+    /** Of how many responses; undefined without one. */
+    read() {
       const responses = Math.min(noted, kept)
       if (responses === 0) return undefined
       const sorted = last.slice(0, responses).sort()

@@ -1,13 +1,6 @@
 /** Results for identity tokens, and of reviews of administrators. */
 
-import type { Point } from './metric-data.ts'
-
-export interface IdentityFigures {
-  /** Verified and refused tokens, by the labels `source` and `result`. */
-  readonly proofs: () => readonly Point[]
-  /** The cluster's responses, by result. */
-  readonly accessReviews: ReadonlyMap<string, number>
-}
+export type IdentityFigures = ReturnType<typeof createIdentityCounts>['figures']
 
 /** Present from the start, so that the first increment is visible as a change. */
 const initial: Readonly<Record<string, readonly string[]>> = {
@@ -25,10 +18,12 @@ export function createIdentityCounts() {
   const accessReviews = atZero(['allowed', 'denied', 'failed'])
   return {
     figures: {
+      /** Verified and refused tokens, by the labels `source` and `result`. */
       proofs: () =>
         [...bySource].flatMap(([source, results]) =>
           [...results].map(([result, value]) => ({ attributes: { source, result }, value })),
         ),
+      /** The cluster's responses, by result. */
       accessReviews,
     },
     onProved(source: string, result: string): void {

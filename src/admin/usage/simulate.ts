@@ -5,8 +5,9 @@ import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toFigure } from '../../formats/money.ts'
 import type { Span } from '../../formats/span.ts'
 import { hourMs, toTimestamp } from '../../formats/time.ts'
+import type { Simulate } from '../../usage/ledger/simulation.ts'
 import type { SimulatedRefusals, Simulation } from '../../usage/rules/simulate.ts'
-import type { NamedGap } from '../../usage/store.ts'
+import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
@@ -36,29 +37,8 @@ import { noLedger } from './usage.ts'
 import { readTime, spanOf, time } from './usage-question.ts'
 import { toGapJson, usageGap } from './usage-view.ts'
 
-/** The result, or why the documents are not valid. Throws `usage_timeout` if it is too much. */
-type Simulate = (text: string, span: Span) => Promise<Simulated | Refused>
-
-interface Refused {
-  readonly refused: readonly string[]
-}
-
-interface Simulated {
-  readonly simulation: Simulation
-  /** Hours of which only sums were known. */
-  readonly summed: readonly Span[]
-  /** Problems of the documents, and gaps of the ledger. */
-  readonly problems: readonly string[]
-  readonly gaps: readonly NamedGap[]
-  readonly refusedThen: number
-}
-
-export interface SimulateDeps {
-  /** Undefined if there is no ledger. */
-  readonly simulate: Simulate | undefined
-  readonly billingCurrency: string
-  readonly clock: () => number
-}
+type Outcome = Awaited<ReturnType<NonNullable<Simulate>>>
+type Simulated = Exclude<Outcome, { readonly refused: unknown }>
 
 const defaultMs = 7 * 24 * hourMs
 const maxDays = 92
@@ -181,10 +161,8 @@ const schema = {
 export type SimulationAnswer = FromSchema<(typeof schema.response)[200]>
 
 /** Adds the route, in a scope of administrators. One simulation runs at a time. */
-export function simulateResources(
-  app: Api,
-  { simulate, billingCurrency, clock }: SimulateDeps,
-): void {
+export function simulateResources(app: Api, deps: ExternalDeps): void {
+  const { simulate, billingCurrency, clock } = deps
   const inTurn = createTurns(1, 'usage_timeout')
   app.post('/v1/simulate', { schema, config: { audit: 'usage.read' } }, async (request) => {
     lookAtOthers(request, {})

@@ -16,6 +16,9 @@ const maxAnswers = 500_000
 const maxRows = 200_000
 const resourceLimits = { maxOldGenerationSizeMb: 192 }
 
+/** Undefined if there is no ledger. */
+export type Simulate = ReturnType<typeof createSimulate>
+
 /**
  * The function returns the result for the documents of a text, or their problems. Undefined if there is no journal,
  * hence no past usage. Rejects with `usage_timeout` if a simulation takes too long or too much memory.
