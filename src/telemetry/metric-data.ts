@@ -8,7 +8,6 @@ import {
   type Histogram,
   type HistogramMetricData,
   type MetricData,
-  type MetricDescriptor,
   type SumMetricData,
 } from '@opentelemetry/sdk-metrics'
 
@@ -18,39 +17,47 @@ export interface Point<Value = number> {
   readonly value: Value
 }
 
-/** A counter; `_total` is added to its name in output. */
-export function counterData(name: string, help: string, points: readonly Point[]): SumMetricData {
+/** A counter of whole numbers; `_total` is added to its name in output. */
+export function counterData(
+  name: string,
+  description: string,
+  points: readonly Point[],
+  unit = '',
+  valueType = ValueType.INT,
+): SumMetricData {
   return {
-    descriptor: describe(name, help, '', ValueType.INT),
-    aggregationTemporality: AggregationTemporality.CUMULATIVE,
+    descriptor: { name, description, unit, valueType },
     dataPointType: DataPointType.SUM,
     isMonotonic: true,
-    dataPoints: points.map((point) => ({ ...point, startTime: noTime, endTime: noTime })),
+    ...cumulative(points),
   }
 }
 
 /** Figures that may fall. */
-export function gaugeData(name: string, help: string, points: readonly Point[]): GaugeMetricData {
+export function gaugeData(
+  name: string,
+  description: string,
+  points: readonly Point[],
+  unit = '',
+): GaugeMetricData {
   return {
-    descriptor: describe(name, help, '', ValueType.DOUBLE),
-    aggregationTemporality: AggregationTemporality.CUMULATIVE,
+    descriptor: { name, description, unit, valueType: ValueType.DOUBLE },
     dataPointType: DataPointType.GAUGE,
-    dataPoints: points.map((point) => ({ ...point, startTime: noTime, endTime: noTime })),
+    ...cumulative(points),
   }
 }
 
 /** Histograms, in seconds by default. */
 export function histogramData(
   name: string,
-  help: string,
+  description: string,
   points: readonly Point<Histogram>[],
   unit = 'seconds',
 ): HistogramMetricData {
   return {
-    descriptor: describe(name, help, unit, ValueType.DOUBLE),
-    aggregationTemporality: AggregationTemporality.CUMULATIVE,
+    descriptor: { name, description, unit, valueType: ValueType.DOUBLE },
     dataPointType: DataPointType.HISTOGRAM,
-    dataPoints: points.map((point) => ({ ...point, startTime: noTime, endTime: noTime })),
+    ...cumulative(points),
   }
 }
 
@@ -74,11 +81,9 @@ export function stamp(data: readonly MetricData[], startTime: HrTime, endTime: H
 /** Before they are stamped. Prometheus' text has no times. */
 const noTime: HrTime = [0, 0]
 
-function describe(
-  name: string,
-  description: string,
-  unit: string,
-  valueType: ValueType,
-): MetricDescriptor {
-  return { name, description, unit, valueType }
+function cumulative<Value>(points: readonly Point<Value>[]) {
+  return {
+    aggregationTemporality: AggregationTemporality.CUMULATIVE,
+    dataPoints: points.map((point) => ({ ...point, startTime: noTime, endTime: noTime })),
+  }
 }

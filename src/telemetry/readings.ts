@@ -1,5 +1,8 @@
 /** Figures that are read from the parts of the service on demand: their names and descriptions. */
 
+import { ValueType } from '@opentelemetry/api'
+import { counterData, gaugeData, type Point } from './metric-data.ts'
+
 /** Gauges. The end of a name is its unit. */
 const gauges = {
   tollgate_models: 'Models in force.',
@@ -97,25 +100,34 @@ export type Sources = Readonly<
   Partial<Record<Name, () => number | boolean | undefined | ReadonlyMap<string, number>>>
 >
 
-/** One figure, or one for each value of `label`. */
-interface Reading {
-  readonly kind: 'counter' | 'gauge'
-  readonly name: string
-  readonly help: string
-  readonly unit: string
-  readonly label: string
-  readonly read: NonNullable<Sources[Name]>
+type Read = NonNullable<Sources[Name]>
+
+const help: Readonly<Record<Name, string>> = { ...gauges, ...counters }
+
+/** What these sources read now, and the errors of those that cannot be read. */
+export function readingsOf(sources: Sources) {
+  const errors: unknown[] = []
+  const readings = (Object.entries(sources) as [Name, Read][]).map(([name, read]) => {
+    const unit = /_(seconds|bytes)$/.exec(name)?.[1]
+    const points = pointsOf(name, read, errors)
+    return Object.hasOwn(gauges, name)
+      ? gaugeData(name, help[name], points, unit)
+      : counterData(name, help[name], points, unit, ValueType.DOUBLE)
+  })
+  return { readings, errors }
 }
 
-/** The readings of these sources. */
-export function readingsOf(sources: Sources): readonly Reading[] {
-  const help: Readonly<Record<Name, string>> = { ...gauges, ...counters }
-  return (Object.entries(sources) as [Name, Reading['read']][]).map(([name, read]) => ({
-    kind: Object.hasOwn(gauges, name) ? 'gauge' : 'counter',
-    name,
-    help: help[name],
-    unit: /_(seconds|bytes)$/.exec(name)?.[1] ?? '',
-    label: labels[name] ?? '',
-    read,
-  }))
+function pointsOf(name: Name, read: Read, errors: unknown[]): readonly Point[] {
+  try {
+    const value = read()
+    if (typeof value !== 'object') {
+      const figure = Number(value)
+      return Number.isFinite(figure) ? [{ attributes: {}, value: figure }] : []
+    }
+    const label = labels[name] ?? ''
+    return [...value].map(([of, figure]) => ({ attributes: { [label]: of }, value: figure }))
+  } catch (error) {
+    errors.push(error)
+    return []
+  }
 }

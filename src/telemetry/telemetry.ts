@@ -3,9 +3,7 @@
  * OpenTelemetry's data and Prometheus' text only on demand.
  */
 
-import { millisToHrTime } from '@opentelemetry/core'
-import { emptyResource } from '@opentelemetry/resources'
-import type { MetricData, MetricProducer } from '@opentelemetry/sdk-metrics'
+import type { MetricData } from '@opentelemetry/sdk-metrics'
 import type { Decision } from '../decide/decision.ts'
 import type { ErrorCode } from '../formats/errors.ts'
 import { scriptMisses } from '../table/rules/rules.ts'
@@ -17,7 +15,7 @@ import { createDurations } from './durations.ts'
 import { createExposition } from './exposition.ts'
 import type { IdentityFigures } from './identity-counts.ts'
 import { createLimitadorMetrics, type LimitadorMetricsOptions } from './limitador-metrics.ts'
-import { counterData, gaugeData, type Point, soleHistogram, stamp } from './metric-data.ts'
+import { counterData, gaugeData, type Point, soleHistogram } from './metric-data.ts'
 import { createModelMetrics } from './models.ts'
 import { watchProcess } from './process.ts'
 import type { Sources } from './readings.ts'
@@ -85,18 +83,6 @@ export function createTelemetry(options: TelemetryOptions) {
   const durations = createDurations()
   const watched = watchProcess(version)
   let agedAt = monotonic()
-
-  // By a monotonic clock, so that no figure ends before it began.
-  const startedAt = Date.now() - monotonic()
-  const startTime = millisToHrTime(startedAt + monotonic())
-  const own: MetricProducer = {
-    async collect() {
-      const data = collectOwn((await options.limitRatios?.()) ?? [])
-      stamp(data, startTime, millisToHrTime(startedAt + monotonic()))
-      const scopeMetrics = [{ scope: { name: 'tollgate' }, metrics: data }]
-      return { resourceMetrics: { resource: emptyResource(), scopeMetrics }, errors: [] }
-    },
-  }
   const exposition = createExposition(
     {
       tollgate_checks: () => decisions,
@@ -105,16 +91,17 @@ export function createTelemetry(options: TelemetryOptions) {
       ...sources,
       ...watched.sources,
     },
-    [own],
+    collectOwn,
+    monotonic,
   )
 
-  /** Metrics with as many points as callers, which the SDK would copy and hash. */
-  function collectOwn(limitRatios: readonly Point[]): MetricData[] {
+  async function collectOwn(): Promise<readonly MetricData[]> {
+    const limitRatios = (await options.limitRatios?.()) ?? []
     if (monotonic() - agedAt >= generationMs) {
       agedAt = monotonic()
       authorized.age()
     }
-    const data = [
+    return [
       ...authorized.data(),
       ...models.data(),
       ...api.data(),
@@ -135,7 +122,6 @@ export function createTelemetry(options: TelemetryOptions) {
         durations,
       ),
     ]
-    return data.filter(({ dataPoints }) => dataPoints.length > 0)
   }
 
   return {
@@ -199,9 +185,6 @@ export function createTelemetry(options: TelemetryOptions) {
       },
     scrape: exposition.scrape,
     producer: exposition.producer,
-    async stop() {
-      watched.stop()
-      await exposition.stop()
-    },
+    stop: watched.stop,
   }
 }

@@ -56,10 +56,7 @@ async function start(context: Opening, isReady: () => boolean) {
   let controller: ClusterController | undefined
   const watched = watchProcess(readVersion())
   const exposition = createExposition({ ...sourcesOf(() => controller), ...watched.sources })
-  stops.push(() => {
-    watched.stop()
-    return exposition.stop()
-  })
+  stops.push(watched.stop)
   const onFault = (error: unknown): void =>
     log.error({ code: 'internal_fault', err: error }, 'unexpected error')
   const server = createMetricsServer(exposition, onFault, tls?.plain, config.hopMark)
