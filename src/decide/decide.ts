@@ -51,6 +51,8 @@ const steps = [
  */
 export type StepName = (typeof steps)[number]['name'] | 'limits'
 
+export const stepNames: readonly StepName[] = [...steps.map(({ name }) => name), 'limits']
+
 /** How a decision came about, before its limits. */
 export interface Trace {
   readonly decision: Decision

@@ -9,12 +9,15 @@ import type { CompiledSubscription, Snapshot } from '../models/rules/snapshot.ts
 import { mayUse, ownedBy } from './access.ts'
 
 /** The selection's error codes, also sent as `x-ext-auth-reason`. */
-export type SelectionError =
-  | 'not_found'
-  | 'access_denied'
-  | 'multiple_subscriptions'
-  | 'model_not_in_subscription'
-  | 'model_unhealthy'
+export const selectionErrors = [
+  'not_found',
+  'access_denied',
+  'multiple_subscriptions',
+  'model_not_in_subscription',
+  'model_unhealthy',
+] as const
+
+export type SelectionError = (typeof selectionErrors)[number]
 
 /** Why no subscription is selected, and the unhealthy one if one was found. */
 export interface SelectionRefusal {

@@ -1,6 +1,7 @@
 /** The response of `POST /v1/explain`, and a past refusal in it and in lists. */
 
 import type { FromSchema } from 'json-schema-to-ts'
+import { stepNames } from '../../decide/decide.ts'
 import {
   answers,
   integer,
@@ -120,21 +121,7 @@ export const responseSchema = answers(
       ...objects('DecisionStep', {
         step: string(
           'Only administrators see access; for others it is part of model. budget is present only if an operation is refused because it is not counted under a limit on cost.',
-          {
-            enum: [
-              'credential',
-              'address',
-              'path',
-              'model',
-              'access',
-              'cap',
-              'operation',
-              'subscription',
-              'budget',
-              'backend',
-              'limits',
-            ],
-          },
+          { enum: stepNames },
         ),
         passed: { type: 'boolean' },
         resource: optional({

@@ -1,7 +1,7 @@
 /** `POST /internal/v1/subscriptions/select` (contract, 3.11): for gateways that use HTTP. */
 
 import type { FastifyError } from 'fastify'
-import { type SelectionRefusal, select } from '../../decide/selection.ts'
+import { type SelectionRefusal, select, selectionErrors } from '../../decide/selection.ts'
 import { describe, ServiceError } from '../../formats/errors.ts'
 import { displayOf } from '../../models/rules/display.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
@@ -47,15 +47,7 @@ const schema = {
         phase: string('Empty where there is no subscription.'),
         ready: boolean('Whether everything that it names exists.'),
         error: string('Only with a refusal.', {
-          enum: [
-            'bad_request',
-            'not_found',
-            'access_denied',
-            'multiple_subscriptions',
-            'model_not_in_subscription',
-            'model_unhealthy',
-            'internal_error',
-          ],
+          enum: ['bad_request', ...selectionErrors, 'internal_error'],
         }),
         message: string('Only with a refusal; for people.'),
       },
