@@ -162,7 +162,9 @@ export interface OwnLimit extends About, LimitOn {
 /** Maximum number of limits in one request: reading a counter costs a shared store a key each. */
 export const maxLimits = 1_000
 
+/** Which limits; without a field, of any. */
 export interface Selected {
+  readonly subscription?: string | undefined
   readonly model?: string | undefined
   readonly window?: string | undefined
   /** The name of a limit by name. */

@@ -59,8 +59,6 @@ const schema = {
   ),
 } as const
 
-type Parameters = FromSchema<typeof parameters>
-
 /** The response. */
 export type LimitList = FromSchema<(typeof schema.response)[200]>
 
@@ -81,11 +79,7 @@ export function listLimitsOfCaller(app: Api, deps: ExternalDeps): void {
 }
 
 /** The limits that the caller may see, in order. */
-export function limitsOf(
-  caller: Caller,
-  only: Parameters & Pick<Selected, 'name'>,
-  snapshot: Snapshot,
-): readonly OwnLimit[] {
+export function limitsOf(caller: Caller, only: Selected, snapshot: Snapshot): readonly OwnLimit[] {
   const open = accessibleSubscriptions(snapshot, caller).filter(
     ({ name }) =>
       (caller.by === 'token' || name === caller.subscription) &&

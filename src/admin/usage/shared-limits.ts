@@ -77,15 +77,8 @@ export function listSharedLimits(app: Api, deps: ExternalDeps): void {
   })
 }
 
-interface SelectedShared extends Omit<Selected, 'window'> {
-  readonly subscription?: string | undefined
-}
-
 /** Each of their counters once, in no order. */
-export async function selectShared(
-  snapshot: Snapshot,
-  selected: SelectedShared,
-): Promise<OwnLimit[]> {
+export async function selectShared(snapshot: Snapshot, selected: Selected): Promise<OwnLimit[]> {
   const found = await inSlices(sharedLimits(snapshot, selected))
   return found
     .filter(({ limit }) => isSelected(limit, { name: selected.name }))
@@ -95,10 +88,8 @@ export async function selectShared(
 }
 
 /** Which limits by name are meant; `user`: whose. */
-export interface Named {
+export interface Named extends Selected {
   readonly name: string
-  readonly subscription?: string | undefined
-  readonly model?: string | undefined
   readonly user?: string | undefined
 }
 
