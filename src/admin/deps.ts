@@ -98,6 +98,14 @@ export interface ExternalDeps extends SharedDeps {
   readonly accessCheckTimeoutMs: number
 }
 
+/** For explanations. */
+export type ExplainDeps = Pick<
+  ExternalDeps,
+  | ('keys' | 'isAdmin' | 'keyReach' | 'snapshot' | 'readCounters' | 'limits' | 'paths' | 'clock')
+  | ('pastRefusals' | 'othersRefusals' | 'locate' | 'backendOf' | 'tokensOpenInference')
+  | ('resourceProblems' | 'enforcement' | 'tableCondition' | 'billingCurrency' | 'increases')
+>
+
 /** For the internal listener. */
 export interface OperatorDeps extends SharedDeps {
   readonly log: FastifyBaseLogger

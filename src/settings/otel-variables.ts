@@ -9,18 +9,6 @@ import { type Environment, optional, parseSetting, textOf } from './setting.ts'
 
 type OtlpProtocol = 'http/protobuf' | 'grpc'
 
-/** What is exported, and where. */
-interface Otel {
-  /** The protocol of spans, which are not sent if it is undefined. */
-  readonly traces: OtlpProtocol | undefined
-  readonly metrics: OtlpProtocol | undefined
-  readonly metricIntervalMs: number
-  /** The gateway's tracer; the gateway does not trace if it is undefined. */
-  readonly gateway: GatewayTracing | undefined
-  /** The variables that the SDK reads itself. */
-  readonly env: Readonly<Record<string, string>>
-}
-
 export interface GatewayTracing {
   /** Where spans are sent: for gRPC host and port, for HTTP with the path. */
   readonly endpoint: string
@@ -46,8 +34,11 @@ const samplers = {
 } as const
 const samplerNames = Object.keys(samplers) as (keyof typeof samplers)[]
 
-/** Returns undefined if nothing is exported, which requires an endpoint or an explicit exporter. */
-export function readOtel(env: Environment, problems: string[]): Otel | undefined {
+/**
+ * What is exported, and where. Returns undefined if nothing is exported, which requires an endpoint or an explicit
+ * exporter.
+ */
+export function readOtel(env: Environment, problems: string[]) {
   const named = Object.entries(env).filter(([name]) => /^OTEL_(?!.*_FILE$)/.test(name))
   const passed: Record<string, string> = {}
   for (const [name, value] of named) if (value) passed[name] = value
@@ -91,10 +82,11 @@ export function readOtel(env: Environment, problems: string[]): Otel | undefined
   const { both: collector = `http://localhost:${isGrpc ? 4317 : 4318}` } = endpoints
   const inAttributes = /(?:^|,)\s*service\.name\s*=([^,]*)/.exec(attributes ?? '')?.[1]
   return {
+    /** The protocol of spans, which are not sent if it is undefined. */
     traces,
     metrics,
     metricIntervalMs: metricIntervalMs ?? 60_000,
-    // An endpoint alone may be intended for the service only.
+    /** The gateway's tracer, if it traces: an endpoint alone may be intended for the service only. */
     gateway:
       traces === undefined || exporters.traces === undefined
         ? undefined
@@ -108,6 +100,7 @@ export function readOtel(env: Environment, problems: string[]): Otel | undefined
             share: (sampler && samplers[sampler]) ?? share ?? 1,
             serviceName: `${serviceName ?? inAttributes?.trim() ?? 'tollgate'}-gateway`,
           },
+    /** The variables that the SDK reads itself. */
     env: passed,
   }
 }

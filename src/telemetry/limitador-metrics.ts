@@ -3,6 +3,7 @@
  * and the duration of allowed requests. The Tenant and the settings choose their labels.
  */
 
+import { isDeepStrictEqual } from 'node:util'
 import type { Attributes } from '@opentelemetry/api'
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import type { Attribution, WrittenTelemetry } from '../kinds/resources.ts'
@@ -10,7 +11,7 @@ import { answerBounds } from './durations.ts'
 import { counterData, histogramData, type Point } from './metric-data.ts'
 import { createLabelledDurations } from './model-figures.ts'
 import { createSeries, overflowPoint, type Series } from './series.ts'
-import { toUsageLabels, type UsageLabels } from './usage-labels.ts'
+import { toUsageLabels } from './usage-labels.ts'
 import { createUserNames } from './user-names.ts'
 
 export interface LimitadorMetricsOptions {
@@ -52,10 +53,7 @@ export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
     if (now !== written) {
       written = now
       const fresh = toUsageLabels(now, captured)
-      const isSame = Object.entries(fresh).every(
-        ([name, value]) => labels[name as keyof UsageLabels] === value,
-      )
-      if (!isSame) {
+      if (!isDeepStrictEqual(fresh, labels)) {
         labels = fresh
         figures = begin()
       }

@@ -5,27 +5,19 @@ import type { WrittenTelemetry } from '../kinds/resources.ts'
 /** How users are named: in clear, by a hash, or not at all. */
 export type UserNaming = 'on' | 'hash' | 'off'
 
-export interface UsageLabels {
-  /** Whether these metrics exist. */
-  readonly enabled: boolean
-  readonly user: UserNaming
-  readonly model: boolean
-  /** `organization_id` and `cost_center` of the subscription. */
-  readonly organization: boolean
-  /** The caller's group that owns the subscription. */
-  readonly group: boolean
-}
-
 /** The labels that the Tenant chooses. `captured` is how users are named that it captures. */
 export function toUsageLabels(
   raw: WrittenTelemetry | undefined,
   captured: Exclude<UserNaming, 'off'>,
-): UsageLabels {
+) {
   return {
+    /** Whether these metrics exist. */
     enabled: raw?.enabled ?? true,
-    user: (raw?.captureUser ?? true) ? captured : 'off',
+    user: (raw?.captureUser ?? true) ? captured : ('off' as const),
     model: raw?.captureModelUsage ?? true,
+    /** `organization_id` and `cost_center` of the subscription. */
     organization: raw?.captureOrganization ?? false,
+    /** The caller's group that owns the subscription. */
     group: raw?.captureGroup ?? false,
   }
 }

@@ -8,7 +8,7 @@ import { enforceLimits } from '../../decide/steps/limits.ts'
 import { readTarget } from '../../operations/target.ts'
 import { type CounterState, stateLater } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
-import type { ExternalDeps } from '../deps.ts'
+import type { ExplainDeps } from '../deps.ts'
 import type { Hypothetical } from './explain-question.ts'
 import type { Who } from './who.ts'
 
@@ -17,13 +17,7 @@ interface Decided {
   readonly explained: () => Explanation
 }
 
-type DryRunDeps = Pick<
-  ExternalDeps,
-  | ('snapshot' | 'readCounters' | 'limits' | 'paths' | 'clock')
-  | ('tokensOpenInference' | 'increases')
->
-
-export function createDryRun(deps: DryRunDeps) {
+export function createDryRun(deps: ExplainDeps) {
   const { snapshot, readCounters, limits, paths, clock, tokensOpenInference, increases } = deps
 
   /** `explained` takes time in proportion to the caller's subscriptions and the model's policies. */

@@ -9,7 +9,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import { readTarget } from '../../operations/target.ts'
-import type { ExternalDeps } from '../deps.ts'
+import type { ExplainDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
@@ -20,13 +20,6 @@ import { toTableJson } from './explain-table.ts'
 import { type OtherKey, toExplanationJson, toPastJson } from './explain-view.ts'
 import { notInForce } from './not-in-force.ts'
 import { createWho, lookAt, ofKey, type Who } from './who.ts'
-
-type ExplainDeps = Pick<
-  ExternalDeps,
-  | ('keys' | 'isAdmin' | 'keyReach' | 'snapshot' | 'readCounters' | 'limits' | 'paths' | 'clock')
-  | ('pastRefusals' | 'othersRefusals' | 'locate' | 'backendOf' | 'tokensOpenInference')
-  | ('resourceProblems' | 'enforcement' | 'tableCondition' | 'billingCurrency' | 'increases')
->
 
 const schema = {
   operationId: 'explain',

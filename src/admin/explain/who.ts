@@ -12,7 +12,7 @@ import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import { compileCaps } from '../../keys/rules/compiled-caps.ts'
 import { isListing } from '../../operations/operations.ts'
 import { readTarget } from '../../operations/target.ts'
-import type { ExternalDeps } from '../deps.ts'
+import type { ExplainDeps } from '../deps.ts'
 import { lookAtOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
@@ -37,12 +37,7 @@ export interface Who {
 
 type Known = Who & { readonly caller: Caller }
 
-type WhoDeps = Pick<
-  ExternalDeps,
-  'keys' | 'keyReach' | 'snapshot' | 'clock' | 'tokensOpenInference'
->
-
-export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference }: WhoDeps) {
+export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference }: ExplainDeps) {
   async function findKey(id: string, at: number): Promise<Known | undefined> {
     const record = isKeyId(id) ? await keys.findById(id) : undefined
     return record && ofKey(record, at)

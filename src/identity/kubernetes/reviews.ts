@@ -7,14 +7,9 @@ import { accessOf } from '../../kubernetes/access.ts'
 import type { ClusterAccess } from '../../kubernetes/client.ts'
 import type { ProcessContext } from '../../settings/context.ts'
 import type { RefusalLog } from '../refusal-log.ts'
-import { type AccessResult, type AccessReview, createAccessReview } from './access-review.ts'
+import { type AccessResult, createAccessReview } from './access-review.ts'
 import { createReview } from './review.ts'
-import { createTokenReview, type TokenReview } from './token-review.ts'
-
-interface Cluster {
-  readonly tokens: TokenReview
-  readonly mayAdminister: AccessReview
-}
+import { createTokenReview } from './token-review.ts'
 
 /** Shorter than a provider's: only the API server knows that a token was revoked. */
 const maxGraceMs = 5 * 60_000
@@ -24,7 +19,7 @@ export function openCluster(
   { config, log }: ProcessContext,
   refusals: RefusalLog,
   onAccessReviewed: (result: AccessResult) => void,
-): Cluster | undefined {
+) {
   if (!config.kubernetesTokenReview) return undefined
   const access = accessOf(config)
   const review = createReview(access)

@@ -17,8 +17,6 @@ import { createVerdicts, hashOfToken } from '../verdicts.ts'
 import { createPauses } from './pauses.ts'
 import type { Review } from './review.ts'
 
-export type TokenReview = ReturnType<typeof createTokenReview>
-
 interface TokenReviewOptions {
   readonly review: Review
   /** A token must be issued for one of them. */
