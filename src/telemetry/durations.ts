@@ -21,8 +21,6 @@ export const answerBounds: readonly number[] = [
 /** Upper bounds for counts. */
 export const sizeBounds: readonly number[] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000]
 
-export type Durations = ReturnType<typeof createDurations>
-
 /** Starts without counts. `bounds` in the unit of the observations, ascending. */
 export function createDistribution(bounds: readonly number[]) {
   const counts = new Array<number>(bounds.length + 1).fill(0)

@@ -2,7 +2,7 @@
 
 import type { Attributes } from '@opentelemetry/api'
 import type { Histogram } from '@opentelemetry/sdk-metrics'
-import { createDurations, type Durations } from './durations.ts'
+import { createDurations } from './durations.ts'
 import type { Point } from './metric-data.ts'
 import { overflowLabels } from './series.ts'
 
@@ -15,17 +15,22 @@ const maxModels = 1_000
 /** Maximum number of values of the second label per model; the rest are `other`. */
 const maxValues = 30
 
+/** A value for each of the first `max` keys; the other keys share one. */
+function createBounded<Value>(max: number, begin: () => Value) {
+  const known = new Map<string, Value>()
+  const others = begin()
+  function add(key: string): Value {
+    if (known.size >= max) return others
+    const value = begin()
+    known.set(key, value)
+    return value
+  }
+  return { known, others, of: (key: string): Value => known.get(key) ?? add(key) }
+}
+
 /** A sum per model, and per value of `label` if given. */
 export function createModelCounter(label?: string) {
-  const byModel = new Map<string, Map<string, Sum>>()
-  const overflow = new Map<string, Sum>()
-
-  function begin(model: string): Map<string, Sum> {
-    if (byModel.size >= maxModels) return overflow
-    const sums = new Map<string, Sum>()
-    byModel.set(model, sums)
-    return sums
-  }
+  const models = createBounded(maxModels, () => new Map<string, Sum>())
 
   function beginValue(sums: Map<string, Sum>, value: string): Sum {
     const name = sums.size < maxValues ? value : 'other'
@@ -43,34 +48,22 @@ export function createModelCounter(label?: string) {
 
   return {
     add(model: string, value: number, second = ''): void {
-      const sums = byModel.get(model) ?? begin(model)
+      const sums = models.of(model)
       const sum = sums.get(second) ?? beginValue(sums, second)
       sum.value += value
     },
     points: (): readonly Point[] => [
-      ...[...byModel].flatMap(([model, sums]) => toPoints(sums, { model })),
-      ...toPoints(overflow, overflowLabels),
+      ...[...models.known].flatMap(([model, sums]) => toPoints(sums, { model })),
+      ...toPoints(models.others, overflowLabels),
     ],
   }
 }
 
 /** A histogram for each of the first values of a label; the others share one. */
 export function createLabelledDurations(label: string, bounds: readonly number[], maxSize: number) {
-  const known = new Map<string, Durations>()
-  const others = createDurations(bounds)
-
-  function begin(value: string): Durations {
-    if (known.size >= maxSize) return others
-    const fresh = createDurations(bounds)
-    known.set(value, fresh)
-    return fresh
-  }
-
+  const { known, others, of } = createBounded(maxSize, () => createDurations(bounds))
   return {
-    observe(value: string, milliseconds: number): void {
-      const durations = known.get(value) ?? begin(value)
-      durations.observe(milliseconds)
-    },
+    observe: (value: string, milliseconds: number): void => of(value).observe(milliseconds),
     points(): readonly Point<Histogram>[] {
       const rest = others.read()
       return [

@@ -6,17 +6,9 @@ import type { NamedGap, UsageColumn, UsageQuery, UsageTotal } from '../../usage/
 import { boolean, object, optional, string, timestamp } from '../http/schema.ts'
 import { count } from './limit-state.ts'
 
-/** The names of the dimensions in a row. */
-const names: Readonly<Record<UsageColumn, string>> = {
-  subscription: 'subscription',
-  model: 'model',
-  user: 'user',
-  key: 'key_id',
-  organization: 'organization_id',
-  cost_center: 'cost_center',
-  label: 'label',
-  rate: 'rate',
-  prices: 'prices',
+/** The name of a dimension in a row. */
+function nameOf(dimension: UsageColumn): string {
+  return dimension === 'key' || dimension === 'organization' ? `${dimension}_id` : dimension
 }
 
 const usageRow = object('Usage', {
@@ -85,7 +77,7 @@ export function toRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
   const { start, group, answers, refusals, cost } = total
   return {
     ...(start !== undefined && { start: toTimestamp(start) }),
-    ...Object.fromEntries(by.map((dimension, i) => [names[dimension], group[i] ?? ''])),
+    ...Object.fromEntries(by.map((dimension, i) => [nameOf(dimension), group[i] ?? ''])),
     answers,
     refusals_approximate: refusals,
     input_tokens: total.input,
@@ -106,6 +98,6 @@ export function toGapJson({ journal, from, to }: NamedGap) {
 
 /** The columns of a query's CSV: its groups, then what a row has. */
 export function csvColumns({ unit, by }: UsageQuery): readonly string[] {
-  const groups = by.map((dimension) => names[dimension])
+  const groups = by.map(nameOf)
   return [...(unit === undefined ? [] : ['start']), ...groups, ...usageRow.required, 'cost']
 }
