@@ -2,9 +2,9 @@
 
 import type { Logger } from 'pino'
 import type { RefusedRequest } from '../decide/refused-request.ts'
+import { networkOf } from '../formats/cidr.ts'
 import { describe, type ErrorCode } from '../formats/errors.ts'
 import { traceIdOf } from '../formats/headers.ts'
-import { networkOf } from '../formats/network.ts'
 import { toShown } from '../formats/redact.ts'
 import type { Caller } from '../identity/rules/caller.ts'
 import { namedBy } from './check-response.ts'

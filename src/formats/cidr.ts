@@ -1,4 +1,4 @@
-/** IP addresses and networks in CIDR notation. An IPv4 address is the same as its mapped IPv6 form. */
+/** IP addresses and networks. An IPv4 address is the same as its mapped IPv6 form. */
 
 /** An IPv6 address as four numbers of 32 bits. */
 type Words = readonly [number, number, number, number]
@@ -105,6 +105,30 @@ function groupsOf(raw: string, isEnd: boolean): number[] | undefined {
     else return undefined
   }
   return groups
+}
+
+/** The IPv4 address whose mapped form this is, if any. */
+export function mappedIpv4([a, b, c, d]: Words): string | undefined {
+  return a === 0 && b === 0 && c === mappedPrefix ? toIpv4(d) : undefined
+}
+
+export function toIpv4(word: number): string {
+  return [24, 16, 8, 0].map((shift) => (word >>> shift) & 255).join('.')
+}
+
+/** The groups of 16 bits, in hexadecimal digits. */
+export function toGroups(words: readonly number[]): readonly string[] {
+  return words.flatMap((word) => [word >>> 16, word & 0xffff].map((group) => group.toString(16)))
+}
+
+/**
+ * The network of an IP address: an IPv4 address itself, or the first 64 bits of an IPv6 address, since its owner has
+ * all addresses below them (RFC 6177). Other text is returned unchanged.
+ */
+export function networkOf(address: string): string {
+  const words = address.includes(':') ? parseIp(address) : undefined
+  if (words === undefined) return address
+  return mappedIpv4(words) ?? `${toGroups(words.slice(0, 2)).join(':')}::/64`
 }
 
 /** Four numbers up to 255 without leading zeros; undefined for other text. */

@@ -1,17 +1,14 @@
 /** IPv4 addresses within IPv6 addresses, to which a host, router or tunnel may connect instead. */
 
-import { parseNetwork } from './cidr.ts'
+import { parseNetwork, toIpv4 } from './cidr.ts'
 
 /**
  * The IPv4 addresses that `address` may lead to: mapped, compatible and translated ones (RFC 4291, 2765), of NAT64 (RFC
  * 6052, 8215) and of 6to4 (RFC 3056). None for other text.
  */
 export function embeddedIpv4(address: string): readonly string[] {
-  const [a, b, c, d] = (address.includes(':') && parseNetwork(address)?.words) || []
-  if (a === undefined || b === undefined || c === undefined || d === undefined) return []
-  return wordsIn(a, b, c, d).map((word) =>
-    [24, 16, 8, 0].map((shift) => (word >>> shift) & 255).join('.'),
-  )
+  const words = address.includes(':') ? parseNetwork(address)?.words : undefined
+  return words === undefined ? [] : wordsIn(...words).map(toIpv4)
 }
 
 function wordsIn(a: number, b: number, c: number, d: number): readonly number[] {

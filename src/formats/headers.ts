@@ -1,6 +1,6 @@
 /** Values of headers: credentials refused, W3C Trace Context, and addresses of clients as gateways and proxies write them. */
 
-import { parseIp } from './cidr.ts'
+import { mappedIpv4, parseIp, toGroups } from './cidr.ts'
 
 /**
  * The last non-blank value of a header (contract, 1.2); repeated headers arrive joined by commas.
@@ -27,10 +27,9 @@ export function challengeOf(reason: string): string {
 interface TraceParent {
   readonly traceId: string
   readonly parentId: string
-  readonly sampled: boolean
 }
 
-const form = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/
+const form = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?$/
 /** Position of the last digit of the flags. */
 const flagsAt = 54
 
@@ -44,10 +43,10 @@ export function isSampled(traceparent: string | undefined): boolean {
 
 /** undefined for an invalid header (version ff, ids of zeros). */
 export function parseTraceParent(traceparent: string | undefined): TraceParent | undefined {
-  const [, traceId = '', parentId = '', flags = ''] = form.exec(traceparent ?? '') ?? []
+  const [, traceId = '', parentId = ''] = form.exec(traceparent ?? '') ?? []
   if (traceId === '' || /^0+$/.test(traceId) || /^0+$/.test(parentId)) return undefined
   if (traceparent?.startsWith('ff')) return undefined
-  return { traceId, parentId, sampled: (Number.parseInt(flags, 16) & 1) === 1 }
+  return { traceId, parentId }
 }
 
 /** The trace id of a request; undefined if it has no header or several. */
@@ -58,7 +57,6 @@ export function traceIdOf(traceparent: string | readonly string[] | undefined): 
 /** No address is longer, with a zone and a port. */
 const maxLength = 80
 const maxPort = 65_535
-const mapped = 0xffff
 
 /**
  * The address alone, without port and zone, also from `192.0.2.1:443`, `[2001:db8::1]` and `[2001:db8::1]:443`; an IPv6
@@ -68,9 +66,7 @@ export function readClientAddress(raw: string): string | undefined {
   if (raw.length > maxLength) return undefined
   const bare = withoutPort(raw.trim())
   const words = bare === undefined ? undefined : parseIp(bare)
-  if (words === undefined) return undefined
-  const [a, b, c, d] = words
-  return a === 0 && b === 0 && c === mapped ? toIpv4(d) : toIpv6(words)
+  return words && (mappedIpv4(words) ?? toIpv6(words))
 }
 
 /**
@@ -95,13 +91,8 @@ function withoutPort(raw: string): string | undefined {
   return bracketed ?? v4 ?? (raw.includes('[') ? undefined : raw)
 }
 
-function toIpv4(word: number): string {
-  return [24, 16, 8, 0].map((shift) => (word >>> shift) & 255).join('.')
-}
-
 function toIpv6(words: readonly number[]): string {
-  const groups = words.flatMap((word) => [word >>> 16, word & 0xffff])
-  const text = groups.map((group) => group.toString(16)).join(':')
+  const text = toGroups(words).join(':')
   // The longest run of zeros, and the first of equal ones; a single zero is not shortened.
   const runs = text.match(/\b0(:0)+\b/g) ?? []
   const zeros = runs.reduce((one, other) => (other.length > one.length ? other : one), '')

@@ -3,8 +3,8 @@
  * waits behind sources with few, and the number of concurrent queries is limited.
  */
 
+import { networkOf } from '../formats/cidr.ts'
 import { ServiceError } from '../formats/errors.ts'
-import { networkOf } from '../formats/network.ts'
 import { createFairQueue } from '../runtime/fair-queue.ts'
 import type { FoundKey, KnownKey, LockedKey, Source } from './store.ts'
 

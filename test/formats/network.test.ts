@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { networkOf } from '../../src/formats/network.ts'
+import { networkOf } from '../../src/formats/cidr.ts'
 
 test('an IPv6 address is counted by its /64, an IPv4 address alone', async (t) => {
   for (const [address, network] of [

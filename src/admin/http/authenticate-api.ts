@@ -3,8 +3,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { messageOf } from '../../decide/refusal-message.ts'
 import { refuseAddress } from '../../decide/steps/address.ts'
+import { networkOf } from '../../formats/cidr.ts'
 import { ServiceError } from '../../formats/errors.ts'
-import { networkOf } from '../../formats/network.ts'
 import {
   type Authenticate,
   credentialOf,

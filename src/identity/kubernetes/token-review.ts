@@ -3,9 +3,9 @@
  * TokenReview).
  */
 
+import { networkOf } from '../../formats/cidr.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import type { JsonObject } from '../../formats/fields.ts'
-import { networkOf } from '../../formats/network.ts'
 import type { Source } from '../../keys/store.ts'
 import { isRefusal } from '../../kubernetes/client.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
