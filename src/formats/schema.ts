@@ -208,6 +208,11 @@ function schema<Value>(type: Schema['type'], more: Partial<Schema>): Schema<Valu
   return { type, ...more } as Schema<Value>
 }
 
+/** Whether a field has a value; null counts as missing. */
+export function isWritten(value: unknown): boolean {
+  return value !== undefined && value !== null
+}
+
 /** A DNS label and a DNS name in lower case (RFC 1123). */
 export const dnsLabel = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'
 export const dnsName = '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'

@@ -7,6 +7,7 @@ import {
   filled,
   integer,
   integerOrText,
+  isWritten,
   list,
   number,
   object,
@@ -20,7 +21,6 @@ import { isKnownZone, parseWindow } from '../formats/time.ts'
 import { asked, meantKind, meantLabel, meantNumber, meantPer, meantWindow } from './limit-hints.ts'
 import {
   type CalendarWindow,
-  type LimitKind,
   limitKinds,
   type NamedLimit,
   type Per,
@@ -211,19 +211,11 @@ const limitRules = [
   },
 ]
 
-function isWritten(value: unknown): boolean {
-  return value !== undefined && value !== null
-}
-
 /** An entry of `limits` as it is read. */
-interface WrittenNamedLimit {
-  readonly name: string
-  readonly per: Per
-  readonly of: LimitKind
+interface WrittenNamedLimit extends Pick<NamedLimit, 'name' | 'per' | 'of' | 'enforce'> {
   readonly limit: number | string
   readonly window?: string | undefined
   readonly models?: NamedLimit['models']
-  readonly enforce: boolean
 }
 
 /** A valid entry, with its amount in whole units. */
@@ -246,7 +238,7 @@ const weekdays = [
 ] as const
 
 /** `otherwise`: the rule for a missing field. */
-export function calendarSchema(description: string, otherwise?: string) {
+export function calendarSchema(otherwise?: string) {
   return object(
     partial({
       timeZone: text({
@@ -273,7 +265,7 @@ export function calendarSchema(description: string, otherwise?: string) {
         otherwise: otherwise ?? '1',
       }),
     }),
-    { description },
+    { description: 'the calendar for windows of a day, a week or a month' },
   )
 }
 

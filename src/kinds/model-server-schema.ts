@@ -5,6 +5,7 @@ import {
   dnsName,
   filled,
   integer,
+  isWritten,
   object,
   optional,
   partial,
@@ -45,10 +46,6 @@ const credentialRule = {
   message: 'needs either file or secretRef',
   holds: ({ file, secretRef }: Readonly<Record<string, unknown>>) =>
     isWritten(file) !== isWritten(secretRef),
-}
-
-function isWritten(value: unknown): boolean {
-  return value !== undefined && value !== null
 }
 
 /** The credential of the gateway at the server. */

@@ -94,11 +94,12 @@ const ofPolicy: Partial<Schema> = {
 }
 
 const ofReference = { minLength: 1, maxLength: 63, pattern: dnsName, form: inLowerCase }
-const referenceForm = 'an object like { namespace: llm, name: my-model }'
-const reference = {
+const referenceFields = {
   namespace: text({ description: 'the namespace of the ModelRef', ...ofReference }),
   name: text({ description: 'its name', ...ofReference }),
 }
+const referenceForm = 'an object like { namespace: llm, name: my-model }'
+const reference = object(referenceFields, { form: referenceForm })
 
 /** Quotes and backslashes are refused as in the original. Control characters are refused too. */
 const plainName: Partial<Schema> = {
@@ -124,25 +125,20 @@ function subjects(more: Partial<Schema>) {
   )
 }
 
-function attribution(description: string) {
-  return filled(
-    object(
-      {
-        organizationId: filled(
-          text({ description: 'the responsible organization', maxLength: 4_096 }),
-          '',
-        ),
-        costCenter: filled(
-          text({ description: 'the cost center to charge', maxLength: 4_096 }),
-          '',
-        ),
-        labels: labels({ description: 'further labels' }),
-      },
-      { description },
-    ),
-    {},
-  )
-}
+const attribution = filled(
+  object(
+    {
+      organizationId: filled(
+        text({ description: 'the responsible organization', maxLength: 4_096 }),
+        '',
+      ),
+      costCenter: filled(text({ description: 'the cost center to charge', maxLength: 4_096 }), ''),
+      labels: labels({ description: 'further labels' }),
+    },
+    { description: 'organization and cost center of the use' },
+  ),
+  {},
+)
 
 /** Maximum number of models that one resource may name; more would hardly fit into etcd. */
 const maxModels = 5_000
@@ -183,87 +179,89 @@ function urlPattern(): string {
   return `^https?://([!-"$-.0->A-~]*@)?${host}(:(${port})?)?([/?#][!-~]*)?$`
 }
 
-const modelRefFields = {
-  modelRef: object(
-    {
-      kind: text({
-        description: 'kind of the object',
-        enum: ['LLMInferenceService', 'ExternalModel'],
-      }),
-      name: text({ description: 'its name in this namespace', minLength: 1, maxLength: 253 }),
-    },
-    { description: 'the object that serves the model', others: ['namespace'] },
-  ),
-  backendUrl: optional(
-    text({
-      ...url,
-      description: 'where the gateway sends requests for the model',
-      otherwise:
-        'found by its HTTPRoute or LLMInferenceService ([kubernetes.md](kubernetes.md#where-requests-go)); without one, nothing serves the model',
-    }),
-  ),
-  endpointOverride: optional(
-    text({
-      ...url,
-      description: 'the address shown to clients',
-      otherwise: '`GATEWAY_URL`/namespace/name',
-    }),
-  ),
-  modelIds: list(text({ ...plainName, maxLength: 256 }), {
-    description: 'further names that requests may use for the model, 16 KiB of them in all',
-    item: 'name',
-    maxItems: 256,
-    maxBytes: 16_384,
-    cut: true,
-  }),
-  credential: optional(credential),
-  ...server,
-  output: optional(output),
-  modelFields: list(oneOf(openableFields, {}), {
-    description:
-      'fields of requests to allow, which are refused by default: fields that choose another model than `model`, if `modelIds` or `upstreamModel` is set, and fields that name other servers of the model ([model-servers.md](model-servers.md#another-model-beside-model))',
-    maxItems: openableFields.length,
-  }),
-  state: optional(
-    oneOf(['closed', 'shared'], {
-      description:
-        '`shared` gives all users of the model access to the objects that are stored in the account at the server: responses, files, batches ([model-servers.md](model-servers.md#what-a-server-stores))',
-      otherwise: '`closed`',
-    }),
-  ),
-  limits: namedLimits(
-    ['user', 'subscription', 'model'],
-    'limits on the use of the model, under any Subscription',
-    {},
-  ),
-} as const
-
 /** `others`, here and below: fields of the original's definitions. */
-const modelRefSpec = object(modelRefFields, { others: ['tenantRef'] })
-
-const accessPolicyFields = {
-  modelRefs: list(object(reference, { form: referenceForm }), {
-    description: 'the models to which this policy gives access',
-    item: 'model',
-    minItems: 1,
-    maxItems: maxModels,
-    cut: true,
-  }),
-  subjects: subjects({
-    description: 'who may use them: any of these users or groups',
-    rules: [
+const modelRefSpec = object(
+  {
+    modelRef: object(
       {
-        cel: '(has(self.users) && size(self.users) > 0) || (has(self.groups) && size(self.groups) > 0)',
-        message: 'needs at least one group or user',
-        holds: ({ users, groups }: Readonly<Record<string, unknown>>) =>
-          [users, groups].some((each) => Array.isArray(each) && each.length > 0),
+        kind: text({
+          description: 'kind of the object',
+          enum: ['LLMInferenceService', 'ExternalModel'],
+        }),
+        name: text({ description: 'its name in this namespace', minLength: 1, maxLength: 253 }),
       },
-    ],
-  }),
-  meteringMetadata: attribution('organization and cost center of the use'),
-} as const
+      { description: 'the object that serves the model', others: ['namespace'] },
+    ),
+    backendUrl: optional(
+      text({
+        ...url,
+        description: 'where the gateway sends requests for the model',
+        otherwise:
+          'found by its HTTPRoute or LLMInferenceService ([kubernetes.md](kubernetes.md#where-requests-go)); without one, nothing serves the model',
+      }),
+    ),
+    endpointOverride: optional(
+      text({
+        ...url,
+        description: 'the address shown to clients',
+        otherwise: '`GATEWAY_URL`/namespace/name',
+      }),
+    ),
+    modelIds: list(text({ ...plainName, maxLength: 256 }), {
+      description: 'further names that requests may use for the model, 16 KiB of them in all',
+      item: 'name',
+      maxItems: 256,
+      maxBytes: 16_384,
+      cut: true,
+    }),
+    credential: optional(credential),
+    ...server,
+    output: optional(output),
+    modelFields: list(oneOf(openableFields, {}), {
+      description:
+        'fields of requests to allow, which are refused by default: fields that choose another model than `model`, if `modelIds` or `upstreamModel` is set, and fields that name other servers of the model ([model-servers.md](model-servers.md#another-model-beside-model))',
+      maxItems: openableFields.length,
+    }),
+    state: optional(
+      oneOf(['closed', 'shared'], {
+        description:
+          '`shared` gives all users of the model access to the objects that are stored in the account at the server: responses, files, batches ([model-servers.md](model-servers.md#what-a-server-stores))',
+        otherwise: '`closed`',
+      }),
+    ),
+    limits: namedLimits(
+      ['user', 'subscription', 'model'],
+      'limits on the use of the model, under any Subscription',
+      {},
+    ),
+  },
+  { others: ['tenantRef'] },
+)
 
-const accessPolicySpec = object(accessPolicyFields, { others: ['publicPaths'] })
+const accessPolicySpec = object(
+  {
+    modelRefs: list(reference, {
+      description: 'the models to which this policy gives access',
+      item: 'model',
+      minItems: 1,
+      maxItems: maxModels,
+      cut: true,
+    }),
+    subjects: subjects({
+      description: 'who may use them: any of these users or groups',
+      rules: [
+        {
+          cel: '(has(self.users) && size(self.users) > 0) || (has(self.groups) && size(self.groups) > 0)',
+          message: 'needs at least one group or user',
+          holds: ({ users, groups }: Readonly<Record<string, unknown>>) =>
+            [users, groups].some((each) => Array.isArray(each) && each.length > 0),
+        },
+      ],
+    }),
+    meteringMetadata: attribution,
+  },
+  { others: ['publicPaths'] },
+)
 
 const admission = object(
   partial({
@@ -314,7 +312,7 @@ const notify = object(
 
 const billedModel = object(
   {
-    ...reference,
+    ...referenceFields,
     tokenRateLimits: list(limitOn('tokens'), {
       description: 'limits, all of which apply',
       item: 'limit',
@@ -340,44 +338,42 @@ const billedModel = object(
   { closed: true, others: ['tokenRateLimitRef'] },
 )
 
-const subscriptionFields = {
-  owner: subjects({
-    description: 'who may use the Subscription: any of these users or groups',
-    otherwise: 'nobody',
-  }),
-  modelRefs: list(billedModel, {
-    description: 'the models that it pays for; if a model is listed twice, the first entry counts',
-    item: 'model',
-    minItems: 1,
-    maxItems: maxModels,
-    cut: true,
-  }),
-  limits: namedLimits(
-    ['user', 'group', 'subscription'],
-    'limits on the use of several models, or of several users together, in addition to those of its models',
-    {
-      models: limitedModels(object(reference, { form: referenceForm }), 'all of the Subscription'),
-    },
-  ),
-  calendar: optional(
-    calendarSchema('the calendar for windows of a day, a week or a month', "the Tenant's"),
-  ),
-  tokenMetadata: attribution('organization and cost center of the use'),
-  admission: optional(admission),
-  notify: optional(notify),
-  priority: filled(
-    integer(-2_147_483_648, 2_147_483_647, {
-      description:
-        "a new key belongs to the caller's Subscription with the highest priority; a negative one counts as 0",
-      otherwise: '0',
+const subscriptionSpec = object(
+  {
+    owner: subjects({
+      description: 'who may use the Subscription: any of these users or groups',
+      otherwise: 'nobody',
     }),
-    0,
-  ),
-} as const
-
-const subscriptionSpec = object(subscriptionFields, {
-  others: ['billingMetadata', 'guardrails'],
-})
+    modelRefs: list(billedModel, {
+      description:
+        'the models that it pays for; if a model is listed twice, the first entry counts',
+      item: 'model',
+      minItems: 1,
+      maxItems: maxModels,
+      cut: true,
+    }),
+    limits: namedLimits(
+      ['user', 'group', 'subscription'],
+      'limits on the use of several models, or of several users together, in addition to those of its models',
+      { models: limitedModels(reference, 'all of the Subscription') },
+    ),
+    calendar: optional(calendarSchema("the Tenant's")),
+    tokenMetadata: attribution,
+    admission: optional(admission),
+    notify: optional(notify),
+    priority: filled(
+      integer(-2_147_483_648, 2_147_483_647, {
+        description:
+          "a new key belongs to the caller's Subscription with the highest priority; a negative one counts as 0",
+        otherwise: '0',
+      }),
+      0,
+    ),
+  },
+  {
+    others: ['billingMetadata', 'guardrails'],
+  },
+)
 
 const externalOidc = object(
   {
@@ -399,69 +395,70 @@ const externalOidc = object(
   { description: 'another OIDC provider whose identity tokens are accepted' },
 )
 
-const tenantFields = {
-  limits: namedLimits(
-    ['user', 'organization', 'installation'],
-    'limits on all use, under any Subscription',
-    { models: limitedModels(object(reference, { form: referenceForm }), 'all') },
-  ),
-  calendar: optional(calendarSchema('the calendar for windows of a day, a week or a month')),
-  ...partial({
-    apiKeys: object(
-      {
-        maxExpirationDays: optional(
-          integer(1, 36_500, {
-            description: 'longest lifetime of a key',
-            otherwise: '`API_KEY_MAX_EXPIRATION_DAYS`',
-          }),
-        ),
-      },
-      { description: 'rules for keys', others: ['deletionRetentionDays'] },
+const tenantSpec = object(
+  {
+    limits: namedLimits(
+      ['user', 'organization', 'installation'],
+      'limits on all use, under any Subscription',
+      { models: limitedModels(reference, 'all') },
     ),
-    externalOIDC: externalOidc,
-    telemetry: object(
-      {
-        enabled: optional(
-          boolean({
-            description: 'whether the metrics of usage by user and subscription are exported',
-            otherwise: '`true`',
-          }),
-        ),
-        metrics: filled(
-          object(
-            partial({
-              captureOrganization: boolean({
-                description: 'adds the labels `organization_id` and `cost_center`',
-                otherwise: '`false`',
-              }),
-              captureUser: boolean({
-                description:
-                  'whether there is a label `user`, by name or, with `METRICS_USER_KEY`, as a hash',
-                otherwise: '`true`',
-              }),
-              captureGroup: boolean({
-                description:
-                  "adds the label `group`: the caller's group that owns the subscription",
-                otherwise: '`false`',
-              }),
-              captureModelUsage: boolean({
-                description: 'whether tokens have a label `model`',
-                otherwise: '`true`',
-              }),
+    calendar: optional(calendarSchema()),
+    ...partial({
+      apiKeys: object(
+        {
+          maxExpirationDays: optional(
+            integer(1, 36_500, {
+              description: 'longest lifetime of a key',
+              otherwise: '`API_KEY_MAX_EXPIRATION_DAYS`',
             }),
-            { description: 'labels of these metrics' },
           ),
-          {},
-        ),
-      },
-      { description: 'metrics of usage by user and subscription', others: ['logs'] },
-    ),
-  }),
-}
-
-const tenantSpec = object(tenantFields, {
-  others: ['gatewayRef', 'guardrails', 'maasApi', 'payloadProcessing'],
-})
+        },
+        { description: 'rules for keys', others: ['deletionRetentionDays'] },
+      ),
+      externalOIDC: externalOidc,
+      telemetry: object(
+        {
+          enabled: optional(
+            boolean({
+              description: 'whether the metrics of usage by user and subscription are exported',
+              otherwise: '`true`',
+            }),
+          ),
+          metrics: filled(
+            object(
+              partial({
+                captureOrganization: boolean({
+                  description: 'adds the labels `organization_id` and `cost_center`',
+                  otherwise: '`false`',
+                }),
+                captureUser: boolean({
+                  description:
+                    'whether there is a label `user`, by name or, with `METRICS_USER_KEY`, as a hash',
+                  otherwise: '`true`',
+                }),
+                captureGroup: boolean({
+                  description:
+                    "adds the label `group`: the caller's group that owns the subscription",
+                  otherwise: '`false`',
+                }),
+                captureModelUsage: boolean({
+                  description: 'whether tokens have a label `model`',
+                  otherwise: '`true`',
+                }),
+              }),
+              { description: 'labels of these metrics' },
+            ),
+            {},
+          ),
+        },
+        { description: 'metrics of usage by user and subscription', others: ['logs'] },
+      ),
+    }),
+  },
+  {
+    others: ['gatewayRef', 'guardrails', 'maasApi', 'payloadProcessing'],
+  },
+)
 
 const provider = {
   provider: text({ description: 'provider of the model', minLength: 1, maxLength: 63 }),
@@ -598,6 +595,7 @@ const ofTenants: Partial<Schema> = {
   pattern: `^${tenantsNamespace}$`,
   form: `${tenantsNamespace}; others are not watched`,
 }
+const externalMetadata = metadata('default', {}, ofModel)
 const policyMetadata = metadata(subscriptionNamespace, {}, ofPolicy)
 
 /** A whole document with these fields. */
@@ -614,31 +612,19 @@ export const documents = {
     metadata: metadata('default', nameOfModel, ofModel),
     spec: modelRefSpec,
   }),
-  ExternalModel: document({
-    metadata: metadata('default', {}, ofModel),
-    spec: externalModelSpec,
-  }),
+  ExternalModel: document({ metadata: externalMetadata, spec: externalModelSpec }),
   /** In another group than the one above; it names its providers. */
   'ExternalModel.inference.opendatahub.io': document({
-    metadata: metadata('default', {}, ofModel),
+    metadata: externalMetadata,
     spec: providedModelSpec,
   }),
-  ExternalProvider: document({
-    metadata: metadata('default', {}, ofModel),
-    spec: externalProviderSpec,
-  }),
+  ExternalProvider: document({ metadata: externalMetadata, spec: externalProviderSpec }),
   AITenant: document({
     metadata: metadata(tenantsNamespace, {}, ofTenants),
     spec: filled(object({ oidc: optional(externalOidc) }, { others: othersOfAiTenant }), {}),
   }),
-  AccessPolicy: document({
-    metadata: policyMetadata,
-    spec: accessPolicySpec,
-  }),
-  Subscription: document({
-    metadata: policyMetadata,
-    spec: subscriptionSpec,
-  }),
+  AccessPolicy: document({ metadata: policyMetadata, spec: accessPolicySpec }),
+  Subscription: document({ metadata: policyMetadata, spec: subscriptionSpec }),
   Tenant: document({
     metadata: metadata(subscriptionNamespace, nameOfTenant, ofPolicy),
     spec: filled(tenantSpec, {}),

@@ -18,7 +18,7 @@ export type Spec<
   Kind extends
     | 'ModelRef'
     | 'ExternalModel'
-    | ProvidedModel['kind']
+    | 'ExternalModel.inference.opendatahub.io'
     | 'ExternalProvider'
     | 'AccessPolicy'
     | 'Subscription'
@@ -137,12 +137,10 @@ export interface ExternalModel {
 }
 
 /** The original's newer ExternalModel, which choose-provider.ts converts into the one above. */
-export interface ProvidedModel extends ProvidedSpec {
+export interface ProvidedModel extends Spec<'ExternalModel.inference.opendatahub.io'> {
   readonly kind: 'ExternalModel.inference.opendatahub.io'
   readonly metadata: Metadata
 }
-
-type ProvidedSpec = ValueOf<(typeof documents)['ExternalModel.inference.opendatahub.io']>['spec']
 
 /** A possible server for a ProvidedModel, and our key there. */
 export interface ExternalProvider extends Spec<'ExternalProvider'> {
