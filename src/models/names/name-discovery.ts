@@ -4,6 +4,7 @@
  */
 
 import type { Logger } from 'pino'
+import { rememberLast } from '../../formats/remember.ts'
 import { serverOf } from '../../gateway/server-list.ts'
 import type { ModelRef } from '../../kinds/resources.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
@@ -53,15 +54,11 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
   const turns = new Map<string, Turn>()
   const closing = new AbortController()
   const allAsked = Promise.withResolvers<void>()
-  const identities = new WeakMap<ModelRef, string>()
+  const identities = rememberLast<ModelRef, string>()
   let shown: { readonly from: Snapshot; readonly snapshot: Snapshot } | undefined
   let turnsFor: Snapshot['models'] | undefined
 
-  function idOf({ resource }: Model): string {
-    const id = identities.get(resource) ?? serverOf(resource)
-    identities.set(resource, id)
-    return id
-  }
+  const idOf = ({ resource }: Model): string => identities(resource, [], () => serverOf(resource))
 
   /** The current servers; others are forgotten. */
   function servers(): ReadonlyMap<string, Turn> {
@@ -107,10 +104,7 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
   async function askAll(): Promise<void> {
     const due = [...servers().values()].filter(({ dueAt }) => dueAt <= performance.now())
     const inOrder = due.sort((a, b) => a.failures - b.failures)
-    // A signal per round: listeners on one that lives as long as the process would never be
-    // released.
-    const options = { concurrency, maxBlockMs, signal: new AbortController().signal }
-    await forEachConcurrently(inOrder, options, ask)
+    await forEachConcurrently(inOrder, { concurrency, maxBlockMs, signal: closing.signal }, ask)
     allAsked.resolve()
   }
 

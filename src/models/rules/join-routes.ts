@@ -1,18 +1,13 @@
 /** Merges HTTPRoutes, Gateways and LLMInferenceServices into the ModelRefs that they lead to. */
 
-import { addTo, areSame } from '../../formats/lists.ts'
+import { addTo } from '../../formats/lists.ts'
+import { rememberLast } from '../../formats/remember.ts'
 import type { ModelRef, Resource } from '../../kinds/resources.ts'
 import type { Gateway, HttpRoute, InferenceService } from '../../kinds/routing.ts'
 import { type FoundBackend, findBackend, type RoutingOptions } from './find-backend.ts'
 
-/** A ModelRef with the backend that was found, and the objects it was found from. */
-interface Joined {
-  readonly from: readonly unknown[]
-  readonly found: FoundBackend
-  readonly ref: ModelRef
-}
-
-const joined = new WeakMap<ModelRef, Joined>()
+/** For each ModelRef the backend that was found, and the ModelRef with it. */
+const joined = rememberLast<ModelRef, { readonly found: FoundBackend; readonly ref: ModelRef }>()
 
 /** The default. */
 export const defaultRouting: RoutingOptions = {
@@ -67,11 +62,9 @@ function join(
     route.parents.map(({ gateway }) => gateways.get(gateway)),
   )
   const from = [options, service, ...routes, ...parents]
-  const before = joined.get(ref)
-  if (before !== undefined && areSame(before.from, from)) return before.ref
-  const found = findBackend(ref, { routes, gateways, service }, options)
-  const isFound = before !== undefined && JSON.stringify(before.found) === JSON.stringify(found)
-  const made = isFound ? before.ref : { ...ref, ...found }
-  joined.set(ref, { from, found, ref: made })
-  return made
+  return joined(ref, from, (before) => {
+    const found = findBackend(ref, { routes, gateways, service }, options)
+    const isFound = before !== undefined && JSON.stringify(before.found) === JSON.stringify(found)
+    return { found, ref: isFound ? before.ref : { ...ref, ...found } }
+  }).ref
 }

@@ -1,11 +1,12 @@
 /** Removes the backend of models whose address is refused, so that no cluster is made for it. */
 
+import { rememberLast } from '../../formats/remember.ts'
 import type { ModelRef, Resource } from '../../kinds/resources.ts'
 
 /** Returns the problem of a backend's address, if any. */
 export type CheckAddress = (backendUrl: string) => string | undefined
 
-const refused = new WeakMap<ModelRef, ModelRef>()
+const refused = rememberLast<ModelRef, ModelRef>()
 
 /**
  * The resources, with refused ModelRefs replaced, one per step. For the same problem a ModelRef
@@ -22,13 +23,9 @@ export function* refuseAddresses(
     const addressProblem = check(resource.backendUrl)
     yield
     if (addressProblem === undefined) continue
-    const before = refused.get(resource)
-    const made =
-      before?.addressProblem === addressProblem
-        ? before
-        : { ...resource, backendUrl: undefined, addressProblem }
-    refused.set(resource, made)
-    checked[index] = made
+    checked[index] = refused(resource, [addressProblem], () => {
+      return { ...resource, backendUrl: undefined, addressProblem }
+    })
     isSame = false
   }
   return isSame ? resources : checked

@@ -4,6 +4,7 @@
  */
 
 import { addTo, areSame } from '../../formats/lists.ts'
+import { rememberLast } from '../../formats/remember.ts'
 import type { CompiledSubscription, Model, Snapshot } from './snapshot.ts'
 
 /** Bounds for the list of one server, which is not trusted: number of names, and characters of all of them. */
@@ -120,12 +121,9 @@ export function createServedNames(onChange: () => void = () => {}) {
         if (hasServedNames(model)) addTo(models, serverOf(model), model)
       }
       const found = new Map<string, Found>()
-
-      const takers = new WeakMap<CompiledSubscription, Takers>()
+      const takers = rememberLast<CompiledSubscription, Takers>()
 
       function takersOf(subscription: CompiledSubscription): Takers {
-        const known = takers.get(subscription)
-        if (known !== undefined) return known
         const all: Model[] = []
         const placesOf = new Map<string, number[]>()
         for (const key of new Set(subscription.modelKeys)) {
@@ -133,14 +131,12 @@ export function createServedNames(onChange: () => void = () => {}) {
           if (model === undefined || !hasServedNames(model)) continue
           addTo(placesOf, serverOf(model), all.push(model) - 1)
         }
-        const fresh = { models: all, placesOf }
-        takers.set(subscription, fresh)
-        return fresh
+        return { models: all, placesOf }
       }
 
       /** Goes through the servers that list the name or through those of the Subscription, whichever are fewer. */
       function find(of: Listing, subscription: CompiledSubscription): Found {
-        const { models, placesOf } = takersOf(subscription)
+        const { models, placesOf } = takers(subscription, [], () => takersOf(subscription))
         const { servers, edition } = of
         const few = servers.size < placesOf.size ? servers : placesOf.keys()
         const places: number[] = []

@@ -78,10 +78,8 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
   }
 
   /** Names whose server does not respond block the others for at most half a second each. */
-  async function checkEach(some: Iterable<string>): Promise<void> {
-    const options = { concurrency, maxBlockMs, signal: new AbortController().signal }
-    await forEachConcurrently([...some], options, check)
-  }
+  const checkEach = (some: Iterable<string>): Promise<void> =>
+    forEachConcurrently([...some], { concurrency, maxBlockMs, signal }, check)
 
   async function checkAll(): Promise<void> {
     // A load in progress has not checked all of its resources yet.

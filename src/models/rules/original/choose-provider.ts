@@ -3,7 +3,7 @@
  * all go to one provider.
  */
 
-import { areSame } from '../../../formats/lists.ts'
+import { rememberLast } from '../../../formats/remember.ts'
 import type { ExternalModel, ExternalProvider, ProvidedModel } from '../../../kinds/resources.ts'
 import { defaultServer, toExternalModel } from '../reading/parse-model-server.ts'
 import type { ResourceProblem } from '../snapshot.ts'
@@ -22,7 +22,7 @@ const paths: Readonly<Record<string, string>> = {
 
 const refs = ['spec', 'externalProviderRefs']
 
-const known = new WeakMap<ProvidedModel, { readonly from: readonly unknown[]; made: Provided }>()
+const remembered = rememberLast<ProvidedModel, Provided>()
 
 /**
  * Chooses the provider with the greatest weight, the first of several, among those that can be
@@ -34,11 +34,7 @@ export function chooseProvider(
   providerOf: (name: string) => ExternalProvider | undefined,
 ): Provided {
   const from = model.externalProviderRefs.map(({ ref }) => providerOf(ref.name))
-  const before = known.get(model)
-  if (before !== undefined && areSame(before.from, from)) return before.made
-  const made = choose(model, from)
-  known.set(model, { from, made })
-  return made
+  return remembered(model, from, () => choose(model, from))
 }
 
 type Reference = ProvidedModel['externalProviderRefs'][number]

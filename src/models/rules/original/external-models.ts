@@ -1,18 +1,18 @@
 /** Merges the original's ExternalModels, of both groups, into the ModelRefs that refer to them. */
 
-import type {
-  ExternalModel,
-  ExternalProvider,
-  ModelRef,
-  Resource,
+import { rememberLast } from '../../../formats/remember.ts'
+import {
+  type ExternalModel,
+  type ExternalProvider,
+  keyOf,
+  type ModelRef,
+  type Resource,
 } from '../../../kinds/resources.ts'
-import { keyOf } from '../../../kinds/resources.ts'
-import type { ResourceProblem } from '../snapshot.ts'
-import { resourceKey } from '../snapshot.ts'
+import { type ResourceProblem, resourceKey } from '../snapshot.ts'
 import { chooseProvider } from './choose-provider.ts'
 
-const merged = new WeakMap<ExternalModel, WeakMap<ModelRef, ModelRef>>()
-const alone = new WeakMap<ExternalModel, ModelRef>()
+const merged = rememberLast<ModelRef, ModelRef>()
+const alone = rememberLast<ExternalModel, ModelRef>()
 
 /**
  * The resources without ExternalModels and ExternalProviders. A ModelRef that names an
@@ -66,25 +66,19 @@ function externalOf(
 }
 
 function merge(ref: ModelRef, external: ExternalModel): ModelRef {
-  const byRef = merged.get(external) ?? new WeakMap<ModelRef, ModelRef>()
-  merged.set(external, byRef)
-  const made = byRef.get(ref) ?? { ...ref, ...serverOf(ref, external) }
-  byRef.set(ref, made)
-  return made
+  return merged(ref, [external], () => ({ ...ref, ...serverOf(ref, external) }))
 }
 
 function toModelRef(external: ExternalModel): ModelRef {
   const { metadata } = external
-  const made = alone.get(external) ?? {
+  return alone(external, [], () => ({
     kind: 'ModelRef',
     metadata,
     backend: { kind: 'ExternalModel', name: metadata.name },
     modelFields: [],
     limits: [],
     ...serverOf({ metadata, modelIds: [] }, external),
-  }
-  alone.set(external, made)
-  return made
+  }))
 }
 
 /** The fields that a ModelRef gets from its ExternalModel. */
