@@ -34,6 +34,16 @@ function showName(name: string): string {
   return cut.replace(/\p{Cc}/gu, '?')
 }
 
+/** The value at a path in a document. */
+export function valueAt(document: unknown, path: FieldPath): unknown {
+  let value = document
+  for (const step of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, step)) return undefined
+    value = (value as Readonly<Record<string | number, unknown>>)[step]
+  }
+  return value
+}
+
 /**
  * Reads the value by its schema: without other fields, null counting as missing, as in Kubernetes. Appends the
  * problems; if one is not mild, the result is incomplete and must not be used.

@@ -4,7 +4,7 @@
  * server is unavailable, none has.
  */
 
-import { isObject } from '../formats/fields.ts'
+import { valueAt } from '../formats/fields.ts'
 import { type Alarm, createAlarm, repeat } from '../runtime/loop.ts'
 import type { KubeClient } from './client.ts'
 import { type KubeObject, listObjects } from './list.ts'
@@ -89,6 +89,6 @@ export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptio
 
 /** A pod that is Succeeded or Failed stays so. */
 function isAlive({ uid }: PodIdentity, found: KubeObject | undefined): boolean {
-  const phase = isObject(found?.status) ? found.status.phase : undefined
+  const phase = valueAt(found, ['status', 'phase'])
   return found?.metadata.uid === uid && phase !== 'Succeeded' && phase !== 'Failed'
 }

@@ -2,8 +2,7 @@
 
 import { isObject, showPath } from '../../formats/fields.ts'
 import { specs } from '../../kinds/resource-schemas.ts'
-import type { ModelRef, Resource } from '../../kinds/resources.ts'
-import { keyOf } from '../../kinds/resources.ts'
+import { keyOf, type ModelRef, type Resource } from '../../kinds/resources.ts'
 import { defaultTenant } from './compile.ts'
 import { joinExternalModels } from './original/external-models.ts'
 import { originalGroup, originalModelsGroup } from './original/original-kinds.ts'

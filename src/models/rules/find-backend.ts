@@ -5,8 +5,7 @@
  */
 
 import { isUrl } from '../../kinds/resource-schemas.ts'
-import type { ModelRef } from '../../kinds/resources.ts'
-import { keyOf } from '../../kinds/resources.ts'
+import { keyOf, type ModelRef } from '../../kinds/resources.ts'
 import type {
   Gateway,
   HttpRoute,
@@ -264,9 +263,5 @@ function bypassesOf(
       .filter(({ gateway, refusal }) => gateway !== internalGateway && refusal === undefined)
       .map(({ gateway }) => ({ route: keyOf(route), gateway })),
   )
-  return found.filter(
-    (each, index) =>
-      found.findIndex(({ route, gateway }) => route === each.route && gateway === each.gateway) ===
-      index,
-  )
+  return [...new Map(found.map((each) => [`${each.route} ${each.gateway}`, each])).values()]
 }

@@ -2,7 +2,7 @@
 
 import { isObject } from '../../formats/fields.ts'
 import { subscriptionNamespace } from '../../kinds/metadata.ts'
-import { namesOfKind } from './original/original-kinds.ts'
+import { isNameOf } from './original/original-kinds.ts'
 
 /** An AccessPolicy or a Subscription that cannot be parsed. */
 export interface Refused {
@@ -23,7 +23,7 @@ const maxModels = 1_000
 export function toRefused(document: unknown, message: string): Refused | undefined {
   if (!isObject(document)) return undefined
   const { kind: raw, metadata, spec } = document
-  const kind = kinds.find((each) => namesOfKind(each).some((name) => name === raw))
+  const kind = kinds.find((each) => isNameOf(each, raw))
   if (kind === undefined || !isObject(metadata) || !isObject(spec)) return undefined
   const { name } = metadata
   if (typeof name !== 'string' || !Array.isArray(spec.modelRefs)) return undefined
@@ -39,9 +39,7 @@ export function toRefused(document: unknown, message: string): Refused | undefin
 /** `<kind>/<namespace>/<name>` of a document that cannot be parsed, or undefined if these cannot be read either. */
 export function keyOfUnread(document: unknown): string | undefined {
   if (!isObject(document) || !isObject(document.metadata)) return undefined
-  const kind = (['ModelRef', ...kinds] as const).find((each) =>
-    namesOfKind(each).some((name) => name === document.kind),
-  )
+  const kind = (['ModelRef', ...kinds] as const).find((each) => isNameOf(each, document.kind))
   const { name, namespace } = document.metadata
   if (kind === undefined || typeof name !== 'string') return undefined
   const ofKind = kind === 'ModelRef' ? 'default' : subscriptionNamespace

@@ -25,6 +25,7 @@ import { type DocumentProblem, type FileProblem, readObject } from './documents.
 import { createGathering } from './gathering.ts'
 import {
   type ClusterObject,
+  type CollectionPlace,
   createObjectCache,
   keepObject,
   type ObjectCache,
@@ -50,10 +51,7 @@ export type ClusterSource = ReturnType<typeof createClusterSource>
 const settleMs = 25
 
 /** A collection that is followed. */
-interface Watched {
-  readonly apiVersion: string
-  readonly kind: string
-  readonly plural: string
+interface Watched extends CollectionPlace {
   readonly from: 'us' | 'the original' | 'others'
   /** `subscriptions.tollgate.dev` */
   readonly shown: string
@@ -61,18 +59,16 @@ interface Watched {
   readonly olderPath?: string
   readonly fieldSelector?: string
   readonly labelSelector?: string | undefined
-  /** The kind that its objects are read as, if they are recorded for writing their statuses. */
-  readonly kept?: { readonly group: Group; readonly readAs: string } | undefined
   /** Reduces an object to the parts to store; if set, the status is read too. */
   readonly keep?: (object: KubeObject) => KubeObject
   reflector?: Reflector
   problem?: string | undefined
-  readonly read: WeakMap<KubeObject, ReadObject>
   /** The last result for each key, because most changes of an object are of its status. */
   readonly last: Map<string, ReadObject>
 }
 
 interface ReadObject {
+  readonly object: KubeObject
   readonly signature: string
   readonly key: string | undefined
   readonly resource: Resource | undefined
@@ -149,7 +145,7 @@ export function createClusterSource(options: ClusterSourceOptions) {
 }
 
 function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): readonly Watched[] {
-  const found: Omit<Watched, 'read' | 'last'>[] = []
+  const found: Omit<Watched, 'last'>[] = []
   // Tollgate's kinds take precedence over the original's, in any order of the list.
   for (const group of Object.keys(collections) as Group[]) {
     if (!groups.includes(group)) continue
@@ -188,7 +184,7 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
     path: '/api/v1/configmaps',
     fieldSelector: `metadata.name=${tierMapping}`,
   })
-  return found.map((each) => ({ ...each, read: new WeakMap(), last: new Map() }))
+  return found.map((each) => ({ ...each, last: new Map() }))
 }
 
 /**
@@ -243,9 +239,7 @@ function* gather(
         }
       }
       for (const problem of wrong) problems.push(problem)
-      if (kept !== undefined) {
-        keepObject(kept, each, name, object, wrong)
-      }
+      if (kept !== undefined) keepObject(kept, each, name, object, wrong)
       yield
     }
   }
@@ -276,18 +270,17 @@ function isUnchanged(watched: Watched, name: string): boolean {
 
 /** The resource of an object; the same object as before if only its status has changed. */
 function readOne(watched: Watched, name: string, object: KubeObject): ReadObject {
-  const known = watched.read.get(object)
-  if (known !== undefined) return known
+  const { last, apiVersion, kind } = watched
+  const before = last.get(name)
+  if (before?.object === object) return before
   const signature = signatureOf(watched, object)
-  const last = watched.last.get(name)
-  let read = last
-  if (read?.signature !== signature) {
-    const { apiVersion, kind } = watched
-    const { resource, problems, refused } = readObject({ ...object, apiVersion, kind })
-    read = { signature, key: resource && resourceKey(resource), resource, problems, refused }
-  }
-  watched.last.set(name, read)
-  watched.read.set(object, read)
+  const isSame = before?.signature === signature
+  const { resource, problems, refused } = isSame
+    ? before
+    : readObject({ ...object, apiVersion, kind })
+  const key = resource && resourceKey(resource)
+  const read = { object, signature, key, resource, problems, refused }
+  last.set(name, read)
   return read
 }
 

@@ -5,7 +5,7 @@ import { nearestName } from '../../formats/nearest-name.ts'
 import type { Resource } from '../../kinds/resources.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { defaultTenant } from '../rules/compile.ts'
-import { namesOfKind } from '../rules/original/original-kinds.ts'
+import { isNameOf, namesOfKind } from '../rules/original/original-kinds.ts'
 import { isTierMapping } from '../rules/original/tiers.ts'
 import { holdsLimits, isOfLimits } from '../rules/reading/limit-fields.ts'
 import { listedObjects } from '../rules/reading/listed-objects.ts'
@@ -316,7 +316,7 @@ function isTenantByMistake(document: unknown): boolean {
 }
 
 function isOfKind(document: unknown, kind: 'Subscription' | 'Tenant'): document is JsonObject {
-  return isObject(document) && namesOfKind(kind).some((name) => name === document.kind)
+  return isObject(document) && isNameOf(kind, document.kind)
 }
 
 function hasLimits(document: unknown, kind: 'Subscription' | 'Tenant'): boolean {

@@ -42,18 +42,19 @@ export function keyOfObject(group: Group, resource: string): string {
 }
 
 /** The collection of an object. */
-interface Place {
+export interface CollectionPlace {
   readonly apiVersion: string
   readonly kind: string
   readonly plural: string
   readonly reflector?: Pick<Reflector, 'objects'>
+  /** The kind that its objects are read as, if they are recorded for writing their statuses. */
   readonly kept?: { readonly group: Group; readonly readAs: string } | undefined
 }
 
 /** Stores the object `<namespace>/<name>` if objects of its collection are stored. */
 export function keepObject(
   { objects }: ObjectCache,
-  { apiVersion, kind, plural, reflector, kept }: Place,
+  { apiVersion, kind, plural, reflector, kept }: CollectionPlace,
   name: string,
   { metadata }: KubeObject,
   problems: readonly Pick<FileProblem, 'severity' | 'message'>[],
@@ -85,7 +86,10 @@ function joined(
 }
 
 /** The object `<namespace>/<name>` as an owner reference, or undefined if it was deleted. */
-export function toOwner({ apiVersion, kind, reflector }: Place, key: string): Owner | undefined {
+export function toOwner(
+  { apiVersion, kind, reflector }: CollectionPlace,
+  key: string,
+): Owner | undefined {
   const { name, uid } = reflector?.objects.get(key)?.metadata ?? {}
   return name === undefined || uid === undefined ? undefined : { apiVersion, kind, name, uid }
 }

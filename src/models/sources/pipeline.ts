@@ -18,14 +18,17 @@ import { createFolder, gather, showProblem } from './files.ts'
 import type { Gathered, ResourceSource } from './source.ts'
 import { besideUnknown } from './unreadable-tenant.ts'
 
-export interface PipelineDeps {
-  readonly source: ResourceSource
+interface LoadOptions {
   /** How backends are found for models that give none. */
   readonly routing?: RoutingOptions
   /** Which addresses models may have; all by default. */
-  readonly checkAddress?: CheckAddress
+  readonly checkAddress?: CheckAddress | undefined
   /** The mode of Subscriptions that set none. */
-  readonly admissionMode?: AdmissionMode
+  readonly admissionMode?: AdmissionMode | undefined
+}
+
+export interface PipelineDeps extends LoadOptions {
+  readonly source: ResourceSource
   /**
    * Puts a snapshot in force, with its resources and the refused ones; the next snapshot waits
    * until the promise has settled.
@@ -69,12 +72,6 @@ export async function loadSnapshot(
 export async function loadDocuments(text: string): Promise<Loaded> {
   const content = await inSlices(readInSteps('', { text, isUtf8: true }))
   return load(await inSlices(gather([content])), undefined, {})
-}
-
-interface LoadOptions {
-  readonly routing?: RoutingOptions | undefined
-  readonly checkAddress?: CheckAddress | undefined
-  readonly admissionMode?: AdmissionMode | undefined
 }
 
 async function load(

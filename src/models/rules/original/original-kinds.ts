@@ -36,3 +36,8 @@ export function namesOfKind(kind: Resource['kind']): readonly string[] {
   const originals = Object.entries(originalKinds).filter(([, readAs]) => readAs === kind)
   return [...new Set([kind, ...originals.map(([name]) => name)])]
 }
+
+/** Whether a document's `kind` is a name of ours. */
+export function isNameOf(kind: Resource['kind'], written: unknown): boolean {
+  return namesOfKind(kind).some((name) => name === written)
+}

@@ -3,16 +3,15 @@
  * `data.tiers` is YAML in a string; the reader of the file parses it.
  */
 
+import { isObject, valueAt } from '../../../formats/fields.ts'
 import type { Tier } from '../../../kinds/resources.ts'
 
 export const tierMapping = 'tier-to-group-mapping'
 
 /** Whether a document is the mapping, by kind and name. */
 export function isTierMapping(document: unknown): boolean {
-  if (typeof document !== 'object' || document === null) return false
-  const { apiVersion, kind, metadata } = document as Record<string, unknown>
-  if (apiVersion !== 'v1' || kind !== 'ConfigMap') return false
-  return (metadata as { name?: unknown } | null | undefined)?.name === tierMapping
+  if (!isObject(document) || document.apiVersion !== 'v1') return false
+  return document.kind === 'ConfigMap' && valueAt(document, ['metadata', 'name']) === tierMapping
 }
 
 /**

@@ -32,13 +32,3 @@ export function holdsLimits(value: unknown, names: readonly string[] = fieldsOfL
 function isOfContainer(value: unknown): boolean {
   return isObject(value) && (value.cpu !== undefined || value.memory !== undefined)
 }
-
-/** The value at a path in a document. */
-export function valueAt(document: unknown, path: FieldPath): unknown {
-  let value = document
-  for (const step of path) {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, step)) return undefined
-    value = (value as Readonly<Record<string | number, unknown>>)[step]
-  }
-  return value
-}

@@ -3,7 +3,7 @@
  * yields its problems and no resource, never half a policy.
  */
 
-import { type FieldPath, type FieldProblem, isObject, readFields } from '../../../formats/fields.ts'
+import { type FieldPath, type FieldProblem, readFields, valueAt } from '../../../formats/fields.ts'
 import { addTo } from '../../../formats/lists.ts'
 import { nearestName } from '../../../formats/nearest-name.ts'
 import type { Schema, ValueOf } from '../../../formats/schema.ts'
@@ -33,7 +33,7 @@ import {
 } from '../original/original-kinds.ts'
 import { isTierMapping } from '../original/tiers.ts'
 import { withPruned } from './last-applied.ts'
-import { fieldsOfLimits, holdsLimits, isOfLimits, valueAt } from './limit-fields.ts'
+import { fieldsOfLimits, holdsLimits, isOfLimits } from './limit-fields.ts'
 import { toExternalModel, toModelServer } from './parse-model-server.ts'
 import { isModelRoute, toGateway, toHttpRoute, toInferenceService } from './parse-routing.ts'
 
@@ -104,18 +104,18 @@ export function parseResource(document: unknown): ParseResult {
     const message = `must be one of ${Object.keys(kinds).join(', ')}`
     return { problems: [{ path: ['kind'], message }] }
   }
-  if (kind === 'AITenant' && isOtherTenant(document)) {
+  // The default tenant has the name of its namespace.
+  if (kind === 'AITenant' && isAnother(document, 'name', subscriptionNamespace)) {
     return { ignored: `${id} is of another tenant than ${subscriptionNamespace}` }
   }
   if (kind === 'HTTPRoute' && !isModelRoute(document)) return { ignored: undefined }
   return readers[kind](document)
 }
 
-/** The default tenant has the name of its namespace. */
-function isOtherTenant(document: unknown): boolean {
-  const metadata = isObject(document) ? document.metadata : undefined
-  const name = isObject(metadata) ? metadata.name : undefined
-  return typeof name === 'string' && name !== subscriptionNamespace
+/** Whether this field of its metadata says, legibly, that it is another one. */
+function isAnother(document: unknown, field: 'name' | 'namespace', own: string): boolean {
+  const written = valueAt(document, ['metadata', field])
+  return typeof written === 'string' && written !== own
 }
 
 type Reader = (document: unknown) => ParseResult
@@ -313,7 +313,9 @@ function salvageTenant(
   problems: readonly FieldProblem[],
   written: unknown,
 ): Tenant | undefined {
-  if (isAnotherTenant(written)) return undefined
+  const { name, namespace } = defaultTenant.metadata
+  if (isAnother(written, 'name', name) || isAnother(written, 'namespace', namespace))
+    return undefined
   const isNamed = metadata?.name && metadata.namespace
   const hides = ({ path }: FieldProblem): boolean =>
     (path.length === 1 && path[0] === 'spec') ||
@@ -333,16 +335,6 @@ function salvageTenant(
     calendar: isWell ? spec.calendar && toCalendar(spec.calendar) : undefined,
     ...(!isWell && { unreadable }),
   }
-}
-
-/** Whether it says, legibly, that it is another one than the Tenant. */
-function isAnotherTenant(document: unknown): boolean {
-  const says = (field: string, own: string): boolean => {
-    const written = valueAt(document, ['metadata', field])
-    return typeof written === 'string' && written !== own
-  }
-  const { name, namespace } = defaultTenant.metadata
-  return says('name', name) || says('namespace', namespace)
 }
 
 function toExternalOidc(raw: NonNullable<Spec<'Tenant'>['externalOIDC']>): ExternalOidc {

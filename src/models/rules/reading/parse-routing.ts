@@ -1,6 +1,6 @@
 /** HTTPRoutes, Gateways and LLMInferenceServices as documents → what find-backend.ts needs. */
 
-import { isObject } from '../../../formats/fields.ts'
+import { valueAt } from '../../../formats/fields.ts'
 import type { ValueOf } from '../../../formats/schema.ts'
 import type { Metadata } from '../../../kinds/metadata.ts'
 import type {
@@ -25,9 +25,9 @@ export const routerLabels: Readonly<Record<string, string>> = {
 
 /** Whether an HTTPRoute belongs to an inference service. All others are ignored. */
 export function isModelRoute(document: unknown): boolean {
-  const metadata = isObject(document) && isObject(document.metadata) ? document.metadata : {}
-  const labels = isObject(metadata.labels) ? metadata.labels : {}
-  return Object.entries(routerLabels).every(([label, value]) => labels[label] === value)
+  return Object.entries(routerLabels).every(
+    ([label, value]) => valueAt(document, ['metadata', 'labels', label]) === value,
+  )
 }
 
 function toMetadata({ name, namespace, deletionTimestamp }: Raw<'Gateway'>['metadata']): Metadata {
