@@ -2,6 +2,7 @@
 
 import { errorMessage } from '../runtime/error-message.ts'
 import { repeat } from '../runtime/loop.ts'
+import { createOutage } from '../runtime/outage.ts'
 import { type LeaseOptions, type SeenLease, seeLease } from './lease.ts'
 import { listObjects, objectKey } from './list.ts'
 
@@ -31,7 +32,7 @@ export function followOthersLease(options: OthersLeaseOptions) {
   const seen = new Map<string, SeenLease>()
   let staleUntil = Number.NEGATIVE_INFINITY
   let reported: string | undefined
-  let problem: string | undefined
+  const outage = createOutage(onProblem)
 
   const isStale = (): boolean => monotonic() < staleUntil
 
@@ -58,15 +59,11 @@ export function followOthersLease(options: OthersLeaseOptions) {
     const isNew = state !== reported || (alive === undefined && !wasStale)
     reported = state
     if (isNew) onChange(alive)
-    note(undefined)
+    outage.note(undefined)
   }
 
-  function note(fresh: string | undefined): void {
-    if (fresh !== problem) onProblem(fresh)
-    problem = fresh
-  }
-
-  const onFault = (error: unknown): void => note(errorMessage(error))
+  // Each other message is another problem.
+  const onFault = (error: unknown): void => outage.note(errorMessage(error), errorMessage(error))
   void repeat({ step: poll, restMs: everyMs, onFault, signal })
   return {
     /**

@@ -282,13 +282,10 @@ export const allMutants: readonly Mutant[] = [
         'unreportedMs === undefined || unreportedMs > silentMs',
         'unreportedMs !== undefined && unreportedMs > silentMs',
       ],
+      ['found?.server === server && isSame(found)', 'found !== undefined && isSame(found)'],
       [
-        'if (found?.server !== server || own !== digest) return notInForce',
-        'if (own !== digest) return notInForce',
-      ],
-      [
-        "const own = kind === 'ModelAuthPolicy' ? found?.access : found?.limits",
-        'const own = found?.access',
+        "return digest === (kind === 'ModelAuthPolicy' ? access : limits)",
+        'return digest === access',
       ],
       ["if (envoy === 'no answer') return 'no answer from the Envoy of'", ''],
       ['isUnknown ||= isSilent(process)', 'isUnknown &&= isSilent(process)'],

@@ -16,7 +16,7 @@ import { checkNamedAddresses } from '../../models/sources/named-addresses.ts'
 import { startPipeline } from '../../models/sources/pipeline.ts'
 import { createResourceLogger } from '../../models/sources/resource-report.ts'
 import type { Config } from '../../settings/config.ts'
-import type { Reports } from '../rules/enforcement.ts'
+import type { WatchedReportsOptions } from '../in-force/reports.ts'
 import { startObjectWriter } from './object-writer.ts'
 import { followPolicyObjects } from './policy-objects.ts'
 import { createReconciler } from './reconciler.ts'
@@ -27,14 +27,10 @@ export type ClusterController = Awaited<ReturnType<typeof startClusterController
 /** What the processes share in Postgres. */
 export interface ControllerDatabase {
   /** Follows what the processes report to have in force, until the signal aborts. */
-  watchReports(listener: ReportsListener, signal: AbortSignal): void
-}
-
-/** Is called with the reports, and with the models whose reports have changed. */
-interface ReportsListener {
-  onRead(reports: Reports, changed: ReadonlySet<string> | undefined): void
-  /** Undefined if the problem is over. */
-  onProblem(problem: string | undefined): void
+  watchReports(
+    listener: Pick<WatchedReportsOptions, 'onRead' | 'onProblem'>,
+    signal: AbortSignal,
+  ): void
 }
 
 interface ClusterControllerOptions {

@@ -73,7 +73,7 @@ export function followReports(sql: Sql) {
   }
 }
 
-interface WatchedReportsOptions {
+export interface WatchedReportsOptions {
   readonly sql: Sql
   readonly url: string | (() => string)
   /** The current reports, and the models for which they may have changed, or undefined for all. */

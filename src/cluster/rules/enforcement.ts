@@ -75,40 +75,30 @@ export function enforcedCondition(
   kind: PolicyKind,
   reports: Reports,
 ): Condition {
-  const { model, server, isServed } = policies
   const digest = contentOf(policies, kind)?.digest
-  return conditionOf('Enforced', reports, isServed, (process) => {
-    const found = process.inForce.get(model)
-    const own = kind === 'ModelAuthPolicy' ? found?.access : found?.limits
-    if (found?.server !== server || own !== digest) return notInForce
-    return ofEnvoy(found.envoy)
+  return conditionOf('Enforced', policies, reports, ({ access, limits }) => {
+    return digest === (kind === 'ModelAuthPolicy' ? access : limits)
   })
 }
 
 /** The condition of a ModelRef: whether Envoy has its cluster as written. */
 export function programmedCondition(policies: ModelPolicies, reports: Reports): Condition {
-  const { model, server, isServed } = policies
-  return conditionOf('Programmed', reports, isServed, (process) => {
-    const found = process.inForce.get(model)
-    if (found?.server !== server) return notInForce
-    return ofEnvoy(found.envoy)
-  })
+  return conditionOf('Programmed', policies, reports, () => true)
 }
 
-const notInForce = 'not in force yet in'
-
+/** What a process lacks, as words that precede its name. */
 function ofEnvoy(envoy: EnvoyState): string | undefined {
   if (envoy === 'not taken') return 'the cluster is not taken by the Envoy of'
   if (envoy === 'no answer') return 'no answer from the Envoy of'
   return undefined
 }
 
-/** `lack`: what a process lacks, as words that precede its name. */
+/** `isSame`: whether a process with the model's server has the rest of its resources, too. */
 function conditionOf(
   type: 'Enforced' | 'Programmed',
+  { model, server, isServed }: ModelPolicies,
   reports: Reports,
-  isServed: boolean,
-  lack: (process: ProcessReport) => string | undefined,
+  isSame: (inForce: InForce) => boolean,
 ): Condition {
   if (!isServed) {
     const message = 'nothing serves the model yet'
@@ -123,7 +113,9 @@ function conditionOf(
   const lacking = new Map<string, string[]>()
   let isUnknown = false
   for (const process of reports) {
-    const what = silenceOf(process) ?? lack(process)
+    const found = process.inForce.get(model)
+    const isInForce = found?.server === server && isSame(found)
+    const what = silenceOf(process) ?? (isInForce ? ofEnvoy(found.envoy) : 'not in force yet in')
     if (what === undefined) continue
     isUnknown ||= isSilent(process)
     addTo(lacking, what, process.name)

@@ -13,11 +13,7 @@ import type { ResourceStatus } from './conditions.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
 
 /** A Kubernetes condition (meta/v1 Condition). */
-interface ObjectCondition {
-  readonly type: string
-  readonly status: string
-  readonly reason: string
-  readonly message: string
+interface ObjectCondition extends Readonly<Record<keyof Condition, string>> {
   readonly observedGeneration: number
   readonly lastTransitionTime: string
 }
@@ -72,7 +68,7 @@ function withWarning(ready: Condition, warning: string | undefined): Condition {
  * condition.
  */
 export function toConditions(
-  conditions: readonly Pick<Condition, 'status' | 'reason' | 'message' | 'type'>[],
+  conditions: readonly Condition[],
   { before, generation, now }: Before,
 ): Pick<ObjectStatus, 'observedGeneration' | 'conditions'> {
   const known = conditionsOf(before)
