@@ -8,7 +8,7 @@ const pollMs = 500
 
 /**
  * Passes the text to `take`, now and after each change. Throws if it cannot be read now, and what
- * `take` throws now. If it cannot be read later, calls `onUnreadable` once.
+ * `take` throws now. If it cannot be read later, calls `onUnreadable` once, and tries again until it can.
  */
 export function followFile(
   path: string,
@@ -19,16 +19,19 @@ export function followFile(
   take(text)
   // The first check reads it again, because it may have changed since.
   let seen = ''
+  let isReadable = true
   return watchFiles([path], pollMs, (signature) => {
     if (signature === seen) return
-    seen = signature
     let read: string
     try {
       read = readFileSync(path, 'utf8')
     } catch {
-      onUnreadable()
+      if (isReadable) onUnreadable()
+      isReadable = false
       return
     }
+    seen = signature
+    isReadable = true
     if (read === text) return
     text = read
     take(text)

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
@@ -176,6 +177,36 @@ test('if the file disappears, its tokens stay in force', async (t) => {
   writeFileSync(path, 'b,bob,2\n')
   await poll(() => file.verify('b', 0) !== null, 'the file has been read again')
   t.equal(file.verify('a', 0), null)
+})
+
+test('a change that could not be read is read later', async (t) => {
+  const path = join(temporaryFolder(t), 'tokens.csv')
+  writeFileSync(path, 'kept,ada,1\nremoved,bob,2\n')
+  const script = `
+    import { closeSync, openSync, renameSync, writeFileSync } from 'node:fs'
+    import { setTimeout as delay } from 'node:timers/promises'
+    import { openTokenFile } from '${new URL('../../src/identity/token-file.ts', import.meta.url)}'
+    const problems = []
+    const file = openTokenFile(process.argv[1], (problem) => problems.push(problem))
+    writeFileSync(process.argv[1] + '.new', 'kept,ada,1\\n')
+    const descriptors = []
+    try {
+      while (true) descriptors.push(openSync('/dev/null'))
+    } catch {}
+    renameSync(process.argv[1] + '.new', process.argv[1])
+    while (problems.length === 0) await delay(10)
+    await delay(1_200)
+    for (const each of descriptors) closeSync(each)
+    const giveUpAt = performance.now() + 10_000
+    while (file.verify('removed', 0) !== null && performance.now() < giveUpAt) await delay(10)
+    console.log(file.verify('removed', 0), problems.length)
+    file.close()`
+  const run = 'ulimit -n 64; exec "$0" --input-type=module -e "$1" "$2"'
+  const { stdout, stderr } = spawnSync('/bin/sh', ['-c', run, process.execPath, script, path], {
+    encoding: 'utf8',
+    timeout: 30_000,
+  })
+  t.equal(stdout, 'null 1\n', stderr)
 })
 
 test('a mounted Secret is followed through its link', async (t) => {
