@@ -3,8 +3,8 @@
 import { readFileSync } from 'node:fs'
 import { type FilesWatch, watchFiles } from '../runtime/watch-files.ts'
 
-/** How often the file is checked, in milliseconds. */
-const pollMs = 500
+/** How often the file is checked, in milliseconds; a change is read at the second check that finds it. */
+const pollMs = 250
 
 /**
  * Passes the text to `take`, now and after each change. Throws if it cannot be read now, and what
@@ -19,9 +19,14 @@ export function followFile(
   take(text)
   // The first check reads it again, because it may have changed since.
   let seen = ''
+  let last = ''
   let isReadable = true
   return watchFiles([path], pollMs, (signature) => {
     if (signature === seen) return
+    // A file that is written in place is empty or cut off meanwhile.
+    const isBeingWritten = signature !== last
+    last = signature
+    if (isBeingWritten) return
     let read: string
     try {
       read = readFileSync(path, 'utf8')

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import { noTokenFile, openTokenFile, parseTokens } from '../../src/identity/token-file.ts'
 import { poll } from '../support/poll.ts'
@@ -164,6 +165,21 @@ test('a change takes effect, also by rename', async (t) => {
   renameSync(`${path}.new`, path)
   await poll(() => believed('c'), 'a change by rename')
   t.equal(believed('a'), false, 'removed tokens are refused')
+})
+
+test('while a file is being written its tokens stay in force', async (t) => {
+  const path = join(temporaryFolder(t), 'tokens.csv')
+  writeFileSync(path, 'a,ada,1\nb,bob,2\n')
+  const { file, problems } = open(t, path)
+  let refused = 0
+  for (let i = 0; i < 40; i += 1) {
+    writeFileSync(path, i % 2 === 0 ? '' : 'a,ada,1\nb,')
+    await sleep(25)
+    if (file.verify('a', 0) === null || file.verify('b', 0) === null) refused += 1
+  }
+  writeFileSync(path, 'a,ada,1\nb,bob,2\nc,carol,3\n')
+  await poll(() => file.verify('c', 0) !== null, 'the whole file has been read')
+  t.strictSame([refused, problems], [0, []])
 })
 
 test('if the file disappears, its tokens stay in force', async (t) => {
