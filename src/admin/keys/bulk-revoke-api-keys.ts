@@ -11,6 +11,7 @@ import { addToOutcome, intend, recordAs } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { answers, boolean, optional } from '../http/schema.ts'
+import { namedField } from './key-fields.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
 const schema = {
@@ -25,13 +26,13 @@ const schema = {
     additionalProperties: false,
     properties: {
       username: {
-        type: ['string', 'null'],
+        ...namedField,
         description:
           'The owner; if blank or absent, yourself, unless a subscription is named. The body may be absent, too.',
         examples: ['alice'],
       },
       subscription: {
-        type: ['string', 'null'],
+        ...namedField,
         description: "The subscription's bare name; for administrators.",
         examples: ['team-a-basic'],
       },

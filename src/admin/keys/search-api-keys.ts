@@ -12,7 +12,7 @@ import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { createTurns } from '../http/rate-limit-key.ts'
 import { answers, boolean, string } from '../http/schema.ts'
 import { apiKeyRecord, toRecordJson } from './api-key-record.ts'
-import { labelsField, readLabels } from './key-fields.ts'
+import { labelsField, namedField, readLabels } from './key-fields.ts'
 
 const maxPage = 100
 const defaultLimit = 50
@@ -61,7 +61,7 @@ older form; they are used only if filters, sort and pagination are all absent.`,
         properties: {
           ...ignoredFilters,
           username: {
-            type: ['string', 'null'],
+            ...namedField,
             description: 'The owner. Only an administrator may name another user.',
           },
           status: {
@@ -71,7 +71,7 @@ older form; they are used only if filters, sort and pagination are all absent.`,
           },
           includeEphemeral,
           subscription: {
-            type: ['string', 'null'],
+            ...namedField,
             description: "The subscription's bare name, exactly; any if empty or absent.",
             examples: ['team-a-basic'],
           },

@@ -1,6 +1,7 @@
 import { test } from 'tap'
 import { ServiceError } from '../../../src/formats/errors.ts'
 import { createKeyApi } from '../../support/key-api.ts'
+import { refused } from '../../support/refusals.ts'
 
 const headers = {
   'x-request-id': 'request-1',
@@ -70,6 +71,19 @@ test('the trail records a key being created, read and revoked', async (t) => {
     { action: 'key.cleanup', outcome: 'intent', actor: { user: '', source: 'internal' } },
     { action: 'key.cleanup', outcome: 'success', count: 0 },
   ])
+})
+
+test('a long name in a request does not become a long line', async (t) => {
+  const api = await createKeyApi(t)
+  const long = 'x'.repeat(1_000_000)
+  for (const [path, body] of [
+    ['bulk-revoke', { username: long }],
+    ['bulk-revoke', { subscription: long }],
+    ['search', { filters: { username: long } }],
+    ['search', { filters: { subscription: long } }],
+  ] as const)
+    refused(t, await api.ask(`POST /v1/api-keys/${path}`, { as: 'bob', body }), 400)
+  t.ok(JSON.stringify(api.audited).length < 2_000)
 })
 
 test('a refused attempt is recorded, a request without a credential is not', async (t) => {
