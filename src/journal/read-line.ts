@@ -21,15 +21,31 @@
 
 import { isObject } from '../formats/fields.ts'
 import type { Mutable } from '../formats/mutable.ts'
-import { readLane } from '../table/rules/lane.ts'
-import { chargeOfLine } from '../usage/rules/line-charges.ts'
+import { type Lane, readLane } from '../table/rules/lane.ts'
+import { type CountableLine, chargeOfLine } from '../usage/rules/line-charges.ts'
 import { isWhole, type LineHead, parseObject, readLineHead } from '../usage/rules/read-line-head.ts'
 import { sayLeft } from '../usage/rules/response-flags.ts'
 import { nothingReported, type UnusableUsage } from '../usage/rules/usage.ts'
 import { earlierLines, fromEarlier } from './earlier-line.ts'
-import type { ReadLine } from './line.ts'
 
-export type { ReadLine }
+/** Every admitted request has exactly one line `ended`, and before it one `running` every 10 s. */
+export interface ReadLine extends CountableLine {
+  /** Whether a Check or the decision table admitted the request. */
+  readonly by: 'check' | 'table'
+  /** Milliseconds from the request's first byte to the response's, or undefined if there was no response. */
+  readonly firstByteMs: number | undefined
+  /** Envoy's response flags and details; empty if there are none. */
+  readonly flags: string
+  readonly details: string
+  /** What the script added to a lane of the table, or undefined if nothing. */
+  readonly lane: Lane | undefined
+  /** Whether the request was sent to its model. */
+  readonly isSent: boolean
+  /** Why the connection to the model failed, in Envoy's words; empty if it did not. */
+  readonly transport: string
+  /** The failure that a script of the gateway detected, or undefined if there was none. */
+  readonly failure: string | undefined
+}
 
 /**
  * First bytes of Envoy's lines. Envoy does not frame its writes, so a torn line may precede a whole one; strings can't

@@ -7,7 +7,7 @@
  * use.
  */
 
-import type { ReadLine } from '../journal/line.ts'
+import type { ReadLine } from '../journal/read-line.ts'
 import type { Counter } from '../ratelimit/rules/counter.ts'
 import type { Counted } from '../ratelimit/rules/sums.ts'
 import { spanAt } from '../ratelimit/rules/windows.ts'

@@ -2,7 +2,7 @@
  * Applies lines to holds: releases the holds of ended requests, renews the holds of running ones, and learns estimates.
  */
 
-import type { ReadLine } from '../journal/line.ts'
+import type { ReadLine } from '../journal/read-line.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
 import { counterOfCharged, readChargedLimit } from '../ratelimit/rules/charged-limits.ts'

@@ -3,7 +3,7 @@
 import { greatest, minus, plus } from '../../formats/exact.ts'
 import type { KeptState } from '../../journal/checkpoint.ts'
 import type { Follower, Position } from '../../journal/follower.ts'
-import type { ReadLine } from '../../journal/line.ts'
+import type { ReadLine } from '../../journal/read-line.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { Counted, Sums } from '../rules/sums.ts'
 import { ownOf } from '../rules/tally.ts'

@@ -27,7 +27,7 @@ import {
   type Usage,
 } from './usage.ts'
 
-/** The fields of a line that counting needs (journal/line.ts). */
+/** The fields of a line that counting needs (journal/read-line.ts). */
 export interface CountableLine {
   readonly state: 'ended' | 'running'
   /** Whether its tokens are counted; lines of other operations serve durations and health alone. */

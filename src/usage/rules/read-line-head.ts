@@ -7,24 +7,9 @@ import type { DecidedBy } from './line-head.ts'
 import type { HeldUsage, Usage } from './usage.ts'
 
 /** The head of a line. */
-export type LineHead = Pick<
+export type LineHead = Omit<
   Usage,
-  | 'user'
-  | 'subscription'
-  | 'model'
-  | 'group'
-  | 'keyId'
-  | 'payer'
-  | 'keyCounters'
-  | 'estimate'
-  | 'prices'
-  | 'weights'
-  | 'limits'
-  | 'windows'
-  | 'pool'
-  | 'organization'
-  | 'hasCostLimit'
-  | 'chargesAdmission'
+  'status' | 'reported' | 'bytes' | 'hasLeft' | 'response' | 'held'
 > & {
   readonly startedAt: number
   readonly id: string
