@@ -1,13 +1,11 @@
 /** Derives from a line how its request ended at its model's server. */
 
 import { failureOf, isAnswered, type Outcome } from '../usage/rules/model-failure.ts'
-import { flagNumbers } from '../usage/rules/response-flags.ts'
 import type { ReadLine } from './read-line.ts'
 
 /** For a line of a request that has ended. */
 export function outcomeOf(line: ReadLine): Outcome {
-  const { usage, startedAt, firstByteMs, details, transport } = line
-  const ended = { flags: flagNumbers(line.flags), details, transport, reported: line.failure }
+  const { usage, startedAt, firstByteMs } = line
   return {
     model: usage.model,
     subscription: usage.subscription,
@@ -16,7 +14,7 @@ export function outcomeOf(line: ReadLine): Outcome {
     endedAt: usage.response.endedAt,
     durationMs: usage.response.endedAt - startedAt,
     firstByteMs,
-    failure: failureOf(ended),
-    answered: isAnswered(ended),
+    failure: failureOf(line),
+    answered: isAnswered(line),
   }
 }

@@ -39,70 +39,49 @@ export interface Outcome {
   readonly answered: boolean
 }
 
-/** Fields of an access-log entry (envoy.data.accesslog.v3). */
+/** Envoy's words about a request, as in its line. */
 interface EndedStream {
-  /** Field numbers of the ResponseFlags that are set. */
-  readonly flags: ReadonlySet<number>
-  /** `response_code_details`. */
+  /** Response flags by their short names, such as `UF,URX`. */
+  readonly flags: string
   readonly details: string
-  /** `upstream_transport_failure_reason`. */
   readonly transport: string
-  /** The failure reason that one of our scripts recorded (`tollgate.failure`). */
-  readonly reported: string | undefined
+  readonly failure: string | undefined
 }
-
-/** Field numbers in ResponseFlags. */
-const flag = {
-  noHealthyUpstream: 2,
-  upstreamTimeout: 3,
-  upstreamReset: 5,
-  connectionFailure: 6,
-  connectionTermination: 7,
-  overflow: 8,
-  idleTimeout: 17,
-  maxDuration: 20,
-  durationTimeout: 23,
-  protocolError: 24,
-  noCluster: 25,
-  dnsFailure: 27,
-} as const
 
 /** Returns undefined if the model's server did not fail. */
 export function failureOf(ended: EndedStream): ModelFailure | undefined {
-  const { flags, details, transport, reported } = ended
-  if (reported === 'credential_refused') return { reason: reported, detail: details }
-  const reason = reasonOf(flags, `${details} ${transport}`)
+  const { flags, details, transport, failure } = ended
+  if (failure === 'credential_refused') return { reason: failure, detail: details }
+  const reason = reasonOf(new Set(flags.split(',')), `${details} ${transport}`)
   // Envoy's details of the response and the transport describe a failed connection; the transport's text says more.
   return reason && { reason, detail: transport || details }
 }
 
 /** Whether the server's own response was forwarded. */
-export function isAnswered({ details }: EndedStream): boolean {
+export function isAnswered({ details }: Pick<EndedStream, 'details'>): boolean {
   return details.startsWith('via_upstream')
 }
 
-function reasonOf(flags: ReadonlySet<number>, words: string): FailureReason | undefined {
-  if (flags.size === 0) return undefined
-  if (flags.has(flag.noCluster)) return 'no_cluster'
-  // Clusters of models have no health checks, so this means that there is no address.
-  if (flags.has(flag.dnsFailure) || flags.has(flag.noHealthyUpstream)) return 'dns'
-  if (flags.has(flag.overflow)) return 'overflow'
-  if (flags.has(flag.connectionFailure)) {
+/** Whether the client disconnected, for which Envoy has two flags. */
+export function sayLeft(flags: string): boolean {
+  return /\bD[CR]\b/.test(flags)
+}
+
+function reasonOf(flags: ReadonlySet<string>, words: string): FailureReason | undefined {
+  if (flags.has('NC')) return 'no_cluster'
+  // No healthy upstream: clusters of models have no health checks, so this means that there is no address.
+  if (flags.has('DF') || flags.has('UH')) return 'dns'
+  if (flags.has('UO')) return 'overflow'
+  if (flags.has('UF')) {
     if (/TLS_error|CERTIFICATE_VERIFY|SSL_|TLS error/.test(words)) return 'tls'
     if (/refused/i.test(words)) return 'refused'
     return /timeout/i.test(words) ? 'timeout' : 'unreachable'
   }
   // A response that breaks off between two chunks counts too.
-  if (flags.has(flag.protocolError))
-    return /after_response_started/.test(words) ? 'reset' : 'protocol'
-  for (const each of [
-    flag.upstreamTimeout,
-    flag.idleTimeout,
-    flag.maxDuration,
-    flag.durationTimeout,
-  ]) {
-    if (flags.has(each)) return 'timeout'
-  }
-  if (flags.has(flag.upstreamReset) || flags.has(flag.connectionTermination)) return 'reset'
-  return undefined
+  if (flags.has('UPE')) return /after_response_started/.test(words) ? 'reset' : 'protocol'
+  if (timeouts.some((each) => flags.has(each))) return 'timeout'
+  return flags.has('UR') || flags.has('UC') ? 'reset' : undefined
 }
+
+/** Of the server's response, of an idle stream, and of the whole request by two settings. */
+const timeouts = ['UT', 'SI', 'UMSDR', 'DT']
