@@ -1137,7 +1137,7 @@ export const allMutants: readonly Mutant[] = [
     ['ratelimit/holds/memory.test.ts'],
     [
       ['if (repeated !== undefined) {', 'if (repeated === null) {'],
-      ['if (askers.leave(id)) end(', 'end('],
+      ['if (found.repeats < 0) end(', 'end('],
       ["kind === 'tokens' ? used : plus(used, pool.sums.count)", 'used'],
       ["if (kind === 'requests') return 'spent'", "if (kind === 'requests') return 'busy'"],
       ["if (outcome === 'held') outcome = 'busy'", ''],

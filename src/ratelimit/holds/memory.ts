@@ -1,7 +1,6 @@
 /** Holds in this process, beside the use that it knows of. They end with the process. */
 
 import { type Exact, plus } from '../../formats/exact.ts'
-import { BoundedMap } from '../../runtime/bounded-map.ts'
 import type { HoldStore } from '../holds.ts'
 import { admit } from '../rules/estimates/admit.ts'
 import {
@@ -37,6 +36,8 @@ interface OpenHold {
   /** In tokens. */
   hold: HeldTokens
   readonly ceiling: number
+  /** How often it was asked for again. */
+  repeats: number
   /** The end of its lease, in milliseconds since the epoch. */
   endsAt: number
 }
@@ -58,7 +59,6 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   const ofCounters = new Map<string, Pool>()
   /** By request id, shortened by `memberOf`. */
   const open = new Map<string, OpenHold>()
-  const askers = createAskers()
   let sweptAt = Number.NEGATIVE_INFINITY
 
   function end(member: string): void {
@@ -96,7 +96,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     const member = asked.id === undefined ? undefined : memberOf(asked.id)
     const repeated = member === undefined ? undefined : open.get(member)
     if (repeated !== undefined) {
-      askers.again(asked.id as string)
+      repeated.repeats += 1
       return toAnswer(places, now, 'held', repeated.ceiling)
     }
     const rooms = places.slice(0, asked.counters.length).map(({ counter, window, pool }) => {
@@ -115,7 +115,8 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
         if (pool.sums.count === 0) pool.among.set(pool.name, pool)
         pool.sums = withHold(pool.sums, hold, 1)
       }
-      open.set(member, { places: held, hold: tokens, ceiling, endsAt: now + holdLeaseMs })
+      const endsAt = now + holdLeaseMs
+      open.set(member, { places: held, hold: tokens, ceiling, repeats: 0, endsAt })
     }
     return toAnswer(places, now, 'held', ceiling)
   }
@@ -125,12 +126,12 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
       return open.size
     },
     hold,
-    release(_, id) {
-      askers.forget(id)
-      end(memberOf(id))
-    },
+    release: (_, id) => end(memberOf(id)),
     undo(_, id) {
-      if (askers.leave(id)) end(memberOf(id))
+      const found = open.get(memberOf(id))
+      if (found === undefined) return
+      found.repeats -= 1
+      if (found.repeats < 0) end(memberOf(id))
     },
     renew(_, id, output, now) {
       const found = open.get(memberOf(id))
@@ -182,27 +183,4 @@ function toAnswer(
   if (outcome !== 'busy') return { outcome, ceiling, windows }
   const counts = places.map(({ kind, pool }) => (kind === 'requests' ? 0 : pool.sums.count))
   return { outcome, ceiling, windows, open: Math.max(...counts) }
-}
-
-/** Bounded, because entries of expired holds remain. */
-const maxEntries = 10_000
-
-/** Counts how often each hold was asked for again; most never are. */
-function createAskers() {
-  /** By request id. */
-  const others = new BoundedMap<string, number>(maxEntries)
-  return {
-    again(id: string): void {
-      others.set(id, (others.get(id) ?? 0) + 1)
-    },
-    /** Removes an asker; returns whether no other is left. */
-    leave(id: string): boolean {
-      const left = others.get(id)
-      if (left === undefined) return true
-      if (left > 1) others.set(id, left - 1)
-      else others.delete(id)
-      return false
-    },
-    forget: (id: string): void => others.delete(id),
-  }
 }
