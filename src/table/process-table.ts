@@ -8,29 +8,11 @@ import { filesOf } from '../journal/files.ts'
 import type { OpenSums } from '../ratelimit/sums/open-sums.ts'
 import { BoundedMap } from '../runtime/bounded-map.ts'
 import { createRepeats } from './repeats.ts'
-import {
-  type DecisionTable,
-  openDecisionTable,
-  type TableOptions,
-  type TableStats,
-} from './table.ts'
+import { type Admitted, openDecisionTable, type TableOptions } from './table.ts'
 
-export interface ProcessTable extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
-  /** Within milliseconds no script decides by an earlier record; the caller does not wait. */
-  beginAnew(): void
-  /** The hash of a key by its id, because lines have no hashes; only for keys whose requests were recently offered. */
-  hashOf(keyId: string): string | undefined
-  /** Returns undefined before this process is its gateway's writer. */
-  stats(): TableStats | undefined
-  /** Whether requests may be decided by a table at all. */
-  readonly isOn: boolean
-  /** Publishes while `isServing`. Call it once, when requests are served. */
-  start(serving: Omit<Serving, 'sums'> & { readonly sums: Serving['sums'] | undefined }): void
-  /** Stops publishing. */
-  stop(): void
-}
+export type ProcessTable = ReturnType<typeof createProcessTable>
 
-interface ProcessTableOptions extends Pick<TableOptions, 'mode' | 'onMade' | 'onFault'> {
+interface ProcessTableOptions extends Required<Pick<TableOptions, 'mode' | 'onMade' | 'onFault'>> {
   readonly isOn: boolean
   /** The table's files are beside the journal; without one there is no table. */
   readonly usageJournal: string | undefined
@@ -56,7 +38,7 @@ const [keysRemembered, requestsRemembered] = [20_000, 40_000]
 /** Maximum number of lanes that scripts can read (envoy/lua/lanes.lua). */
 const mostLanes = 256
 
-export function createProcessTable(options: ProcessTableOptions): ProcessTable {
+export function createProcessTable(options: ProcessTableOptions) {
   const { usageJournal, isShared, onCounterLoss, mode, onMade, onFault } = options
   let serving: Serving | undefined
   let lanes = 0
@@ -64,78 +46,82 @@ export function createProcessTable(options: ProcessTableOptions): ProcessTable {
   let isStopped = false
   const hashes = new BoundedMap<string, string>(keysRemembered)
   const isOn = options.isOn && usageJournal !== undefined
-  /** Creates no files before the first beat. */
-  const table = isOn
-    ? openDecisionTable({
-        paths: filesOf(usageJournal),
-        mode,
-        lanes: () => lanes,
-        isWriter,
-        mayServe: () => serving?.isServing() === true && isCounting(serving, onCounterLoss),
-        keyLeaseLeftMs: () => serving?.follower.leaseLeftMs() ?? 0,
-        readWindow(counter, at) {
-          const { sums } = serving as Serving
-          const { used, since, resetsAt, isKnown, ageMs } = sums.known(counter, at)
-          const heardMs = isKnown ? ageMs : -1
-          return {
-            used: Number(used),
-            start: since,
-            end: resetsAt,
-            ageMs: isShared ? heardMs : 0,
-            isShared,
-          }
-        },
-        isRepeated: createRepeats(requestsRemembered, () => performance.now()),
-        ...(onMade && { onMade }),
-        onFault,
-      })
-    : undefined
+  /** Without `isOn` it has no beat, so no files. */
+  const table = openDecisionTable({
+    paths: filesOf(usageJournal ?? ''),
+    mode,
+    lanes: () => lanes,
+    isWriter,
+    mayServe: () => serving?.isServing() === true && isCounting(serving, onCounterLoss),
+    keyLeaseLeftMs: () => serving?.follower.leaseLeftMs() ?? 0,
+    readWindow(counter, at) {
+      const { sums } = serving as Serving
+      const { used, since, resetsAt, isKnown, ageMs } = sums.known(counter, at)
+      const heardMs = isKnown ? ageMs : -1
+      return {
+        used: Number(used),
+        start: since,
+        end: resetsAt,
+        ageMs: isShared ? heardMs : 0,
+        isShared,
+      }
+    },
+    isRepeated: createRepeats(requestsRemembered, () => performance.now()),
+    onMade,
+    onFault,
+  })
 
   function isWriter(): boolean {
     return serving?.sums.isWriter === true
   }
 
   /** Twice as many lanes as workers, because there are two Envoys while one is replaced. */
-  async function begin(beaten: DecisionTable): Promise<void> {
+  async function begin(): Promise<void> {
     const workers = await options.countWorkers(() => isStopped)
     if (isStopped) return
     lanes = Math.min(mostLanes, 2 * workers)
-    timer = setInterval(beaten.beat, beatMs).unref()
+    timer = setInterval(table.beat, beatMs).unref()
   }
 
+  const { withdraw, withdrawAll, resume, dropCounter, onCounted } = table
   return {
+    ...{ withdraw, withdrawAll, resume, dropCounter, onCounted },
+    /** Whether requests may be decided by a table at all. */
     isOn,
-    get mark() {
-      return table?.mark ?? 0
+    get mark(): number {
+      return table.mark
     },
-    admit(asked) {
-      const rule = table === undefined ? asked.rule : table.admit(asked)
+    admit(asked: Admitted) {
+      const rule = table.admit(asked)
       const { caller } = asked.grant
       if (rule === undefined && caller.by === 'key') hashes.set(caller.keyId, asked.keyHash)
       return rule
     },
-    hashOf: (keyId) => hashes.get(keyId),
-    withdraw: (keyHashes) => table?.withdraw(keyHashes),
-    withdrawAll: () => table?.withdrawAll(),
-    suspend: async () => table?.suspend(),
-    resume: () => table?.resume(),
-    beginAnew() {
-      void table?.suspend()
-      table?.resume()
+    /** The hash of a key by its id, because lines have no hashes; only for keys whose requests were recently offered. */
+    hashOf: (keyId: string): string | undefined => hashes.get(keyId),
+    suspend: async (): Promise<void> => (isOn ? table.suspend() : undefined),
+    /** Within milliseconds no script decides by an earlier record; the caller does not wait. */
+    beginAnew(): void {
+      void table.suspend()
+      resume()
     },
-    dropCounter: (key) => table?.dropCounter(key),
-    onCounted: (line, counted) => table?.onCounted(line, counted),
-    stats: () => (isWriter() ? table?.stats() : undefined),
-    start({ sums, ...others }) {
-      if (table === undefined || sums === undefined) return removeFiles(usageJournal)
+    /** Returns undefined before this process is its gateway's writer. */
+    stats: () => (isWriter() ? table.stats() : undefined),
+    /** Publishes while `isServing`. Call it once, when requests are served. */
+    start({
+      sums,
+      ...others
+    }: Omit<Serving, 'sums'> & { readonly sums: Serving['sums'] | undefined }) {
+      if (!isOn || sums === undefined) return removeFiles(usageJournal)
       serving = { ...others, sums }
-      void begin(table).catch(onFault)
+      void begin().catch(onFault)
     },
-    stop() {
+    /** Stops publishing. */
+    stop(): void {
       isStopped = true
       serving = undefined
       clearInterval(timer)
-      table?.close()
+      table.close()
     },
   }
 }

@@ -24,58 +24,7 @@ import type { Unpublished } from './rules/rules.ts'
 
 export type { Admitted, CountedLine, PublishedEstimate, ReadWindow, TableClocks }
 
-export interface DecisionTable {
-  /** Changes with each withdrawal, so that no earlier decision is published after it. Read it before authenticating. */
-  readonly mark: number
-  /**
-   * Publishes a grant if that is allowed and worthwhile. Call it for every grant to a key, in the turn of the decision.
-   * Returns why the next such request will be a miss, or undefined if it may be a hit. Never throws.
-   */
-  admit(asked: Admitted): Unpublished | undefined
-  /** When this returns, no record of these keys (hashes as in the key cache) is in force. */
-  withdraw(keyHashes: readonly string[]): void
-  /** When this returns, no record is in force. */
-  withdrawAll(): void
-  /**
-   * Resolves once no script can still decide by an earlier record. Nothing is published until `resume` was called as
-   * often.
-   */
-  suspend(): Promise<void>
-  resume(): void
-  /** Call it when the counter was reset: withdraws its block; the next one has another number. */
-  dropCounter(key: string): void
-  /** Call it for each line that this process has counted, once it is in the sums. */
-  onCounted(line: CountedLine, counted: readonly Counted[]): void
-  /**
-   * Call it every 200 ms. Renews the lease, recreates files that were deleted, replaced or truncated, opens the table
-   * when this process becomes the writer, and closes it when it is the writer no longer. Never throws.
-   */
-  beat(): void
-  /** When this returns, no record is in force, and none will be published again. */
-  close(): void
-  stats(): TableStats
-}
-
-interface Room {
-  readonly used: number
-  readonly of: number
-}
-
-export interface TableStats {
-  /** Whether scripts may decide by it. */
-  readonly isOpen: boolean
-  readonly records: Room
-  readonly blocks: Room
-  readonly templates: Room
-  /** Size of both files; 0 if there are none. */
-  readonly bytes: number
-  /** Time since the lease was renewed, or undefined if there is none. */
-  readonly leaseAgeMs: number | undefined
-  /** Records since the start: written, withdrawn, and not written for lack of room. */
-  readonly published: number
-  readonly withdrawn: number
-  readonly unplaced: number
-}
+export type DecisionTable = ReturnType<typeof openDecisionTable>
 
 export interface TableOptions
   extends Pick<OpenTableOptions, 'readWindow'>,
@@ -107,7 +56,7 @@ const nothing = {
 }
 
 /** Never throws: what fails is retried at a later beat. */
-export function openDecisionTable(options: TableOptions): DecisionTable {
+export function openDecisionTable(options: TableOptions) {
   const { paths, records = 20_000, lanes, mode, isWriter, readWindow, onFault } = options
   const { isRepeated = () => true, settledMs = 2 } = options
   const onMade = options.onMade ?? ((error) => error !== undefined && onFault(error))
@@ -217,48 +166,71 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
   }
 
   return {
+    /** Changes with each withdrawal, so that no earlier decision is published after it. Read it before authenticating. */
     get mark(): number {
       return mark
     },
-    admit(asked) {
+    /**
+     * Publishes a grant if that is allowed and worthwhile. Call it for every grant to a key, in the turn of the
+     * decision. Returns why the next such request will be a miss, or undefined if it may be a hit. Never throws.
+     */
+    admit(asked: Admitted): Unpublished | undefined {
       const mayPublish = asked.rule === undefined && suspended === 0 && asked.mark === mark
       return mayPublish ? act((table) => table.admit(asked)) : asked.rule
     },
-    withdraw(keyHashes) {
+    /** When this returns, no record of these keys (hashes as in the key cache) is in force. */
+    withdraw(keyHashes: readonly string[]): void {
       if (keyHashes.length === 0) return
       mark += 1
       withdrawFrom((table) => table.withdraw(keyHashes))
     },
-    withdrawAll() {
+    /** When this returns, no record is in force. */
+    withdrawAll(): void {
       mark += 1
       withdrawFrom((table) => table.withdrawAll())
     },
-    async suspend() {
+    /**
+     * Resolves once no script can still decide by an earlier record. Nothing is published until `resume` was called as
+     * often.
+     */
+    async suspend(): Promise<void> {
       suspended += 1
       mark += 1
       withdrawFrom((table) => withdrawByHead(table.beginGeneration))
       for (let left = 1; left > 0; left = quietAt - performance.now()) await delay(left)
     },
-    resume() {
+    resume(): void {
       suspended = Math.max(0, suspended - 1)
       mark += 1
     },
-    dropCounter: (key) => act((table) => table.dropCounter(key)),
-    onCounted: (line, counted) => act((table) => table.onCounted(line, counted)),
+    /** Call it when the counter was reset: withdraws its block; the next one has another number. */
+    dropCounter: (key: string): void => act((table) => table.dropCounter(key)),
+    /** Call it for each line that this process has counted, once it is in the sums. */
+    onCounted: (line: CountedLine, counted: readonly Counted[]): void =>
+      act((table) => table.onCounted(line, counted)),
+    /**
+     * Call it every 200 ms. Renews the lease, recreates files that were deleted, replaced or truncated, opens the table
+     * when this process becomes the writer, and closes it when it is the writer no longer. Never throws.
+     */
     beat,
-    close() {
+    /** When this returns, no record is in force, and none will be published again. */
+    close(): void {
       isClosed = true
       if (open !== undefined) leave(open)
     },
     stats() {
       const { used, leaseAgeMs, bytes } = open?.figures ?? nothing
       return {
+        /** Whether scripts may decide by it. */
         isOpen: (open?.leaseLeftMs ?? 0) > 0,
         records: { used: used.records, of: records },
         blocks: { used: used.blocks, of: sizes.blocks },
         templates: { used: used.templates, of: sizes.templates },
+        /** Size of both files; 0 if there are none. */
         bytes,
+        /** Time since the lease was renewed, or undefined if there is none. */
         leaseAgeMs,
+        /** Records since the start: written, withdrawn, and not written for lack of room. */
         ...counts,
       }
     },
