@@ -6,13 +6,6 @@
 /** Rejects if the page does not respond. */
 export type AskEnvoy = (path: string, method?: 'GET' | 'POST') => Promise<string>
 
-interface EnvoyLogState {
-  /** Interval in milliseconds at which Envoy flushes its log. */
-  readonly flushMs: number
-  /** Whether a write failed within the last 10 s. */
-  readonly isFailing: boolean
-}
-
 export const infoPath = '/server_info'
 /** A longer flush interval makes counters late. */
 export const slowFlushMs = 100
@@ -30,7 +23,7 @@ export function createEnvoyLog(ask: AskEnvoy, monotonic: () => number) {
   return {
     reopen: async (): Promise<void> => void (await ask('/reopen_logs', 'POST')),
     /** Call it every few seconds. */
-    async check(): Promise<EnvoyLogState> {
+    async check() {
       const found = sumIn(await ask(statsPath))
       // The statistics of a new Envoy begin at 0.
       if (failures !== undefined && found > failures) failedAt = monotonic()
@@ -40,7 +33,12 @@ export function createEnvoyLog(ask: AskEnvoy, monotonic: () => number) {
         flushMs = flushMsIn(await ask(infoPath))
         infoAt = monotonic()
       }
-      return { flushMs, isFailing: monotonic() - failedAt < overAfterMs }
+      return {
+        /** Interval in milliseconds at which Envoy flushes its log. */
+        flushMs,
+        /** Whether a write failed within the last 10 s. */
+        isFailing: monotonic() - failedAt < overAfterMs,
+      }
     },
   }
 }

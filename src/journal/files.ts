@@ -2,43 +2,29 @@
 
 import { basename, dirname, extname, join } from 'node:path'
 
-/** Paths in the folder that a gateway and its service processes share. */
-export interface JournalFiles {
-  readonly folder: string
-  /** Lines written by the gateway's script. */
-  readonly script: string
-  /** Lines written by Envoy itself: for running requests, and for requests whose line the script could not write. */
-  readonly envoy: string
-  /** Tells the script when its file was renamed (head-file.ts). */
-  readonly head: string
-  /** The decision table: grants, and the lanes with the tokens of responses (docs/table.md). */
-  readonly table: string
-  readonly lanes: string
-  /** Space that is freed when the file system is full (ballast.ts). */
-  readonly ballast: string
-  /** The gateway's name among the gateways that share counters (name.ts). */
-  readonly name: string
-}
+export type JournalFiles = ReturnType<typeof filesOf>
 
-/** Paths in the folder that survives a reboot. */
-interface KeptJournal {
-  readonly folder: string
-  /** The gateway's name, as in the shared folder. */
-  readonly name: string
-}
-
-/** `usage.jsonl` → `usage.jsonl`, `usage.envoy.jsonl`, `usage.head` and so on, in its folder. */
-export function filesOf(usageJournal: string): JournalFiles {
+/**
+ * Paths in the folder that a gateway and its service processes share: `usage.jsonl` → `usage.jsonl`,
+ * `usage.envoy.jsonl`, `usage.head` and so on, in its folder.
+ */
+export function filesOf(usageJournal: string) {
   const folder = dirname(usageJournal)
   const at = (end: string): string => join(folder, stemOf(usageJournal) + end)
   return {
     folder,
+    /** Lines written by the gateway's script. */
     script: at('.jsonl'),
+    /** Lines written by Envoy itself: for running requests, and for requests whose line the script could not write. */
     envoy: at('.envoy.jsonl'),
+    /** Tells the script when its file was renamed (head-file.ts). */
     head: at('.head'),
+    /** The decision table: grants, and the lanes with the tokens of responses (docs/table.md). */
     table: at('.table'),
     lanes: at('.lanes'),
+    /** Space that is freed when the file system is full (ballast.ts). */
     ballast: at('.ballast'),
+    /** The gateway's name among the gateways that share counters (name.ts). */
     name: at('.name'),
   }
 }
@@ -48,8 +34,11 @@ export function ledgerNameOf(usageJournal: string): string {
   return `${usageJournal}.name`
 }
 
-/** The journal's folder below DATA_DIR, with copies of its files; may be the same folder. */
-export function keptJournalOf(usageJournal: string, dataDir: string): KeptJournal {
+/**
+ * The journal's folder below DATA_DIR, with copies of its files, which survive a reboot; may be the same folder. `name`:
+ * the file with the gateway's name, as in the shared folder.
+ */
+export function keptJournalOf(usageJournal: string, dataDir: string) {
   const folder = join(dataDir, 'journal')
   return { folder, name: join(folder, `${stemOf(usageJournal)}.name`) }
 }

@@ -12,11 +12,6 @@ import * as fs from 'node:fs'
  * they failed to write; of two simultaneous failures one may be missing, which is harmless, since one is enough for the
  * alarm.
  */
-interface Head {
-  readonly renamed: number
-  readonly failed: number
-}
-
 const headFileBytes = 64
 const magic = 0x314c4f5454n
 const form = 1
@@ -36,7 +31,7 @@ export function openHeadFile(path: string, mode = 0o600) {
   }
 
   return {
-    read(): Head {
+    read() {
       fs.readSync(file, bytes, 0, headFileBytes, 0)
       return { renamed: bytes.readUInt32LE(renamedAt), failed: bytes.readUInt32LE(failedAt) }
     },

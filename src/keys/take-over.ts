@@ -7,29 +7,9 @@
 import type { Pool } from '../store/postgres/postgres.ts'
 import type { Sql } from '../store/postgres/sql.ts'
 
-/** The contents of the original's table, and whether we can read it. */
-export interface KeyTable {
-  /** Keys by stored status. */
-  readonly statuses: Readonly<Record<string, number>>
-  /** The column for tenants, which later versions have, and their names. */
-  readonly tenantColumn: string | undefined
-  readonly tenants: readonly string[]
-  /** Unknown columns that are not null and have no default: we could not add rows. */
-  readonly demanding: readonly string[]
-  /** The `laterColumns` that it has. */
-  readonly later: readonly string[]
-}
+export type KeyTable = Awaited<ReturnType<typeof inspectTable>>
 
-/** The result of a copy; every key read is in exactly one of the other counts. */
-export interface CopyCounts {
-  readonly read: number
-  readonly copied: number
-  /** Already present, and revoked or expired at the source since. */
-  readonly updated: number
-  readonly present: number
-  /** Skipped: the id is present with another hash, or the hash under another id. */
-  readonly conflicting: number
-}
+export type CopyCounts = Awaited<ReturnType<typeof copyKeys>>
 
 interface CopyOptions {
   readonly source: Pool
@@ -52,8 +32,11 @@ const laterColumns = ['labels', 'caps']
 const columnList = [...columns, ...laterColumns].join(', ')
 const batchRows = 1_000
 
-/** Inspects the table; throws an Error with a readable message if it is not the original's. */
-export async function inspectTable(sql: Sql): Promise<KeyTable> {
+/**
+ * Reads what the table contains, and whether we can use it; throws an Error with a readable message if it is not the
+ * original's.
+ */
+export async function inspectTable(sql: Sql) {
   const found = await sql<{ name: string; demanding: boolean }[]>`
     select attname as name, attnotnull and not atthasdef and attidentity = '' as demanding
     from pg_attribute
@@ -76,10 +59,14 @@ export async function inspectTable(sql: Sql): Promise<KeyTable> {
   const statuses = await sql<{ status: string; keys: number }[]>`
     select status, count(*)::int as keys from api_keys group by status order by status`
   return {
+    /** Keys by stored status. */
     statuses: Object.fromEntries(statuses.map(({ status, keys }) => [status, keys])),
+    /** The `laterColumns` that it has. */
     later: laterColumns.filter((name) => names.has(name)),
+    /** The column for tenants, which later versions have, and their names. */
     tenantColumn,
     tenants: tenants.map(({ name }) => name),
+    /** Unknown columns that are not null and have no default: we could not add rows. */
     demanding: found
       .filter(({ name, demanding }) => demanding && !known.has(name))
       .map(({ name }) => name),
@@ -91,9 +78,18 @@ export async function inspectTable(sql: Sql): Promise<KeyTable> {
  * existing keys stay, except that keys revoked or expired at the source since become so here. No
  * key that was revoked here becomes active again.
  */
-export async function copyKeys(options: CopyOptions): Promise<CopyCounts> {
+export async function copyKeys(options: CopyOptions) {
   const { source, target, tenant, dryRun, onProgress } = options
-  const counts = { read: 0, copied: 0, updated: 0, present: 0, conflicting: 0 }
+  /** Every key read is in exactly one of the other counts. */
+  const counts = {
+    read: 0,
+    copied: 0,
+    /** Already present, and revoked or expired at the source since. */
+    updated: 0,
+    present: 0,
+    /** Skipped: the id is present with another hash, or the hash under another id. */
+    conflicting: 0,
+  }
   const only = tenant
     ? source`where coalesce(${source.identifier(tenant.column)}::text, '') = ${tenant.name}`
     : source``

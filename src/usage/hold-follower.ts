@@ -20,23 +20,12 @@ export interface HoldFollowerDeps {
   readonly estimators: Estimators
 }
 
-export interface HoldFollower {
-  /** Renews the hold of a running request, and lets it grow with the response. */
-  follow(usage: ReadLine['usage'], now: number): void
-  /** Call it once the response is in the counters, or counts nothing. */
-  release(ended: ReadLine['usage']): void
-  /** `tokens`: as reported, or undefined if nothing was. */
-  learn(usage: Usage, tokens: number | undefined): void
-}
+export type HoldFollower = ReturnType<typeof createHoldFollower>
 
 /** The expected use of a request without an estimate, which holds no tokens. */
 const noTokens = { mean: 0, variance: 0 }
 
-export function createHoldFollower({
-  snapshot,
-  holds,
-  estimators,
-}: HoldFollowerDeps): HoldFollower {
+export function createHoldFollower({ snapshot, holds, estimators }: HoldFollowerDeps) {
   /** Whether the request may have a hold; limits on requests or concurrency suffice for one. */
   function mayHold({ subscription, model, held }: Usage): boolean {
     if (held?.admittedAt) return true
@@ -57,7 +46,8 @@ export function createHoldFollower({
   }
 
   return {
-    follow(usage, now) {
+    /** Renews the hold of a running request, and lets it grow with the response. */
+    follow(usage: ReadLine['usage'], now: number) {
       const { held, estimate, reported, user, subscription, model, response } = usage
       // A line that is replayed after a restart has no bearing on the present.
       if (!held?.admittedAt || now - response.endedAt >= holdLeaseMs) return
@@ -69,10 +59,12 @@ export function createHoldFollower({
       const more = estimators.of(ownerOf(subscription, user), model).expectMore(held, seen, ceiling)
       holds.renew(counters, held.id, more, now)
     },
-    release(ended) {
+    /** Call it once the response is in the counters, or counts nothing. */
+    release(ended: ReadLine['usage']): void {
       if (mayHold(ended)) holds.release(countersOf(ended), ended.response.id)
     },
-    learn(usage, tokens) {
+    /** `tokens`: as reported, or undefined if nothing was. */
+    learn(usage: Usage, tokens: number | undefined): void {
       const { held, reported, model, subscription, user } = usage
       const { textBytes } = sentOf(usage)
       if (held === undefined || tokens === undefined) return

@@ -30,23 +30,20 @@ export interface WriterListeners extends Listeners {
   readonly onCharged: (usage: Usage, charge: Charge) => void
 }
 
-export interface Settle {
-  /** Call it for each line that this process has counted. */
-  onLine(line: ReadLine): void
-  /** Call it in the writer alone, once for each of these lines. */
-  onDelivered(line: ReadLine): void
-}
+export type Settle = ReturnType<typeof createSettle>
 
-export function createSettle(deps: SettleDeps): Settle {
+export function createSettle(deps: SettleDeps) {
   const { holds, clock, all, writer } = deps
   return {
-    onLine(line) {
+    /** Call it for each line that this process has counted. */
+    onLine(line: ReadLine) {
       const { state, usage } = line
       if (state === 'running') return holds.follow(usage, clock())
       holds.release(usage)
       all.onEnded(outcomeOf(line))
     },
-    onDelivered(line) {
+    /** Call it in the writer alone, once for each of these lines. */
+    onDelivered(line: ReadLine): void {
       const { state, usage, charge, by, startedAt } = line
       if (state === 'running') return
       writer.onEnded(outcomeOf(line))

@@ -69,15 +69,11 @@ export interface KeyMarkers {
   readonly accepted: ReadonlySet<string>
 }
 
-/** A new key: the plaintext (shown once, never stored), its hash and its printable beginning. */
-interface MintedKey {
-  readonly key: string
-  readonly hash: string
-  readonly prefix: string
-}
-
-/** Builds a key from random bytes (12 for the id, 32 for the secret). */
-export function mintKey(marker: string, idBytes: Uint8Array, secretBytes: Uint8Array): MintedKey {
+/**
+ * Builds a key from random bytes (12 for the id, 32 for the secret): the plaintext (shown once, never stored), its hash
+ * and its printable beginning.
+ */
+export function mintKey(marker: string, idBytes: Uint8Array, secretBytes: Uint8Array) {
   const id = toBase62(idBytes)
   const unsigned = `sk-${marker}-${id}_${toBase62(secretBytes)}`
   const key = unsigned + toChecksum(crc32(unsigned))

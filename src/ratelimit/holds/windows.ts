@@ -5,7 +5,7 @@ import { isWindowless, type WindowedCounter } from '../rules/windows.ts'
 import type { WindowUsage } from '../sums/shared-sums.ts'
 
 /** A counter's window at an instant. */
-export type HeldWindow = Omit<WindowUsage, 'since' | 'ageMs' | 'fields'>
+export type HeldWindow = Omit<WindowUsage, 'since' | 'ageMs'>
 
 /**
  * Returns the windows of these counters at an instant, in their order, without waiting: of windows never read from the

@@ -12,14 +12,11 @@ function tagOf(key: string): string {
   return String(crc32(subjectOf(readCounterKey(key))) % tags)
 }
 
-/** How keys are spread: in a Cluster a script may access only keys with the same hash tag. */
-interface Tags {
-  readonly tags: readonly string[]
-  readonly tagOf: (key: string) => string
-}
-
-/** A single server gets all keys in one call. */
-export function tagsOf(isCluster: boolean): Tags {
+/**
+ * How keys are spread: a single server gets all in one call; in a Cluster a script may access only keys with the same
+ * hash tag.
+ */
+export function tagsOf(isCluster: boolean) {
   if (!isCluster) return { tags: ['all'], tagOf: () => 'all' }
   return { tags: Array.from({ length: tags }, (_, i) => String(i)), tagOf }
 }

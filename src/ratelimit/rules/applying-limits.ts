@@ -49,29 +49,22 @@ function keysOf(models: NonNullable<NamedLimit['models']>): ReadonlySet<string> 
 }
 
 /** The limits that apply, compiled. */
-interface CompiledLimits {
-  /** Enforced limits, with or without a name; limits that count requests come last. */
-  readonly limits: readonly CountedLimit[]
-  /** Limits that are only counted and shown. */
-  readonly observed: readonly CountedLimit[]
-  /** Their texts in lines. */
-  readonly charged: readonly string[]
-  /** Whether a limit on money is enforced. */
-  readonly hasCostLimit: boolean
-}
-
 export function compileLimits(
   unnamed: readonly CountedLimit[],
   applying: readonly ApplyingLimit[],
-): CompiledLimits {
+) {
   const named = (enforce: boolean) =>
     applying.filter(({ limit }) => limit.enforce === enforce).map(({ counted }) => counted)
   return {
+    /** Enforced limits, with or without a name; limits that count requests come last. */
     limits: [...unnamed, ...named(true)].toSorted(
       (a, b) => Number(isOfRequests(a)) - Number(isOfRequests(b)),
     ),
+    /** Limits that are only counted and shown. */
     observed: named(false),
+    /** Their texts in lines. */
     charged: applying.map(({ charged }) => charged),
+    /** Whether a limit on money is enforced. */
     hasCostLimit: applying.some(({ limit }) => isCostLimit(limit)),
   }
 }

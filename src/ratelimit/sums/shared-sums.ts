@@ -4,7 +4,7 @@
  * sums are sent again.
  */
 
-import { type Exact, greatest } from '../../formats/exact.ts'
+import { greatest } from '../../formats/exact.ts'
 import { type Counted, type CounterList, isOver, longMs, type Sums } from '../rules/sums.ts'
 import { isWithin, ownOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
 import { keyIn, type WindowedCounter } from '../rules/windows.ts'
@@ -21,22 +21,7 @@ export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows' |
   readonly tags: readonly string[]
 }
 
-/** The known use of a counter's window; unless `isKnown`, `fetch` it first. */
-export interface WindowUsage {
-  /** The counter's key, `@` and the window's name. */
-  readonly id: string
-  readonly used: Exact
-  /** The part of `used` that this gateway has counted. */
-  readonly own: Exact
-  /** Milliseconds since the epoch. */
-  readonly resetsAt: number
-  /** Whether the store was read for it. */
-  readonly isKnown: boolean
-  /** When it began or was last reset, in milliseconds since the epoch. */
-  readonly since: number
-  /** Age of the store's last report, in milliseconds; negative if it is too old to measure. */
-  readonly ageMs: number
-}
+export type WindowUsage = ReturnType<SharedSums['read']>
 
 /**
  * Windows in use are read in full this often, so that a store that loses data can get back what ended gateways had
@@ -118,16 +103,24 @@ export function createSharedSums(options: SharedSumsOptions) {
       for (const tally of tallies) tally.usedAt = tick
       return tallies
     },
-    /** The known use of a counter's window; `tick`: now, if the clock was read for several. */
-    read(counter: WindowedCounter, at: number, tick?: number): WindowUsage {
+    /**
+     * The known use of a counter's window; unless `isKnown`, `fetch` it first. Times in milliseconds since the epoch;
+     * `tick`: now, if the clock was read for several.
+     */
+    read(counter: WindowedCounter, at: number, tick?: number) {
       const tally = use(counter, at, tick)
       return {
+        /** The counter's key, `@` and the window's name. */
         id: tally.id,
         used: usedOf(tally),
+        /** The part of `used` that this gateway has counted. */
         own: greatest(ownOf(tally), tally.field),
+        /** When it began or was last reset. */
         since: tally.since,
         resetsAt: tally.end,
+        /** Whether the store was read for it. */
         isKnown: tally.isKnown || store === undefined,
+        /** Age of the store's last report, in milliseconds; negative if it is too old to measure. */
         ageMs: ticksBetween(tally.heardAt, tally.usedAt),
       }
     },

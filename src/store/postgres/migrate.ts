@@ -27,14 +27,6 @@ interface Applied {
   readonly worksWith: string | null
 }
 
-/** What a migration would do. */
-interface MigrationPlan {
-  readonly applied: readonly string[]
-  readonly pending: readonly Pick<Migration, 'name' | 'worksWith'>[]
-  /** Migrations of a newer version, with which this version still works. */
-  readonly newer: readonly string[]
-}
-
 /**
  * Applies pending migrations in one transaction under an advisory lock, so that only one of several processes that
  * start together migrates. Returns the names that were applied. Rejects with a readable Error if the database refuses,
@@ -93,10 +85,7 @@ function applyPending(sql: Pool, migrations: readonly Migration[]): Promise<read
  * The plan of `migrate`, without executing it; rejects in the same cases. If `sql` is undefined, the database does not
  * exist yet.
  */
-export async function planMigrations(
-  sql: Sql | undefined,
-  folder = defaultFolder,
-): Promise<MigrationPlan> {
+export async function planMigrations(sql: Sql | undefined, folder = defaultFolder) {
   const before = sql === undefined ? [] : await readApplied(sql)
   const { pending, newer } = compare(await readMigrations(folder), before)
   return { applied: before.map(({ name }) => name), pending, newer }
@@ -137,7 +126,7 @@ async function readMigrations(folder: URL): Promise<readonly Migration[]> {
   )
 }
 
-/** The pending migrations, and the migrations of a newer version; throws if this version cannot continue. */
+/** Throws if this version cannot continue. */
 function compare(migrations: readonly Migration[], before: readonly Applied[]) {
   const applied = new Map(before.map((each) => [each.name, each]))
   for (const { name, checksum } of migrations) {
@@ -161,6 +150,7 @@ function compare(migrations: readonly Migration[], before: readonly Applied[]) {
   }
   return {
     pending: migrations.filter(({ name }) => !applied.has(name)),
+    /** Migrations of a newer version, with which this version still works. */
     newer: newer.map(({ name }) => name),
   }
 }

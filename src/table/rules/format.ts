@@ -35,28 +35,19 @@ export interface TableSizes {
   readonly lanes: number
 }
 
-export interface TablePlaces {
-  readonly recordAt: (slot: number) => number
-  readonly blockAt: (block: number) => number
-  readonly templateAt: (template: number) => number
-  readonly nameAt: (slot: number) => number
-  /** Offset and length of the buckets. */
-  readonly bucketsAt: number
-  readonly bucketsBytes: number
-  readonly tableBytes: number
-  readonly lanesBytes: number
-}
+export type TablePlaces = ReturnType<typeof tablePlaces>
 
-export function tablePlaces({ buckets, blocks, templates, lanes }: TableSizes): TablePlaces {
+export function tablePlaces({ buckets, blocks, templates, lanes }: TableSizes) {
   const bucketsBytes = buckets * slotsOfBucket * recordBytes
   const blocksAt = partsAt + bucketsBytes
   const templatesAt = blocksAt + blocks * blockBytes
   const namesAt = templatesAt + templates * templateBytes
   return {
-    recordAt: (slot) => partsAt + slot * recordBytes,
-    blockAt: (block) => blocksAt + block * blockBytes,
-    templateAt: (template) => templatesAt + template * templateBytes,
-    nameAt: (slot) => namesAt + slot * nameBytes,
+    recordAt: (slot: number) => partsAt + slot * recordBytes,
+    blockAt: (block: number) => blocksAt + block * blockBytes,
+    templateAt: (template: number) => templatesAt + template * templateBytes,
+    nameAt: (slot: number) => namesAt + slot * nameBytes,
+    /** Offset and length of the buckets. */
     bucketsAt: partsAt,
     bucketsBytes,
     tableBytes: namesAt + buckets * slotsOfBucket * nameBytes,

@@ -7,21 +7,16 @@ import { foldersOf, positionOf, sourceNames } from './journal-files.ts'
 import { findJournalName } from './journal-name.ts'
 import type { KeptPlaces } from './ledger-lines.ts'
 
-/** The part of a journal that the ledger has not added yet. */
-export interface LedgerLag {
-  readonly bytes: number
-  /** Complete lines of responses that it will add. */
-  readonly lines: number
-}
+export type LedgerLag = ReturnType<typeof readLedgerLag>
 
 /**
- * Measures the part of the journal at this path that the ledger has not added yet; zero if it does not know the
- * journal.
+ * Measures the part of the journal at this path that the ledger has not added yet: bytes, and complete lines of
+ * responses that it will add; zero if it does not know the journal.
  */
 export function readLedgerLag(
   { path, dataDir }: Pick<KeptPlaces, 'path' | 'dataDir'>,
   journals: LedgerState['journals'],
-): LedgerLag {
+) {
   let [bytes, lines] = [0, 0]
   const own = path && findJournalName(path, dataDir)
   const places = journals.find(({ journal }) => journal === own)?.places

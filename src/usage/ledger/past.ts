@@ -1,6 +1,7 @@
 /** Past usage for a simulation: each response of hours whose lines all survive, and sums of other hours. */
 
 import { addTo } from '../../formats/lists.ts'
+import type { Mutable } from '../../formats/mutable.ts'
 import type { Span } from '../../formats/span.ts'
 import { hourMs } from '../../formats/time.ts'
 import { readLine } from '../../journal/read-line.ts'
@@ -20,23 +21,18 @@ interface PastOptions {
   readonly maxAnswers: number
 }
 
-interface Past {
-  readonly usage: readonly PastUsage[]
-  /** Hours of which only sums are known, in order; adjacent ones are merged. */
-  readonly summed: readonly Span[]
-}
-
 export class TooManyAnswers extends Error {}
 
 /** An hour is replayed from its lines if their number equals the ledger's number of responses. */
-export async function readPast(options: PastOptions): Promise<Past> {
+export async function readPast(options: PastOptions) {
   const { rows } = options
   const spenders = createSpenders()
   const lines = await readLines(options, spenders)
   const answers = new Map<number, number>()
   for (const row of rows) answers.set(row.hour, (answers.get(row.hour) ?? 0) + row.answers)
   const usage: PastUsage[] = []
-  const summed: { from: number; to: number }[] = []
+  /** Hours of which only sums are known, in order; adjacent ones are merged. */
+  const summed: Mutable<Span>[] = []
   for (const [hour, count] of answers) {
     const whole = lines.get(hour) ?? []
     if (whole.length === count) {

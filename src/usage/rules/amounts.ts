@@ -47,20 +47,16 @@ export function isCharged(usage: Pick<Usage, 'status'>, { tokens }: Charge): boo
   return tokens !== undefined || isSuccess(usage)
 }
 
-/** The price of one token of each kind, and of a request, in units of 10⁻²⁴ (formats/money.ts). */
-export interface Rates {
-  readonly input: bigint
-  readonly cached: bigint
-  readonly cacheWrite: bigint
-  readonly output: bigint
-  readonly request: bigint
-}
+export type Rates = ReturnType<typeof ratesOf>
 
 /** Maximum number of texts of prices, and of weights, that are cached: there are few, each in many lines. */
 const mostTexts = 1_000
 
-/** The rates of `Usage.prices`. A kind without a price has its parent's; without that it is free. */
-export const ratesOf = remember(mostTexts, (prices): Rates => {
+/**
+ * The rates of `Usage.prices`: the price of one token of each kind, and of a request, in units of 10⁻²⁴
+ * (formats/money.ts). A kind without a price has its parent's; without that it is free.
+ */
+export const ratesOf = remember(mostTexts, (prices) => {
   const {
     token,
     input = token,
@@ -92,13 +88,7 @@ export function costOf(parts: Parts, prices: string, requests = 1): Exact {
   return normalize(nano < mostExact ? nano : mostExact)
 }
 
-interface Weighting {
-  readonly cached: bigint
-  readonly cacheWrite: bigint
-  readonly output: bigint
-}
-
-const weightingOf = remember(mostTexts, (weights): Weighting => {
+const weightingOf = remember(mostTexts, (weights) => {
   const { cached, write, output } = readFigures(weights)
   const thousandths = (written = '1000'): bigint => BigInt(Math.round(Number(written)))
   return {

@@ -5,21 +5,12 @@ import { cutName } from '../../../formats/bound-text.ts'
 import { userInLines } from '../../../ratelimit/rules/counter-key.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 
-/** What had the name, and the name that replaced it. */
-interface Forgotten {
-  /** Sums of hours. */
-  readonly rows: number
-  /** Charges of limits, resets, increases, requests for increases, and notices. */
-  readonly others: number
-  readonly name: string
-}
-
 /**
  * Gives the rows of a user a random name; their sums stay. Later usage, and lines that the ledger has not read yet,
  * create new rows under the old name. Resets of the user's counters, increases, requests for increases and notices are
  * removed.
  */
-export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
+export async function forgetUser(sql: Pool, user: string) {
   const name = `forgotten-${randomUUID()}`
   const counted = userInLines(user)
   return await sql.begin(async (transaction) => {
@@ -55,6 +46,13 @@ export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
     ]
     let changed = 0
     for (const statement of others) changed += (await statement).count
-    return { rows: count, others: changed, name }
+    return {
+      /** Sums of hours. */
+      rows: count,
+      /** Charges of limits, resets, increases, requests for increases, and notices. */
+      others: changed,
+      /** Replaces the user's name. */
+      name,
+    }
   })
 }

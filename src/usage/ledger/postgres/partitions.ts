@@ -20,32 +20,26 @@ type Table = (typeof tables)[number]
 /** Months of misplaced rows that one call moves to partitions of their own. */
 const maxMoved = 12
 
-/** The names of created and dropped partitions. */
-interface Tended {
-  readonly made: readonly string[]
-  readonly dropped: readonly string[]
-}
-
 /**
  * Creates the partitions of this month and the next, and of months that have rows in the default partition; drops
  * partitions that ended before the retention by both this clock and the database's and in which nothing was charged
  * since, and deletes gaps and journals of that age. `now` and `retentionMs` in milliseconds. Of concurrent calls only
  * one has an effect.
  */
-export async function tendPartitions(sql: Pool, now: number, retentionMs: number): Promise<Tended> {
+export async function tendPartitions(sql: Pool, now: number, retentionMs: number) {
   return await sql.begin(async (transaction) => {
     await transaction`set local statement_timeout = '60s'`
     await transaction`set local lock_timeout = '2s'`
+    /** The names of created and dropped partitions. */
+    const [made, dropped]: [string[], string[]] = [[], []]
     const [lock] = await transaction<{ taken: boolean; at: number }[]>`
       select pg_try_advisory_xact_lock(${advisoryLocks.partitions}) as taken,
         (extract(epoch from now()) * 1000)::float8 as at`
-    if (!lock?.taken) return { made: [], dropped: [] }
+    if (!lock?.taken) return { made, dropped }
     const { year, month } = monthAt(now)
     const months = [{ year, month }, following({ year, month })]
     // Dropping loses data, so the clock of one process does not decide alone.
     const oldest = Math.min(now, lock.at) - retentionMs
-    const made: string[] = []
-    const dropped: string[] = []
     for (const each of tables) {
       const all = [...(await namesOf(transaction, each))]
       for (const month of [...months, ...(await misplacedIn(transaction, each))]) {
