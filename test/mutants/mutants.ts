@@ -860,13 +860,14 @@ export const allMutants: readonly Mutant[] = [
       ['if (cty !== undefined || crit !== undefined)', 'if (crit !== undefined)'],
       ['(payload.exp as number) * 1_000', 'Number.POSITIVE_INFINITY'],
       ["if (type !== 'jwt' && type !== 'at+jwt')", 'if (false)'],
+      ['await keys.doubt()', ''],
     ],
   ),
   ...mutants(
     'identity/oidc/key-source.ts',
     ['identity/oidc/key-source.test.ts'],
     [
-      ['monotonic() - triedAt >= cooldownMs && !end.signal.aborted', '!end.signal.aborted'],
+      ['monotonic() - triedAt >= restMs && !end.signal.aborted', '!end.signal.aborted'],
       ['if (about.issuer !== issuer)', 'if (false)'],
       ['unavailableSince === undefined ? everyMs : cooldownMs', 'everyMs'],
       ['(unavailableSince !== undefined || keys === undefined)', 'keys === undefined'],

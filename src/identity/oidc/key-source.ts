@@ -27,6 +27,12 @@ export interface FoundKeys {
   readonly generation: number
 }
 
+/**
+ * Milliseconds from an attempt until a wrong signature may cause another: longer than for an unknown key, because
+ * whoever has seen a token can send such ones, and few providers keep the name of a replaced key.
+ */
+const doubtMs = 30_000
+
 /** Maximum number of keys of a set that may fit one header; each costs a forged token a verification. */
 const maxFitting = 8
 
@@ -98,8 +104,8 @@ export function createKeySource(options: KeySourceOptions) {
   })
 
   /** Fetches, unless an attempt has just ended. */
-  async function refresh(): Promise<void> {
-    if (monotonic() - triedAt >= cooldownMs && !end.signal.aborted) await read()
+  async function refresh(restMs = cooldownMs): Promise<void> {
+    if (monotonic() - triedAt >= restMs && !end.signal.aborted) await read()
   }
 
   function restMs(): number {
@@ -130,7 +136,7 @@ export function createKeySource(options: KeySourceOptions) {
     return found
   }
 
-  void repeat({ step: refresh, restMs, onFault() {}, signal: end.signal })
+  void repeat({ step: () => refresh(), restMs, onFault() {}, signal: end.signal })
   return {
     /** Whether the provider failed at the last fetch. */
     get isUnavailable(): boolean {
@@ -151,6 +157,8 @@ export function createKeySource(options: KeySourceOptions) {
      * known keys do not fit and the provider is unavailable.
      */
     find,
+    /** Reads the set again, after a signature by none of the keys that fit. Never rejects. */
+    doubt: (): Promise<void> => refresh(doubtMs),
     close: (): void => end.abort(),
   }
 }

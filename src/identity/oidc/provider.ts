@@ -49,8 +49,21 @@ export function createProvider(options: ProviderOptions) {
     prefixesGroups: shared?.groups !== true && claims.groupsPrefix !== '',
   } as const
 
-  /** With each key that fits its header, until one has signed it. */
+  /** Again if the set has changed: providers replace a key under its `kid`, or one without any. */
   async function verifySignature(token: string, now: number) {
+    const { generation } = keys
+    try {
+      return await verifyByKnown(token, now)
+    } catch (error) {
+      if (!(error instanceof errors.JWSSignatureVerificationFailed)) throw error
+      await keys.doubt()
+      if (keys.generation === generation) throw error
+      return await verifyByKnown(token, now)
+    }
+  }
+
+  /** With each key that fits its header, until one has signed it. */
+  async function verifyByKnown(token: string, now: number) {
     let found: FoundKeys | undefined
     for (let tried = 0; ; tried += 1) {
       const findKey = async (header: JWSHeaderParameters): Promise<CryptoKey> => {

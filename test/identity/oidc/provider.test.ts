@@ -337,6 +337,20 @@ test('two key rotations in quick succession are followed', async (t) => {
   t.equal(await ask(token), 'The identity token is not valid.')
 })
 
+test('a new key under the kid of an old one is read', async (t) => {
+  let passed = 0
+  const { issuer, ask } = await createWorld(t, { monotonic: () => passed })
+  const old = await issuer.sign({ sub: 'ada' })
+  t.match(await ask(old), { user: 'ada' })
+  await issuer.addKey('first')
+  const token = await issuer.sign({ sub: 'bob' })
+  passed += 29_999
+  t.equal(await ask(token), 'The identity token is not valid.', 'forged tokens cause few reads')
+  passed += 1
+  t.match(await ask(token), { user: 'bob' })
+  t.equal(await ask(old), 'The identity token is not valid.')
+})
+
 test('a flood of forged tokens causes no requests to the provider', async (t) => {
   const { issuer, ask, reasons } = await createWorld(t)
   const good = await issuer.sign({ sub: 'ada' })
