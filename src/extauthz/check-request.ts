@@ -71,7 +71,7 @@ export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
     authenticateOnly: false,
     isUnread: false,
     source: () => readSource(bytes, trustedHops),
-    listing: () => readLate(bytes, listings)[0],
+    listing: () => readLate(bytes, listingHeader),
     requestId: undefined,
     size: unknownSize,
   }
@@ -155,19 +155,8 @@ const readHeaders = [
 /** The reasons of most misses. */
 const misses = ['unknown', 'stale']
 
-/** Names of headers, and a bit for each of their lengths. */
-interface Selection {
-  readonly names: readonly string[]
-  readonly lengths: number
-}
-
-function selectionOf(...names: readonly string[]): Selection {
-  return { names, lengths: names.reduce((bits, { length }) => bits | (1 << length), 0) }
-}
-
-const { lengths: readHeaderLengths } = selectionOf(...readHeaders)
-const listings = selectionOf(listingHeader)
-const forwardings = selectionOf('x-forwarded-for')
+/** A bit for each of their lengths. */
+const readHeaderLengths = readHeaders.reduce((bits, { length }) => bits | (1 << length), 0)
 
 /** HttpRequest: method = 2, headers = 3 (a map), path = 4. */
 function readHttp(http: WireReader, draft: Draft): void {
@@ -210,7 +199,7 @@ const sourcePath = [1, 1, 1, 1, 2]
 /** The client's address in its normal form. */
 function readSource(bytes: Buffer, trustedHops: number): string | undefined {
   if (trustedHops > 0) {
-    const [forwarded] = readLate(bytes, forwardings)
+    const forwarded = readLate(bytes, 'x-forwarded-for')
     return forwarded && readForwarded(forwarded, trustedHops)
   }
   const peer = readPeer(bytes)
@@ -252,46 +241,38 @@ function readSize(raw: string, known: RequestSize): RequestSize {
   return { ...numbers, leastOutput: Number(least), ...(problem !== '' && { problem }) }
 }
 
-/** Reads rarely needed headers, in this order, from a message that has been parsed before. */
-function readLate(bytes: Buffer, selection: Selection): readonly (string | undefined)[] {
-  const found: (string | undefined)[] = selection.names.map(() => undefined)
+/** Reads a rarely needed header, the first of this name, from a message that has been parsed before. */
+function readLate(bytes: Buffer, name: string): string | undefined {
   try {
-    seekHeaders(new WireReader(bytes), 0, selection, found)
+    return seekHeader(new WireReader(bytes), 0, name)
   } catch (error) {
     if (!(error instanceof WireError)) throw error
+    return undefined
   }
-  return found
 }
 
 /** CheckRequest.attributes, AttributeContext.request, http, headers. */
 const headersPath = [1, 4, 2, 3]
 
-function seekHeaders(
-  reader: WireReader,
-  depth: number,
-  selection: Selection,
-  found: (string | undefined)[],
-): void {
+function seekHeader(reader: WireReader, depth: number, name: string): string | undefined {
   const isEntry = depth === headersPath.length - 1
   while (reader.next()) {
     if (reader.field !== headersPath[depth]) continue
-    if (isEntry && reader.skipEntry(selection.lengths)) continue
+    if (isEntry && reader.skipEntry(1 << name.length)) continue
     const end = reader.enter()
-    if (isEntry) readSelected(reader, selection, found)
-    else seekHeaders(reader, depth + 1, selection, found)
+    const found = isEntry ? readNamed(reader, name) : seekHeader(reader, depth + 1, name)
+    if (found !== undefined) return found
     reader.leave(end)
   }
+  return undefined
 }
 
-/** The first of a name counts. */
-function readSelected(
-  entry: WireReader,
-  { names }: Selection,
-  found: (string | undefined)[],
-): void {
-  let at = -1
+/** The value of an entry, if it has this name. */
+function readNamed(entry: WireReader, name: string): string | undefined {
+  let isNamed = false
   while (entry.next()) {
-    if (entry.field === 1) at = names.indexOf(entry.oneOf(names) ?? '')
-    else if (entry.field === 2 && at >= 0) found[at] ??= entry.string()
+    if (entry.field === 1) isNamed = entry.oneOf([name]) === name
+    else if (entry.field === 2 && isNamed) return entry.string()
   }
+  return undefined
 }

@@ -8,6 +8,7 @@ import { isOf, type PastRefusal, type PastRefusals } from '../decide/past-refusa
 import { messageOf } from '../decide/refusal-message.ts'
 import { describe } from '../formats/errors.ts'
 import { lastValue } from '../formats/headers.ts'
+import { addTo } from '../formats/lists.ts'
 import { hourMs } from '../formats/time.ts'
 import type { RefusedCheck } from './refused-check.ts'
 
@@ -59,9 +60,7 @@ export function createRefusalMemory(startedAt = Date.now()): RefusalMemory {
       const user = userOf(refusal)
       const slot = slotFor(byUser.get(user) ?? [])
       slots[slot] = refusal
-      const own = byUser.get(user)
-      if (own === undefined) byUser.set(user, [slot])
-      else own.push(slot)
+      addTo(byUser, user, slot)
     },
     find(requestId, user, now) {
       const isIt = (each: PastRefusal) => each.requestId === requestId && isRecent(each, now)
