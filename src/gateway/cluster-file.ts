@@ -4,7 +4,6 @@
  */
 
 import { createHash, hash } from 'node:crypto'
-import { mkdir } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ModelRef } from '../kinds/resources.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
@@ -82,19 +81,20 @@ export function createClusterFile(deps: ClusterFileDeps) {
   async function put(clusters: Written, { name }: Version): Promise<void> {
     // Equal clusters under another name: a removed model has been added again.
     if (written?.name === name && isSame(clusters, written.clusters)) return
-    await mkdir(deps.directory, { recursive: true })
     await writeClusters(deps.directory, joinClusters(clusters.values(), name))
     written = { name, clusters }
   }
+
+  /** Undefined without a response. */
+  const ask = (named: readonly string[]): Promise<LoadedClusters | undefined> =>
+    deps.readLoadedClusters(named).catch(() => undefined)
 
   async function pollWaiting(): Promise<void> {
     while (waiting.size > 0) {
       polls += 1
       await delay(restAfter(polls, rests), undefined, { signal: closing.signal })
       const named = [...waiting.values()].filter(({ isNamed }) => isNamed)
-      note(
-        await deps.readLoadedClusters(named.map(({ cluster }) => cluster)).catch(() => undefined),
-      )
+      note(await ask(named.map(({ cluster }) => cluster)))
     }
     waits.settle()
   }
@@ -127,8 +127,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     unseenPolls += 1
     nextPoll = setTimeout(
       async () => {
-        const loaded = await deps.readLoadedClusters([]).catch(() => undefined)
-        if (waits.see(loaded)) deps.onSeen()
+        if (waits.see(await ask([]))) deps.onSeen()
         nextPoll = undefined
         pollLater()
       },

@@ -6,6 +6,7 @@
 import { chmod, mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Snapshot } from '../models/rules/snapshot.ts'
+import { forEachConcurrently } from '../runtime/concurrency.ts'
 import { repeat } from '../runtime/loop.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
@@ -69,11 +70,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
 
   async function bringAll(): Promise<void> {
     // A limited number at a time: each is an open file.
-    const waiting = [...needed.values()].values()
-    const lane = async (): Promise<void> => {
-      for (const each of waiting) await bring(each)
-    }
-    await Promise.all(Array.from({ length: 8 }, lane))
+    await forEachConcurrently([...needed.values()], { concurrency: 8 }, bring)
   }
 
   async function follow(): Promise<void> {

@@ -1,6 +1,6 @@
 /** The secrets that a model needs, and the files in which Envoy finds them. */
 
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Credential, ModelServer } from '../kinds/resources.ts'
 
@@ -44,8 +44,8 @@ export function serverSecrets(
 /** Equal secrets share a location. `directory` is the folder of Envoy's clusters. */
 export function locationOf(secret: Secret, directory: string): SecretLocation {
   const { kind, namespace, file, secretRef, prefix } = secret
-  const id = createHash('sha256').update(JSON.stringify([kind, namespace, file, prefix, secretRef]))
-  const name = `${kind}-${id.digest('hex').slice(0, 32)}`
+  const id = hash('sha256', JSON.stringify([kind, namespace, file, prefix, secretRef]), 'hex')
+  const name = `${kind}-${id.slice(0, 32)}`
   return { name, path: join(secretFolder(directory), `${name}.json`) }
 }
 

@@ -7,14 +7,14 @@ interface ConcurrencyOptions {
   /** The number of concurrent tasks. */
   readonly concurrency: number
   /** A task that takes longer (milliseconds) continues, but no longer blocks those behind it. */
-  readonly maxBlockMs: number
+  readonly maxBlockMs?: number
   /** After an abort no further tasks are started. */
-  readonly signal: AbortSignal
+  readonly signal?: AbortSignal
 }
 
 /**
  * Runs `work` for every item in the order of the list. Resolves when all are done, or at once when
- * the signal aborts; running tasks then continue. `work` must not reject.
+ * the signal aborts; running tasks then continue. Rejects with the first task that does.
  */
 export async function forEachConcurrently<Item>(
   items: readonly Item[],
@@ -26,15 +26,15 @@ export async function forEachConcurrently<Item>(
 
   async function run(): Promise<void> {
     for (const item of waiting) {
-      if (signal.aborted) return
+      if (signal?.aborted) return
       const done = work(item)
       begun.push(done)
-      await withTimeout(maxBlockMs, done)
+      await (maxBlockMs === undefined ? done : withTimeout(maxBlockMs, done))
     }
   }
 
   const all = Promise.all(Array.from({ length: concurrency }, run)).then(() => Promise.all(begun))
-  await withAbort(all, signal).catch((error: unknown) => {
-    if (!signal.aborted) throw error
+  await (signal === undefined ? all : withAbort(all, signal)).catch((error: unknown) => {
+    if (!signal?.aborted) throw error
   })
 }
