@@ -96,8 +96,13 @@ function excessIn(bytes: Buffer): string | undefined {
   return undefined
 }
 
-/** Refuses text that Postgres cannot store or UTF-8 cannot encode: NUL and lone surrogates. */
+/** Whether Postgres can store it and UTF-8 encode it: without NUL and lone surrogates. */
+export function isPlainText(text: string): boolean {
+  return text.isWellFormed() && !text.includes('\0')
+}
+
+/** Refuses text that is not plain. */
 export function requirePlainText(field: string, text: string | undefined): void {
-  if (text === undefined || (text.isWellFormed() && !text.includes('\0'))) return
+  if (text === undefined || isPlainText(text)) return
   throw invalidRequest(`${field} must not hold NUL characters or lone surrogates.`)
 }

@@ -8,7 +8,7 @@ import { dayMs, hourMs, parseTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import { type UsageQuery, type UsageUnit, usageDimensions, usageUnits } from '../../usage/store.ts'
-import { requirePlainText } from '../http/body.ts'
+import { isPlainText, requirePlainText } from '../http/body.ts'
 import { string } from '../http/schema.ts'
 import { filters, name } from './limit-state.ts'
 
@@ -214,7 +214,9 @@ function readCursor(
     own === digest &&
     [from, to, ...(unit === undefined ? [] : after.slice(0, 1))].every(isTime) &&
     after.length === length &&
-    after.slice(unit === undefined ? 0 : 1).every((value) => typeof value === 'string')
+    after
+      .slice(unit === undefined ? 0 : 1)
+      .every((value) => typeof value === 'string' && isPlainText(value))
   if (!isOurs)
     throw invalidRequest(
       'cursor is not one of this query: send it with the same parameters as the request that returned it.',

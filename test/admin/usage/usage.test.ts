@@ -245,6 +245,7 @@ test('pages continue by their cursor, and only by that of the query', async (t) 
     [`${query}&cursor=${forge(digest, 8.64e15 - 3_600_000, 8.64e15, ...after)}`, 'alice'],
     [`${query}&cursor=${forge(digest, from, to, 8.64e15, 'x')}`, 'alice'],
     [`${query}&cursor=${forge(digest, from, to, 0, { x: 1 })}`, 'alice'],
+    [`${query}&cursor=${forge(digest, from, to, 0, 'x\0y')}`, 'alice'],
     [`${query}&cursor=x`, 'alice'],
     [`${query}&cursor=${'W'.repeat(5_000)}`, 'alice'],
   ] as const) {
