@@ -91,10 +91,11 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
   // Whether a revocation ends its own key may be in its body.
   app.addHook('preHandler', async (request, reply) => {
     if (!request.isUnchecked) return
-    request.isUnchecked = false
     const caller = callerOf(request) as KeyCaller
-    const { endsOwnKey } = request.routeOptions.config
-    if (!endsOwnKey?.(request, caller)) admit(request, reply)
+    // May throw: then it stays unchecked for the error handler.
+    const isOwn = request.routeOptions.config.endsOwnKey?.(request, caller)
+    request.isUnchecked = false
+    if (!isOwn) admit(request, reply)
   })
   // A request that is refused before that ends no key.
   app.setErrorHandler((error, request, reply) => {

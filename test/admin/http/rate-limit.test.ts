@@ -92,6 +92,7 @@ test('requests to revoke that cannot be read count, too', async (t) => {
     ['POST /v1/api-keys/revoke', '{"key":'],
     ['POST /v1/api-keys/bulk-revoke', '5'],
     ['POST /v1/api-keys/bulk-revoke', '{"username":5}'],
+    ['POST /v1/api-keys/bulk-revoke', '{"username":"\\u0000"}'],
     ['POST /v1/api-keys/bulk-revoke', '"'],
   ] as const) {
     const api = await createKeyApi(t, { rate: { limit: 3, windowMs: 60_000 } })

@@ -149,6 +149,7 @@ test('a request from elsewhere that cannot be read is refused for its address', 
     ['POST /v1/api-keys/revoke', '{}'],
     ['POST /v1/api-keys/revoke', '{"key":'],
     [bulk, '{"username":5}'],
+    [bulk, '{"username":"\\u0000"}'],
     [bulk, '"'],
   ] as const) {
     const ask = (address: string) => api.ask(route, { as, payload, ...from(address) })
