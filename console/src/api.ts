@@ -129,6 +129,28 @@ export async function send(
   return response
 }
 
+/** The text of a response. Rejects with an ApiError if its end is lost. */
+export function textOf(response: Response): Promise<string> {
+  return response.text().catch(() => {
+    throw new ApiError(0, 'interrupted', cutOff)
+  })
+}
+
+export const cutOff = 'The connection was lost before the end of the response.'
+
+/** The JSON of a response. Rejects with an ApiError if there is none, such as at a network's sign-in page. */
+export async function jsonOf<Value>(response: Response): Promise<Value> {
+  return parse(await textOf(response))
+}
+
+export function parse<Value>(text: string): Value {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new ApiError(0, 'interrupted', 'The response is incomplete, or not from the gateway.')
+  }
+}
+
 /** The refusal in a response that is not ok. */
 export async function refusalIn(response: Response): Promise<ApiError> {
   const requestId = response.headers.get('x-request-id') ?? undefined

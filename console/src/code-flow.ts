@@ -3,7 +3,7 @@
  * returns, never a token.
  */
 
-import { ApiError, refusalIn } from './api.ts'
+import { ApiError, jsonOf, refusalIn } from './api.ts'
 
 export interface Provider {
   readonly issuer: string
@@ -107,7 +107,7 @@ export async function finish(): Promise<string | undefined> {
     body: JSON.stringify({ issuer, code, verifier }),
   })
   if (!response.ok) throw await refusalIn(response)
-  return (await response.json()).token
+  return (await jsonOf<{ readonly token: string }>(response)).token
 }
 
 function takeBegun(): Begun | undefined {

@@ -1,6 +1,6 @@
 /** Signing in to the sample of `npm start`, with the code of the link that it prints. */
 
-import { refusalIn } from './api.ts'
+import { jsonOf, refusalIn } from './api.ts'
 
 const keptUnder = 'tollgate-sample'
 const inFragment = /^#sample=([\w-]{1,128})$/
@@ -41,5 +41,5 @@ export async function signInToSample(user: string): Promise<string> {
   })
   if (response.status === 401) sessionStorage.removeItem(keptUnder)
   if (!response.ok) throw await refusalIn(response)
-  return (await response.json()).token
+  return (await jsonOf<{ readonly token: string }>(response)).token
 }

@@ -1,9 +1,14 @@
 /** The session: who is signed in. */
 
 import { createContext, useContext } from 'react'
-import { ApiError, type Me, send } from './api.ts'
+import { ApiError, jsonOf, type Me, parse, send, textOf } from './api.ts'
 import { hereAt } from './clock.ts'
 import { keepToken } from './kept-token.ts'
+
+export interface TextResponse {
+  readonly text: string
+  readonly headers: Headers
+}
 
 export interface Session {
   readonly me: Me
@@ -18,8 +23,8 @@ export interface Session {
     body?: unknown,
     headers?: Readonly<Record<string, string>>,
   ) => Promise<Answer>
-  /** Calls the API for a text response. */
-  readonly read: (path: string) => Promise<string>
+  /** Calls the API for a response of any type. */
+  readonly read: (...request: Parameters<Session['call']>) => Promise<TextResponse>
   /** Called when the user signs out: calls in progress cannot end a later session. */
   readonly close: () => void
 }
@@ -40,17 +45,17 @@ export async function openSession(token: string, onEnd: () => void): Promise<Ses
   // The browser would refuse to send it, which looks like an unreachable gateway.
   if (!/^[\x21-\x7e]+$/.test(token)) throw new ApiError(0, 'unknown', noToken)
   let isClosed = false
-  const ask = async (...request: Parameters<Session['call']>) => {
+  const read: Session['read'] = async (...request) => {
     try {
-      return await send(token, ...request)
+      const response = await send(token, ...request)
+      return { text: await textOf(response), headers: response.headers }
     } catch (error) {
       if ((error as { status?: number }).status === 401 && !isClosed) onEnd()
       throw error
     }
   }
-  const call: Session['call'] = async (...request) => (await ask(...request)).json()
-  const read: Session['read'] = async (path) => (await ask('GET', path)).text()
-  const me: Me = await (await send(token, 'GET', '/v1/me')).json()
+  const call: Session['call'] = async (...request) => parse((await read(...request)).text)
+  const me = await jsonOf<Me>(await send(token, 'GET', '/v1/me'))
   const expiresAt = expiryOf(token)
   const ownKey = me.credential === 'api-key' ? token : undefined
   if (ownKey === undefined) keepToken(token, expiresAt)

@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core'
-import { consoleTests } from '../support/console.ts'
+import { consoleTests, cutOnce } from '../support/console.ts'
 
 const test = consoleTests()
 
@@ -52,6 +52,21 @@ test('a key whose response was lost is created once', async (t, world) => {
   t.not(key, lost)
   t.equal((await gateway.ask('/v1/models', key)).status, 200)
   t.equal((await gateway.ask('/v1/models', lost)).status, 401, 'nobody knows the first secret')
+  await page.getByRole('button', { name: 'I have copied it' }).click()
+  await page.getByText('1 key', { exact: true }).waitFor()
+})
+
+test('a key whose response was cut is created once', async (t, { page, gateway, signIn }) => {
+  await page.addInitScript(cutOnce('/v1/api-keys'))
+  await signIn(gateway.newUser())
+  await send(page, 'cut')
+  const dialog = page.getByRole('dialog')
+  const alert = dialog.getByRole('alert')
+  await alert.getByText('The connection was lost before the end of the response.').waitFor()
+  await alert.getByText('Try again.').waitFor()
+  await dialog.getByRole('button', { name: 'Create key' }).click()
+  const key = (await page.getByTestId('key').textContent()) ?? ''
+  t.equal((await gateway.ask('/v1/models', key)).status, 200)
   await page.getByRole('button', { name: 'I have copied it' }).click()
   await page.getByText('1 key', { exact: true }).waitFor()
 })

@@ -86,6 +86,28 @@ interface AxeResult {
   }[]
 }
 
+/** For `addInitScript`: the response to the first POST to this path is lost after 40 bytes. */
+export function cutOnce(path: string): string {
+  return `{
+    const real = window.fetch
+    let isCut = false
+    window.fetch = async (address, init) => {
+      const response = await real(address, init)
+      if (isCut || address !== ${JSON.stringify(path)} || init?.method !== 'POST') return response
+      isCut = true
+      const pieces = [(await response.text()).slice(0, 40)]
+      const body = new ReadableStream({
+        pull(control) {
+          const piece = pieces.pop()
+          if (piece === undefined) control.error(new TypeError('network error'))
+          else control.enqueue(new TextEncoder().encode(piece))
+        },
+      }, { highWaterMark: 0 })
+      return new Response(body, response)
+    }
+  }`
+}
+
 /** Opens the menu of a key and chooses an entry. */
 export async function act(
   page: Page,

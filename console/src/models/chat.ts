@@ -1,6 +1,6 @@
 /** One chat call through the gateway, as any client makes it: with a key, and streamed. */
 
-import { ApiError, refusalIn } from '../api.ts'
+import { ApiError, cutOff, refusalIn } from '../api.ts'
 
 export interface ChatRequest {
   readonly key: string
@@ -64,11 +64,7 @@ export async function chat(
   for (;;) {
     const { done, value = '' } = await reader.read().catch((error: unknown) => {
       if (signal.aborted) throw error
-      throw new ApiError(
-        0,
-        'interrupted',
-        'The connection was lost before the end of the response.',
-      )
+      throw new ApiError(0, 'interrupted', cutOff)
     })
     const lines = (rest + value).split('\n')
     rest = done ? '' : (lines.pop() ?? '')

@@ -38,6 +38,7 @@ const ofCaller = ['admin_required', 'identity_token_required']
 /** What to do, if the API's sentence does not say it. */
 function adviceFor({ status, code, message, retryAfter }: ApiError): string | undefined {
   if (status === 0 && code === 'unreachable') return 'Check your network connection.'
+  if (status === 0 && code === 'interrupted') return 'Try again.'
   if (status === 404) return 'It may have been removed, or be visible only to others.'
   if (status === 429) {
     return retryAfter === undefined

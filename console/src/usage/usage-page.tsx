@@ -116,7 +116,7 @@ function Csv({ asked }: { readonly asked: Asked }) {
   async function save() {
     setBusy(true)
     try {
-      const text = await read(csvAddress(asked))
+      const { text } = await read('GET', csvAddress(asked))
       const link = document.createElement('a')
       link.href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }))
       link.download = `usage-${asked.span.value}-by-${asked.by.value}.csv`
