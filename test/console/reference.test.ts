@@ -1,4 +1,4 @@
-import { consoleTests, isAccessible } from '../support/console.ts'
+import { consoleTests, cutOnce, isAccessible } from '../support/console.ts'
 import { keepPicture } from '../support/pictures.ts'
 
 const test = consoleTests()
@@ -42,6 +42,28 @@ test('what the API refuses is shown, and a path has its parameter', async (t, wo
   await page.getByRole('button', { name: 'Send' }).click()
   await page.getByText(`"username": "${user}"`).waitFor()
   await isAccessible(t, page, 'an answer')
+})
+
+test('a response that is no JSON is shown, and what was sent is not called unsent', async (t, world) => {
+  const { page, gateway, signIn } = world
+  await page.addInitScript(cutOnce('/v1/api-keys/search'))
+  await signIn(gateway.newUser(), 'reference')
+  const usage = page.getByRole('group').filter({ hasText: 'GET/v1/usage' })
+  await page.getByText('/v1/usage', { exact: true }).click()
+  await usage.getByLabel('format').fill('csv')
+  await usage.getByRole('button', { name: 'Send' }).click()
+  await usage.getByText(/^start,answers,/).waitFor()
+  await isAccessible(t, page, 'a response as text')
+
+  const search = page.getByRole('group').filter({ hasText: '/v1/api-keys/search' })
+  await page.getByText('/v1/api-keys/search', { exact: true }).click()
+  await search.getByRole('button', { name: 'Send' }).click()
+  const alert = search.getByRole('alert')
+  await alert.getByText('The connection was lost before the end of the response.').waitFor()
+  await search.getByText('The request may have taken effect.').waitFor()
+  t.equal(await page.getByText('Not sent').count(), 0)
+  await search.getByRole('button', { name: 'Send' }).click()
+  await search.getByText('"has_more": false').waitFor()
 })
 
 test('the reference outside of the console leads to it, also in the dark', async (t, world) => {

@@ -100,7 +100,7 @@ interface Answer {
 
 /** Sends it with the current input. */
 function Send({ operation, description }: OperationDetailsProps) {
-  const { call } = useSession()
+  const { read } = useSession()
   const { method, path, parameters = [], requestBody } = operation
   const [answer, setAnswer] = useState<Answer>()
   const [isBusy, setBusy] = useState(false)
@@ -111,16 +111,20 @@ function Send({ operation, description }: OperationDetailsProps) {
   async function send(event: FormEvent<HTMLFormElement>) {
     event.preventDefault()
     const form = new FormData(event.currentTarget)
+    const written = String(form.get('body') ?? '').trim()
+    let sent: unknown
+    try {
+      sent = written === '' ? undefined : JSON.parse(written)
+    } catch (error) {
+      setAnswer({ text: `Not sent: ${error}` })
+      return
+    }
     setBusy(true)
     try {
-      const address = addressWith(path, own, form)
-      const written = String(form.get('body') ?? '').trim()
-      const sent = written === '' ? undefined : JSON.parse(written)
-      const value = await call<unknown>(method, address, sent)
-      setAnswer({ text: JSON.stringify(value, null, 2) })
+      const { text } = await read(method, addressWith(path, own, form), sent)
+      setAnswer({ text: indented(text) })
     } catch (error) {
-      const isOurs = (error as ApiError).status !== undefined
-      setAnswer(isOurs ? { error: error as ApiError } : { text: `Not sent: ${error}` })
+      setAnswer({ error: error as ApiError })
     }
     setBusy(false)
   }
@@ -167,6 +171,9 @@ function Send({ operation, description }: OperationDetailsProps) {
           )}
         </Group>
         <Problem error={answer?.error} />
+        {answer?.error?.code === 'interrupted' && method !== 'GET' && (
+          <Text size="sm">The request may have taken effect.</Text>
+        )}
         {answer?.text !== undefined && (
           <Code block tabIndex={0} mah={360}>
             {answer.text}
@@ -175,6 +182,15 @@ function Send({ operation, description }: OperationDetailsProps) {
       </Stack>
     </form>
   )
+}
+
+/** JSON with a line per field; any other text as it is. */
+function indented(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2)
+  } catch {
+    return text
+  }
 }
 
 /** The path with its parameters, and the query with the ones that are not empty. */
