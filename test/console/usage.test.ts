@@ -92,6 +92,28 @@ test('a key has a page, with its use today and this month', async (t, world) => 
   t.equal(await page.getByRole('region', { name: 'Used' }).count(), 0)
 })
 
+test('the CSV has all pages of a long result', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  await use(gateway, user)
+  const asked: string[] = []
+  await page.route('**/v1/usage?*format=csv*', async (route) => {
+    const url = new URL(route.request().url())
+    const at = Number(url.searchParams.get('cursor') ?? 0)
+    asked.push(url.searchParams.get('group_by') ?? '')
+    url.searchParams.set('cursor', String(at + 1))
+    const link = at < 6 && `<${url.search}>; rel="next"`
+    const headers = { 'content-type': 'text/csv', ...(link && { link }) }
+    await route.fulfill({ headers, body: `start,model,answers\r\nday,row ${at},1\r\n` })
+  })
+  await signIn(user, 'usage')
+  const saving = page.waitForEvent('download')
+  await page.getByRole('button', { name: 'Save as CSV' }).click()
+  const text = readFileSync(await (await saving).path(), 'utf8')
+  const rows = Array.from({ length: 7 }, (_, at) => `day,row ${at},1`)
+  t.strictSame(text.split('\r\n'), ['start,model,answers', ...rows, ''])
+  t.strictSame(new Set(asked), new Set(['day,model']), 'each page of the same query')
+})
+
 /** What is drawn of the series, and of the limit. */
 const bars = '.bars svg path[fill="#4c6ef5"]'
 const line = '.bars svg line.ceiling'

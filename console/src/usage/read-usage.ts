@@ -2,7 +2,7 @@
 
 import type { ApiKey, LimitList, UsagePage } from '../api.ts'
 import { now as serviceTime } from '../clock.ts'
-import type { Session } from '../session.tsx'
+import type { Session, TextResponse } from '../session.tsx'
 
 export type UsageRow = UsagePage['data'][number]
 
@@ -83,9 +83,18 @@ function addressOf({ span, user, model, key }: Asked, now: number): string {
   return `/v1/usage?${parameters}`
 }
 
-/** The complete result as CSV, by time and group. */
-export function csvAddress(asked: Asked, now = serviceTime()): string {
-  return `${addressOf(asked, now)}&group_by=${asked.span.unit},${asked.by.value}&format=csv`
+/** The complete result as CSV, by time and group: all pages, with the header of the first. */
+export async function readCsv(asked: Asked, { read }: Session): Promise<string> {
+  const groups = `${asked.span.unit},${asked.by.value}`
+  let next: string | undefined = `${addressOf(asked, serviceTime())}&group_by=${groups}&format=csv`
+  let all = ''
+  while (next !== undefined) {
+    const { text, headers }: TextResponse = await read('GET', next)
+    all += all === '' ? text : text.slice(text.indexOf('\n') + 1)
+    const [, query] = /^<(\?[^>]*)>; rel="next"$/.exec(headers.get('link') ?? '') ?? []
+    next = query && `/v1/usage${query}`
+  }
+  return all
 }
 
 export async function findUsage(asked: Asked, { call, me }: Session): Promise<FoundUsage> {

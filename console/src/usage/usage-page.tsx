@@ -22,11 +22,11 @@ import { useLoaded } from '../use-loaded.ts'
 import { ceilingOf, LimitsNow } from './limits-now.tsx'
 import {
   type Asked,
-  csvAddress,
   type FoundUsage,
   findUsage,
   groupings,
   readAsked,
+  readCsv,
   spans,
   type UsageRow,
 } from './read-usage.ts'
@@ -110,13 +110,13 @@ function Usage() {
 
 /** Saves the current result, by time and group. */
 function Csv({ asked }: { readonly asked: Asked }) {
-  const { read } = useSession()
+  const session = useSession()
   const [error, setError] = useState<ApiError>()
   const [isBusy, setBusy] = useState(false)
   async function save() {
     setBusy(true)
     try {
-      const { text } = await read('GET', csvAddress(asked))
+      const text = await readCsv(asked, session)
       const link = document.createElement('a')
       link.href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }))
       link.download = `usage-${asked.span.value}-by-${asked.by.value}.csv`
@@ -179,9 +179,7 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
       {isPartial && (
         <div className="banner" role="status">
           <Icon name="alert" />
-          <p>
-            There is more than is shown; the CSV has the first thousand rows. Choose a shorter time.
-          </p>
+          <p>There is more than is shown here. Choose a shorter time, or save all of it as CSV.</p>
         </div>
       )}
       <Card withBorder component="section" aria-label="Plot">
