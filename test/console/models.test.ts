@@ -65,6 +65,8 @@ const test = consoleTests({
   ],
 })
 
+const chats = '**/v1/chat/completions'
+
 /** Opens llm/sim under a subscription. */
 async function open(page: Page, subscription: string): Promise<void> {
   await page.getByRole('row', { name: 'llm/sim' }).getByRole('link').first().click()
@@ -298,7 +300,7 @@ test('what came before a connection was lost stays', async (t, { page, gateway, 
           if (piece === undefined) control.error(new TypeError('network error'))
           else control.enqueue(new TextEncoder().encode(piece))
         },
-      }, { highWaterMark: 0 })))
+      }, { highWaterMark: 0 }), { headers: { 'content-type': 'text/event-stream' } }))
     }
   }`)
   await signIn(gateway.newUser(), 'models')
@@ -306,6 +308,33 @@ test('what came before a connection was lost stays', async (t, { page, gateway, 
   await page.getByRole('button', { name: 'Send' }).click()
   await page.getByText('The connection was lost before the end of the response.').waitFor()
   t.equal(await page.getByTestId('answer').innerText(), 'half of it')
+})
+
+test('an error in the stream of a model is shown', async (t, { page, gateway, signIn }) => {
+  await signIn(gateway.newUser(), 'models')
+  await open(page, 'small')
+  const answer = page.getByTestId('answer')
+  const asking = page.getByRole('region', { name: 'Try it' })
+  let [contentType, body] = ['text/event-stream', '']
+  await page.route(chats, (route) => route.fulfill({ contentType, body }))
+  const send = asking.getByRole('button', { name: 'Send' })
+  const piece = 'data: {"choices":[{"delta":{"content":"half of it"}}]}\n\n'
+  for (const error of ['{"message":"out of memory","code":500}', '"out of memory"']) {
+    body = `${piece}data: {"error":${error}}\n\ndata: [DONE]\n\n`
+    await send.click()
+    const alert = asking.getByRole('alert')
+    await alert.getByText('The model responded with an error: out of memory').waitFor()
+    t.equal(await answer.innerText(), 'half of it', 'what came before stays')
+    t.equal(await asking.getByText('reported no usage').count(), 0)
+    await isAccessible(t, page, 'an error in the stream')
+  }
+  contentType = 'text/html'
+  body = '<h1>Sign in to the network</h1>'
+  await send.click()
+  await asking.getByText('The response is not a stream of events (text/html).').waitFor()
+  await page.unroute(chats)
+  await send.click()
+  await asking.getByText('18 tokens: 2 of the prompt').waitFor()
 })
 
 test('a refusal leads to its explanation', async (t, { page, gateway, expected, signIn }) => {

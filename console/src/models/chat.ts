@@ -28,6 +28,8 @@ export interface ChatAnswer {
 interface Chunk {
   readonly choices?: readonly { readonly delta?: { readonly content?: string | null } }[]
   readonly usage?: Usage | null
+  /** In place of the rest of the answer; servers write it in different forms. */
+  readonly error?: unknown
 }
 
 const shownHeaders = /^(x-request-id|retry-after|x-ratelimit-.*|ratelimit.*)$/
@@ -58,6 +60,12 @@ export async function chat(
     throw new ApiError(0, 'unreachable', 'The gateway cannot be reached.')
   })
   if (!response.ok || response.body === null) throw await refusalIn(response)
+  const type = response.headers.get('content-type')
+  if (!type?.startsWith('text/event-stream')) {
+    void response.body.cancel()
+    const message = `The response is not a stream of events (${type ?? 'without a content type'}).`
+    throw new ApiError(0, 'no_stream', message)
+  }
   let usage: Usage | undefined
   let rest = ''
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
@@ -70,6 +78,10 @@ export async function chat(
     rest = done ? '' : (lines.pop() ?? '')
     for (const line of lines) {
       const chunk = chunkOf(line)
+      if (chunk?.error) {
+        void reader.cancel()
+        throw errorIn(chunk.error)
+      }
       const text = chunk?.choices?.[0]?.delta?.content
       if (text) onText(text)
       usage = chunk?.usage ?? usage
@@ -78,6 +90,12 @@ export async function chat(
   }
   const headers = [...response.headers].filter(([name]) => shownHeaders.test(name))
   return { usage, headers, ms: performance.now() - from }
+}
+
+function errorIn(error: unknown): ApiError {
+  const { message } = error as { readonly message?: unknown }
+  const text = message ?? (typeof error === 'string' ? error : JSON.stringify(error))
+  return new ApiError(0, 'model_error', `The model responded with an error: ${text}`)
 }
 
 /** A `data:` line with a chunk; other lines are comments, the end, or unknown. */
