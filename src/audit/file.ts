@@ -34,6 +34,8 @@ export function openAuditFile(path: string): AuditSink {
   const waiting = new Set<Waiting>()
   let file: FileHandle | undefined
   let isTorn = false
+  /** Whether a flush waits for its turn; it takes all lines. */
+  let isDue = false
   /** Operations on the file run one after the other. */
   const withLock = createMutex()
 
@@ -46,6 +48,7 @@ export function openAuditFile(path: string): AuditSink {
   }
 
   async function flush(): Promise<void> {
+    isDue = false
     if (waiting.size === 0) return
     const lines = [...waiting]
     waiting.clear()
@@ -92,7 +95,8 @@ export function openAuditFile(path: string): AuditSink {
           },
         }
         waiting.add(one)
-        void withLock(flush)
+        if (!isDue) void withLock(flush)
+        isDue = true
       })
     },
     async close(graceMs) {

@@ -1,8 +1,11 @@
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import {
   chmodSync,
+  closeSync,
+  constants,
   existsSync,
   mkdirSync,
+  openSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -11,6 +14,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { queryObjects } from 'node:v8'
 import { test } from 'tap'
 import { openAuditFile } from '../../src/audit/file.ts'
 import { poll } from '../support/poll.ts'
@@ -65,6 +69,22 @@ test('a path that cannot be opened loses lines until it can', async (t) => {
   mkdirSync(folder)
   chmodSync(folder, 0o700)
   t.equal(await file.write('kept\n'), true)
+})
+
+test('lines for a file that hangs are forgotten after two seconds', async (t) => {
+  const path = join(temporaryFolder(t), 'audit.jsonl')
+  // Without a reader, opening it does not end.
+  execFileSync('mkfifo', [path])
+  const file = openAuditFile(path)
+  const promises = () => queryObjects(Promise, { format: 'count' })
+  const before = promises()
+  const written = await Promise.all(Array.from({ length: 5_000 }, () => file.write('lost\n')))
+  const after = promises()
+  const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+  await file.close(1_000)
+  closeSync(reader)
+  t.strictSame([...new Set(written)], [false])
+  t.ok(after - before < 1_000, `${before} promises before, ${after} after`)
 })
 
 test('on standard output entries do not mix with the lines of the log', async (t) => {
