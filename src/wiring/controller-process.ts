@@ -27,9 +27,9 @@ type Opening = Pick<Context, 'config' | 'log' | 'stops'>
 
 /**
  * Alive at once, and ready once the cluster has been read, whether or not it is the leader. `stop` releases the Lease,
- * and resolves to whether everything ended in time.
+ * and resolves to whether everything ended in time. `signal` ends a start that waits for the cluster.
  */
-export async function serveController(config: Config, log: Logger) {
+export async function serveController(config: Config, log: Logger, signal?: AbortSignal) {
   const stops: Stop[] = []
   let isReady = false
   const stop = (): Promise<boolean> => {
@@ -37,7 +37,7 @@ export async function serveController(config: Config, log: Logger) {
     return stopInOrder(stops.reverse(), { log })
   }
   try {
-    const addresses = await start({ config, log, stops }, () => isReady)
+    const addresses = await start({ config, log, stops }, () => isReady, signal)
     isReady = true
     return { ...addresses, stop }
   } catch (error) {
@@ -47,7 +47,7 @@ export async function serveController(config: Config, log: Logger) {
 }
 
 /** Opens the listeners, then the controller. */
-async function start(context: Opening, isReady: () => boolean) {
+async function start(context: Opening, isReady: () => boolean, starting?: AbortSignal) {
   const { config, log, stops } = context
   const tls = openTls(context)
   const internalTls = 'path' in config.internalAddress ? undefined : tls?.asking
@@ -71,6 +71,7 @@ async function start(context: Opening, isReady: () => boolean) {
     log,
     clock: Date.now,
     database: openDatabase(context),
+    ...(starting && { starting }),
   })
   stops.push(timedStop('the controller', controller.stop))
   return { internal: probes.address, metrics }

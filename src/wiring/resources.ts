@@ -86,6 +86,7 @@ export async function openResources(
   })
   const pipeline = await startPipeline({
     source: checked.source,
+    starting: context.signal,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
     checkAddress: checked.check,
     admissionMode: config.admissionMode,

@@ -75,3 +75,16 @@ test('another controller takes over from a paused or killed leader', async (t) =
     await poll(first.leads, 'the first controller leads again')
   })
 })
+
+test('a controller that cannot read the cluster stops at once', async (t) => {
+  const world = await startDouble(t)
+  world.faults.status = 503
+  const [internal] = await freePorts(1)
+  const controller = runTollgate(t, ['controller'], {
+    ...{ RESOURCES: 'kubernetes', KUBECONFIG: writeKubeconfig(t, world.access) },
+    ...{ INTERNAL_ADDRESS: `127.0.0.1:${internal}`, METRICS_ADDRESS: 'off' },
+  })
+  await controller.until('"code":"cluster_unreadable"')
+  controller.signal('SIGTERM')
+  t.equal(await controller.ended, 0)
+})

@@ -11,6 +11,7 @@ import { createDatabase } from '../support/database.ts'
 import { createKeyDatabase } from '../support/followers.ts'
 import { freePorts } from '../support/free-ports.ts'
 import { connect as connectGrpc } from '../support/grpc-client.ts'
+import { writeKubeconfig } from '../support/kubernetes/kubeconfig.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { startTlsPostgres } from '../support/tls-postgres.ts'
@@ -160,6 +161,20 @@ async function holdTable(sql: Pool, table: string): Promise<() => Promise<void>>
     await over
   }
 }
+
+root.test('a stop while the cluster is unreachable signs the process off', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const [port] = await freePorts(1)
+  const own = { ...(await settings(t)), LOG_LEVEL: 'info', DATABASE_URL: url }
+  const KUBECONFIG = writeKubeconfig(t, { server: `http://127.0.0.1:${port}` })
+  const service = runTollgate(t, ['serve'], { ...own, RESOURCES: 'kubernetes', KUBECONFIG })
+  await service.until('"code":"cluster_unreadable"')
+  const replicas = async () => (await sql`select id from tollgate_replicas`).length
+  t.equal(await replicas(), 1, 'revocations wait for it')
+  service.signal('SIGTERM')
+  t.equal(await service.ended, 0)
+  t.equal(await replicas(), 0)
+})
 
 root.test('a Postgres that becomes reachable is used', async (t) => {
   const url = await createDatabase(t)

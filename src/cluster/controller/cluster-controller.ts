@@ -38,6 +38,8 @@ interface ClusterControllerOptions {
   readonly log: Logger
   /** Milliseconds since the epoch. */
   readonly clock: () => number
+  /** Ends a start that waits for the cluster. */
+  readonly starting?: AbortSignal
   /** Undefined if none is configured. */
   readonly database?: ControllerDatabase | undefined
   /** Times of the Lease, for tests: see lease.ts. */
@@ -166,14 +168,24 @@ export async function startClusterController(options: ClusterControllerOptions) 
     signal,
   )
   const addresses = checkNamedAddresses({ source, rules: addressRulesOf(config), signal })
-  const controller = await startPipeline({
+  async function stop(): Promise<void> {
+    clearInterval(again)
+    const released = lease.release()
+    closing.abort()
+    await released
+  }
+  const pipeline = await startPipeline({
     source: addresses.source,
+    ...(options.starting && { starting: options.starting }),
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
     checkAddress: addresses.check,
     publish: (snapshot, _, refused) => reconciler.publish(snapshot, refused, source.objects),
     report: createResourceLogger(log),
     onFailure: (error) =>
       log.error({ code: 'resources_unreadable', err: error }, 'cannot read resources: will retry'),
+  }).catch(async (error: unknown) => {
+    await stop()
+    throw error
   })
 
   return {
@@ -188,7 +200,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     get waiting(): number {
       return writer.waiting
     },
-    problems: controller.problems,
+    problems: pipeline.problems,
     /**
      * Whether STATUS_GROUPS includes the original's objects but they are not written, because its
      * controller is or may be alive. Undefined if it does not include them.
@@ -197,12 +209,9 @@ export async function startClusterController(options: ClusterControllerOptions) 
       return original && !original.isStale
     },
     /** Releases the Lease and ends. */
-    async stop(): Promise<void> {
-      clearInterval(again)
-      controller.close()
-      const released = lease.release()
-      closing.abort()
-      await released
+    stop(): Promise<void> {
+      pipeline.close()
+      return stop()
     },
   }
 }

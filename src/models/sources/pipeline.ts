@@ -6,6 +6,7 @@ import type { AdmissionMode } from '../../kinds/resources.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createSingleFlight } from '../../runtime/single-flight.ts'
 import { inSlices } from '../../runtime/slices.ts'
+import { withAbort } from '../../runtime/with-abort.ts'
 import { compileInSteps } from '../rules/compile.ts'
 import type { RoutingOptions } from '../rules/find-backend.ts'
 import { joinRoutes } from '../rules/join-routes.ts'
@@ -29,6 +30,8 @@ interface LoadOptions {
 
 export interface PipelineDeps extends LoadOptions {
   readonly source: ResourceSource
+  /** Ends the wait for the first state. */
+  readonly starting?: AbortSignal
   /**
    * Puts a snapshot in force, with its resources and the refused ones; the next snapshot waits
    * until the promise has settled.
@@ -188,7 +191,7 @@ export async function startPipeline(deps: PipelineDeps) {
   }
 
   try {
-    await put(await deps.source.next(signal))
+    await put(await withAbort(deps.source.next(signal), deps.starting ?? signal))
   } catch (error) {
     closing.abort()
     throw error

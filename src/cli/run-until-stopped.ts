@@ -1,0 +1,31 @@
+import { endAtRest, endNow } from '../runtime/end-process.ts'
+import { onStop } from '../runtime/stop-signals.ts'
+
+interface Running {
+  /** Whether every part ended in time. */
+  stop(): Promise<boolean>
+}
+
+/**
+ * Runs until SIGTERM, SIGINT or SIGHUP, or until the parent process has ended, which also aborts a start. Then the process
+ * ends with status 0, or 1 if a part had to be abandoned or takes longer than this. Rejects if it cannot start.
+ */
+export async function runUntilStopped(
+  start: (signal: AbortSignal) => Promise<Running>,
+  endWithinMs: number,
+): Promise<number> {
+  const starting = new AbortController()
+  const asked = onStop(() => {}).then(() => {
+    starting.abort()
+    setTimeout(() => endNow(1), endWithinMs).unref()
+  })
+  let running: Running
+  try {
+    running = await start(starting.signal)
+  } catch (error) {
+    if (starting.signal.aborted) return await endAtRest(0)
+    throw error
+  }
+  await asked
+  return await endAtRest((await running.stop()) ? 0 : 1)
+}
