@@ -8,11 +8,14 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Owner } from '../../cluster/rules/generated-policies.ts'
 import { isObject } from '../../formats/fields.ts'
 import type { Schema } from '../../formats/schema.ts'
+import { subscriptionNamespace } from '../../kinds/metadata.ts'
 import { documents } from '../../kinds/resource-schemas.ts'
 import type { Resource } from '../../kinds/resources.ts'
 import { type KubeClient, KubeError } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
 import { type Reflector, startReflector } from '../../kubernetes/reflector.ts'
+import { askThread } from '../../runtime/ask-thread.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
 import { type Alarm, createAlarm } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { withoutStatus } from '../rules/original/original-kinds.ts'
@@ -21,7 +24,7 @@ import { prune } from '../rules/reading/prune.ts'
 import type { Refused } from '../rules/refused-resources.ts'
 import { resourceKey } from '../rules/snapshot.ts'
 import { collections, type Group, othersCollections } from './collections.ts'
-import { type DocumentProblem, type FileProblem, readObject } from './documents.ts'
+import { type FileProblem, longText, readObject } from './documents.ts'
 import { createGathering } from './gathering.ts'
 import {
   type ClusterObject,
@@ -50,6 +53,21 @@ export type ClusterSource = ReturnType<typeof createClusterSource>
 /** Changes within this time are applied together; milliseconds. */
 const settleMs = 25
 
+const worker = new URL('./document-worker.ts', import.meta.url)
+/** Tiers are YAML of whoever may write ConfigMaps: longer ones are parsed in another thread. */
+const longTiers = 2_048
+/** The administrators' tier mapping: while it exists, those of other namespaces are not parsed. */
+const firstMapping = `${subscriptionNamespace}/${tierMapping}`
+const duplicateMapping: Reading = {
+  problems: [
+    {
+      path: [],
+      severity: 'warning',
+      message: `ConfigMap ${tierMapping}: is a duplicate ConfigMap and ignored; ${firstMapping} comes first`,
+    },
+  ],
+}
+
 /** A collection that is followed. */
 interface Watched extends CollectionPlace {
   readonly from: 'us' | 'the original' | 'others'
@@ -67,14 +85,12 @@ interface Watched extends CollectionPlace {
   readonly last: Map<string, ReadObject>
 }
 
-interface ReadObject {
+interface ReadObject extends Reading {
   readonly object: KubeObject
   readonly signature: string
-  readonly key: string | undefined
-  readonly resource: Resource | undefined
-  readonly problems: readonly DocumentProblem[]
-  readonly refused: Refused | undefined
 }
+
+type Reading = ReturnType<typeof readObject>
 
 /** Starts with the first `next`, and ends with its signal. */
 export function createClusterSource(options: ClusterSourceOptions) {
@@ -217,7 +233,7 @@ function keepRead(object: KubeObject, schema: Schema): KubeObject {
 function* gather(
   watched: readonly Watched[],
   kept: ObjectCache | undefined,
-): Generator<void, Gathered> {
+): Generator<unknown, Gathered> {
   const gathering = createGathering(({ file }) => `is defined as ${file} too`, 0)
   const problems: FileProblem[] = []
   const refused: Refused[] = []
@@ -225,13 +241,17 @@ function* gather(
     const objects = each.reflector?.objects ?? new Map<string, KubeObject>()
     for (const key of each.last.keys()) if (!objects.has(key)) each.last.delete(key)
     for (const [name, object] of objects) {
-      const { key, resource, problems: own, refused: not } = readOne(each, name, object)
+      const isDuplicate =
+        each.kind === 'ConfigMap' && name !== firstMapping && objects.has(firstMapping)
+      const reading = isDuplicate ? duplicateMapping : yield* readOne(each, name, object)
+      const { resource, problems: own, refused: not } = reading
       if (not !== undefined) refused.push(not)
       const file = `${each.shown} ${name}`
       const wrong = own.map(
         ({ path: _, ...problem }): FileProblem => ({ file, line: 0, ...problem }),
       )
-      if (key !== undefined && resource !== undefined) {
+      if (resource !== undefined) {
+        const key = resourceKey(resource)
         const again = gathering.add({ key, resource, file, lineOf: noLine })
         if (again !== undefined) wrong.push(again)
         else if (modelKinds.includes(resource.kind)) {
@@ -269,19 +289,31 @@ function isUnchanged(watched: Watched, name: string): boolean {
 }
 
 /** The resource of an object; the same object as before if only its status has changed. */
-function readOne(watched: Watched, name: string, object: KubeObject): ReadObject {
+function* readOne(
+  watched: Watched,
+  name: string,
+  object: KubeObject,
+): Generator<unknown, ReadObject> {
   const { last, apiVersion, kind } = watched
   const before = last.get(name)
   if (before?.object === object) return before
   const signature = signatureOf(watched, object)
   const isSame = before?.signature === signature
-  const { resource, problems, refused } = isSame
-    ? before
-    : readObject({ ...object, apiVersion, kind })
-  const key = resource && resourceKey(resource)
-  const read = { object, signature, key, resource, problems, refused }
+  const reading: Reading = isSame ? before : yield* readFresh({ ...object, apiVersion, kind })
+  const read = { ...reading, object, signature }
   last.set(name, read)
   return read
+}
+
+function* readFresh(object: KubeObject): Generator<unknown, Reading> {
+  const { tiers } = isObject(object.data) ? object.data : {}
+  const length = typeof tiers === 'string' ? tiers.length : 0
+  if (length <= longTiers || length > longText) return readObject(object)
+  const reading = askThread<Reading>(worker, object).catch((error): Reading => {
+    const message = `ConfigMap ${tierMapping}: cannot be read: ${errorMessage(error)}`
+    return { problems: [{ path: [], severity: 'error', message }] }
+  })
+  return (yield reading) as Reading
 }
 
 /** Everything of an object that is read. */

@@ -1,6 +1,8 @@
-/** Runs in a thread of its own: parses the text it receives and returns the result. */
+/** Runs in a thread of its own: parses the text or the object that it receives and returns the result. */
 
 import { parentPort, workerData } from 'node:worker_threads'
-import { readPart } from './documents.ts'
+import { readObject, readPart } from './documents.ts'
 
-parentPort?.postMessage(readPart(workerData as string))
+parentPort?.postMessage(
+  typeof workerData === 'string' ? readPart(workerData) : readObject(workerData),
+)

@@ -64,7 +64,7 @@ export interface DocumentContent {
 const maxProblems = 20
 
 /** Texts up to this many characters are parsed within a slice: some 15 ms of work. */
-const longText = 32_768
+export const longText = 32_768
 
 export interface FileText {
   /** Where `isUtf8` is not true, bytes that are not UTF-8 became U+FFFD. */
@@ -188,7 +188,7 @@ function read(document: YamlDocument, object: unknown, path: FieldPath): Documen
   }
 }
 
-export interface DocumentProblem extends Omit<FileProblem, 'file' | 'line'> {
+interface DocumentProblem extends Omit<FileProblem, 'file' | 'line'> {
   readonly path: FieldPath
 }
 
@@ -292,6 +292,8 @@ function openTiers(mapping: { readonly data?: unknown }): unknown {
   const { data } = mapping
   if (typeof data !== 'object' || data === null || !('tiers' in data)) return mapping
   if (typeof data.tiers !== 'string') return new Error('must be a text, written as a block after |')
+  // Parsing a hostile text takes memory and seconds for each 100 KB.
+  if (data.tiers.length > longText) return new Error(`must have at most ${longText} characters`)
   const [document, second] = parseYaml(data.tiers)
   const isValid = document?.problem === undefined && second === undefined
   if (!isValid) return new Error('is not valid YAML')

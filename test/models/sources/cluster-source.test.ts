@@ -577,6 +577,37 @@ test('reads tiers from their ConfigMap', async (t) => {
   t.match(controller.problems()[0], /^configmaps opendatahub\/tier-to-group-mapping: error/)
 })
 
+test('tiers of any namespace are parsed in another thread, and not if they are too long', async (t) => {
+  const world = await startDouble(t)
+  const mapping = (namespace: string, tiers: string) => ({
+    ...{ apiVersion: 'v1', kind: 'ConfigMap' },
+    metadata: { name: 'tier-to-group-mapping', namespace },
+    data: { tiers },
+  })
+  let threads = 0
+  const count = (): number => (threads += 1)
+  process.on('worker', count)
+  t.teardown(() => process.off('worker', count))
+  const wide = `- name: wide\n  groups: [${'abc,'.repeat(1_000)}]\n`
+  await world.apply(mapping('evil', `[${','.repeat(1_000_000)}]`))
+  await world.apply(mapping('opendatahub', wide))
+  const { snapshot, controller } = await follow(t, world)
+  t.match(snapshot().tiers, [{ name: 'wide' }])
+  t.match(controller.problems(), [/evil.*: data.tiers must have at most 32768 characters$/])
+  t.equal(threads, 1)
+
+  await world.apply(mapping('models-as-a-service', '- name: free\n  groups: [team-a]\n'))
+  await world.apply(mapping('evil', '- ['))
+  await world.apply(mapping('opendatahub', `${wide}  level: 2\n`))
+  await poll(() => snapshot().tiers?.[0]?.name === 'free', 'the tiers of the administrators')
+  await poll(() => controller.problems().every((each) => each.includes('ignored')), 'not parsed')
+  t.match(controller.problems(), [
+    /^configmaps evil.*: warning: .* duplicate .*; models-as-a-service.tier-to-group-mapping comes first$/,
+    /^configmaps opendatahub.*: warning: .* is a duplicate ConfigMap and ignored/,
+  ])
+  t.equal(threads, 1)
+})
+
 test('leaves out and reports objects stored before their schema', async (t) => {
   const world = await startDouble(t)
   await world.apply(modelRef('small', { backendUrl: 'nowhere' }))
