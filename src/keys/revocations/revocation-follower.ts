@@ -76,16 +76,6 @@ export interface RevocationFollowerOptions {
 
 export type RevocationFollower = ReturnType<typeof createRevocationFollower>
 
-interface FollowerStats {
-  readonly ageMs: number
-  /** Names of the other processes that may be serving, as last known. */
-  readonly others: readonly string[]
-  /** Which of them have been silent for five seconds. */
-  readonly silent: readonly string[]
-  /** Versions of the time zone rules that others have and this process has not. */
-  readonly otherZones: readonly string[]
-}
-
 /** Timeout of one poll: short enough that it fails within the lease, so that no request waits. */
 const deadlineMs = 700
 /** How long the cache is trusted after the last successful poll was sent. */
@@ -103,22 +93,14 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
   const lease = createLease(leaseMs)
   const { state, ageMs } = lease
   let position: LogPosition | undefined
-  let others: readonly string[] = []
-  let silent: readonly string[] = []
-  let otherZones: readonly string[] = []
+  /** Undefined before the first poll. */
+  let last: LogAnswer | undefined
   const outage = createOutage((cause) => options.onUnavailable?.(cause))
   let listener: NotificationListener | undefined
   let running: Promise<void> | undefined
   let following: Promise<void> | undefined
   const stopped = new AbortController()
   const { signal } = stopped
-  /**
-   * Identifies the triggers that log changes of keys; null while there are none, so that changes
-   * may be missed.
-   */
-  let source: string | null = ''
-  let off: readonly string[] = []
-  let server = ''
   let forgetting: void | Promise<void>
   /** Whether increases may be in force that were not read. */
   let isBehind = true
@@ -132,7 +114,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
         isDone = take(await followLog(pool, replica, position, deadlineMs))
         // Before the wait: keys in doubt are read again while the lease lasts, and refused without it. The next poll
         // acknowledges these changes.
-        if (source !== null) lease.renew(sentAt)
+        if (isLogged()) lease.renew(sentAt)
         await forgetting
       } catch (error) {
         lease.fail(sentAt)
@@ -141,12 +123,17 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
         return
       }
       outage.note(undefined)
-      if (source === null) return lease.fail(sentAt)
+      if (!isLogged()) return lease.fail(sentAt)
       if (!(await readIncreases())) {
         position = acknowledged
         return
       }
     }
+  }
+
+  /** Without the triggers, changes of keys may be missed. */
+  function isLogged(): boolean {
+    return last?.source !== null
   }
 
   /** Whether everything in the log is applied here. */
@@ -163,30 +150,25 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
 
   /** Applies a response; true if nothing is left to acknowledge. */
   function take(answer: LogAnswer): boolean {
-    const { hashes, ended } = answer
-    const before = { position, source, server }
-    source = answer.source
-    server = answer.server
-    others = answer.others
-    if (answer.silent.join() !== silent.join()) options.onSilent?.(answer.silent)
-    silent = answer.silent
-    otherZones = answer.otherZones
+    const { hashes, ended, silent, source, server } = answer
+    const [before, hadPosition] = [last, position !== undefined]
+    last = answer
+    if (silent.join() !== (before?.silent ?? []).join()) options.onSilent?.(silent)
     options.onSilentPods?.(answer.silentPods)
-    const offNow = triggers.filter((name) => !answer.logging.includes(name))
-    if (offNow.join() !== off.join()) options.onTriggersOff?.(offNow)
-    off = offNow
+    const off = triggersOff(answer)
+    if (off.join() !== triggersOff(before).join()) options.onTriggersOff?.(off)
     if (source === null) {
       options.evict(hashes, ended)
       return true
     }
     position = answer.position
-    if (before.position === undefined) return false
+    if (!hadPosition) return false
     // The log is cut off or has another history, or the triggers were off, so changes may be
     // missing in it.
-    const isGap = !answer.isSame || before.source !== source
+    const isGap = !answer.isSame || before?.source !== source
     if (isGap) options.onGap?.()
     // Another server may have reused transaction numbers that the snapshot counts as known.
-    const isOther = before.server !== server
+    const isOther = before?.server !== server
     const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)
     const isLost = isGap || isOther || isTooMuch
     forgetting = isLost ? options.forgetAll() : undefined
@@ -246,7 +228,18 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
         state() === 'unavailable' ? Math.min(everyMs, databaseRetryMs) : everyMs
       void repeat({ step: catchUp, restMs, onFault: options.onFault, signal })
     },
-    stats: (): FollowerStats => ({ ageMs: ageMs(), others, silent, otherZones }),
+    stats() {
+      const { others = [], silent = [], otherZones = [] } = last ?? {}
+      return {
+        ageMs: ageMs(),
+        /** Names of the other processes that may be serving, as last known. */
+        others,
+        /** Which of them have been silent for five seconds. */
+        silent,
+        /** Versions of the time zone rules that others have and this process has not. */
+        otherZones,
+      }
+    },
     /**
      * Revocations no longer wait for this process, so it must have stopped serving. Takes bounded time.
      */
@@ -257,4 +250,8 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
       await removeReplica(pool, id, 2 * deadlineMs).catch(() => {})
     },
   }
+}
+
+function triggersOff(answer: LogAnswer | undefined): readonly string[] {
+  return answer === undefined ? [] : triggers.filter((name) => !answer.logging.includes(name))
 }
