@@ -46,6 +46,11 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
     grantedLimit: row.grantedLimit === null ? null : (parseExact(row.grantedLimit) as Exact),
   })
 
+  /** A request and its notice or increase are there together, or neither. */
+  function transact<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return orRefused(pool.begin(work, '', statementDeadlineMs))
+  }
+
   async function tell(sql: Sql, request: LimitRequest) {
     if (notifies) await createNoticeStore(sql).add([noticeOf(request)])
   }
@@ -56,34 +61,28 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
       const now = createdAt
       await withLongDeadline(pool`
         delete from tollgate_limit_requests where not ${isListedAt(nowByBoth(pool, now))}`)
-      return await orRefused(
-        pool.begin(
-          async (sql) => {
-            // Another request of the user may take the slot first, at most as often as there are slots.
-            for (let tries = 0; tries <= maxOpen; tries += 1) {
-              const [row] = await withLongDeadline(sql<Row[]>`
-              insert into tollgate_limit_requests
-                (username, slot, counter, per, amount, until, reason, created_at)
-              select ${user}::text, slot, ${counter}, ${per}, ${limit}::numeric,
-                ${new Date(until)}::timestamptz, ${reason}, ${new Date(now)}::timestamptz
-              from generate_series(1, ${maxOpen}::int) as slot
-              where not exists (
-                select 1 from tollgate_limit_requests as other
-                where other.username = ${user}::text and other.state = 'open' and other.slot = slot.slot)
-              order by slot limit 1
-              on conflict (username, slot) where state = 'open' do nothing
-              returning ${columns}`)
-              if (row === undefined) continue
-              const added = toRequest(row)
-              await tell(sql, added)
-              return added
-            }
-            return undefined
-          },
-          '',
-          statementDeadlineMs,
-        ),
-      )
+      return await transact(async (sql) => {
+        // Another request of the user may take the slot first, at most as often as there are slots.
+        for (let tries = 0; tries <= maxOpen; tries += 1) {
+          const [row] = await withLongDeadline(sql<Row[]>`
+            insert into tollgate_limit_requests
+              (username, slot, counter, per, amount, until, reason, created_at)
+            select ${user}::text, slot, ${counter}, ${per}, ${limit}::numeric,
+              ${new Date(until)}::timestamptz, ${reason}, ${new Date(now)}::timestamptz
+            from generate_series(1, ${maxOpen}::int) as slot
+            where not exists (
+              select 1 from tollgate_limit_requests as other
+              where other.username = ${user}::text and other.state = 'open' and other.slot = slot.slot)
+            order by slot limit 1
+            on conflict (username, slot) where state = 'open' do nothing
+            returning ${columns}`)
+          if (row === undefined) continue
+          const added = toRequest(row)
+          await tell(sql, added)
+          return added
+        }
+        return undefined
+      })
     },
     async list(user, now, page) {
       const which =
@@ -108,37 +107,31 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
     },
     async decide(id, verdict) {
       const { by, at, reason, grant } = verdict
-      return await orRefused(
-        pool.begin(
-          async (sql) => {
-            const [row] = await withLongDeadline(sql<Row[]>`
-            select ${columns} from tollgate_limit_requests
-            where id = ${id}::uuid and ${isListed(at)} for update`)
-            if (row === undefined) return undefined
-            const open = toRequest(row)
-            if (open.state !== 'open') return open
-            const { counter, per } = open
-            const increase =
-              grant &&
-              (await createIncreaseStore(sql).add({
-                ...{ ...grant, counter, per, reason: open.reason },
-                ...{ createdBy: by, createdAt: at },
-              }))
-            if (grant && increase === undefined) return 'full'
-            const [decided] = await withLongDeadline(sql<Row[]>`
-            update tollgate_limit_requests set state = ${grant ? 'approved' : 'denied'},
-              decided_by = ${by}, decided_at = ${new Date(at)}::timestamptz, decision_reason = ${reason}::text,
-              increase_id = ${increase?.id ?? null}::uuid, granted_amount = ${grant?.limit ?? null}::numeric,
-              granted_until = ${grant ? new Date(grant.until) : null}::timestamptz
-            where id = ${id}::uuid returning ${columns}`)
-            const request = toRequest(decided as Row)
-            await tell(sql, request)
-            return request
-          },
-          '',
-          statementDeadlineMs,
-        ),
-      )
+      return await transact(async (sql) => {
+        const [row] = await withLongDeadline(sql<Row[]>`
+          select ${columns} from tollgate_limit_requests
+          where id = ${id}::uuid and ${isListed(at)} for update`)
+        if (row === undefined) return undefined
+        const open = toRequest(row)
+        if (open.state !== 'open') return open
+        const { counter, per } = open
+        const increase =
+          grant &&
+          (await createIncreaseStore(sql).add({
+            ...{ ...grant, counter, per, reason: open.reason },
+            ...{ createdBy: by, createdAt: at },
+          }))
+        if (grant && increase === undefined) return 'full'
+        const [decided] = await withLongDeadline(sql<Row[]>`
+          update tollgate_limit_requests set state = ${grant ? 'approved' : 'denied'},
+            decided_by = ${by}, decided_at = ${new Date(at)}::timestamptz, decision_reason = ${reason}::text,
+            increase_id = ${increase?.id ?? null}::uuid, granted_amount = ${grant?.limit ?? null}::numeric,
+            granted_until = ${grant ? new Date(grant.until) : null}::timestamptz
+          where id = ${id}::uuid returning ${columns}`)
+        const request = toRequest(decided as Row)
+        await tell(sql, request)
+        return request
+      })
     },
   }
 }
