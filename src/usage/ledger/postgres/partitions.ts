@@ -36,8 +36,7 @@ export async function tendPartitions(sql: Pool, now: number, retentionMs: number
       select pg_try_advisory_xact_lock(${advisoryLocks.partitions}) as taken,
         (extract(epoch from now()) * 1000)::float8 as at`
     if (!lock?.taken) return { made, dropped }
-    const { year, month } = monthAt(now)
-    const months = [{ year, month }, following({ year, month })]
+    const months = [monthAt(now), monthAt(now, 1)]
     // Dropping loses data, so the clock of one process does not decide alone.
     const oldest = Math.min(now, lock.at) - retentionMs
     for (const each of tables) {
@@ -70,11 +69,11 @@ async function namesOf(sql: Sql, { table }: Table): Promise<readonly string[]> {
 
 /** Months that have rows in the default partition. */
 async function misplacedIn(sql: Sql, { table, time }: Table): Promise<readonly Month[]> {
-  return await sql.unsafe<Month[]>(
-    `select distinct extract(year from ${time} at time zone 'utc')::int as year,
-      extract(month from ${time} at time zone 'utc')::int as month
+  const rows = await sql.unsafe<{ month: Month }[]>(
+    `select distinct (extract(epoch from date_trunc('month', ${time}, 'UTC')) * 1000)::float8 as month
     from ${table}_default limit ${maxMoved}`,
   )
+  return rows.map(({ month }) => month)
 }
 
 /** Whether the partition has a row that was changed since. */
@@ -93,7 +92,7 @@ async function isInUse(
 
 /** Creates a partition, and moves the rows of its month there from the default partition. */
 async function make(sql: Sql, { table, time }: Table, name: string, month: Month): Promise<void> {
-  const [from, to] = [startOf(month), startOf(following(month))]
+  const [from, to] = [month, monthAt(month, 1)].map((at) => new Date(at).toISOString())
   await sql.unsafe(`create table "${name}" (like ${table} including all)`)
   await sql.unsafe(
     `with misplaced as (
@@ -106,28 +105,17 @@ async function make(sql: Sql, { table, time }: Table, name: string, month: Month
   )
 }
 
-/** In UTC; `month` from 1. */
-interface Month {
-  readonly year: number
-  readonly month: number
-}
+/** Its begin, in milliseconds since the epoch, in UTC. */
+type Month = number
 
-function monthAt(time: number): Month {
+/** The month of an instant, or this many months later. */
+function monthAt(time: number, later = 0): Month {
   const date = new Date(time)
-  return { year: date.getUTCFullYear(), month: date.getUTCMonth() + 1 }
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + later)
 }
 
-function following({ year, month }: Month): Month {
-  return month === 12 ? { year: year + 1, month: 1 } : { year, month: month + 1 }
-}
-
-function nameOf({ table }: Table, { year, month }: Month): string {
-  return `${table}_${year}_${String(month).padStart(2, '0')}`
-}
-
-/** As a literal of Postgres. */
-function startOf({ year, month }: Month): string {
-  return `${String(year).padStart(4, '0')}-${String(month).padStart(2, '0')}-01 00:00:00+00`
+function nameOf({ table }: Table, month: Month): string {
+  return `${table}_${new Date(month).toISOString().slice(0, 7).replace('-', '_')}`
 }
 
 /** When the month of this partition ends, in milliseconds since the epoch. */
