@@ -1,23 +1,17 @@
 /** The problems of a gateway's journal, and whether they lose lines. */
 
 /**
- * These lose lines: `unreadable`: this process cannot read it. `unwritable`: the service cannot write to its folder.
- * `silent`: an allowed request has no line. `envoy`: Envoy could not write its log.
- *
- * These do not: `script`: the script could not write lines, which are in Envoy's log instead. `flush`: Envoy flushes
- * its log late. `kept`: the disk below DATA_DIR fails or hangs. `mismatch`: a file has the wrong owner or mode.
+ * The problems that lose lines. `unreadable`: this process cannot read it. `unwritable`: the service cannot write to its
+ * folder. `silent`: an allowed request has no line. `envoy`: Envoy could not write its log.
  */
-export type JournalProblem =
-  | 'unreadable'
-  | 'unwritable'
-  | 'silent'
-  | 'envoy'
-  | 'script'
-  | 'flush'
-  | 'kept'
-  | 'mismatch'
+const losing = ['unreadable', 'unwritable', 'silent', 'envoy'] as const
 
-const losing: ReadonlySet<JournalProblem> = new Set(['unreadable', 'unwritable', 'silent', 'envoy'])
+/**
+ * Those, and others that lose no lines. `script`: the script could not write lines, which are in Envoy's log instead. `flush`:
+ * Envoy flushes its log late. `kept`: the disk below DATA_DIR fails or hangs. `mismatch`: a file has the wrong owner or
+ * mode.
+ */
+export type JournalProblem = (typeof losing)[number] | 'script' | 'flush' | 'kept' | 'mismatch'
 
 export type JournalHealth = ReturnType<typeof createJournalHealth>
 
@@ -26,7 +20,9 @@ export function createJournalHealth(
   onChange: (problem: JournalProblem, isThere: boolean, cause: unknown) => void,
 ) {
   const problems = new Set<JournalProblem>()
-  let isFailing = false
+
+  const isFailingBeside = (one?: JournalProblem): boolean =>
+    losing.some((each) => each !== one && problems.has(each))
 
   return {
     get problems(): readonly JournalProblem[] {
@@ -34,11 +30,10 @@ export function createJournalHealth(
     },
     /** Whether lines are being lost. */
     get isFailing(): boolean {
-      return isFailing
+      return isFailingBeside()
     },
     /** Whether a problem other than this one loses lines. */
-    isFailingBeside: (one: JournalProblem): boolean =>
-      [...problems].some((each) => each !== one && losing.has(each)),
+    isFailingBeside,
     has: (problem: JournalProblem): boolean => problems.has(problem),
     /** Begins or ends a problem; `cause` is undefined if it does not exist or has ended. */
     note(problem: JournalProblem, cause: unknown): void {
@@ -46,7 +41,6 @@ export function createJournalHealth(
       if (problems.has(problem) === isThere) return
       if (isThere) problems.add(problem)
       else problems.delete(problem)
-      isFailing = [...problems].some((each) => losing.has(each))
       onChange(problem, isThere, cause)
     },
   }
