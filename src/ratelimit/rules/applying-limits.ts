@@ -1,6 +1,8 @@
 /** The limits by name, of resources or of a key, that apply to a model: as they are enforced, shown and charged. */
 
+import { rememberLast } from '../../formats/remember.ts'
 import { isCostLimit, type NamedLimit, type WrittenCalendar } from '../../kinds/limits.ts'
+import { keyOfModel } from '../../kinds/resources.ts'
 import { writeChargedLimit } from './charged-limits.ts'
 import { type LimitSource, toCountedLimit, windowOf } from './counted-limits.ts'
 import { type CountedLimit, isOfRequests } from './limit.ts'
@@ -33,20 +35,14 @@ export function applyingTo(
   placed: readonly ApplyingLimit[],
 ): readonly ApplyingLimit[] {
   const isAbout = ({ limit: { models } }: ApplyingLimit) =>
-    model === undefined || models === undefined || keysOf(models).has(model)
+    model === undefined ||
+    models === undefined ||
+    keysOf(models, [], () => new Set(models.map(keyOfModel))).has(model)
   return placed.filter(isAbout)
 }
 
-/** Cached: the list may be long, and is searched for each model of each Subscription. */
-const known = new WeakMap<object, ReadonlySet<string>>()
-
-function keysOf(models: NonNullable<NamedLimit['models']>): ReadonlySet<string> {
-  const made = known.get(models)
-  if (made !== undefined) return made
-  const keys = new Set(models.map(({ namespace, name }) => `${namespace}/${name}`))
-  known.set(models, keys)
-  return keys
-}
+/** The list may be long, and is searched for each model of each Subscription. */
+const keysOf = rememberLast<NonNullable<NamedLimit['models']>, ReadonlySet<string>>()
 
 /** The limits that apply, compiled. */
 export function compileLimits(
