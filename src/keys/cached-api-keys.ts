@@ -5,9 +5,9 @@
  */
 
 import { ServiceError } from '../formats/errors.ts'
-import { createKeyLookups, type LookupStats } from './key-lookups.ts'
+import { createKeyLookups } from './key-lookups.ts'
 import { createKnownKeys, type RememberedKey } from './known-keys.ts'
-import type { ApiKeyStore, ApiKeyTable, FoundKey, KeyAnswer, KnownKey, Source } from './store.ts'
+import type { ApiKeyTable, FoundKey, KeyAnswer, KnownKey, Source } from './store.ts'
 import { createUnknownHashes } from './unknown-hashes.ts'
 import { createWarmUp } from './warm-up.ts'
 import { writeThrough } from './write-through.ts'
@@ -55,29 +55,7 @@ export interface KeyCacheOptions {
   readonly monotonic?: () => number
 }
 
-export interface CachedApiKeys extends ApiKeyStore {
-  /** Evicts these keys; a read of them in progress is repeated before it is answered. */
-  evict(hashes: readonly string[]): void
-  /** Trusts no cached key until it has been read again, which happens as keys are used. */
-  forgetAll(): void
-  /**
-   * Caches the `limit` most recently used keys that are active at `now`; returns how many were not
-   * cached yet. Call it once eviction works, so that keys revoked meanwhile are left out.
-   */
-  warm(limit: number, now: number): Promise<number>
-  stats(): KeyCacheStats
-}
-
-/** Counts since the start, except `entries` and `waiting`. */
-interface KeyCacheStats extends LookupStats {
-  readonly entries: number
-  /** Results from the cache. */
-  readonly hits: number
-  /** Results that needed a look-up, or were refused. */
-  readonly misses: number
-  /** Results that a key is unknown, from a recent look-up. */
-  readonly unknownHits: number
-}
+export type CachedApiKeys = ReturnType<typeof createCachedApiKeys>
 
 /** How long keys are trusted at least after the database's last response (ms; contract, 6). */
 export const minGraceMs = 60_000
@@ -103,7 +81,7 @@ const alwaysFresh: Freshness = {
 }
 
 /** The keys of the table behind a cache. */
-export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions): CachedApiKeys {
+export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions) {
   const { entries, freshness = alwaysFresh, monotonic = () => performance.now() } = options
   const { onForgotten = () => {} } = options
   const graceMs = Math.max(minGraceMs, options.outageGraceMs ?? defaultGraceMs)
@@ -128,7 +106,15 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     known.set(key.hash, withStatus(key), trustedUntil())
     return true
   })
-  const counts = { hits: 0, misses: 0, unknownHits: 0 }
+  /** Since the start. */
+  const counts = {
+    /** Results from the cache. */
+    hits: 0,
+    /** Results that needed a look-up, or were refused. */
+    misses: 0,
+    /** Results that a key is unknown, from a recent look-up. */
+    unknownHits: 0,
+  }
 
   /** The key as in the table, unless it has been revoked since. */
   function withStatus(found: FoundKey): FoundKey {
@@ -241,9 +227,16 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       evict,
       evictWhere: (isMeant) => evictAll(() => known.deleteWhere(isMeant)),
     }),
+    /** Evicts these keys; a read of them in progress is repeated before it is answered. */
     evict,
-    forgetAll: () => evictAll(known.doubtAll),
-    warm: (limit, now) => warmUp.run(table.findLastUsed(Math.min(limit, entries), now)),
+    /** Trusts no cached key until it has been read again, which happens as keys are used. */
+    forgetAll: (): void => evictAll(known.doubtAll),
+    /**
+     * Caches the `limit` most recently used keys that are active at `now`; returns how many were not cached yet. Call
+     * it once eviction works, so that keys revoked meanwhile are left out.
+     */
+    warm: (limit: number, now: number): Promise<number> =>
+      warmUp.run(table.findLastUsed(Math.min(limit, entries), now)),
     stats: () => ({ entries: known.size, ...counts, ...lookups.stats }),
   }
 }

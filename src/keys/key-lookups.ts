@@ -8,15 +8,6 @@ import { ServiceError } from '../formats/errors.ts'
 import { createFairQueue } from '../runtime/fair-queue.ts'
 import type { FoundKey, KnownKey, LockedKey, Source } from './store.ts'
 
-export interface LookupStats {
-  /** Queries sent. */
-  readonly queries: number
-  /** Hashes waiting for a query. */
-  readonly waiting: number
-  /** Look-ups refused because the queue was full. */
-  readonly refused: number
-}
-
 interface KeyLookupsOptions {
   /** Returns the keys that exist among the hashes. Locked ones are read again. */
   readonly read: (hashes: readonly string[]) => Promise<readonly (FoundKey | LockedKey)[]>
@@ -62,6 +53,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
   let startedAt = Number.NEGATIVE_INFINITY
   let soon: NodeJS.Immediate | undefined
   let later: NodeJS.Timeout | undefined
+  /** Queries sent, and look-ups refused because the queue was full. */
   const counts = { queries: 0, refused: 0 }
 
   /** At the end of this turn of the event loop, to include all its requests. */
@@ -178,7 +170,8 @@ export function createKeyLookups(options: KeyLookupsOptions) {
     repeatAll(): void {
       for (const lookup of lookups.values()) lookup.outdated = true
     },
-    get stats(): LookupStats {
+    /** `waiting`: hashes that wait for a query. */
+    get stats() {
       return { ...counts, waiting: queue.size }
     },
   }

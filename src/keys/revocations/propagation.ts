@@ -23,13 +23,6 @@ export interface Propagation {
   readonly waitingFor?: readonly string[]
 }
 
-interface PropagationStats {
-  readonly confirmed: number
-  readonly pending: number
-  /** Duration of the last confirmation, in milliseconds. */
-  readonly lastMs: number | undefined
-}
-
 export type PropagationWatch = ReturnType<typeof createPropagationWatch>
 
 interface PropagationWatchOptions {
@@ -76,6 +69,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
   const { pool, id, deadlineMs = 1_000 } = options
   const waiting = new Set<Waiter>()
   const counted = { confirmed: 0, pending: 0 }
+  /** Duration of the last confirmation, in milliseconds. */
   let lastMs: number | undefined
   const { signal } = new AbortController()
   const alarm = createAlarm(signal)
@@ -196,7 +190,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
         const logging = logRevocations(pool, [increasesChanged], leftUntil(giveUpAt))
         return { transactions: [await logging], isLogged: true }
       }),
-    stats: (): PropagationStats => ({ ...counted, lastMs }),
+    stats: () => ({ ...counted, lastMs }),
   }
 }
 

@@ -56,15 +56,6 @@ export class LockedRows extends Error {
   }
 }
 
-interface KeeperStats {
-  /** Ended, unexpired keys that this process knows. */
-  readonly entries: number
-  /** Keys that had to be revoked again in the database. */
-  readonly replayed: number
-  /** Whether something could not be written. */
-  readonly failing: boolean
-}
-
 /** Between two attempts to write, or to update the database. */
 const retryMs = 1_000
 /** The file is rewritten when this many lines are obsolete, and at least as many as are needed. */
@@ -220,7 +211,11 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       }
       if (lines >= Math.max(maxSpentLines, 2 * known.size)) await withLock(rewriteFile)
     },
-    stats: (): KeeperStats => ({ entries: known.size, replayed, failing: outage.isOpen }),
+    /**
+     * Numbers of ended, unexpired keys that this process knows and of keys that had to be revoked again in the database;
+     * whether something could not be written.
+     */
+    stats: () => ({ entries: known.size, replayed, failing: outage.isOpen }),
     /** Resolves when all writing has stopped. */
     async stop(): Promise<void> {
       await write()

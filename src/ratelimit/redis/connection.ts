@@ -9,20 +9,7 @@ import { type ScriptCall, type SumCommands, sumScripts, type WriteAnswer } from 
 import { quickenStrings } from './quicken-strings.ts'
 import { type RightsCommands, rightsKey, rightsScript } from './rights-script.ts'
 
-export interface RedisConnection {
-  readonly commands: SumCommands & SpendCommands
-  readonly cluster: boolean
-  /** Commands sent so far. */
-  readonly sent: number
-  /** Why there is no usable connection, with the message of client or server. */
-  readonly problem: ConnectionProblem | undefined
-  /**
-   * Resolves once the connection is up or refused, or this time (ms) has passed, with whether it is up. It is refused if
-   * its user lacks rights.
-   */
-  connected(waitMs: number): Promise<boolean>
-  close(): void
-}
+export type RedisConnection = ReturnType<typeof connectRedis>
 
 interface ConnectionProblem {
   readonly message: string
@@ -58,7 +45,7 @@ export function connectRedis(
   url: string | (() => string),
   onError: (error: unknown) => void,
   timeoutMs = answerTimeoutMs,
-): RedisConnection {
+) {
   quickenStrings()
   const urlNow = typeof url === 'string' ? () => url : url
   const target = parseRedisUrl(urlNow())
@@ -105,7 +92,7 @@ export function connectRedis(
         },
       ]
     }),
-  ) as unknown as Omit<RedisConnection['commands'], 'writeAndRelease'> & RightsCommands
+  ) as unknown as Omit<SumCommands, 'writeAndRelease'> & SpendCommands & RightsCommands
 
   async function writeAndRelease(
     write: ScriptCall,
@@ -145,14 +132,20 @@ export function connectRedis(
 
   return {
     cluster: target.kind === 'cluster',
-    get sent() {
+    /** Commands sent so far. */
+    get sent(): number {
       return sent
     },
     commands: { ...commands, writeAndRelease },
-    get problem() {
+    /** Why there is no usable connection, with the message of client or server. */
+    get problem(): ConnectionProblem | undefined {
       return problem
     },
-    async connected(waitMs) {
+    /**
+     * Resolves once the connection is up or refused, or this time (ms) has passed, with whether it is up. It is refused
+     * if its user lacks rights.
+     */
+    async connected(waitMs: number): Promise<boolean> {
       const giveUpAt = performance.now() + waitMs
       while (!problem?.isFinal && performance.now() < giveUpAt) {
         if (client.status === 'ready' && (await isAllowed())) return true
@@ -160,7 +153,7 @@ export function connectRedis(
       }
       return false
     },
-    close: () => client.disconnect(),
+    close: (): void => client.disconnect(),
   }
 }
 
