@@ -62,9 +62,9 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
       return sendError(reply, 'not_found', pathTooLong)
     }
     const methods = methodsFor(request)
-    if (methods.length === 0) return sendError(reply, 'not_found')
-    reply.header('allow', methods.join(', '))
+    if (methods.length > 0) reply.header('allow', methods.join(', '))
     if (request.method === 'OPTIONS') return reply.code(204).send()
+    if (methods.length === 0) return sendError(reply, 'not_found')
     const instead = insteadOf[`${request.method} ${request.url.replace(/\?.*$/s, '')}`]
     const { message } = describe('method_not_allowed')
     return sendError(reply, 'method_not_allowed', instead && `${message} ${instead}`)

@@ -1,4 +1,4 @@
-/** The methods that a path supports, for the responses to all others: 405, and 204 to OPTIONS. */
+/** The methods that a path supports, for the responses to all others: 405, and to OPTIONS. */
 
 import type { FastifyInstance } from 'fastify'
 
