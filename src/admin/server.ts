@@ -1,6 +1,7 @@
 /** The two HTTP listeners, built but not listening yet: the external API and the internal one. */
 
 import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Server as TlsServer } from 'node:tls'
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import type { AuditTrail } from '../audit/trail.ts'
@@ -226,6 +227,12 @@ function createListener({
       if (socket.writable) socket.end(rawRefusal(clientErrorStatus(error.code)))
       else socket.destroy()
     },
+  })
+  // Node's own refusal of an unknown Expect has no body.
+  app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
+    const body = JSON.stringify(toEnvelope('invalid_request', 'Expect must be 100-continue.'))
+    const type = 'application/json; charset=utf-8'
+    response.writeHead(417, { 'content-type': type, 'content-length': body.length }).end(body)
   })
   traceRequests(app, openSpan)
   auditRoutes(app, audit)

@@ -190,6 +190,16 @@ test('a client that expects 100 Continue gets it', async (t) => {
   await until('"object":"list"')
 })
 
+test('an unknown expectation is refused with the envelope (417)', async (t) => {
+  const api = await createKeyApi(t)
+  const { socket, closed } = await open(t, api)
+  const search = `POST /v1/api-keys/search HTTP/1.1\r\n${alice}expect: weird\r\n`
+  socket.write(`${search}connection: close\r\ncontent-length: 2\r\n\r\n{}`)
+  const received = await closed
+  t.match(received, /^HTTP\/1\.1 417 /)
+  t.match(envelopeOf(received), { type: 'invalid_request_error' })
+})
+
 test('after a refusal the connection stays usable', async (t) => {
   const api = await createKeyApi(t)
   const { socket, until, received } = await open(t, api)
