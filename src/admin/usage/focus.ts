@@ -43,7 +43,8 @@ type FocusRow = CsvRow & Partial<Record<(typeof focusColumns)[number], string | 
 export function toFocusRows(total: UsageTotal, bill: FocusBill): readonly FocusRow[] {
   const { group, cost } = total
   const [rate = '', prices = ''] = group.slice(usageDimensions.length)
-  const row = { ...whoseRow(total, bill), ...figuresOf(total) }
+  const whose = whoseRow(total, bill)
+  const row = { ...whose, ...figuresOf(total) }
   if (total.answers === 0) return []
   if (prices === '') {
     const usage = usageOf(total, undefined, total.total, rate || '0')
@@ -58,7 +59,6 @@ export function toFocusRows(total: UsageTotal, bill: FocusBill): readonly FocusR
   const exact = charges.reduce((sum, { BilledCost }) => sum + priceUnits(BilledCost), 0n)
   const rounding = priceUnits(cost ?? '0') - exact
   const all = rounding === 0n ? charges : [...charges, adjustmentOf(total, rounding)]
-  const whose = whoseRow(total, bill)
   return all.map((charge, i) => ({ ...(i === 0 ? row : whose), ...charge }))
 }
 

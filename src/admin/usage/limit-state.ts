@@ -120,17 +120,9 @@ function percentLeft({ limit, remaining }: LimitState): number {
   return Math.max(1, Number((BigInt(remaining) * 100n) / BigInt(limit.limit)))
 }
 
-/** Kind, scope and window of a limit, and who shares it. */
-function toNamesJson(limit: CountedLimit, counter: Counter) {
-  const { kind, scope, window, limitName } = limit
-  const whom = whomOf(limit, counter)
-  return {
-    name: limitName ?? null,
-    kind,
-    scope,
-    ...(whom !== undefined && { whom }),
-    window: window || null,
-  }
+/** Name, kind, scope and window of a limit. */
+export function toNamesJson({ limitName, kind, scope, window }: CountedLimit) {
+  return { name: limitName ?? null, kind, scope, window: window || null }
 }
 
 /** A limit as shown. A counter of concurrency has no window. `isTold`: with figures. */
@@ -138,8 +130,10 @@ export function toStateJson(state: LimitState, counter: Counter, isTold: boolean
   const { limit, used, remaining, resetsAt } = state
   const shown = (value: Exact) => (isTold ? toFigure(limit, value) : null)
   const isOpen = limit.kind === 'concurrency'
+  const whom = whomOf(limit, counter)
   return {
-    ...toNamesJson(limit, counter),
+    ...toNamesJson(limit),
+    ...(whom !== undefined && { whom }),
     limit: shown(limit.limit),
     used: shown(used),
     remaining: shown(remaining),

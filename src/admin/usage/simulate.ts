@@ -31,6 +31,7 @@ import {
   lengthOf,
   limitFields,
   scopeSchema,
+  toNamesJson,
   windowSchema,
 } from './limit-state.ts'
 import { noLedger } from './usage.ts'
@@ -248,14 +249,8 @@ function toRefusalsJson({ by, firstAt, lastAt, isEstimate, ...sums }: SimulatedR
   }
 }
 
-function toLimitJson(each: SimulatedLimit['limit']) {
-  const { limitName, kind, scope, window, limit } = each
-  return {
-    name: limitName ?? null,
-    ...{ kind, scope },
-    window: window || null,
-    limit: toFigure(each, limit),
-  }
+function toLimitJson(limit: SimulatedLimit['limit']) {
+  return { ...toNamesJson(limit), limit: toFigure(limit, limit.limit) }
 }
 
 /** Each name, kind and length of a window once. */
