@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { withRecordedAddresses } from '../../dev/own-addresses.ts'
 import { localHost, parseAddress } from '../formats/address.ts'
+import { parseJson } from '../formats/parse-json.ts'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { loadConfig, showAddress } from '../settings/config.ts'
 import { type Call, type Run, Unreachable, WrongCall } from './command.ts'
@@ -22,7 +23,10 @@ const maxBytes = 65_536
 export const cleanup: Run<typeof cleanupFlags> = async ({ operands: [raw], flags }, io) => {
   const call = readTarget(raw ?? defaultOf(io.env), flags)
   const { status, body } = await postWithin(call)
-  const answer = parse(body) as { deletedCount?: unknown; error?: { message?: unknown } } | null
+  const answer = parseJson(body) as
+    | { deletedCount?: unknown; error?: { message?: unknown } }
+    | null
+    | undefined
   if (status === 200 && Number.isSafeInteger(answer?.deletedCount)) {
     const { deletedCount } = answer as { deletedCount: number }
     const said = `Deleted ${deletedCount} expired ephemeral keys.`
@@ -123,12 +127,4 @@ function read(option: string, path: string | undefined): Buffer | undefined {
 function reasonOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException
   return code ?? message
-}
-
-function parse(body: string): unknown {
-  try {
-    return JSON.parse(body)
-  } catch {
-    return null
-  }
 }

@@ -1,6 +1,7 @@
 /** `tollgate prices import`: prints the prices of others' lists as billingRates, as YAML on standard output. */
 
 import { stringify } from 'yaml'
+import { parseJson } from '../formats/parse-json.ts'
 import { type PricedModel, readPriceList } from '../models/rules/price-lists.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Run } from './command.ts'
@@ -42,20 +43,13 @@ export const importPrices: Run<typeof json> = async (
 }
 
 async function readList(file: string, input: NodeJS.ReadableStream) {
-  const raw = await readInput(file, input)
-  const list = readPriceList(parse(file, raw))
+  const raw = parseJson(await readInput(file, input))
+  if (raw === undefined) throw new Error(`${file} is not JSON.`)
+  const list = readPriceList(raw)
   if (list !== undefined) return list
   throw new Error(
     `${file} is neither LiteLLM's model_prices_and_context_window.json nor OpenRouter's list of models.`,
   )
-}
-
-function parse(file: string, raw: string): unknown {
-  try {
-    return JSON.parse(raw)
-  } catch {
-    throw new Error(`${file} is not JSON.`)
-  }
 }
 
 /** Prices that the rate lacks are in a comment beside it, for review. */

@@ -4,6 +4,7 @@ import { readFileSync, rmSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { isObject } from '../formats/fields.ts'
+import { parseJson } from '../formats/parse-json.ts'
 import { makeFolder } from '../runtime/make-folder.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 
@@ -25,7 +26,7 @@ export function readLogins(env: NodeJS.ProcessEnv): Logins {
   const path = loginFile(env)
   const text = readOwn(path)
   if (text === undefined) return { current: undefined, tokens: new Map() }
-  const kept = parse(text)
+  const kept = parseJson(text)
   if (!isObject(kept) || !isObject(kept.tokens)) {
     throw new Error(
       `${path} was not written by tollgate login; run tollgate logout, which removes it.`,
@@ -52,14 +53,6 @@ function readOwn(path: string): string | undefined {
   }
   if ((mode & 0o077) === 0) return text
   throw new Error(`Others may read ${path}: run chmod 600 on it, and change the credential.`)
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
 
 /** Replaces the saved addresses and credentials, in a file that only its owner may read. */

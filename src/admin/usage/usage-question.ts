@@ -4,6 +4,7 @@ import { hash } from 'node:crypto'
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest } from '../../formats/errors.ts'
 import { type Labels, problemOfLabels } from '../../formats/labels.ts'
+import { parseJson } from '../../formats/parse-json.ts'
 import { dayMs, hourMs, parseTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
@@ -209,7 +210,8 @@ function readCursor(
   length: number,
   unit: UsageUnit | undefined,
 ): Pick<UsageQuery, 'from' | 'to'> & { readonly after: readonly (string | number)[] } {
-  const [own, from, to, ...after] = parse(raw)
+  const value = parseJson(Buffer.from(raw, 'base64url').toString())
+  const [own, from, to, ...after]: readonly unknown[] = Array.isArray(value) ? value : []
   const isOurs =
     own === digest &&
     [from, to, ...(unit === undefined ? [] : after.slice(0, 1))].every(isTime) &&
@@ -222,15 +224,6 @@ function readCursor(
       'cursor is not one of this query: send it with the same parameters as the request that returned it.',
     )
   return { from: Number(from), to: Number(to), after: after as (string | number)[] }
-}
-
-function parse(raw: string): readonly unknown[] {
-  try {
-    const value: unknown = JSON.parse(Buffer.from(raw, 'base64url').toString())
-    return Array.isArray(value) ? value : []
-  } catch {
-    return []
-  }
 }
 
 /** The last day that ends in a year of four digits, as RFC 3339 writes them. */

@@ -2,6 +2,7 @@
 
 import { readFile } from 'node:fs/promises'
 import { isObject, type JsonObject } from '../../formats/fields.ts'
+import { parseJson } from '../../formats/parse-json.ts'
 import { isTrustworthy } from '../../formats/trustworthy.ts'
 import { readBody, sendRequest } from '../../runtime/http-request.ts'
 
@@ -49,16 +50,8 @@ export function createReadDocument(options: DocumentOptions = {}): ReadDocument 
     }
     const text = await readBody(answer, maxBytes)
     if (text === undefined) throw new Error(`${url} is larger than 1 MiB`)
-    return parseObject(url, text)
+    const value = parseJson(text)
+    if (!isObject(value)) throw new Error(`${url} is not a JSON object`)
+    return value
   }
-}
-
-function parseObject(url: string, text: string): JsonObject {
-  try {
-    const value: unknown = JSON.parse(text)
-    if (isObject(value)) return value
-  } catch {
-    // Reported below: the parser's own message quotes the document.
-  }
-  throw new Error(`${url} is not a JSON object`)
 }
