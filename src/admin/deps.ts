@@ -70,10 +70,8 @@ export interface ExternalDeps extends SharedDeps {
   readonly simulate: Simulate
   readonly readCounters: ResettableCounters['readFresh']
   readonly resetCounters: ResettableCounters['reset']
-  /** Undefined if limits cannot be increased. */
-  readonly increases?: ActiveIncreases | undefined
-  /** Undefined if there is no store for them. */
-  readonly limitRequests?: LimitRequests | undefined
+  readonly increases: ActiveIncreases
+  readonly limitRequests: LimitRequests
   /** As for Check, but it holds nothing. */
   readonly limits: (
     grant: Grant,

@@ -18,6 +18,11 @@ import type { ApiKeyStore } from '../../src/keys/store.ts'
 import { createServedNames } from '../../src/models/rules/served-names.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../src/operations/operations.ts'
+import {
+  createActiveIncreases,
+  type IncreaseStore,
+} from '../../src/ratelimit/increases/active-increases.ts'
+import type { LimitRequests } from '../../src/usage/limit-requests/limit-requests.ts'
 import { createTestCounters } from './counters.ts'
 import { listenLocally } from './listening.ts'
 import { noOtherProcess } from './no-other-process.ts'
@@ -61,6 +66,20 @@ function believe(credential = ''): Caller | null {
   return key
     ? { by: 'key', ...person, keyId: 'id', subscription }
     : { by: 'token', proof: { by: 'file' }, ...person }
+}
+
+async function beAway(): Promise<never> {
+  throw new ServiceError('store_unavailable')
+}
+
+/** There are none, and none can be added. */
+export const awayIncreases: IncreaseStore = { read: beAway, add: beAway, remove: beAway }
+const awayRequests: LimitRequests = {
+  add: beAway,
+  list: beAway,
+  countOpen: beAway,
+  find: beAway,
+  decide: beAway,
 }
 
 /** Builds both APIs; they are closed when `t` ends. */
@@ -117,6 +136,8 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     billingCurrency: 'USD',
     readCounters: counters.readFresh,
     limits: createLimits({ counters }),
+    increases: createActiveIncreases(awayIncreases, clock),
+    limitRequests: awayRequests,
     paths: pathRules(),
     pastRefusals: createRefusalMemory(),
     othersRefusals: noOtherProcess,

@@ -46,7 +46,7 @@ export function createDryRun(deps: ExplainDeps) {
    */
   async function enforce(granted: Grant, request: AccessRequest, at: number): Promise<Decision> {
     if (at <= clock()) return limits(granted, request, at)
-    const grant = increases?.raiseOf(granted, at) ?? granted
+    const grant = increases.raiseOf(granted, at)
     const counters = grant.limits.map((limit) => counterOf(limit, grant.caller.user, grant.pool))
     const states = await readCounters(counters, clock())
     const later = counters.map((each, i) => stateLater(each, states[i] as CounterState, at))

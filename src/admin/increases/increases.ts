@@ -137,12 +137,7 @@ const unsure =
 
 /** Adds the routes, in a scope of administrators. */
 export function increaseRoutes(app: Api, deps: ExternalDeps): void {
-  const { snapshot, clock, keys, whenIncreased } = deps
-
-  function opened() {
-    if (deps.increases === undefined) throw new ServiceError('store_unavailable')
-    return deps.increases
-  }
+  const { snapshot, clock, keys, increases, whenIncreased } = deps
 
   /** Finds the key's own limit that is meant. */
   async function findOfKey({ keyId = '', name, subscription, ...others }: Body, now: number) {
@@ -179,7 +174,6 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     for (const field of [...named, 'reason'] as const) requirePlainText(field, asked[field])
     const target = auditTargetOf(asked)
     addToOutcome(request, target)
-    const increases = opened()
     const now = clock()
     const until = readUntil(asked.until, now)
     const { chosen, user } =
@@ -218,7 +212,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
   const listing = { schema: listSchema, config: { audit: 'increase.read' } } as const
   app.get('/v1/admin/increases', listing, async (request) => {
     lookAtOthers(request, {})
-    const found = await opened().list()
+    const found = await increases.list()
     const isEffective = await effectiveOf(found, snapshot(), keys, clock())
     const data = found.map((each) => ({ ...toJson(each), effective: isEffective(each) }))
     await showOthers(request, data.length)
@@ -229,7 +223,6 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     const ending = { schema: endSchema, config: { audit: 'increase.end' } } as const
     scope.delete('/v1/admin/increases/:increaseId', ending, async (request) => {
       const { increaseId: id } = request.params
-      const increases = opened()
       if (isKeyId(id)) await intend(request)
       const ended = isKeyId(id) ? await orUnsure(increases.end(id), unsure) : undefined
       if (ended === undefined) {

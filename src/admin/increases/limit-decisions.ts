@@ -12,7 +12,7 @@ import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { answers, untitledObject } from '../http/schema.ts'
 import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
-import { oneRequest, openedRequests, toOneRequestJson, toRequestJson } from './limit-requests.ts'
+import { oneRequest, toOneRequestJson, toRequestJson } from './limit-requests.ts'
 import {
   auditTargetOf,
   limitsOfName,
@@ -75,7 +75,7 @@ const unsure =
 
 /** Adds the routes, in a scope of administrators. */
 export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
-  const { snapshot, clock, whenIncreased } = deps
+  const { snapshot, clock, limitRequests, whenIncreased } = deps
 
   async function decide(
     request: FastifyRequest,
@@ -85,9 +85,8 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
   ) {
     const { user: by } = callerOf(request)
     const decision = { ...(request.body as Omit<Decision, 'state'> | null), state }
-    const requests = openedRequests(deps)
     const now = clock()
-    const asked = foundRequest(isKeyId(id) ? await requests.find(id, now) : undefined)
+    const asked = foundRequest(isKeyId(id) ? await limitRequests.find(id, now) : undefined)
     const target = auditTargetOf(toRequestJson(asked))
     addToOutcome(request, target)
     // A long name is shortened in lines, and the counter has the shortened one.
@@ -98,7 +97,7 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     if (asked.state !== 'open') return settled(asked, decision, deps)
     const verdict = { by, at: now, ...(await read(asked, now)) }
     await intend(request, target)
-    const decided = await orUnsure(requests.decide(id, verdict), unsure)
+    const decided = await orUnsure(limitRequests.decide(id, verdict), unsure)
     if (decided === 'full') throw tooMany()
     return settled(foundRequest(decided), decision, deps)
   }

@@ -108,7 +108,7 @@ const unsure =
 
 /** Adds the routes. */
 export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
-  const { snapshot, clock, isAdmin } = deps
+  const { snapshot, clock, isAdmin, limitRequests } = deps
 
   const creation = { schema: createSchema, config: { audit: 'limit_request.create' } } as const
   app.post('/v1/limit-requests', creation, async (request) => {
@@ -120,7 +120,6 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     const { user } = caller
     const target = auditTargetOf({ ...asked, user })
     addToOutcome(request, target)
-    const requests = openedRequests(deps)
     const now = clock()
     const until = readRequestedUntil(asked.until, now)
     const origin = originOf(asked)
@@ -137,7 +136,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     await intend(request, target)
     const { reason } = asked
     const added = await orUnsure(
-      requests.add({
+      limitRequests.add({
         ...{ user, counter: counter.key, per: limit.scope, limit: higher },
         ...{ until, reason, createdAt: now },
       }),
@@ -162,18 +161,12 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     requireToken(caller, 'list limit requests')
     const { limit, offset } = readPage(paging)
     const page = { limit: limit + 1, offset }
-    const requests = openedRequests(deps)
-    const found = await requests.list(isAll ? null : caller.user, clock(), page)
+    const found = await limitRequests.list(isAll ? null : caller.user, clock(), page)
     const data = found.slice(0, limit).map(toRequestJson)
     await showOthers(request, data.length)
     const currency = currencyOf(data, deps.billingCurrency)
     return { object: 'list', data, ...currency, has_more: found.length > limit }
   })
-}
-
-export function openedRequests({ limitRequests }: Pick<ExternalDeps, 'limitRequests'>) {
-  if (limitRequests === undefined) throw new ServiceError('store_unavailable')
-  return limitRequests
 }
 
 /** The same whether or not there is such a limit. */

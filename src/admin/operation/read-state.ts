@@ -148,7 +148,7 @@ export function readState(
   app.get('/v1/admin/state', { schema }, async () => {
     const [state, open] = await Promise.all([
       serviceState(),
-      limitRequests?.countOpen(clock()).catch(() => undefined),
+      limitRequests.countOpen(clock()).catch(() => undefined),
     ])
     return { ...state, ...(open !== undefined && { open_limit_requests: open }) }
   })

@@ -274,7 +274,7 @@ export function lengthOf({ parsedWindow }: Pick<CountedLimit, 'parsedWindow'>): 
 
 interface ReadingDeps {
   readonly readCounters: ResettableCounters['readFresh']
-  readonly increases?: Pick<ActiveIncreases, 'raise'> | undefined
+  readonly increases: Pick<ActiveIncreases, 'raise'>
   /** Milliseconds since the epoch. */
   readonly clock: () => number
 }
@@ -285,7 +285,7 @@ export async function readLimits(
   own: readonly OwnLimit[],
   isTold: (limit: CountedLimit) => boolean = () => true,
 ) {
-  const states = await readStates({ readCounters, raise: increases?.raise }, own, clock())
+  const states = await readStates({ readCounters, raise: increases.raise }, own, clock())
   return own.map(({ subscription, model, models, limit, isEnforced, counter }, i) => {
     const state = states[i] as LimitState
     const shown = {

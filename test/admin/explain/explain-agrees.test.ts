@@ -13,10 +13,12 @@ import { compileCaps, keyCountersOf } from '../../../src/keys/rules/compiled-cap
 import type { KeyCaps } from '../../../src/keys/rules/key-caps.ts'
 import type { ApiKeyStore } from '../../../src/keys/store.ts'
 import { pathRules } from '../../../src/operations/operations.ts'
+import { createActiveIncreases } from '../../../src/ratelimit/increases/active-increases.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { checkOf, checkResponse, readDenial } from '../../support/envoy-messages.ts'
+import { awayIncreases } from '../../support/list-api.ts'
 import { createMemoryApiKeys } from '../../support/memory-api-keys.ts'
 import { noOtherProcess } from '../../support/no-other-process.ts'
 import { createRandom, type Random } from '../../support/random.ts'
@@ -110,6 +112,7 @@ test('explain agrees with Check in random worlds', async (t) => {
       snapshot: () => snapshot,
       readCounters: async (asked, at) => counters.read(asked, at),
       limits,
+      increases: createActiveIncreases(awayIncreases, clock),
       paths,
       clock,
       pastRefusals,
