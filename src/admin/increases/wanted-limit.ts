@@ -12,7 +12,7 @@ import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/activ
 import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import { optional, string } from '../http/schema.ts'
-import { figure, kindSchema, name, type OwnLimit, scopeSchema } from '../usage/limit-state.ts'
+import { figure, limitNames, name, type OwnLimit } from '../usage/limit-state.ts'
 import { limitsWhere, type Named } from '../usage/shared-limits.ts'
 import { readTime } from '../usage/usage-question.ts'
 
@@ -48,8 +48,8 @@ export const limitMeant = {
   },
   model: { type: ['string', 'null'] },
   name: string('Name of the limit.'),
-  kind: kindSchema,
-  scope: scopeSchema,
+  kind: limitNames.kind,
+  scope: limitNames.scope,
   whom: optional(string('Whose counter it is, if the limit has several.')),
   limit: figure,
 } as const

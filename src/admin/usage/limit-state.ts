@@ -40,20 +40,6 @@ export const filters = {
   model: { ...name, description: 'Only of this model.', examples: ['llm/sim-small'] },
 } as const
 
-export const kindSchema = string('What it counts; concurrency: requests in progress.', {
-  enum: limitKinds,
-})
-
-export const scopeSchema = string('Who shares one counter of the limit.', {
-  enum: limitScopes,
-})
-
-export const windowSchema = {
-  type: ['string', 'null'],
-  description: 'null for a limit on concurrency.',
-  examples: ['1h', 'month'],
-} as const
-
 /** Tokens and requests, or money. */
 export const figure = { type: ['integer', 'string'] } as const
 /** A `figure`, or null for callers who may not see it. */
@@ -62,14 +48,18 @@ const maybeFigure = { type: ['integer', 'string', 'null'] } as const
 /** The fields that identify a limit, wherever one is shown. */
 export const limitNames = {
   name: { type: ['string', 'null'], description: 'The name of a named limit, otherwise null.' },
-  kind: kindSchema,
-  scope: scopeSchema,
+  kind: string('What it counts; concurrency: requests in progress.', { enum: limitKinds }),
+  scope: string('Who shares one counter of the limit.', { enum: limitScopes }),
   whom: optional(
     string(
       'Who shares it, if several users do: a group (users: the users that the subscription names), an organization or a subscription.',
     ),
   ),
-  window: windowSchema,
+  window: {
+    type: ['string', 'null'],
+    description: 'null for a limit on concurrency.',
+    examples: ['1h', 'month'],
+  },
 } as const
 
 export const limitFields = {

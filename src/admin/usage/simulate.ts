@@ -27,12 +27,9 @@ import {
   currencyOf,
   currencySchema,
   figure,
-  kindSchema,
   lengthOf,
   limitFields,
-  scopeSchema,
   toNamesJson,
-  windowSchema,
 } from './limit-state.ts'
 import { noLedger } from './usage.ts'
 import { readTime, spanOf, time } from './usage-question.ts'
@@ -97,9 +94,9 @@ const schema = {
         subscription: text,
         model: text,
         name: optional(limitFields.name),
-        kind: optional(kindSchema),
-        scope: optional(scopeSchema),
-        window: optional(windowSchema),
+        kind: optional(limitFields.kind),
+        scope: optional(limitFields.scope),
+        window: optional(limitFields.window),
         limit: optional(figure),
         reason: string(
           'limit: identified by kind, window and limit. Otherwise the problem of the subscription.',
@@ -120,9 +117,9 @@ const schema = {
         model: limitFields.model,
         models: limitFields.models,
         name: limitFields.name,
-        kind: kindSchema,
-        scope: scopeSchema,
-        window: windowSchema,
+        kind: limitFields.kind,
+        scope: limitFields.scope,
+        window: limitFields.window,
         limit: { ...figure, description: 'For cost a decimal number as a string; most likewise.' },
         most: {
           ...figure,
@@ -143,8 +140,8 @@ const schema = {
       description: 'Windows for which usage of some time is unknown.',
       ...objects('NotJudged', {
         name: limitFields.name,
-        kind: kindSchema,
-        window: windowSchema,
+        kind: limitFields.kind,
+        window: limitFields.window,
         from: timestamp,
         to: timestamp,
         because: string(
