@@ -1,16 +1,10 @@
 /** `POST /v1/api-keys` (contract, 3.2). */
 
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import type { FromSchema } from 'json-schema-to-ts'
 import { selectForKey } from '../../decide/selection.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
-import {
-  type ApiKeyRecord,
-  keyIdBytes,
-  keySecretBytes,
-  mintKey,
-  prefixOf,
-} from '../../keys/rules/api-key.ts'
+import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import { expiryOf, maximumDaysOf } from '../../keys/rules/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
@@ -23,6 +17,7 @@ import { toRecordJson } from './api-key-record.ts'
 import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency-key.ts'
 import { capFields, capSchemas, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
+import { newSecret } from './new-secret.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
 /** `lifetime` validates `expiresIn`, with better messages than a schema. */
@@ -117,14 +112,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
     const subscription = selectForKey(current, caller, requested).name
     const caps = readCaps(request.body, {}, subscription, current)
 
-    const { key, hash, prefix } = mintKey(
-      deps.keyMarker,
-      randomBytes(keyIdBytes),
-      randomBytes(keySecretBytes),
-    )
-    const secret = { hash, prefix: prefixOf(key) ?? null }
-    // Of the rest of the record the schema shows what it names.
-    const shown = { key, keyPrefix: prefix }
+    const { secret, shown } = newSecret(deps.keyMarker)
     reply.header('cache-control', 'no-store')
     return await once(request, deps, async ({ attempt, made }) => {
       if (made !== undefined) {
@@ -135,6 +123,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
         if (renewed === undefined) return refuseDone(reply, await keys.findById(keyId), now)
         const propagation = await deps.propagation([renewed.replaced])
         reply.code(201)
+        // Of the record the schema shows what it names.
         return { ...toRecordJson(renewed.record, now), ...shown, propagation }
       }
       const record: ApiKeyRecord = {

@@ -1,9 +1,7 @@
 /** `POST /v1/api-keys/{id}/rotate` (contract, 3.4): a new secret for a key. */
 
-import { randomBytes } from 'node:crypto'
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest } from '../../formats/errors.ts'
-import { keyIdBytes, keySecretBytes, mintKey, prefixOf } from '../../keys/rules/api-key.ts'
 import { overlapOf } from '../../keys/rules/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
@@ -15,6 +13,7 @@ import { object, refusals, string } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
 import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency-key.ts'
 import { actOnKey, foundKey, isKeyId } from './key-access.ts'
+import { newSecret } from './new-secret.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
 const schema = {
@@ -75,17 +74,13 @@ export function rotateApiKey(app: Api, deps: ExternalDeps): void {
     const { id } = request.params
     foundKey(isKeyId(id) ? id : undefined)
     const now = clock()
-    const { key, hash, prefix } = mintKey(
-      keyMarker,
-      randomBytes(keyIdBytes),
-      randomBytes(keySecretBytes),
-    )
+    const { secret, shown } = newSecret(keyMarker)
     reply.header('cache-control', 'no-store')
     return await once(request, deps, async ({ attempt, made }) => {
       await intend(request, { keyId: id })
-      const secret = { hash, prefix: prefixOf(key) ?? null, attempt, unused: made?.hash }
+      const renewal = { ...secret, ...times, attempt, unused: made?.hash }
       const rotate = (owner: string | undefined) =>
-        orUnsure(keys.rotate(id, owner, { ...secret, ...times }, now), unsure)
+        orUnsure(keys.rotate(id, owner, renewal, now), unsure)
       const mayRotate = async (owner: string) => owner === caller.user || (await isAdmin(caller))
       const rotated = await actOnKey(caller, isAdmin, rotate)
       if (rotated === undefined && made !== undefined) {
@@ -94,13 +89,8 @@ export function rotateApiKey(app: Api, deps: ExternalDeps): void {
       }
       const { record, replaced } = foundKey(rotated)
       addToOutcome(request, { user: record.user, subscription: record.subscription })
-      return {
-        key,
-        ...toRecordJson(record, now),
-        // As in the response to a creation.
-        keyPrefix: prefix,
-        propagation: await propagation([replaced]),
-      }
+      // The prefix is longer than the record's, as in the response to a creation.
+      return { ...toRecordJson(record, now), ...shown, propagation: await propagation([replaced]) }
     })
   })
 }
