@@ -25,7 +25,7 @@ import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { bearerOf, callerOf } from '../http/authenticate-api.ts'
-import { answersWith, object, refusals, string, untitledObject } from '../http/schema.ts'
+import { answersWith, object, string, untitledObject } from '../http/schema.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
 import type { ProbeRequest } from './model-probe.ts'
 import { modelRecord, toModelJson } from './model-record.ts'
@@ -56,22 +56,18 @@ Requests with the header anthropic-version are answered in Anthropic's format.`,
       }),
     },
   },
-  response: {
-    200: {
-      description: 'Ordered by id, url and owner.',
-      headers: {
-        'cache-control': { type: 'string', enum: ['no-store'] },
-        'x-access-checked-at': string('When the model servers were queried.', {
-          format: 'date-time',
-        }),
-      },
-      ...object('ModelList', {
-        object: { type: 'string', const: 'list' },
-        data: { type: 'array', items: modelRecord },
+  response: answersWith('Ordered by id, url and owner.', [], {
+    headers: {
+      'cache-control': { type: 'string', enum: ['no-store'] },
+      'x-access-checked-at': string('When the model servers were queried.', {
+        format: 'date-time',
       }),
     },
-    ...refusals(401, 403, 429, 500, 503),
-  },
+    ...object('ModelList', {
+      object: { type: 'string', const: 'list' },
+      data: { type: 'array', items: modelRecord },
+    }),
+  }),
 } as const
 
 const oneSchema = {

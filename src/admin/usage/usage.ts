@@ -8,7 +8,7 @@ import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { createTurns } from '../http/rate-limit-key.ts'
-import { refusals } from '../http/schema.ts'
+import { answersWith } from '../http/schema.ts'
 import { focusColumns, toFocusRows } from './focus.ts'
 import { pageSize, parameters, readUsageQuestion, scopeOf } from './usage-question.ts'
 import { csvColumns, toGapJson, toRow, usagePage } from './usage-view.ts'
@@ -20,16 +20,12 @@ const schema = {
 the given user. Pages have ${pageSize.toLocaleString('en')} rows. There is no usage without USAGE_JOURNAL.`,
   tags: ['Usage'],
   querystring: parameters,
-  response: {
-    200: {
-      description: 'A page of sums, in the order of its groups.',
-      content: {
-        'application/json': { schema: usagePage },
-        'text/csv': { schema: { type: 'string' } },
-      },
+  response: answersWith('A page of sums, in the order of its groups.', [400, 404], {
+    content: {
+      'application/json': { schema: usagePage },
+      'text/csv': { schema: { type: 'string' } },
     },
-    ...refusals(400, 401, 403, 404, 429, 500, 503),
-  },
+  }),
 } as const
 
 /** The message where there is no ledger. */
