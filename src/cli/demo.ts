@@ -110,11 +110,9 @@ async function sendAll(
   requests: number,
 ): Promise<ReadonlyMap<number, number>> {
   const statuses = new Map<number, number>()
-  let next = 0
+  const turns = Array(requests).keys()
   async function send(): Promise<void> {
-    for (;;) {
-      const turn = next++
-      if (turn >= requests) return
+    for (const turn of turns) {
       const status = await chat(url, secrets[turn % secrets.length] as string, turn)
       statuses.set(status, (statuses.get(status) ?? 0) + 1)
     }

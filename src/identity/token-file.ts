@@ -80,24 +80,13 @@ function addLine(line: string, callers: Map<string, TokenCaller>): string | unde
 
 /** Columns of a CSV line (RFC 4180, without line breaks in quotes), or undefined if a quote is misplaced. */
 function splitColumns(line: string): readonly string[] | undefined {
+  const column = /(?:"((?:[^"]|"")*)"\s*|([^",]*))(,|$)/y
   const columns: string[] = []
-  let at = 0
-  do {
-    if (line[at] === '"') {
-      const quoted = /"((?:[^"]|"")*)"\s*(?=,|$)/y
-      quoted.lastIndex = at
-      const match = quoted.exec(line)
-      if (match === null) return undefined
-      columns.push((match[1] as string).replaceAll('""', '"'))
-      at = quoted.lastIndex + 1
-    } else {
-      const comma = line.indexOf(',', at)
-      const end = comma < 0 ? line.length : comma
-      const column = line.slice(at, end)
-      if (column.includes('"')) return undefined
-      columns.push(column)
-      at = end + 1
-    }
-  } while (at <= line.length)
-  return columns
+  for (;;) {
+    const match = column.exec(line)
+    if (match === null) return undefined
+    const [, quoted, plain = '', end] = match
+    columns.push(quoted === undefined ? plain : quoted.replaceAll('""', '"'))
+    if (end === '') return columns
+  }
 }

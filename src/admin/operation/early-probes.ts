@@ -1,5 +1,6 @@
 /** The probes during the start: alive, and not ready yet. */
 
+import { once } from 'node:events'
 import type { RequestListener, Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { Address } from '../../formats/address.ts'
@@ -64,13 +65,8 @@ export async function openEarlyProbes(
         await listenServer('INTERNAL_ADDRESS', next, address, socketMode)
         return
       }
-      await new Promise<void>((listening, failed) => {
-        next.once('error', failed)
-        next.listen(server, () => {
-          next.off('error', failed)
-          listening()
-        })
-      })
+      next.listen(server)
+      await once(next, 'listening')
     },
     /** May be called after `handOver`. */
     close(): void {
