@@ -8,6 +8,7 @@ import { joinExternalModels } from './original/external-models.ts'
 import { originalGroup, originalModelsGroup } from './original/original-kinds.ts'
 import { parseResource } from './reading/parse-resource.ts'
 import { prune } from './reading/prune.ts'
+import { keyOfUnread } from './refused-resources.ts'
 
 /** A document for `kubectl apply` or a folder of resources. */
 interface Document {
@@ -57,6 +58,7 @@ export function exportResources(objects: readonly unknown[]): Exported {
     read.map(({ resource }) => resource),
     ({ resource, path, message }) =>
       notes.push({ severity: 'warning', message: `${resource}: ${showPath(path)} ${message}` }),
+    new Set(objects.map(keyOfUnread)),
   )
   for (const each of joined) if (each.kind === 'ModelRef') models.set(keyOf(each), each)
   const oidc = read.map(oidcOf).find((found) => found !== undefined)
@@ -64,7 +66,7 @@ export function exportResources(objects: readonly unknown[]): Exported {
   for (const each of inOrder(read)) {
     const { resource, shown } = each
     const kind = exportedAs[resource.kind]
-    if (kind === undefined) continue
+    if (kind === undefined || (kind === 'ModelRef' && !models.has(keyOf(resource)))) continue
     const named = resource.kind === 'AITenant' ? defaultTenant : resource
     const id = `${kind}/${keyOf(named)}`
     // The ModelRef or Tenant with that name is served, and includes the objects that it refers to.

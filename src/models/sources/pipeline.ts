@@ -84,11 +84,11 @@ async function load(
 ): Promise<Loaded> {
   const unserved: ResourceProblem[] = []
   const closed = closeUnknown(gathered)
-  const external = joinExternalModels(closed.resources, (problem) => unserved.push(problem))
+  const unread = placesOfUnread(gathered)
+  const external = joinExternalModels(closed.resources, (each) => unserved.push(each), unread)
   const joined = await inSlices(joinRoutes(external, routing))
   const resources = await inSlices(refuseAddresses(joined, checkAddress))
   const compiled = await inSlices(compileInSteps(resources, previous, admissionMode))
-  const unread = placesOfUnread(gathered)
   const snapshot = { ...compiled, saidOfMissing: aboutMissing(compiled, unread) }
   const found = sayMissing([...unserved, ...snapshot.problems], snapshot.saidOfMissing, unread)
   const problems = await inSlices(problemsOf(closed, found))

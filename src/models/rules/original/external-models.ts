@@ -17,12 +17,14 @@ const alone = rememberLast<ExternalModel, ModelRef>()
 /**
  * The resources without ExternalModels and ExternalProviders. A ModelRef that names an
  * ExternalModel in its namespace, and has no `backendUrl` of its own, gets its server. An
- * ExternalModel whose own name no ModelRef has becomes a model itself. Calls `report` with what has
- * no counterpart. The same inputs return the same objects.
+ * ExternalModel whose own name no ModelRef has becomes a model itself: not if that one is being deleted, or cannot be
+ * read and is in `unread` (`ModelRef/<namespace>/<name>`), because its limits would not hold. Calls `report` with what
+ * has no counterpart. The same inputs return the same objects.
  */
 export function joinExternalModels(
   resources: readonly Resource[],
   report: (problem: ResourceProblem) => void = () => {},
+  unread: { has(key: string): boolean } = new Set(),
 ): readonly Resource[] {
   const external = externalOf(resources, report)
   if (external.size === 0) return resources
@@ -31,7 +33,7 @@ export function joinExternalModels(
   )
   const names = new Set<string>()
   for (const resource of others) {
-    if (resource.kind === 'ModelRef' && !resource.metadata.deleting) names.add(keyOf(resource))
+    if (resource.kind === 'ModelRef') names.add(keyOf(resource))
   }
   const joined = others.map((resource) => {
     if (resource.kind !== 'ModelRef' || resource.backendUrl !== undefined) return resource
@@ -39,7 +41,9 @@ export function joinExternalModels(
     const named = external.get(`${resource.metadata.namespace}/${name}`)
     return kind === 'ExternalModel' && named !== undefined ? merge(resource, named) : resource
   })
-  for (const [key, each] of external) if (!names.has(key)) joined.push(toModelRef(each))
+  for (const [key, each] of external) {
+    if (!names.has(key) && !unread.has(`ModelRef/${key}`)) joined.push(toModelRef(each))
+  }
   return joined
 }
 

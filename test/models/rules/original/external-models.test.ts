@@ -1,24 +1,27 @@
 import { test } from 'tap'
+import { stringify } from 'yaml'
 import { statusOf } from '../../../../src/cluster/rules/conditions.ts'
 import { showPath } from '../../../../src/formats/fields.ts'
+import { exportResources } from '../../../../src/models/rules/export-resources.ts'
 import { joinExternalModels } from '../../../../src/models/rules/original/external-models.ts'
 import { refuseAddresses } from '../../../../src/models/rules/refuse-addresses.ts'
+import { loadDocuments } from '../../../../src/models/sources/pipeline.ts'
 import { compile } from '../../../support/compile.ts'
-import { modelRef, resourceOf } from '../../../support/documents.ts'
+import { accessPolicy, modelRef, original, resourceOf } from '../../../support/documents.ts'
 
-const external = (name: string, spec: object = {}, metadata: object = {}) =>
-  resourceOf({
-    apiVersion: 'maas.opendatahub.io/v1alpha1',
-    kind: 'ExternalModel',
-    metadata: { name, namespace: 'llm', ...metadata },
-    spec: {
-      provider: 'openai',
-      targetModel: 'gpt-4o',
-      endpoint: 'api.example.com',
-      credentialRef: { name: 'provider-key' },
-      ...spec,
-    },
-  })
+const writtenExternal = (name: string, spec: object = {}, metadata: object = {}) => ({
+  apiVersion: 'maas.opendatahub.io/v1alpha1',
+  kind: 'ExternalModel',
+  metadata: { name, namespace: 'llm', ...metadata },
+  spec: {
+    provider: 'openai',
+    targetModel: 'gpt-4o',
+    endpoint: 'api.example.com',
+    credentialRef: { name: 'provider-key' },
+    ...spec,
+  },
+})
+const external = (...of: Parameters<typeof writtenExternal>) => resourceOf(writtenExternal(...of))
 const inference = { apiVersion: 'inference.opendatahub.io/v1alpha1' }
 const provider = (name: string, spec: object = {}, metadata: object = {}) =>
   resourceOf({
@@ -78,6 +81,33 @@ test('without a ModelRef of its name it is a model itself', async (t) => {
   const model = modelsOf(external('gpt')).get('llm/gpt')
   t.equal(model?.resource.backend.kind, 'ExternalModel')
   t.equal(model?.phase, 'Ready')
+})
+
+test('it does not replace a ModelRef of its name that is invalid or being deleted', async (t) => {
+  const misspelt = { name: 'budget', pre: 'model', limit: 100, window: 'day' }
+  const deletionTimestamp = '2026-01-01T00:00:00Z'
+  for (const [spec, metadata] of [
+    [{ limits: [misspelt] }, {}],
+    [{ backendUrl: 'nowhere' }, {}],
+    [{ modelIds: [''] }, {}],
+    [{}, { deletionTimestamp }],
+  ] as const) {
+    const written = modelRef('gpt', {
+      modelRef: { kind: 'ExternalModel', name: 'gpt' },
+      backendUrl: undefined,
+      ...spec,
+    })
+    const ref = original({ ...written, metadata: { ...written.metadata, ...metadata } })
+    const open = original(accessPolicy('open', ['llm/gpt'], { users: ['ada'] }))
+    const documents = [ref, writtenExternal('gpt'), open]
+    const { snapshot } = await loadDocuments(documents.map((each) => stringify(each)).join('---\n'))
+    t.notOk(snapshot.models.has('llm/gpt'), JSON.stringify(spec))
+    const exported = exportResources(documents).documents
+    t.strictSame(
+      exported.map(({ kind }) => kind),
+      ['AccessPolicy'],
+    )
+  }
 })
 
 test('the backendUrl of a ModelRef takes precedence', async (t) => {
