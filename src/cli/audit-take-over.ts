@@ -20,11 +20,20 @@ export async function auditTakeOver<Result>(
   if (sink === undefined) return await act()
   const { auditRequired: required, replicaName: replica } = config
   const trail = createAuditTrail({ sink, required, replica, clock: Date.now })
-  const actor = { user: userInfo().username, source: 'cli' } as const
+  const actor = { user: userName(), source: 'cli' } as const
   try {
     return await auditAct(trail, { action: 'key.take_over', actor }, act, countOf)
   } finally {
     if (trail.lost > 0) warn('AUDIT_LOG: the audit trail could not be written.')
     await sink.close(1_000)
+  }
+}
+
+/** The number of a user without a name, such as those of containers. */
+function userName(): string {
+  try {
+    return userInfo().username
+  } catch {
+    return String(process.getuid?.())
   }
 }

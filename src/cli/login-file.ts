@@ -17,8 +17,17 @@ interface Logins {
 
 /** The file, below XDG_CONFIG_HOME or ~/.config. */
 export function loginFile(env: NodeJS.ProcessEnv): string {
-  const folder = env.XDG_CONFIG_HOME || join(env.HOME || homedir(), '.config')
+  const folder = env.XDG_CONFIG_HOME || join(env.HOME || homeOfUser(), '.config')
   return join(folder, 'tollgate', 'login.json')
+}
+
+/** `/dev/null` for users without a name, such as those of containers, who have none. */
+function homeOfUser(): string {
+  try {
+    return homedir()
+  } catch {
+    return '/dev/null'
+  }
 }
 
 /** Empty without a file. Throws a readable error if the file has another format, or other users may read it. */

@@ -4,7 +4,6 @@
  */
 
 import * as fs from 'node:fs'
-import { userInfo } from 'node:os'
 import { dirname } from 'node:path'
 import { withPathInErrors } from '../runtime/path-in-errors.ts'
 import type { JournalFiles } from './files.ts'
@@ -75,7 +74,7 @@ export function findMismatch(files: JournalFiles, mode: FileMode): string | unde
     try {
       fs.accessSync(path, needs | fs.constants.R_OK | (path === head ? fs.constants.W_OK : 0))
     } catch {
-      return `user ${userInfo().uid} can't use ${path}: ${owner}`
+      return `user ${process.getuid?.()} can't use ${path}: ${owner}`
     }
     const group = path === folder ? 0o070 : 0o060
     if (mode === 0o660 && (stat.mode & group) !== group) {

@@ -5,6 +5,7 @@ import { runAt, type Terminal } from '../support/command.ts'
 import { createKeyApi } from '../support/key-api.ts'
 import { startScripted } from '../support/list-api.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { skipUnnamedUser, tollgateUnnamed } from '../support/unnamed-user.ts'
 
 async function start(t: Test) {
   const api = await createKeyApi(t)
@@ -107,4 +108,12 @@ test('several gateways are kept, and forgotten one by one', async (t) => {
   t.match(await run({}, 'key', 'list'), { status: 1 }, 'no other gateway takes its place')
   t.match(await run({}, 'key', 'list', '--url', url), { status: 0 })
   t.ok(api.external.server.listening)
+})
+
+test('a user without a home has no login', { skip: skipUnnamedUser }, (t) => {
+  const list = tollgateUnnamed(['key', 'list', '--url', 'http://127.0.0.1:1'], {})
+  t.match(list, { status: 1, stderr: /TOLLGATE_TOKEN|tollgate login/ })
+  const { status, stderr } = tollgateUnnamed(['logout'], {})
+  t.match({ status, stderr }, { status: 0, stderr: '' })
+  t.end()
 })

@@ -9,6 +9,7 @@ import { createDatabase } from '../support/database.ts'
 import { createKeyApi } from '../support/key-api.ts'
 import { createPool } from '../support/key-store.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { skipUnnamedUser, tollgateUnnamed } from '../support/unnamed-user.ts'
 
 const markers = { own: 'tg', accepted: new Set(['oai']) }
 const total = 2_500
@@ -306,6 +307,14 @@ test('a take-over is in the audit trail, except for a dry run', async (t) => {
       { ...event, outcome: 'success', count: total },
     ],
   )
+})
+
+test('takes over for a user without a name', { skip: skipUnnamedUser }, async (t) => {
+  const { url } = await createOriginal(t)
+  const env = { DATABASE_URL: await createDatabase(t) }
+  const { status, stdout, stderr } = tollgateUnnamed(['migrate', '--from', url], env)
+  t.match({ status, stderr }, { status: 0, stderr: '' })
+  t.match(stdout, /"actor":{"user":"54321","source":"cli"}/)
 })
 
 test('takes nothing over if a required audit line cannot be written', async (t) => {

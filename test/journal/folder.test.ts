@@ -1,12 +1,13 @@
 /** What others put into the shared folder in the place of a file. */
 
 import { execFileSync, spawnSync } from 'node:child_process'
-import { symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
 import { openFolder } from '../../src/journal/folder.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { runUnnamed, skipUnnamedUser } from '../support/unnamed-user.ts'
 
 const name = 'usage.writers'
 
@@ -41,4 +42,17 @@ test('what is too long for a small file is not read', async (t) => {
   symlinkSync('/dev/zero', join(path, 'usage.told'))
   t.throws(() => folder.readText('usage.told'), /is not a file/)
   t.equal(folder.readText('usage.name'), '', 'none is an empty one')
+})
+
+test('a user without a name gets told what it cannot use', { skip: skipUnnamedUser }, (t) => {
+  // Below TMPDIR it could not even see it.
+  const folder = mkdtempSync('/tmp/tollgate-test-')
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const source = join(packageRoot, 'src/journal/prepare-folder.ts')
+  const script = `
+    import { findMismatch } from ${JSON.stringify(source)}
+    console.log(findMismatch({ folder: ${JSON.stringify(folder)} }, 0o600))`
+  const { stdout } = runUnnamed(['--input-type=module', '--eval', script], {})
+  t.match(stdout, `user 54321 can't use ${folder}: it belongs to user 0 and group 0`)
+  t.end()
 })
