@@ -115,7 +115,7 @@ function openAuditQueue(queue: LogQueue): AuditSink {
   return { write: (line) => queue.write(line, timeoutMs), async close() {} }
 }
 
-/** Standard output of a process without a log. */
+/** An output of a process without a log. */
 function openAuditStream(fd: number): AuditSink {
   return {
     async write(line) {
@@ -141,12 +141,17 @@ async function isSame(file: FileHandle, path: string): Promise<boolean> {
   return own.ino === there?.ino && own.dev === there.dev
 }
 
-const stdout = 1
-
-/** The sink for AUDIT_LOG, a file's path or `stdout`, where `log` may write; undefined if there is no trail. */
-export function openAuditSink(auditLog: string | undefined, log?: Logger): AuditSink | undefined {
+/**
+ * The sink for AUDIT_LOG, a file's path or `stdout`; undefined if there is no trail. `stdout` is the output of the log, or for
+ * a process without one this descriptor.
+ */
+export function openAuditSink(
+  auditLog: string | undefined,
+  output: Logger | 1 | 2,
+): AuditSink | undefined {
   if (auditLog === undefined) return undefined
   if (auditLog !== 'stdout') return openAuditFile(auditLog)
-  const queue = log && queueOf(log)
-  return queue === undefined ? openAuditStream(stdout) : openAuditQueue(queue)
+  if (typeof output === 'number') return openAuditStream(output)
+  const queue = queueOf(output)
+  return queue === undefined ? openAuditStream(1) : openAuditQueue(queue)
 }

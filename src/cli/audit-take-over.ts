@@ -8,15 +8,16 @@ import type { Config } from '../settings/config.ts'
 
 /**
  * Runs a take-over with a line before and after it, in the name of the terminal's user. `countOf`
- * returns the number of keys. With AUDIT_REQUIRED it runs only if the first line can be written.
+ * returns the number of keys. With AUDIT_REQUIRED it runs only if the first line can be written. A trail
+ * on standard output goes to standard error if the command prints JSON.
  */
 export async function auditTakeOver<Result>(
   config: Config,
   act: () => Promise<Result>,
   countOf: (result: Result) => number,
-  warn: (line: string) => void,
+  { warn, printsJson }: { readonly warn: (line: string) => void; readonly printsJson: boolean },
 ): Promise<Result> {
-  const sink = openAuditSink(config.auditLog)
+  const sink = openAuditSink(config.auditLog, printsJson ? 2 : 1)
   if (sink === undefined) return await act()
   const { auditRequired: required, replicaName: replica } = config
   const trail = createAuditTrail({ sink, required, replica, clock: Date.now })

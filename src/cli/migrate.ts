@@ -23,6 +23,7 @@ interface Report {
   readonly say: (line: string) => void
   readonly warn: (line: string) => void
   readonly result: Record<string, unknown>
+  readonly printsJson: boolean
 }
 
 /** The number of keys between two progress messages. */
@@ -34,7 +35,12 @@ const reportEvery = 50_000
  */
 export const migrate: Run<typeof migrateFlags> = async ({ flags }, { env, out, err }) => {
   refuseTogether(flags)
-  const report: Report = { say: flags.json ? err : out, warn: err, result: {} }
+  const report: Report = {
+    say: flags.json ? err : out,
+    warn: err,
+    result: {},
+    printsJson: flags.json,
+  }
   const status = await run(flags, env, report)
   if (flags.json) out(toJson(report.result))
   return status
@@ -142,7 +148,7 @@ async function copy(job: {
   const { later } = table
   const take = () => copyKeys({ source, target, tenant, later, dryRun, onProgress })
   const taken = ({ copied, updated }: CopyCounts) => copied + updated
-  const counts = dryRun ? await take() : await auditTakeOver(config, take, taken, warn)
+  const counts = dryRun ? await take() : await auditTakeOver(config, take, taken, report)
   Object.assign(result, counts)
   const { read, copied, updated, present, conflicting } = counts
   say(
@@ -192,7 +198,7 @@ async function takeInPlace(
     await adoptTable(sql, table)
     await bringToSchema(sql, report)
   }
-  await auditTakeOver(config, adopt, () => taken, report.warn)
+  await auditTakeOver(config, adopt, () => taken, report)
   return 0
 }
 

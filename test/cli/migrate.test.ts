@@ -1,8 +1,10 @@
+import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { startEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
 import { hashOfKey } from '../../src/keys/rules/api-key.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { runAt } from '../support/command.ts'
 import { createDatabase } from '../support/database.ts'
@@ -11,6 +13,7 @@ import { createPool } from '../support/key-store.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { skipUnnamedUser, tollgateUnnamed } from '../support/unnamed-user.ts'
 
+const main = join(packageRoot, 'src', 'cli', 'main.js')
 const markers = { own: 'tg', accepted: new Set(['oai']) }
 const total = 2_500
 const columns =
@@ -307,6 +310,22 @@ test('a take-over is in the audit trail, except for a dry run', async (t) => {
       { ...event, outcome: 'success', count: total },
     ],
   )
+})
+
+test('--json prints nothing but its JSON, the audit trail to standard error', async (t) => {
+  const { url } = await createOriginal(t)
+  const DATABASE_URL = await createDatabase(t)
+  const run = (args: readonly string[], env: NodeJS.ProcessEnv) =>
+    spawnSync(process.execPath, [main, 'migrate', ...args, '--json'], { env, encoding: 'utf8' })
+  for (const [args, target] of [
+    [['--from', url], DATABASE_URL],
+    [['--in-place'], url],
+  ] as const) {
+    const { stdout, stderr, status } = run(args, { PATH: process.env.PATH, DATABASE_URL: target })
+    t.equal(status, 0)
+    t.type(JSON.parse(stdout), 'object')
+    t.equal(stderr.split('"action":"key.take_over"').length, 3)
+  }
 })
 
 test('takes over for a user without a name', { skip: skipUnnamedUser }, async (t) => {
