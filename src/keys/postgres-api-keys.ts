@@ -120,9 +120,10 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       const [row] = await within(query)
       return row && toRevoked(row)
     },
-    async revoke(id, owner, now) {
+    async revoke(id, owner, now, hash) {
       const [row] = await within(sql<RevokedRecordRow[]>`
         update api_keys set status = 'revoked' where ${isOwn(sql, id, owner, now)}
+          ${hash === undefined ? sql`` : sql`and key_hash = ${hash}`}
         returning *, pg_current_xact_id()::text as transaction`)
       return row && toRevoked(row)
     },

@@ -125,12 +125,14 @@ interface ApiKeyRecords {
   ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
   /**
    * Revokes a key that is active at `now` (milliseconds since the epoch) and belongs to `owner`, if
-   * given. Of concurrent calls one gets the record, the others undefined.
+   * given, and if `hash` is given has that present secret. Of concurrent calls one gets the record, the others
+   * undefined.
    */
   revoke(
     id: string,
     owner: string | undefined,
     now: number,
+    hash?: string,
   ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
   /**
    * Replaces the secret of a key that is active at `now` and belongs to `owner`, if given. Returns

@@ -43,9 +43,9 @@ export function writeThrough(
       if (changed !== undefined) evict(hashesOf([changed]))
       return changed
     },
-    async revoke(id, owner, now) {
+    async revoke(id, owner, now, hash) {
       const revoked = await revoking(
-        table.revoke(id, owner, now),
+        table.revoke(id, owner, now, hash),
         (key) => key.id === id && (owner === undefined || key.user === owner),
       )
       if (revoked !== undefined) evict(hashesOf([revoked]))

@@ -42,10 +42,10 @@ export function revokeGivenKey(app: Api, deps: ExternalDeps): void {
     const hash = foundKey(hashOfKey(request.body.key.trim(), markers))
     const found = foundKey(await keys.findByHash(hash, () => addressOf(request)))
     await intend(request, { keyId: found.id })
+    // The cache may not know of a rotation yet, so the table decides which secret this is.
     const revoked = foundKey(
-      await orUnsure(
-        found.isPrevious ? keys.endPrevious(hash, now) : keys.revoke(found.id, undefined, now),
-      ),
+      (await orUnsure(keys.revoke(found.id, undefined, now, hash))) ??
+        (await orUnsure(keys.endPrevious(hash, now))),
     )
     addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
     return { ...toRecordJson(revoked, now), propagation: await propagation([revoked]) }

@@ -81,6 +81,17 @@ test('revoking the key ends both secrets, revoking the old secret only that one'
   refused(t, await api.ask(`POST /v1/api-keys/${id}/rotate`, { as: 'alice' }), 404, 'not_found')
 })
 
+test('a process that does not know of a rotation yet ends only the given secret', async (t) => {
+  const api = await createKeyApi(t)
+  const other = await createKeyApi(t, { url: api.url })
+  const { id, key } = await api.createKey('alice')
+  t.equal((await other.ask('GET /v1/me', { as: key })).statusCode, 200, 'it is in the cache')
+  await api.ask(`POST /v1/api-keys/${id}/rotate`, { as: 'alice', body: { overlap: '1h' } })
+  const given = await other.ask('POST /v1/api-keys/revoke', { as: 'bob', body: { key } })
+  t.match(given.json(), { id, status: 'active' })
+  t.match(await api.keys.findById(id), { status: 'active', previous: undefined })
+})
+
 test('the old secret ends some time after the first use of the new one', async (t) => {
   const api = await createKeyApi(t)
   const now = Date.now()
