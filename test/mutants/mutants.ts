@@ -303,8 +303,8 @@ export const allMutants: readonly Mutant[] = [
     [
       ['for (const key of new Set(policy.modelKeys)) {', 'for (const key of policy.modelKeys) {'],
       [
-        '[name, deleting, resource.owner, resource.priority, resource.attribution]',
-        '[name, resource.owner, resource.priority, resource.attribution]',
+        'return [name, deleting, owner, priority, attribution, admission, notifyAt]',
+        'return [name, owner, priority, attribution, admission, notifyAt]',
       ],
       ['for (const key of before.models.keys()) if (!compared.models.has(key)) stale.add(key)', ''],
     ],

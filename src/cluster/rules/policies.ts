@@ -84,7 +84,7 @@ export function* policiesInSteps(
   for (const subscription of subscriptions.values()) {
     for (const [key, own] of subscription.limits) {
       if (!stale.has(key)) continue
-      const text = `${digestOf(subscription)} ${own.map(limitText).join()}${budgetOf(subscription, key)}`
+      const text = `${digestOf(subscription)} ${own.map(limitText).join()}${chargesOf(subscription, key)}`
       add(limits, key, subscription.name, hash('sha256', text, 'hex'), own.length)
     }
     for (const key of subscription.resource.outOfForce?.map(keyOfModel) ?? []) {
@@ -126,11 +126,12 @@ function limitText({ kind, limit, limitName, windowMs, scope, keyPrefix }: Count
   return `${kind === 'tokens' ? '' : `${kind} `}${limit}/${windowMs}`
 }
 
-/** What else its limits by name and its weights depend on. */
-function budgetOf({ terms }: CompiledSubscription, model: string): string {
+/** What else its limits by name, weights and prices depend on, besides ADMISSION_MODE, which the controller may lack. */
+function chargesOf({ terms }: CompiledSubscription, model: string): string {
   const { tariff, observed } = terms.get(model) ?? {}
-  if (!tariff?.isBudgeted) return ''
-  return ` ${tariff.text} ${observed?.map(limitText).join() ?? ''}`
+  if (!tariff?.isBudgeted && !tariff?.isPriced) return ''
+  const text = tariff.text.replace('"charge":"admission",', '')
+  return ` ${text} ${observed?.map(limitText).join() ?? ''}`
 }
 
 type CountedLimit = NonNullable<ReturnType<CompiledSubscription['limits']['get']>>[number]
@@ -210,16 +211,16 @@ const digests = new WeakMap<object, string>()
 function digestOf({ resource }: CompiledPolicy | CompiledSubscription): string {
   return remembered(resource, () => {
     const { name, deleting } = resource.metadata
-    return resource.kind === 'AccessPolicy'
-      ? [name, resource.subjects, resource.metering]
-      : [name, deleting, resource.owner, resource.priority, resource.attribution]
+    if (resource.kind === 'AccessPolicy') return [name, resource.subjects, resource.metering]
+    const { owner, priority, attribution, admission, notifyAt } = resource
+    return [name, deleting, owner, priority, attribution, admission, notifyAt]
   })
 }
 
 function serverDigest(ref: ModelRef): string {
   return remembered(ref, () => {
-    const { backend, backendUrl, backendHost, modelIds, server, output } = ref
-    return [backend, backendUrl, backendHost, modelIds, server, output]
+    const { backend, backendUrl, backendHost, modelIds, server, output, state, modelFields } = ref
+    return [backend, backendUrl, backendHost, modelIds, server, output, state, modelFields]
   })
 }
 

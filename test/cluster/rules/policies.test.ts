@@ -93,6 +93,41 @@ test('a digest depends only on what concerns its model', async (t) => {
   ])
 })
 
+test('a digest depends on whatever decides requests', async (t) => {
+  const digests = (changed: object) => {
+    const fresh = resourceOf(changed)
+    const rest = written.filter(({ metadata }) => metadata.name !== fresh.metadata.name)
+    const { server, limits } = policiesOf(compile([...rest, fresh])).byModel.get('llm/small') ?? {}
+    return { server, limits: limits?.digest }
+  }
+  const of = (more: Parameters<typeof subscription>[3] = {}) =>
+    subscription('cheap', team, { 'llm/small': [[10, '1m']], 'llm/large': [[5, '1h']] }, more)
+  const plain = digests(of())
+  for (const more of [
+    { admission: { mode: 'reserve' } },
+    { admission: { mode: 'reserve', charge: 'end' } },
+    { spec: { notify: { at: [50] } } },
+    { ofModels: { billingRate: { perToken: '0.000002' } } },
+    { ofModels: { billingRate: { perToken: '0.000002', perOutputToken: '0.000008' } } },
+  ]) {
+    t.not(digests(of(more)).limits, plain.limits, JSON.stringify(more))
+  }
+  for (const more of [{ state: 'shared' }, { modelFields: ['models'] }]) {
+    t.not(digests(modelRef('small', more)).server, plain.server, JSON.stringify(more))
+  }
+})
+
+test('a digest does not depend on ADMISSION_MODE, which the controller need not have', async (t) => {
+  const limit = { name: 'month', limit: 9_000, window: 'month' }
+  const resources = [
+    ...written,
+    resourceOf(subscription('budget', team, { 'llm/large': [[5, '1h']] }, { named: [limit] })),
+  ]
+  const limitsOf = (mode: 'count' | 'reserve') =>
+    policiesOf(compile(resources, undefined, mode)).byModel.get('llm/large')?.limits?.digest
+  t.equal(limitsOf('reserve'), limitsOf('count'))
+})
+
 test('what has not changed is the same object again', async (t) => {
   const steps = (
     resources: typeof written,
