@@ -1,4 +1,4 @@
-/** Converts figures counted outside OpenTelemetry's SDK to its data format. */
+/** Converts figures to OpenTelemetry's data format. */
 
 import { type Attributes, type HrTime, ValueType } from '@opentelemetry/api'
 import {
