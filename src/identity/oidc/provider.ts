@@ -120,7 +120,7 @@ export function createProvider(options: ProviderOptions) {
       if (known?.provedBy === keys.generation && !keys.isLost) return known.caller
       return verifyAfresh(token, now).catch((error: unknown) => {
         if (error instanceof ServiceError) throw error
-        const { reason, isPublic } = toRefusal(error)
+        const { message: reason, isPublic } = toRefusal(error)
         onRefused(reason)
         const message = `The identity token ${isPublic ? reason : 'is not valid'}.`
         throw new ServiceError('credential_invalid', { message })
@@ -142,12 +142,10 @@ function refuseHeader({ typ, cty, crit }: JWSHeaderParameters): void {
 
 /** Why a token is invalid, as the end of a sentence, and whether its bearer may know. */
 class Refusal extends Error {
-  readonly reason: string
   readonly isPublic: boolean
 
   constructor(reason: string, isPublic = true) {
     super(reason)
-    this.reason = reason
     this.isPublic = isPublic
   }
 }
