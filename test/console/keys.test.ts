@@ -258,6 +258,9 @@ test('keys are found by name, by their beginning and by status', async (t, world
   await page.getByText('Revoked', { exact: true }).click()
   await page.getByText('No key fits').waitFor()
   await isAccessible(t, page, 'nothing found')
+  await signIn(user, 'keys?status=nonsense')
+  await page.getByRole('link', { name: 'alpha', exact: true }).waitFor()
+  t.ok(await page.getByRole('radio', { name: 'Active' }).isChecked(), 'no status is the default')
 })
 
 test('all keys go after their owner has been typed', async (t, { page, gateway, signIn }) => {

@@ -7,13 +7,14 @@ import type { Session } from '../session.tsx'
 export interface Wanted {
   /** The owner; for administrators all owners if undefined. */
   readonly username: string | undefined
-  readonly status: string
+  readonly status: (typeof statuses)[number]
   readonly text: string
   readonly sortBy: SortField
   readonly order: 'asc' | 'desc'
   readonly page: number
 }
 
+const statuses = ['active', 'expired', 'revoked', 'all'] as const
 export const sortFields = ['name', 'created_at', 'expires_at', 'last_used_at'] as const
 export type SortField = (typeof sortFields)[number]
 
@@ -41,7 +42,7 @@ export function readWanted(query: URLSearchParams, { me }: Session): Wanted {
   const owner = query.get('owner') ?? ''
   return {
     username: !me.administrator || owner === '' ? me.username : owner === '*' ? undefined : owner,
-    status: query.get('status') ?? 'active',
+    status: statuses.find((each) => each === query.get('status')) ?? 'active',
     text: query.get('find') ?? '',
     sortBy,
     order: query.get('order') === 'asc' ? 'asc' : 'desc',
