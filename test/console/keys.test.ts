@@ -181,6 +181,53 @@ test('a key is restricted, and only an administrator lifts that', async (t, worl
   t.equal((await gateway.ask(chatPath, key, chat())).status, 200)
 })
 
+test('an edit sends only what was changed', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  const key = async (method: string, path: string, body?: object) => {
+    const init = { method, ...(body && { body: JSON.stringify(body) }) }
+    const { status, text } = await gateway.ask(`/v1/api-keys${path}`, `token-${user}`, init)
+    t.ok(status < 300, text)
+    return JSON.parse(text)
+  }
+  const labels = { team: ' search ', about: 'x' }
+  const { id } = await key('POST', '', { name: 'old', subscription: 'plenty', labels })
+  // The name of a key from before names had a maximum.
+  const long = 'n'.repeat(200)
+  await page.route('**/v1/api-keys/search', async (route) => {
+    const found = await (await route.fetch()).json()
+    const data = found.data.map((each: object) => ({ ...each, name: long }))
+    await route.fulfill({ json: { ...found, data } })
+  })
+  const sent: unknown[] = []
+  page.on('request', (request) => {
+    if (request.method() === 'PATCH') sent.push(request.postDataJSON())
+  })
+  await signIn(user)
+  const dialog = page.getByRole('dialog')
+  const save = dialog.getByRole('button', { name: 'Save' })
+  await act(page, 'Edit', long)
+  await save.click()
+  await page.getByText(`Nothing to change: ${long}`).waitFor()
+  t.strictSame(sent, [])
+
+  await act(page, 'Edit', long)
+  await key('PATCH', `/${id}`, { labels: { ...labels, meanwhile: 'yes' } })
+  await dialog.getByLabel('Description').fill('what it is for')
+  await save.click()
+  await page.getByText(`Saved: ${long}`).waitFor()
+  t.strictSame((await key('GET', `/${id}`)).labels, { ...labels, meanwhile: 'yes' })
+
+  await page.getByText('meanwhile=yes').waitFor()
+  await act(page, 'Edit', long)
+  const lines = dialog.getByRole('textbox', { name: 'Labels' })
+  await lines.fill((await lines.inputValue()).replace('about=x', 'about = y '))
+  await save.click()
+  await dialog.waitFor({ state: 'detached' })
+  const expected = { ...labels, about: 'y', meanwhile: 'yes' }
+  t.strictSame((await key('GET', `/${id}`)).labels, expected)
+  t.strictSame(sent, [{ description: 'what it is for' }, { labels: expected }])
+})
+
 test('a change that is not in force everywhere is told of in the dialog', async (t, world) => {
   const { page, gateway, signIn } = world
   const user = gateway.newUser()

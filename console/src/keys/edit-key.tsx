@@ -3,10 +3,11 @@ import { useState } from 'react'
 import type { ApiKey, Propagation, Subscription } from '../api.ts'
 import { DialogForm } from '../parts/dialog-form.tsx'
 import { endWith, PropagationNote } from '../parts/propagation.tsx'
+import { toast } from '../parts/toast.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { nameOf } from './caps.tsx'
-import { KeyFields, keyFieldsIn } from './key-fields.tsx'
+import { changesIn, KeyFields } from './key-fields.tsx'
 
 interface EditKeyProps {
   /** If undefined, the dialog is closed. */
@@ -36,10 +37,15 @@ function Form({ record, onClose, onChanged }: EditKeyProps & { readonly record: 
 
   async function save(form: FormData) {
     const path = `/v1/api-keys/${encodeURIComponent(record.id)}`
-    const body = keyFieldsIn(form, record)
+    const body = changesIn(form, record)
+    if (Object.keys(body).length === 0) {
+      toast(`Nothing to change: ${record.name}`)
+      onClose()
+      return
+    }
     const answer = await call<{ readonly propagation?: Propagation }>('PATCH', path, body)
     onChanged()
-    const saved = { done: 'Saved', name: body.name }
+    const saved = { done: 'Saved', name: body.name ?? record.name }
     endWith(answer.propagation, saved, { onClose, onPending: setPropagation })
   }
 

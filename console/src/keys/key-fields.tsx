@@ -5,7 +5,7 @@ import { textIn } from '../parts/dialog-form.tsx'
 import { useFieldError } from '../parts/field-error.tsx'
 import { useSession } from '../session.tsx'
 import { CapFields, capsIn } from './caps.tsx'
-import { LabelsField, labelsIn } from './labels.tsx'
+import { areLabelsChanged, LabelsField, labelsIn } from './labels.tsx'
 
 interface KeyFieldsProps {
   /** Undefined for a new key. */
@@ -51,12 +51,24 @@ export function KeyFields({ record, models, isNameRequired = true, children }: K
   )
 }
 
-/** The fields for a request that changes the key. */
-export function keyFieldsIn(form: FormData, record?: ApiKey) {
+/** The fields for a request that creates a key. */
+export function keyFieldsIn(form: FormData) {
   return {
     name: textIn(form, 'name'),
     description: textIn(form, 'description'),
     labels: labelsIn(form),
+    ...capsIn(form),
+  }
+}
+
+/** The fields that differ from those in `record`: others may have changed the rest since it was read. */
+export function changesIn(form: FormData, record: ApiKey) {
+  const isChanged = (name: 'name' | 'description') =>
+    form.get(name) !== (record[name] ?? '').replace(/[\r\n]/g, '')
+  return {
+    ...(isChanged('name') && { name: textIn(form, 'name') }),
+    ...(isChanged('description') && { description: textIn(form, 'description') }),
+    ...(areLabelsChanged(form, record) && { labels: labelsIn(form, record) }),
     ...capsIn(form, record),
   }
 }

@@ -13,23 +13,35 @@ export function LabelsField({ labels = {} }: { readonly labels?: Labels | undefi
       error={useFieldError('labels')}
       description="One per line, such as team=search."
       autosize
-      defaultValue={Object.entries(labels)
-        .map(([name, value]) => `${name}=${value}`)
-        .join('\n')}
+      defaultValue={Object.entries(labels).map(toLine).join('\n')}
       autoComplete="off"
       spellCheck={false}
     />
   )
 }
 
-/** The labels in a form. The API validates them. */
-export function labelsIn(form: FormData): Labels {
+interface Labelled {
+  readonly labels?: Labels | undefined
+}
+
+/** The labels in a form; those in `from` as they are, with their blanks. The API validates them. */
+export function labelsIn(form: FormData, { labels = {} }: Labelled = {}): Labels {
+  const before = new Map(Object.entries(labels).map((label) => [toLine(label).trim(), label]))
   return Object.fromEntries(
     linesIn(form, 'labels').map((line) => {
       const [name = '', ...value] = line.split('=')
-      return [name.trim(), value.join('=').trim()]
+      return before.get(line) ?? [name.trim(), value.join('=').trim()]
     }),
   )
+}
+
+export function areLabelsChanged(form: FormData, { labels = {} }: Labelled): boolean {
+  const lines = Object.entries(labels).map(toLine).join('\n')
+  return String(form.get('labels')).replaceAll('\r\n', '\n') !== lines
+}
+
+function toLine([name, value]: readonly [string, string]): string {
+  return `${name}=${value}`
 }
 
 interface LabelListProps {
