@@ -1,9 +1,18 @@
-import type { Page } from 'playwright-core'
+import type { Locator, Page } from 'playwright-core'
 import { act, consoleTests, isAccessible } from '../support/console.ts'
-import { chatPath } from '../support/gateway.ts'
+import { subscription } from '../support/documents.ts'
+import { chatPath, defaultResources } from '../support/gateway.ts'
 import { keepPicture } from '../support/pictures.ts'
 
-const test = consoleTests()
+const administrators = { groups: ['team', 'tollgate-admins'] }
+
+const test = consoleTests({
+  resources: (backendUrl) => [
+    ...defaultResources(backendUrl),
+    subscription('narrow', { groups: ['team'] }, { 'llm/other': [[1_000, '1h']] }),
+    subscription('both', administrators, { 'llm/sim': [[9, '1h']], 'llm/other': [[9, '1h']] }),
+  ],
+})
 
 const hostile = '<img src=x onerror="document.title=1"> {{7*7}} "\'>'
 
@@ -179,6 +188,60 @@ test('a key is restricted, and only an administrator lifts that', async (t, worl
   await page.getByText('Saved everywhere: narrow').waitFor()
   await page.getByText('only llm/sim', { exact: true }).waitFor()
   t.equal((await gateway.ask(chatPath, key, chat())).status, 200)
+})
+
+test('chosen models stay chosen in another subscription, as far as it has them', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  await signIn(user)
+  await page.getByRole('button', { name: 'New key' }).click()
+  const dialog = page.getByRole('dialog')
+  const paying = dialog.getByLabel('Subscription')
+  const [sim, other] = ['llm/sim', 'llm/other'].map((name) =>
+    dialog.getByRole('checkbox', { name }),
+  ) as [Locator, Locator]
+  await dialog.getByLabel('Name').fill('moved')
+  await paying.selectOption('plenty')
+  await dialog.getByText('Restrictions').click()
+  await sim.check()
+  await paying.selectOption('narrow')
+  const told = dialog.getByText('The subscription does not have llm/sim.')
+  await told.and(dialog.getByText('Unless you choose another model')).waitFor()
+  await isAccessible(t, page, 'a choice that is not offered')
+  await keepPicture(page, 'dropped-model')
+  await paying.selectOption('plenty')
+  t.ok(await sim.isChecked(), 'the choice is remembered')
+  await other.check()
+  await paying.selectOption('narrow')
+  t.equal(await told.innerText(), 'The subscription does not have llm/sim.')
+  t.ok(await other.isChecked())
+  await dialog.getByRole('button', { name: 'Create key' }).click()
+  await page.getByRole('button', { name: 'I have copied it' }).click()
+  await page.getByText('only llm/other', { exact: true }).waitFor()
+})
+
+test('a choice in a form stays when its subscription arrives', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const name = `late-${gateway.newUser()}`
+  const body = { name, subscription: 'both', models: [{ namespace: 'llm', name: 'sim' }] }
+  const made = { method: 'POST', body: JSON.stringify(body) }
+  const { text } = await gateway.ask('/v1/api-keys', 'token-admin', made)
+  await signIn('admin', `keys?find=${name}`)
+  let letGo: () => void = () => undefined
+  const held = new Promise<void>((resolve) => {
+    letGo = resolve
+  })
+  await page.route('**/v1/subscriptions', async (route) => {
+    await held
+    await route.continue()
+  })
+  await act(page, 'Edit', name)
+  const sim = page.getByRole('dialog').getByRole('checkbox', { name: 'llm/sim' })
+  await sim.uncheck()
+  letGo()
+  await page.getByRole('dialog').getByRole('checkbox', { name: 'llm/other' }).waitFor()
+  t.notOk(await sim.isChecked())
+  await gateway.ask(`/v1/api-keys/${JSON.parse(text).id}`, 'token-admin', { method: 'DELETE' })
 })
 
 test('an edit sends only what was changed', async (t, { page, gateway, signIn }) => {

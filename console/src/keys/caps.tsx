@@ -1,7 +1,7 @@
 /** Caps of a key: in a form, in requests, in the table. */
 
 import { Checkbox, Group, Stack, Text, Textarea, TextInput } from '@mantine/core'
-import type { ReactNode } from 'react'
+import { type ReactNode, useState } from 'react'
 import type { ApiKey } from '../api.ts'
 import { linesIn, textIn } from '../parts/dialog-form.tsx'
 import { useFieldError } from '../parts/field-error.tsx'
@@ -27,6 +27,9 @@ interface CapFieldsProps {
 export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
   const present = toLines(caps)
   const known = [...new Set([...present.models, ...models])]
+  // Also those that the subscription does not have: another one may.
+  const [chosen, setChosen] = useState<readonly string[]>(present.models)
+  const dropped = chosen.filter((model) => !known.includes(model))
   const errors = {
     models: useFieldError('models'),
     tokenRateLimits: useFieldError('tokenRateLimits'),
@@ -45,11 +48,11 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
           loosen or lift them.
         </Text>
         <Checkbox.Group
-          key={known.join(' ')}
           label="Models"
           error={errors.models}
           description="Models that the key may call. If none is chosen, it may call all models of its subscription."
-          defaultValue={present.models}
+          value={[...chosen]}
+          onChange={setChosen}
         >
           <Group gap="sm" mt="xs">
             {known.map((model) => (
@@ -63,6 +66,12 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
               />
             ))}
           </Group>
+          <Text size="xs" mt="xs" c="var(--wait-ink)" className="breaks" role="status">
+            {dropped.length > 0 && `The subscription does not have ${dropped.join(', ')}.`}
+            {dropped.length > 0 &&
+              dropped.length === chosen.length &&
+              ' Unless you choose another model, the key may call all of its models.'}
+          </Text>
         </Checkbox.Group>
         {mayWiden && caps && (
           <TextInput
