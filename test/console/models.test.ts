@@ -54,6 +54,17 @@ const test = consoleTests({
         ],
       },
     ),
+    subscription(
+      'counted',
+      { groups: ['team'] },
+      { 'llm/sim': [[10_000, '1h']] },
+      {
+        priority: -3,
+        spec: {
+          limits: [{ name: 'daily', of: 'requests', limit: 100, window: 'day', per: 'group' }],
+        },
+      },
+    ),
     accessPolicy('for-admins', ['llm/sim'], { groups: ['tollgate-admins'] }),
     subscription(
       'desk',
@@ -308,6 +319,45 @@ test('what came before a connection was lost stays', async (t, { page, gateway, 
   await page.getByRole('button', { name: 'Send' }).click()
   await page.getByText('The connection was lost before the end of the response.').waitFor()
   t.equal(await page.getByTestId('answer').innerText(), 'half of it')
+})
+
+test('who used a budget of requests is told by requests', async (t, { page, gateway, signIn }) => {
+  const [few, many] = [gateway.newUser(), gateway.newUser()]
+  const { key } = await gateway.mint({ user: few, subscription: 'counted' })
+  const { key: other } = await gateway.mint({ user: many, subscription: 'counted' })
+  await gateway.chat(key, { totalTokens: 900 })
+  for (let i = 0; i < 3; i += 1) await gateway.chat(other, { totalTokens: 10 })
+  await poll(async () => {
+    const { text } = await gateway.ask(
+      '/v1/usage?group_by=user&subscription=counted',
+      'token-admin',
+    )
+    return (
+      JSON.parse(text)
+        .data.map(({ answers }: { answers: number }) => answers)
+        .sort()
+        .join() === '1,3'
+    )
+  }, 'the usage is in the ledger')
+  await signIn('admin', 'budgets?owner=*&subscription=counted')
+  await page
+    .getByRole('region', { name: 'Budget daily' })
+    .getByRole('link', { name: 'Who used it' })
+    .click()
+  const rows = page
+    .getByRole('region', { name: 'Who used daily' })
+    .locator('tbody')
+    .getByRole('row')
+  await rows.first().waitFor()
+  const shares = await Promise.all(
+    (await rows.all()).map((row) =>
+      Promise.all([row.getByRole('link').innerText(), row.getByRole('cell').last().innerText()]),
+    ),
+  )
+  t.strictSame(shares, [
+    [many, '75%'],
+    [few, '25%'],
+  ])
 })
 
 test('an error in the stream of a model is shown', async (t, { page, gateway, signIn }) => {

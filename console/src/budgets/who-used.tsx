@@ -39,8 +39,8 @@ export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: 
     place.current?.focus({ preventScroll: true })
     place.current?.scrollIntoView()
   }, [id])
-  const isMoney = budget.kind === 'cost'
-  const all = value?.rows.reduce((sum, row) => sum + (isMoney ? row.cost : row.tokens), 0) ?? 0
+  const amountIn = amounts[budget.kind]
+  const all = value?.rows.reduce((sum, row) => sum + amountIn(row), 0) ?? 0
   const columns: readonly Column<Used>[] = [
     {
       title: 'User',
@@ -61,7 +61,7 @@ export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: 
     {
       title: 'Share',
       kind: 'number',
-      cell: (row) => share(all === 0 ? 0 : (isMoney ? row.cost : row.tokens) / all),
+      cell: (row) => share(all === 0 ? 0 : amountIn(row) / all),
     },
   ]
   return (
@@ -108,6 +108,20 @@ const tokensOf: Readonly<Record<Budget['kind'], (row: UsageRow) => number>> = {
   cost: ({ total_tokens }) => total_tokens,
 }
 
+function tokensIn({ tokens }: Used): number {
+  return tokens
+}
+
+/** The amount that the limit counts, by which users are compared. */
+const amounts: Readonly<Record<Budget['kind'], (used: Used) => number>> = {
+  tokens: tokensIn,
+  input: tokensIn,
+  output: tokensIn,
+  requests: ({ answers }) => answers,
+  concurrency: ({ answers }) => answers,
+  cost: ({ cost }) => cost,
+}
+
 /** By user, the highest usage first. */
 function toRows(rows: readonly UsageRow[], { kind, models }: Budget): readonly Used[] {
   const counted = rows.filter(({ model = '' }) => models?.includes(model) ?? true)
@@ -121,5 +135,5 @@ function toRows(rows: readonly UsageRow[], { kind, models }: Budget): readonly U
       tokens: sum(own, tokensOf[kind]),
       cost: sum(own, ({ cost = 0 }) => Number(cost)),
     }))
-    .sort((a, b) => (kind === 'cost' ? b.cost - a.cost : b.tokens - a.tokens))
+    .sort((a, b) => amounts[kind](b) - amounts[kind](a))
 }
