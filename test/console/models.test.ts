@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core'
+import type { Locator, Page } from 'playwright-core'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
 import { type Gateway, meter, models, subscriptions } from '../support/gateway.ts'
@@ -319,6 +319,24 @@ test('what came before a connection was lost stays', async (t, { page, gateway, 
   await page.getByRole('button', { name: 'Send' }).click()
   await page.getByText('The connection was lost before the end of the response.').waitFor()
   t.equal(await page.getByTestId('answer').innerText(), 'half of it')
+})
+
+test('subscriptions have one order on all pages, that of the service', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  const optionsOf = async (form: Locator) => {
+    const options = form.getByLabel('Subscription').locator('option')
+    await options.first().waitFor({ state: 'attached' })
+    return Promise.all((await options.all()).map((each) => each.getAttribute('value')))
+  }
+  const ordered = ['funded', 'named', 'plenty', 'counted', 'busy', 'small', 'meter']
+  await signIn(user, 'models/llm/sim')
+  t.strictSame(await optionsOf(page.locator('main')), ordered)
+  await signIn(user, 'keys?new=1')
+  t.strictSame(await optionsOf(page.getByRole('dialog')), ordered)
+  const body = JSON.stringify({ name: 'any' })
+  const made = await gateway.ask('/v1/api-keys', `token-${user}`, { method: 'POST', body })
+  t.equal(JSON.parse(made.text).subscription, ordered[0])
 })
 
 test('who used a budget of requests is told by requests', async (t, { page, gateway, signIn }) => {

@@ -1,6 +1,7 @@
 import { Checkbox, NativeSelect, Paper } from '@mantine/core'
 import { useState } from 'react'
 import type { CreatedKey, NewKey as NewKeyBody, Subscription } from '../api.ts'
+import { byPreference } from '../models/offers.ts'
 import { useAttempts } from '../parts/attempts.ts'
 import { DialogForm, textIn } from '../parts/dialog-form.tsx'
 import { Gives } from '../parts/limits.tsx'
@@ -32,16 +33,6 @@ interface Limits {
   readonly max_expiration_days: number
 }
 
-/** The order in which the API itself chooses a subscription. */
-function byChoice(a: Subscription, b: Subscription): number {
-  return b.priority - a.priority || maxLimit(b) - maxLimit(a)
-}
-
-function maxLimit({ model_refs }: Subscription): number {
-  const limits = model_refs.flatMap(({ token_rate_limits = [] }) => token_rate_limits)
-  return Math.max(0, ...limits.map(({ limit }) => limit))
-}
-
 const lifetimes = [1, 7, 30, 90, 180, 365]
 
 interface FormProps {
@@ -57,7 +48,7 @@ function Form({ onCancel, onCreated }: FormProps) {
       call<readonly Subscription[]>('GET', '/v1/subscriptions'),
       call<Limits>('GET', '/v1/api-keys/config'),
     ])
-    return { subscriptions: [...subscriptions].sort(byChoice), most }
+    return { subscriptions: subscriptions.toSorted(byPreference), most }
   })
   const [subscription, setSubscription] = useState<string>()
   const [isEphemeral, setEphemeral] = useState(false)
