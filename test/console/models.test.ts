@@ -339,6 +339,29 @@ test('subscriptions have one order on all pages, that of the service', async (t,
   t.equal(JSON.parse(made.text).subscription, ordered[0])
 })
 
+test('what is left of a model is of its subscription, not of the newest key', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  const make = async (body: object) => {
+    const init = { method: 'POST', body: JSON.stringify({ subscription: 'plenty', ...body }) }
+    t.equal((await gateway.ask('/v1/api-keys', `token-${user}`, init)).status, 201)
+  }
+  await make({ name: 'open' })
+  const models = [{ namespace: 'llm', name: 'other' }]
+  await make({ name: 'capped', models, tokenRateLimits: [{ limit: 7, window: '1h' }] })
+  await signIn(user, 'models')
+  await open(page, 'plenty')
+  const left = page.getByRole('region', { name: 'What is left' })
+  await left.getByText('100,000 left of 100,000 tokens per hour').waitFor()
+  await left.getByText('Your newest key capped would be refused').waitFor()
+  await left.getByText('With open it would be allowed.').waitFor()
+  await isAccessible(t, page, 'a key that may not call the model')
+  await keepPicture(page, 'model-and-capped-key')
+  await page.getByRole('button', { name: 'Send' }).click()
+  await page.getByText('18 tokens: 2 of the prompt').waitFor()
+  await left.getByText('99,982 left of 100,000 tokens per hour').waitFor()
+})
+
 test('who used a budget of requests is told by requests', async (t, { page, gateway, signIn }) => {
   const [few, many] = [gateway.newUser(), gateway.newUser()]
   const { key } = await gateway.mint({ user: few, subscription: 'counted' })

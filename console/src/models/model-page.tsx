@@ -1,6 +1,6 @@
 import { Card, Grid, NativeSelect, Stack, Text } from '@mantine/core'
 import { useState } from 'react'
-import type { Explanation } from '../api.ts'
+import type { Explanation, LimitList } from '../api.ts'
 import { LimitBars } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
@@ -51,7 +51,15 @@ function Open({ model, subscriptions }: Offer) {
   const question = { model: model.owned_by, subscription: name }
   const state = useLoaded(
     JSON.stringify(question),
-    () => call<Explanation>('POST', '/v1/explain', question),
+    async () => {
+      const [explanation, limits] = await Promise.all([
+        call<Explanation>('POST', '/v1/explain', question),
+        // Not those of the explanation, which has none if a restriction of the newest key refuses.
+        call<LimitList>('GET', `/v1/limits?${new URLSearchParams(question)}`),
+      ])
+      const { data, currency } = limits
+      return { explanation, currency, limits: data.filter(({ enforced }) => enforced) }
+    },
     everyMs,
   )
   const { value } = state
@@ -74,9 +82,10 @@ function Open({ model, subscriptions }: Offer) {
               What is left
             </Text>
             <Problem error={state.error} />
-            {value && !value.allowed && (
-              <Text size="sm" mb="sm">
-                {value.message} <Link to={addressOf('explain', question)}>Why?</Link>
+            {value && !value.explanation.allowed && (
+              <Text size="sm" mb="sm" className="breaks">
+                <Refused {...value.explanation} />{' '}
+                <Link to={addressOf('explain', question)}>Why?</Link>
               </Text>
             )}
             {value && <LimitBars limits={value.limits} of={model.id} currency={value.currency} />}
@@ -91,5 +100,23 @@ function Open({ model, subscriptions }: Offer) {
         </Grid.Col>
       </Grid>
     </Stack>
+  )
+}
+
+/** The refusal, and the key that it is about: a key may have restrictions that a new one has not. */
+function Refused({ message, askedAs }: Explanation) {
+  if (askedAs?.keyId === undefined) return message
+  const others = askedAs.otherwise?.filter(({ allowed }) => allowed) ?? []
+  return (
+    <>
+      Your newest key <Link to={addressOf(`keys/${askedAs.keyId}`)}>{askedAs.name ?? ''}</Link>{' '}
+      would be refused: {message}
+      {others.map(({ keyId, name }) => (
+        <span key={keyId}>
+          {' '}
+          With <Link to={addressOf(`keys/${keyId}`)}>{name}</Link> it would be allowed.
+        </span>
+      ))}
+    </>
   )
 }
