@@ -21,6 +21,7 @@ import { useOpenRequests } from './budgets/use-open-requests.ts'
 import { ExplainPage } from './explain/explain-page.tsx'
 import { KeyPage } from './keys/key-page.tsx'
 import { KeysPage } from './keys/keys-page.tsx'
+import { MadeKeys } from './keys/show-key.tsx'
 import { ModelPage } from './models/model-page.tsx'
 import { ModelsPage } from './models/models-page.tsx'
 import { endTryKeys } from './models/try-key.ts'
@@ -100,7 +101,9 @@ export function App() {
   }
   return (
     <SessionContext.Provider value={session}>
-      <Shell session={session} signOut={signOut} />
+      <MadeKeys>
+        <Shell session={session} signOut={signOut} />
+      </MadeKeys>
     </SessionContext.Provider>
   )
 }

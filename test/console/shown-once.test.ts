@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core'
-import { consoleTests, cutOnce } from '../support/console.ts'
+import { consoleTests, cutOnce, isAccessible } from '../support/console.ts'
 
 const test = consoleTests()
 
@@ -86,6 +86,45 @@ test('a key is shown although its form was closed', async (t, { page, gateway, s
   await page.getByRole('dialog').waitFor({ state: 'detached' })
   letGo()
   t.match(await page.getByTestId('key').textContent(), /^sk-/)
+})
+
+test('leaving the page before a key is made does not lose it', async (t, {
+  page,
+  gateway,
+  signIn,
+}) => {
+  await signIn(gateway.newUser(), 'models')
+  for (const way of ['back', 'link']) {
+    let letGo: () => void = () => undefined
+    const held = new Promise<void>((resolve) => {
+      letGo = resolve
+    })
+    await page.route(keys, async (route) => {
+      await held
+      await route.continue()
+    })
+    await page.getByRole('link', { name: 'API keys' }).click()
+    await send(page, way)
+    if (way === 'back') await page.goBack()
+    else {
+      await page.keyboard.press('Escape')
+      await page.getByRole('link', { name: 'Models' }).click()
+    }
+    await page.getByRole('heading', { name: 'Models', level: 1 }).waitFor()
+    const asked = page.waitForEvent('dialog')
+    const reload = page.evaluate('location.reload()').catch(() => undefined)
+    const dialog = await asked
+    t.equal(dialog.type(), 'beforeunload')
+    await dialog.dismiss()
+    await reload
+    letGo()
+    t.match(await page.getByTestId('key').textContent(), /^sk-/)
+    await isAccessible(t, page, 'a key that was made meanwhile')
+    await page.getByRole('button', { name: 'I have copied it' }).click()
+    await page.getByTestId('key').waitFor({ state: 'detached' })
+    await page.getByRole('heading', { name: 'Models', level: 1 }).waitFor()
+    await page.unroute(keys)
+  }
 })
 
 test('neither the back button nor a reload loses a key', async (t, { page, gateway, signIn }) => {

@@ -12,7 +12,7 @@ import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { nameOf } from './caps.tsx'
 import { KeyFields, keyFieldsIn } from './key-fields.tsx'
-import { KeyModal } from './show-key.tsx'
+import { KeyModal, type Make } from './show-key.tsx'
 
 interface NewKeyProps {
   readonly isOpen: boolean
@@ -24,7 +24,7 @@ interface NewKeyProps {
 export function NewKey({ isOpen, onClose, onCreated }: NewKeyProps) {
   return (
     <KeyModal title="New API key" {...{ isOpen, onClose }} onMade={onCreated}>
-      {(onMade) => <Form onCancel={onClose} onCreated={onMade} />}
+      {(make) => <Form onCancel={onClose} make={make} />}
     </KeyModal>
   )
 }
@@ -37,10 +37,10 @@ const lifetimes = [1, 7, 30, 90, 180, 365]
 
 interface FormProps {
   readonly onCancel: () => void
-  readonly onCreated: (key: CreatedKey) => void
+  readonly make: Make
 }
 
-function Form({ onCancel, onCreated }: FormProps) {
+function Form({ onCancel, make }: FormProps) {
   const { call } = useSession()
   const attempt = useAttempts()
   const given = useLoaded('', async () => {
@@ -71,7 +71,7 @@ function Form({ onCancel, onCreated }: FormProps) {
       subscription: textIn(form, 'subscription'),
       ...(isEphemeral ? { ephemeral: true } : { expiresIn: textIn(form, 'lifetime') }),
     }
-    onCreated(await call<CreatedKey>('POST', '/v1/api-keys', body, attempt(body)))
+    await make(call<CreatedKey>('POST', '/v1/api-keys', body, attempt(body)))
   }
 
   return (

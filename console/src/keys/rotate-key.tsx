@@ -4,7 +4,7 @@ import type { ApiKey, CreatedKey } from '../api.ts'
 import { useAttempts } from '../parts/attempts.ts'
 import { DialogForm } from '../parts/dialog-form.tsx'
 import { useSession } from '../session.tsx'
-import { KeyModal } from './show-key.tsx'
+import { KeyModal, type Make } from './show-key.tsx'
 
 interface RotateKeyProps {
   /** If undefined, the dialog is closed. */
@@ -22,7 +22,7 @@ export function RotateKey({ record, onClose, onRotated }: RotateKeyProps) {
       onClose={onClose}
       onMade={onRotated}
     >
-      {(onMade) => record && <Form record={record} onCancel={onClose} onRotated={onMade} />}
+      {(make) => record && <Form record={record} onCancel={onClose} make={make} />}
     </KeyModal>
   )
 }
@@ -37,10 +37,10 @@ const overlaps = [
 interface FormProps {
   readonly record: ApiKey
   readonly onCancel: () => void
-  readonly onRotated: (key: CreatedKey) => void
+  readonly make: Make
 }
 
-function Form({ record, onCancel, onRotated }: FormProps) {
+function Form({ record, onCancel, make }: FormProps) {
   const { call } = useSession()
   const attempt = useAttempts()
   const [overlap, setOverlap] = useState('24h')
@@ -52,7 +52,7 @@ function Form({ record, onCancel, onRotated }: FormProps) {
     const times = { overlap: ends ? 0 : overlap }
     const more = isShort && !ends ? { endOldAfterFirstUse: '1h' } : {}
     const body = { ...times, ...more }
-    onRotated(await call<CreatedKey>('POST', path, body, attempt(body)))
+    await make(call<CreatedKey>('POST', path, body, attempt(body)))
   }
 
   return (

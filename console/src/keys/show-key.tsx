@@ -1,5 +1,13 @@
 import { Button, Code, Group, Modal, NativeSelect, Stack, Text } from '@mantine/core'
-import { type ReactNode, useEffect, useState } from 'react'
+import {
+  createContext,
+  type ReactNode,
+  useCallback,
+  useContext,
+  useEffect,
+  useRef,
+  useState,
+} from 'react'
 import type { CreatedKey, Model } from '../api.ts'
 import { Copy } from '../parts/copy.tsx'
 import { Time } from '../parts/time.tsx'
@@ -16,9 +24,34 @@ interface KeyModalProps {
   readonly isOpen: boolean
   readonly onClose: () => void
   readonly onMade: () => void
-  /** The form; calls its argument with the result. */
-  readonly children: (onMade: (key: CreatedKey) => void) => ReactNode
+  /** The form; calls its argument with its request. */
+  readonly children: (make: Make) => ReactNode
 }
+
+/** Shows the key that a request makes, on whatever page is open by then. Rejects as the request does. */
+export type Make = (making: Promise<CreatedKey>) => Promise<void>
+
+const ShowMadeContext = createContext<(key: CreatedKey) => void>(() => undefined)
+
+/** Shows keys whose page was left before they were made: their plaintext would be lost. */
+export function MadeKeys({ children }: { readonly children: ReactNode }) {
+  const [waiting, setWaiting] = useState<readonly CreatedKey[]>([])
+  const [made, ...others] = waiting
+  const show = useCallback((key: CreatedKey) => setWaiting((before) => [...before, key]), [])
+  return (
+    <ShowMadeContext.Provider value={show}>
+      {children}
+      <Modal
+        {...{ opened: made !== undefined, onClose: () => undefined, size: 'lg', title: copyNow }}
+        {...{ withCloseButton: false, closeOnEscape: false, closeOnClickOutside: false }}
+      >
+        {made && <ShowKey key={made.id} created={made} onDone={() => setWaiting(others)} />}
+      </Modal>
+    </ShowMadeContext.Provider>
+  )
+}
+
+const copyNow = 'Copy your key now'
 
 /** Shows the form, then the key, which only its own button closes. */
 export function KeyModal({ title, isOpen, onClose, onMade, children }: KeyModalProps) {
@@ -27,8 +60,23 @@ export function KeyModal({ title, isOpen, onClose, onMade, children }: KeyModalP
     setCreated(undefined)
     onClose()
   }
-  const show = (key: CreatedKey) => {
-    setCreated(key)
+  const showElsewhere = useContext(ShowMadeContext)
+  const isHere = useRef(true)
+  useEffect(() => {
+    isHere.current = true
+    return () => {
+      isHere.current = false
+    }
+  }, [])
+  const make: Make = async (making) => {
+    const letGo = askBeforeUnload()
+    try {
+      const key = await making
+      const show = isHere.current ? setCreated : showElsewhere
+      show(key)
+    } finally {
+      letGo()
+    }
     onMade()
   }
   return (
@@ -37,11 +85,11 @@ export function KeyModal({ title, isOpen, onClose, onMade, children }: KeyModalP
       opened={isOpen || created !== undefined}
       onClose={close}
       size="lg"
-      title={created ? 'Copy your key now' : title}
+      title={created ? copyNow : title}
       withCloseButton={created === undefined}
       closeOnEscape={created === undefined}
     >
-      {created ? <ShowKey created={created} onDone={close} /> : isOpen && children(show)}
+      {created ? <ShowKey created={created} onDone={close} /> : isOpen && children(make)}
     </Modal>
   )
 }
@@ -65,15 +113,21 @@ interface ShowKeyProps {
   readonly onDone: () => void
 }
 
+/** Asks before the page is closed or loaded again, until the result is called. */
+function askBeforeUnload(): () => void {
+  const ask = (event: Event) => event.preventDefault()
+  addEventListener('beforeunload', ask)
+  return () => removeEventListener('beforeunload', ask)
+}
+
 /** Keeps the page, also with the back button, since what it shows cannot be shown again. */
 function useStay() {
   useEffect(() => {
-    const ask = (event: Event) => event.preventDefault()
     const leave = stay()
-    addEventListener('beforeunload', ask)
+    const letGo = askBeforeUnload()
     return () => {
       leave()
-      removeEventListener('beforeunload', ask)
+      letGo()
     }
   }, [])
 }
