@@ -15,24 +15,16 @@ import {
 } from './frames.ts'
 import { HpackEncoder } from './hpack-encoder.ts'
 import type { ConnectionLimits } from './limits.ts'
-import type { Output } from './output.ts'
 import { PeerSettings } from './peer-settings.ts'
 import { pingBytes, putPing, putSettings, putSettingsAck, putWindowUpdate } from './put-frames.ts'
 import { SendWindow } from './send-window.ts'
-import type { Stream } from './stream.ts'
-import { Streams, type StreamsLink, type StreamsOptions } from './streams.ts'
+import type { ConnectionLink, Stream, StreamLink } from './stream.ts'
+import { Streams, type StreamsOptions } from './streams.ts'
 
 export type SessionOptions = Omit<StreamsOptions, 'link'>
 
 /** The connection, as the session uses it. */
-export interface SessionLink {
-  readonly output: Output
-  /** The last GOAWAY is sent. */
-  readonly refuses: boolean
-  /** Output was added that must be written soon. */
-  wrote(): void
-  /** Ends the connection with this error. */
-  fail(error: ConnectionError): void
+export interface SessionLink extends ConnectionLink {
   /** The client's SETTINGS have arrived, its first frame. */
   greeted(): void
   /** The client has acknowledged our PING. */
@@ -41,13 +33,12 @@ export interface SessionLink {
   streamClosed(): void
 }
 
-export class Session implements StreamsLink {
-  readonly #link: SessionLink
+export class Session implements StreamLink {
+  readonly connection: SessionLink
   readonly #limits: ConnectionLimits
   readonly #idleFrames: Budget
-  readonly #peer = new PeerSettings()
+  readonly peer = new PeerSettings()
   readonly streams: Streams
-  readonly output: Output
   readonly encoder = new HpackEncoder()
   readonly window: SendWindow
   #greeted = false
@@ -55,12 +46,11 @@ export class Session implements StreamsLink {
   #receiveWindow: number
   #received = 0
 
-  constructor(link: SessionLink, { limits, open, onFault }: SessionOptions) {
-    this.#link = link
+  constructor(connection: SessionLink, { limits, open, onFault }: SessionOptions) {
+    this.connection = connection
     this.#limits = limits
     this.#receiveWindow = limits.connectionWindow
     this.#idleFrames = new Budget(limits.idleFrames, performance.now())
-    this.output = link.output
     this.window = new SendWindow(limits.heldBytes)
     this.streams = new Streams({
       link: this,
@@ -73,41 +63,21 @@ export class Session implements StreamsLink {
     })
   }
 
-  get maxFrame(): number {
-    return this.#peer.maxFrame
-  }
-
-  get initialWindow(): number {
-    return this.#peer.initialWindow
-  }
-
-  get refuses(): boolean {
-    return this.#link.refuses
-  }
-
-  wrote(): void {
-    this.#link.wrote()
-  }
-
-  fail(error: ConnectionError): void {
-    this.#link.fail(error)
-  }
-
   streamClosed(stream: Stream, resetByUs: boolean): void {
     this.streams.forget(stream, resetByUs)
-    this.#link.streamClosed()
+    this.connection.streamClosed()
   }
 
   /** Sends our SETTINGS, and the part of the window that they cannot express (6.9.2). */
   greet(): void {
     const { streams, streamWindow, head, connectionWindow } = this.#limits
-    putSettings(this.output, [
+    putSettings(this.connection.output, [
       [settingId.maxConcurrentStreams, streams],
       [settingId.initialWindowSize, streamWindow],
       [settingId.maxHeaderListSize, head.bytes],
     ])
     if (connectionWindow > defaultWindow) {
-      putWindowUpdate(this.output, 0, connectionWindow - defaultWindow)
+      putWindowUpdate(this.connection.output, 0, connectionWindow - defaultWindow)
     }
   }
 
@@ -121,9 +91,9 @@ export class Session implements StreamsLink {
     end: number,
   ): void {
     const { streams } = this
-    const { openBlock } = streams
-    if (openBlock !== 0) {
-      expect(type === frameType.continuation && stream === openBlock, 'header block')
+    const { blocks } = streams
+    if (blocks.open !== 0) {
+      expect(type === frameType.continuation && stream === blocks.open, 'header block')
     } else if (!this.#greeted) {
       expect(type === frameType.settings && (flags & frameFlag.ack) === 0, 'SETTINGS come first')
     }
@@ -135,7 +105,7 @@ export class Session implements StreamsLink {
         streams.onHeaders(flags, stream, buffer, start, end)
         break
       case frameType.continuation:
-        streams.onContinuation(flags, buffer, start, end)
+        blocks.continuation(flags, buffer, start, end)
         break
       case frameType.rstStream:
         streams.onReset(stream, end - start)
@@ -176,7 +146,7 @@ export class Session implements StreamsLink {
     this.#received += size
     if (this.#received * 2 >= this.#limits.connectionWindow) {
       this.#receiveWindow += this.#received
-      putWindowUpdate(this.output, 0, this.#received)
+      putWindowUpdate(this.connection.output, 0, this.#received)
       this.#received = 0
     }
     let from = start
@@ -200,14 +170,14 @@ export class Session implements StreamsLink {
     }
     // A change of the initial window affects every stream.
     if (this.#greeted) this.#charge(10 + (this.streams.size >> 4))
-    else this.#link.greeted()
+    else this.connection.greeted()
     this.#greeted = true
-    const before = this.#peer.initialWindow
-    this.#peer.read(buffer, start, end)
-    this.encoder.limitTable(this.#peer.minTable)
-    putSettingsAck(this.output)
-    if (this.#peer.initialWindow === before) return
-    this.streams.addWindows(this.#peer.initialWindow - before)
+    const before = this.peer.initialWindow
+    this.peer.read(buffer, start, end)
+    this.encoder.limitTable(this.peer.minTable)
+    putSettingsAck(this.connection.output)
+    if (this.peer.initialWindow === before) return
+    this.streams.addWindows(this.peer.initialWindow - before)
     this.window.pump()
   }
 
@@ -215,8 +185,8 @@ export class Session implements StreamsLink {
     expect(stream === 0, 'PING')
     expectSize(end - start === pingBytes, 'PING')
     this.#charge(1)
-    if ((flags & frameFlag.ack) === 0) putPing(this.output, frameFlag.ack, buffer, start)
-    else this.#link.pinged(buffer.subarray(start, end))
+    if ((flags & frameFlag.ack) === 0) putPing(this.connection.output, frameFlag.ack, buffer, start)
+    else this.connection.pinged(buffer.subarray(start, end))
   }
 
   #onWindowUpdate(stream: number, buffer: Buffer, start: number, end: number): void {

@@ -11,6 +11,7 @@ import {
 } from './frames.ts'
 import type { FieldList, HpackEncoder } from './hpack-encoder.ts'
 import type { Output } from './output.ts'
+import type { PeerSettings } from './peer-settings.ts'
 import { putReset } from './put-frames.ts'
 import type { Sender, SendWindow } from './send-window.ts'
 
@@ -24,17 +25,23 @@ export interface StreamHandler {
   closed(): void
 }
 
-/** The connection, as a stream uses it. */
-export interface StreamLink {
+/** The connection, as its session and its streams use it. */
+export interface ConnectionLink {
   readonly output: Output
-  readonly encoder: HpackEncoder
-  readonly window: SendWindow
-  /** The peer's SETTINGS_MAX_FRAME_SIZE. */
-  readonly maxFrame: number
+  /** The last GOAWAY is sent. */
+  readonly refuses: boolean
   /** Output was added that must be written soon. */
   wrote(): void
   /** Ends the connection with this error. */
   fail(error: ConnectionError): void
+}
+
+/** The session, as its streams use it. */
+export interface StreamLink {
+  readonly connection: ConnectionLink
+  readonly encoder: HpackEncoder
+  readonly window: SendWindow
+  readonly peer: PeerSettings
   /** The stream has ended; `resetByUs`: while the client was still sending. */
   streamClosed(stream: Stream, resetByUs: boolean): void
 }
@@ -119,13 +126,14 @@ export class Stream implements Sender {
   /** Sends DATA in two parts, which are copied if they have to wait. */
   write(prefix: Buffer, body: Buffer): void {
     if (this.closed || this.#ended || this.#trailers !== undefined) return
-    const { output, window, maxFrame } = this.#link
+    const { connection, window, peer } = this.#link
+    const { output } = connection
     const bytes = prefix.length + body.length
     if (
       this.#held.length > 0 ||
       bytes > this.#sendWindow ||
       bytes > window.left ||
-      bytes > maxFrame
+      bytes > peer.maxFrame
     ) {
       this.#hold(Buffer.concat([prefix, body]))
       return
@@ -137,7 +145,7 @@ export class Stream implements Sender {
     at = putHead(buffer, at, bytes, frameType.data, 0, this.id)
     buffer.set(prefix, at)
     buffer.set(body, at + prefix.length)
-    this.#link.wrote()
+    connection.wrote()
   }
 
   /** Ends the response with trailers, after its DATA. */
@@ -154,8 +162,9 @@ export class Stream implements Sender {
   /** Resets the stream (6.4). */
   reset(code: number): void {
     if (this.closed) return
-    putReset(this.#link.output, this.id, code)
-    this.#link.wrote()
+    const { connection } = this.#link
+    putReset(connection.output, this.id, code)
+    connection.wrote()
     this.close(!this.remoteEnded)
   }
 
@@ -170,8 +179,9 @@ export class Stream implements Sender {
   sendHeld(): boolean {
     const [first] = this.#held
     if (first === undefined || this.closed) return false
-    const { output, window, maxFrame } = this.#link
-    const bytes = Math.min(first.length, this.#sendWindow, window.left, maxFrame)
+    const { connection, window, peer } = this.#link
+    const { output } = connection
+    const bytes = Math.min(first.length, this.#sendWindow, window.left, peer.maxFrame)
     if (bytes <= 0) return false
     this.#sendWindow -= bytes
     window.spend(bytes)
@@ -179,7 +189,7 @@ export class Stream implements Sender {
     const at = output.reserve(frameHeaderBytes + bytes)
     const { buffer } = output
     first.copy(buffer, putHead(buffer, at, bytes, frameType.data, 0, this.id), 0, bytes)
-    this.#link.wrote()
+    connection.wrote()
     const rest = this.#held.slice(1)
     this.#held = bytes < first.length ? [first.subarray(bytes), ...rest] : rest
     if (this.#held.length > 0) return this.#sendWindow > 0
@@ -210,7 +220,7 @@ export class Stream implements Sender {
       if (this.#sendWindow > 0) window.queue(this)
       window.pump()
     } else {
-      this.#link.fail(
+      this.#link.connection.fail(
         new ConnectionError(errorCode.enhanceYourCalm, 'too much of answers is not taken'),
       )
     }
@@ -224,13 +234,14 @@ export class Stream implements Sender {
   }
 
   #putFields(fields: FieldList, end: boolean): void {
-    const { output, encoder, maxFrame } = this.#link
+    const { connection, encoder, peer } = this.#link
+    const { output } = connection
     const block = encoder.encode(fields)
     let type: number = frameType.headers
     let flags = end ? frameFlag.endStream : 0
     let from = 0
     do {
-      const bytes = Math.min(maxFrame, block.length - from)
+      const bytes = Math.min(peer.maxFrame, block.length - from)
       if (from + bytes === block.length) flags |= frameFlag.endHeaders
       const at = output.reserve(frameHeaderBytes + bytes)
       const { buffer } = output
@@ -239,6 +250,6 @@ export class Stream implements Sender {
       type = frameType.continuation
       flags = 0
     } while (from < block.length)
-    this.#link.wrote()
+    connection.wrote()
   }
 }

@@ -13,15 +13,8 @@ import { Stream, type StreamHandler, type StreamLink } from './stream.ts'
 /** Handles a request. */
 type Open = (stream: Stream, head: RequestHead) => StreamHandler
 
-/** The connection, as the streams use it. */
-export interface StreamsLink extends StreamLink {
-  readonly initialWindow: number
-  /** The last GOAWAY is sent. */
-  readonly refuses: boolean
-}
-
 export interface StreamsOptions {
-  readonly link: StreamsLink
+  readonly link: StreamLink
   readonly limits: ConnectionLimits
   /** Called for each request; returns its handler. */
   readonly open: Open
@@ -36,13 +29,13 @@ const maxUnread = 2_048
 const maxReset = 8_192
 
 export class Streams {
-  readonly #link: StreamsLink
+  readonly #link: StreamLink
   readonly #limits: ConnectionLimits
   readonly #open: Open
   readonly #onFault: (error: unknown) => void
   readonly #streams = new Map<number, Stream>()
   readonly #decoder = new HpackDecoder()
-  readonly #blocks: HeaderBlocks
+  readonly blocks: HeaderBlocks
   readonly #resets: Budget
   /** Reset by us; frames that the client sent before it received the reset are no errors (5.1). */
   readonly #reset = new BoundedMap<number, true>(maxReset)
@@ -57,7 +50,7 @@ export class Streams {
     this.#limits = limits
     this.#open = open
     this.#onFault = onFault
-    this.#blocks = new HeaderBlocks(limits, (stream, last, circular, buffer, start, end) =>
+    this.blocks = new HeaderBlocks(limits, (stream, last, circular, buffer, start, end) =>
       this.#onBlock(stream, last, circular, buffer, start, end),
     )
     this.#resets = new Budget(limits.resets, performance.now())
@@ -71,19 +64,10 @@ export class Streams {
     return this.#last
   }
 
-  /** The stream whose header block must continue in the next frame, or 0. */
-  get openBlock(): number {
-    return this.#blocks.open
-  }
-
   onHeaders(flags: number, id: number, buffer: Buffer, start: number, end: number): void {
     // Clients open streams with odd ids (5.1.1).
     if (id % 2 === 0) throw new ConnectionError(errorCode.protocolError, `HEADERS on stream ${id}`)
-    this.#blocks.begin(id, flags, buffer, start, end)
-  }
-
-  onContinuation(flags: number, buffer: Buffer, start: number, end: number): void {
-    this.#blocks.continuation(flags, buffer, start, end)
+    this.blocks.begin(id, flags, buffer, start, end)
   }
 
   /** `size` is the size of the frame with padding; the data is `buffer` from `start` to `end`. */
@@ -109,7 +93,7 @@ export class Streams {
     this.#deliver(stream, buffer.subarray(start, end), last)
     const { streamWindow } = this.#limits
     if (last || stream.closed || stream.receiveWindow * 2 > streamWindow) return
-    putWindowUpdate(this.#link.output, id, streamWindow - stream.receiveWindow)
+    putWindowUpdate(this.#link.connection.output, id, streamWindow - stream.receiveWindow)
     stream.receiveWindow = streamWindow
   }
 
@@ -194,16 +178,15 @@ export class Streams {
 
   #begin(id: number, head: RequestHead, last: boolean, circular: boolean): void {
     this.#last = id
-    const { refuses } = this.#link
-    if (refuses || this.#streams.size >= this.#limits.streams) {
+    const { connection, peer } = this.#link
+    if (connection.refuses || this.#streams.size >= this.#limits.streams) {
       this.#refuse(id, errorCode.refusedStream, last)
     } else if (head.tooLong) {
       this.#refuse(id, errorCode.enhanceYourCalm, last)
     } else if (circular || !head.isRequest || (last && head.contentLength > 0)) {
       this.#refuse(id, errorCode.protocolError, last)
     } else {
-      const { initialWindow } = this.#link
-      const stream = new Stream(this.#link, id, this.#limits.streamWindow, initialWindow)
+      const stream = new Stream(this.#link, id, this.#limits.streamWindow, peer.initialWindow)
       stream.remoteEnded = last
       stream.bodyLeft = head.contentLength
       this.#streams.set(id, stream)
@@ -261,7 +244,7 @@ export class Streams {
   #refuse(id: number, code: number, last: boolean): void {
     this.#chargeReset()
     if (!last) this.#reset.set(id, true)
-    putReset(this.#link.output, id, code)
+    putReset(this.#link.connection.output, id, code)
   }
 
   #chargeReset(): void {
