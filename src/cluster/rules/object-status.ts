@@ -29,6 +29,11 @@ export interface ObjectStatus {
 const maxMessageLength = 4_096
 /** The longest message of a list entry; there may be thousands of entries. */
 const maxEntryLength = 256
+/**
+ * The longest list in a status. etcd takes objects of 1.5 MiB, and the spec of a Subscription of `maxModels` may have
+ * most of that.
+ */
+const maxListBytes = 100_000
 
 /** The status that is replaced. */
 interface Before {
@@ -130,12 +135,14 @@ function ofPolicy(
   return {
     models: modelKeys.length,
     // A model that does not exist has no policy; the message of `Ready` names it.
-    authPolicies: existing.map((key) => {
-      const [modelNamespace, model] = key.split('/')
-      const place = generatedAt('ModelAuthPolicy', key)
-      const weak = conditionsOf(key, 'ModelAuthPolicy').find(({ status }) => status !== 'True')
-      return { ...place, model, modelNamespace, ...entryOf(weak, 'AcceptedEnforced') }
-    }),
+    authPolicies: storable(
+      existing.map((key) => {
+        const [modelNamespace, model] = key.split('/')
+        const place = generatedAt('ModelAuthPolicy', key)
+        const weak = conditionsOf(key, 'ModelAuthPolicy').find(({ status }) => status !== 'True')
+        return { ...place, model, modelNamespace, ...entryOf(weak, 'AcceptedEnforced') }
+      }),
+    ),
   }
 }
 
@@ -149,27 +156,46 @@ function ofSubscription(
   const refused = new Set(resource.outOfForce?.map(keyOfModel))
   return {
     models: modelKeys.length,
-    modelRefStatuses: modelKeys.map((key) => {
-      const [namespace, name] = key.split('/')
-      if (refused.has(key)) return { name, namespace, ...refusedEntry }
-      if (!missing.has(key)) return { name, namespace, ...entryOf(undefined, 'Valid') }
-      const entry = models.has(key) ? closedEntry : noModel(saidOfMissing.get(key))
-      return { name, namespace, ...entry }
-    }),
-    tokenRateLimitStatuses: modelKeys
-      .filter((key) => !missing.has(key))
-      .map((key) => {
-        const kind = 'TokenRateLimitPolicy'
-        const weak = conditionsOf(key, kind).find(
-          ({ type, status }) => type === 'Accepted' && status !== 'True',
-        )
-        return {
-          ...generatedAt(kind, key),
-          model: key.slice(key.indexOf('/') + 1),
-          ...entryOf(weak, 'Accepted'),
-        }
+    modelRefStatuses: storable(
+      modelKeys.map((key) => {
+        const [namespace, name] = key.split('/')
+        if (refused.has(key)) return { name, namespace, ...refusedEntry }
+        if (!missing.has(key)) return { name, namespace, ...entryOf(undefined, 'Valid') }
+        const entry = models.has(key) ? closedEntry : noModel(saidOfMissing.get(key))
+        return { name, namespace, ...entry }
       }),
+    ),
+    tokenRateLimitStatuses: storable(
+      modelKeys
+        .filter((key) => !missing.has(key))
+        .map((key) => {
+          const kind = 'TokenRateLimitPolicy'
+          const weak = conditionsOf(key, kind).find(
+            ({ type, status }) => type === 'Accepted' && status !== 'True',
+          )
+          return {
+            ...generatedAt(kind, key),
+            model: key.slice(key.indexOf('/') + 1),
+            ...entryOf(weak, 'Accepted'),
+          }
+        }),
+    ),
   }
+}
+
+/** The entries that can be stored: if they are too many, first those that are not ready. `models` counts all. */
+function storable<Entry extends { readonly ready: boolean }>(
+  entries: readonly Entry[],
+): readonly Entry[] {
+  const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value))
+  if (bytesOf(entries) <= maxListBytes) return entries
+  let left = maxListBytes
+  return entries
+    .toSorted((a, b) => Number(a.ready) - Number(b.ready))
+    .filter((entry) => {
+      left -= bytesOf(entry)
+      return left >= 0
+    })
 }
 
 const refusedEntry = {

@@ -1,5 +1,11 @@
 import { test } from 'tap'
-import { toConditions, toOriginalStatus } from '../../../src/cluster/rules/object-status.ts'
+import { statusOf } from '../../../src/cluster/rules/conditions.ts'
+import {
+  toConditions,
+  toObjectStatus,
+  toOriginalStatus,
+} from '../../../src/cluster/rules/object-status.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 test('a status of an original kind has only the fields of that kind', async (t) => {
   const conditions = [
@@ -32,4 +38,44 @@ test('a message that is cut has no half of a character', async (t) => {
   }
   const [condition] = toConditions([{ ...ready, message: '😀'.slice(1) }], about).conditions
   t.equal(condition?.message, '\ufffd')
+})
+
+test('lists have the entries that the API server can store, those first that are not ready', async (t) => {
+  const statusesOf = (count: number) => {
+    const names = Array.from({ length: count }, (_, index) => `model-${index}`)
+    const keys = names.map((name) => `llm/${name}`)
+    const snapshot = snapshotOf(
+      ...names.map((name) => modelRef(name)),
+      accessPolicy('open', keys, { groups: ['a'] }),
+      subscription(
+        'paid',
+        { groups: ['a'] },
+        Object.fromEntries(keys.map((key) => [key, [[1, '1m']]])),
+      ),
+    )
+    const weak = { status: 'False', reason: 'NotEnforced', message: 'p'.repeat(400) } as const
+    const policyConditions = (key: string) =>
+      key === keys.at(-1) ? ([{ ...weak, type: 'Accepted' }] as const) : []
+    return statusOf(snapshot)
+      .filter(({ kind }) => kind !== 'ModelRef')
+      .map((status) =>
+        toObjectStatus({
+          ...{ status, snapshot, policyConditions, gatewayUrl: '' },
+          ...{ before: undefined, generation: 1, now: 0 },
+        }),
+      )
+  }
+  for (const status of statusesOf(5_000)) {
+    t.equal(status.models, 5_000)
+    t.ok(Buffer.byteLength(JSON.stringify(status)) < 250_000)
+    const lists = [status.authPolicies, status.tokenRateLimitStatuses].filter(Array.isArray)
+    for (const list of lists) {
+      t.match(list[0], { ready: false, name: /model-4999$/ })
+      t.match(list[1], { ready: true, name: /model-0$/ })
+      t.ok(list.length > 500)
+    }
+  }
+  for (const { authPolicies: list = [{ ready: true }] } of statusesOf(300)) {
+    t.match(list, [{ ready: true }], 'in order where all fit')
+  }
 })
