@@ -97,9 +97,11 @@ export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh 
   }
 
   return async (counters, now) => {
-    const bySubject = Map.groupBy(counters, (counter) =>
-      countsRequests(counter) ? subjectOf(readCounterKey(counter.key)) : undefined,
-    )
+    // Limits on requests, ended or in progress, have a subject here.
+    const bySubject = Map.groupBy(counters, ({ key }) => {
+      const parts = readCounterKey(key)
+      return isOfRequests({ kind: kindOf(parts) }) ? subjectOf(parts) : undefined
+    })
     const read = async ([subject, each]: readonly [string | undefined, Counter[]]) => {
       const isOpen = subject !== undefined
       const states = isOpen ? (await readOpen(each, now)).windows : await readFresh(each, now)
@@ -110,9 +112,4 @@ export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh 
     const states = new Map(found.flat())
     return counters.map(({ key }) => states.get(key) as CounterState)
   }
-}
-
-/** Whether it counts requests, ended or in progress. */
-function countsRequests({ key }: Counter): boolean {
-  return isOfRequests({ kind: kindOf(readCounterKey(key)) })
 }

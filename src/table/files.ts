@@ -111,9 +111,8 @@ function openFiles(
   const identities = [table, lanes].map(identityOf)
   const [head, lanesHead] = [Buffer.alloc(tableHeaderBytes), Buffer.alloc(lanesHeadBytes)]
 
-  function put(bytes: number, at: number): void {
-    writeWhole(table, buffer, bytes, at)
-  }
+  const put = (bytes: number, at: number): void => writeWhole(table, buffer, bytes, at)
+  const clear = (bytes: number, at: number): void => writeWhole(table, chunk, bytes, at)
 
   return {
     sizes,
@@ -141,29 +140,23 @@ function openFiles(
       writeRecord(buffer, record)
       put(recordBytes, places.recordAt(slot))
     },
-    clearRecord(slot: number): void {
-      writeWhole(table, chunk, recordBytes, places.recordAt(slot))
-    },
+    clearRecord: (slot: number): void => clear(recordBytes, places.recordAt(slot)),
     clearRecords(): void {
       const { bucketsAt, bucketsBytes } = places
       for (let at = 0; at < bucketsBytes; at += chunk.length) {
-        writeWhole(table, chunk, Math.min(chunk.length, bucketsBytes - at), bucketsAt + at)
+        clear(Math.min(chunk.length, bucketsBytes - at), bucketsAt + at)
       }
     },
     writeBlock(block: number, written: TableBlock): void {
       writeBlock(buffer, written)
       put(blockBytes, places.blockAt(block))
     },
-    clearBlock(block: number): void {
-      writeWhole(table, chunk, blockBytes, places.blockAt(block))
-    },
+    clearBlock: (block: number): void => clear(blockBytes, places.blockAt(block)),
     writeName(slot: number, name: Buffer, block: number): void {
       writeName(buffer, name, block)
       put(nameBytes, places.nameAt(slot))
     },
-    clearName(slot: number): void {
-      writeWhole(table, chunk, nameBytes, places.nameAt(slot))
-    },
+    clearName: (slot: number): void => clear(nameBytes, places.nameAt(slot)),
     writeTemplate(template: number, text: string): void {
       writeTemplate(buffer, text)
       put(templateBytes, places.templateAt(template))

@@ -1193,10 +1193,7 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/counters.ts',
     ['ratelimit/sums/sum-counters.test.ts'],
     [
-      [
-        'isOfRequests({ kind: kindOf(readCounterKey(key)) })',
-        "kindOf(readCounterKey(key)) === 'concurrency'",
-      ],
+      ['isOfRequests({ kind: kindOf(parts) })', "kindOf(parts) === 'concurrency'"],
       [
         "if (resets === undefined) throw new ServiceError('store_unavailable')",
         'if (!resets) return',

@@ -30,7 +30,8 @@ export function createRefusedCalls({
     },
     /** Takes the error of each failed call. */
     note(error: unknown): void {
-      if (!isReply(error) || outage.test(error.message)) return
+      const isReply = error instanceof Error && error.name === 'ReplyError'
+      if (!isReply || outage.test(error.message)) return
       refusedAt = monotonic()
       refusal.note(error)
     },
@@ -39,9 +40,4 @@ export function createRefusedCalls({
       if (monotonic() - refusedAt >= calmMs) refusal.note(undefined)
     },
   }
-}
-
-/** Whether the server has responded with this error. */
-function isReply(error: unknown): error is Error {
-  return error instanceof Error && error.name === 'ReplyError'
 }

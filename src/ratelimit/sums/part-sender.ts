@@ -64,16 +64,11 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
     if (underWay !== undefined || state === 'stopped') return
     intervalsLeft = Number.POSITIVE_INFINITY
     begunAt = monotonic()
-    underWay = part.send().then(noteAnswer, noteFailure).finally(follow)
+    underWay = part.send().then(noteOutcome, noteOutcome).finally(follow)
   }
 
-  function noteAnswer(): void {
-    failures = 0
-    onOutcome()
-  }
-
-  function noteFailure(error: unknown): void {
-    failures += 1
+  function noteOutcome(error: unknown): void {
+    failures = error === undefined ? 0 : failures + 1
     onOutcome(error)
   }
 

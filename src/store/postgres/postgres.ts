@@ -197,22 +197,14 @@ export async function ping(sql: Sql): Promise<boolean> {
   }
 }
 
-/** Why a database does not respond. */
-interface ConnectProblem {
-  /** In the words of driver and server. */
-  readonly message: string
-  /** Waiting will not help: the server or its certificate does not match the URL. */
-  readonly isFinal: boolean
-}
-
 /** Long enough for a slow server, and short enough to report a missing one within two seconds. */
 const attemptDeadlineMs = 1_500
 
-/** Returns undefined if the database responds. */
-export async function tryConnect(
-  sql: Sql,
-  deadlineMs = attemptDeadlineMs,
-): Promise<ConnectProblem | undefined> {
+/**
+ * Why a database does not respond, in the words of driver and server, or undefined if it does. `isFinal`: waiting will
+ * not help, because the server or its certificate does not match the URL.
+ */
+export async function tryConnect(sql: Sql, deadlineMs = attemptDeadlineMs) {
   try {
     await sql`select 1`.run(deadlineMs)
     return undefined

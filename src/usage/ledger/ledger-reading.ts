@@ -102,11 +102,6 @@ export function createLedgerReading(
     return begun >= endedAt ? begun : clock()
   }
 
-  /** Without removed files, which are read for a while because others may still write to them. */
-  function presentFiles() {
-    return follower.files().filter(({ absentSince }) => absentSince === undefined)
-  }
-
   /** From the end of the position to the first line that is left. */
   function noteLacking(): void {
     const begun = begunAt.size === 0 ? clock() : Math.min(...begunAt.values())
@@ -138,13 +133,16 @@ export function createLedgerReading(
       return isChanged || lines > 0 || gaps.length > 0
     },
     /** The offsets up to which the lines of present files are read, by inode. */
-    offsets: (): ReadonlyMap<string, number> =>
-      new Map(
-        presentFiles().map(({ file: { inode }, head, isRead, isCurrent, size }) => {
+    offsets(): ReadonlyMap<string, number> {
+      // Without removed files, which are read for a while because others may still write to them.
+      const present = follower.files().filter(({ absentSince }) => absentSince === undefined)
+      return new Map(
+        present.map(({ file: { inode }, head, isRead, isCurrent, size }) => {
           // A torn line at the end of a file that is no longer written is never completed.
           return [inode, isRead && !isCurrent ? size : (position.get(head) ?? 0)]
         }),
-      ),
+      )
+    },
     /** Returns the sums for the ledger, and starts new ones. */
     drain() {
       for (const place of places.all()) endGap(place, clock())

@@ -42,6 +42,7 @@ export function createSend(options: SendOptions): () => Promise<void> {
   /** Returns the problem, or undefined if the notice was delivered. */
   async function post({ id, body }: DueNotice): Promise<string | undefined> {
     const timestamp = String(Math.floor(clock() / 1_000))
+    const signed = createHmac('sha256', secret).update(`${id}.${timestamp}.${body}`)
     try {
       const response = await fetch(url, {
         method: 'POST',
@@ -49,7 +50,7 @@ export function createSend(options: SendOptions): () => Promise<void> {
           'content-type': 'application/json',
           'webhook-id': id,
           'webhook-timestamp': timestamp,
-          'webhook-signature': `v1,${sign(secret, `${id}.${timestamp}.${body}`)}`,
+          'webhook-signature': `v1,${signed.digest('base64')}`,
         },
         body,
         // Only the configured receiver gets the notice.
@@ -70,8 +71,4 @@ export function createSend(options: SendOptions): () => Promise<void> {
       due = await store.take(atOnce, leaseMs)
     }
   }
-}
-
-function sign(secret: Buffer, text: string): string {
-  return createHmac('sha256', secret).update(text).digest('base64')
 }

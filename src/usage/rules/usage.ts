@@ -96,11 +96,6 @@ export const nothingReported: Reported = new Map()
 /** Whether a response without usable usage is free, or its tokens are estimated. */
 export type UnusableUsage = 'allow' | 'estimate'
 
-/** Estimates the tokens of a response from its length. */
-function estimateTokens({ bytes }: Usage): number {
-  return Math.ceil(bytes / bytesOfToken)
-}
-
 /** Whether a response is a success and therefore counts. */
 export function isSuccess({ status }: Pick<Usage, 'status'>): boolean {
   return status >= 200 && status <= 299
@@ -176,7 +171,7 @@ export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   if (!unusable || isFree) return { tokens: reported, unusable, estimated: 0 }
   // Reported parts count as they are; the estimate stands for the missing ones.
   const { input = 0, output = 0 } = partsOf(usage.reported)
-  const estimated = estimateTokens(usage)
+  const estimated = Math.ceil(usage.bytes / bytesOfToken)
   return { tokens: bounded(input + output + estimated), unusable, estimated }
 }
 
