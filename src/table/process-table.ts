@@ -83,9 +83,12 @@ export function createProcessTable(options: ProcessTableOptions) {
     timer = setInterval(table.beat, beatMs).unref()
   }
 
-  const { withdraw, withdrawAll, resume, dropCounter, onCounted } = table
   return {
-    ...{ withdraw, withdrawAll, resume, dropCounter, onCounted },
+    withdraw: table.withdraw,
+    withdrawAll: table.withdrawAll,
+    resume: table.resume,
+    dropCounter: table.dropCounter,
+    onCounted: table.onCounted,
     /** Whether requests may be decided by a table at all. */
     isOn,
     get mark(): number {
@@ -103,7 +106,7 @@ export function createProcessTable(options: ProcessTableOptions) {
     /** Within milliseconds no script decides by an earlier record; the caller does not wait. */
     beginAnew(): void {
       void table.suspend()
-      resume()
+      table.resume()
     },
     /** Returns undefined before this process is its gateway's writer. */
     stats: () => (isWriter() ? table.stats() : undefined),
