@@ -4,7 +4,6 @@ import { type Exact, plus } from '../../formats/exact.ts'
 import type { HoldStore } from '../holds.ts'
 import { admit } from '../rules/estimates/admit.ts'
 import {
-  type Factors,
   grown,
   type HeldSums,
   type HeldTokens,
@@ -25,11 +24,7 @@ interface Pool {
 }
 
 /** A request's hold in one pool. */
-interface HeldPlace {
-  readonly pool: Pool
-  readonly factors: Factors | undefined
-  hold: HeldTokens
-}
+type HeldPlace = Pick<PooledPlace, 'pool' | 'counter'> & { hold: HeldTokens }
 
 interface OpenHold {
   readonly places: readonly HeldPlace[]
@@ -109,7 +104,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     const { hold: tokens, holds, ceiling } = admission
     if (member !== undefined) {
       const held = places.map(({ pool, counter }, i): HeldPlace => {
-        return { pool, factors: counter.factors, hold: holds[i] ?? tokens }
+        return { pool, counter, hold: holds[i] ?? tokens }
       })
       for (const { pool, hold } of held) {
         if (pool.sums.count === 0) pool.among.set(pool.name, pool)
@@ -137,8 +132,8 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
       const found = open.get(memberOf(id))
       if (found === undefined) return
       for (const place of found.places) {
-        const { pool, hold, factors } = place
-        place.hold = grown(hold, output, factors, found.hold)
+        const { pool, hold, counter } = place
+        place.hold = grown(hold, output, counter.factors, found.hold)
         pool.sums = withHold(withHold(pool.sums, hold, -1), place.hold, 1)
       }
       found.hold = grown(found.hold, output)
