@@ -1,54 +1,79 @@
 /** Increases in Postgres, where every gateway reads them. */
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
-import { within, withLongDeadline } from '../../store/postgres/postgres.ts'
-import { epochMs, nowByBoth, type Sql } from '../../store/postgres/sql.ts'
-import { type IncreaseStore, type KeptIncrease, maxIncreases } from './active-increases.ts'
+import { advisoryLocks } from '../../store/postgres/advisory-locks.ts'
+import {
+  orRefused,
+  type Pool,
+  statementDeadlineMs,
+  within,
+  withLongDeadline,
+} from '../../store/postgres/postgres.ts'
+import { epochMs, type Fragment, nowByBoth, type Sql } from '../../store/postgres/sql.ts'
+import {
+  type IncreaseStore,
+  type KeptIncrease,
+  maxIncreases,
+  type NewIncrease,
+} from './active-increases.ts'
 
 /** How long an ended increase stays in the table. */
 const keptFor = '1 day'
 
-/** All reject if the database is unavailable; a change may then have been made. `readMs`: how long a read may take. */
-export function createIncreaseStore(sql: Sql, readMs?: number): IncreaseStore {
-  const columns = sql`
-    id, counter, per, amount::text as limit, reason, created_by as "createdBy",
-    ${epochMs(sql, 'until')} as until,
-    ${epochMs(sql, 'created_at')} as "createdAt"`
-  type Row = Omit<KeptIncrease, 'limit'> & { readonly limit: string }
-  const toIncrease = (row: Row): KeptIncrease => {
-    return { ...row, limit: parseExact(row.limit) as Exact }
-  }
+type Row = Omit<KeptIncrease, 'limit'> & { readonly limit: string }
 
+/** All reject if the database is unavailable; a change may then have been made. `readMs`: how long a read may take. */
+export function createIncreaseStore(pool: Pool, readMs?: number): IncreaseStore {
+  const columns = columnsOf(pool)
   return {
     async read(after) {
       const rows = await within(
-        sql<Row[]>`
+        pool<Row[]>`
           select ${columns} from tollgate_increases where until > ${new Date(after)}::timestamptz
           order by amount desc, until desc, id`,
         readMs,
       )
       return rows.map(toIncrease)
     },
-    async add({ counter, per, limit, until, reason, createdBy, createdAt }) {
-      const now = new Date(createdAt)
-      const [row] = await withLongDeadline(sql<Row[]>`
-        with old as (
-          delete from tollgate_increases where until < ${nowByBoth(sql, createdAt)} - ${keptFor}::interval
-        ), added as (
-          insert into tollgate_increases (counter, per, amount, until, reason, created_by, created_at)
-          select ${counter}, ${per}, ${limit}::numeric, ${new Date(until)}::timestamptz, ${reason}, ${createdBy},
-            ${now}::timestamptz
-          where (select count(*) from tollgate_increases where until > ${now}::timestamptz) < ${maxIncreases}
-          returning *
-        )
-        select ${columns} from added`)
-      return row && toIncrease(row)
-    },
+    add: (increase) =>
+      orRefused(pool.begin((sql) => addIncrease(sql, increase), '', statementDeadlineMs)),
     async remove(id, now) {
-      const [row] = await withLongDeadline(sql<Row[]>`
+      const [row] = await withLongDeadline(pool<Row[]>`
         delete from tollgate_increases
         where id = ${id}::uuid and until > ${new Date(now)}::timestamptz returning ${columns}`)
       return row && toIncrease(row)
     },
   }
+}
+
+/** As `add` of the store, within a transaction: until that ends, no other one counts the increases. */
+export async function addIncrease(
+  sql: Sql,
+  { counter, per, limit, until, reason, createdBy, createdAt }: NewIncrease,
+): Promise<KeptIncrease | undefined> {
+  const now = new Date(createdAt)
+  await withLongDeadline(sql`select pg_advisory_xact_lock(${advisoryLocks.increases})`)
+  const [row] = await withLongDeadline(sql<Row[]>`
+    with old as (
+      delete from tollgate_increases where until < ${nowByBoth(sql, createdAt)} - ${keptFor}::interval
+    ), added as (
+      insert into tollgate_increases (counter, per, amount, until, reason, created_by, created_at)
+      select ${counter}, ${per}, ${limit}::numeric, ${new Date(until)}::timestamptz, ${reason}, ${createdBy},
+        ${now}::timestamptz
+      where (select count(*) from tollgate_increases where until > ${now}::timestamptz) < ${maxIncreases}
+      returning *
+    )
+    select ${columnsOf(sql)} from added`)
+  return row && toIncrease(row)
+}
+
+function columnsOf(sql: Sql): Fragment {
+  return sql`
+    id, counter, per, amount::text as limit, reason, created_by as "createdBy",
+    ${epochMs(sql, 'until')} as until,
+    ${epochMs(sql, 'created_at')} as "createdAt"`
+}
+
+function toIncrease(row: Row): KeptIncrease {
+  return { ...row, limit: parseExact(row.limit) as Exact }
 }

@@ -8,6 +8,8 @@ export const advisoryLocks = {
   /** Taken by a trigger of migration 0003. */
   revocations: 7_005_101_903,
   keyCleanup: 7_005_101_904,
+  /** Taken to count the increases in force and add one. */
+  increases: 7_005_101_905,
   /** With the hash of the user's name as a second number: taken to count the keys of a user and add one. */
   userKeys: 701_902,
 } as const

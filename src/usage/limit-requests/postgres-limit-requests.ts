@@ -1,7 +1,7 @@
 /** Requests for increases in Postgres, which changes a request and its increase in one transaction. */
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
-import { createIncreaseStore } from '../../ratelimit/increases/postgres-increases.ts'
+import { addIncrease } from '../../ratelimit/increases/postgres-increases.ts'
 import {
   orRefused,
   type Pool,
@@ -117,7 +117,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
         const { counter, per } = open
         const increase =
           grant &&
-          (await createIncreaseStore(sql).add({
+          (await addIncrease(sql, {
             ...{ ...grant, counter, per, reason: open.reason },
             ...{ createdBy: by, createdAt: at },
           }))

@@ -2,6 +2,7 @@ import { test } from 'tap'
 import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createKeyApi, type KeyApi, longAdmin } from '../../support/key-api.ts'
+import { poll } from '../../support/poll.ts'
 import { refused } from '../../support/refusals.ts'
 
 const route = '/v1/admin/increases'
@@ -215,14 +216,37 @@ test('nobody else may (403)', async (t) => {
       refused(t, await api.ask(asks, { as, ...(asks.startsWith('POST') && { body: asked }) }), 403)
 })
 
-test('as many as every process remembers are in force (400)', async (t) => {
-  const api = await createKeyApi(t, { snapshot })
+async function fill(api: KeyApi, count: number): Promise<void> {
   await api.sql`
     insert into tollgate_increases (counter, per, amount, until, reason, created_by, created_at)
     select 'Tenant' || chr(10) || '#x' || chr(10) || 'tokens-1' || chr(10), 'user', 1, '2026-03-09', '', '', now()
-    from generate_series(1, 1000)`
+    from generate_series(1, ${count}::int)`
+}
+
+test('as many as every process remembers are in force (400)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  await fill(api, 1_000)
   const answer = await api.ask(`POST ${route}`, { as: 'admin', body: asked })
   refused(t, answer, 400, 'invalid_request')
+  t.equal((await list(api)).data.length, 1_000)
+})
+
+test('of concurrent requests none exceeds the number of increases', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  await fill(api, 999)
+  const ask = () => api.ask(`POST ${route}`, { as: 'admin', body: asked })
+  const countWaiting = () => api.sql<{ count: number }[]>`
+    select count(*)::int as count from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock'`
+  // The trigger that announces an increase waits for this lock, so that all of them have begun.
+  const asking = await api.sql.begin(async (transaction) => {
+    await transaction`lock table tollgate_revocations in share mode`
+    const begun = [ask(), ask(), ask(), ask()]
+    await poll(async () => (await countWaiting())[0]?.count === begun.length, 'all wait')
+    return begun
+  })
+  const answers = await Promise.all(asking)
+  t.equal(answers.filter(({ statusCode }) => statusCode === 200).length, 1)
   t.equal((await list(api)).data.length, 1_000)
 })
 
