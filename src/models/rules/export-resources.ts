@@ -142,7 +142,10 @@ function specOf(
   }
   const ref = models.get(keyOf(resource))
   if (ref === undefined || ref === resource || ref.backend.kind !== 'ExternalModel') return spec
-  return { ...(resource.kind === 'ModelRef' ? (spec as object) : {}), ...serverOf(ref) }
+  const server = serverOf(ref)
+  if (resource.kind !== 'ModelRef') return server
+  const { modelIds } = ref
+  return { ...server, ...(spec as object), ...(modelIds.length > 0 && { modelIds }) }
 }
 
 /** The fields of a ModelRef that come from an ExternalModel. */

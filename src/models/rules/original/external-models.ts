@@ -81,20 +81,24 @@ function toModelRef(external: ExternalModel): ModelRef {
     backend: { kind: 'ExternalModel', name: metadata.name },
     modelFields: [],
     limits: [],
-    ...serverOf({ metadata, modelIds: [] }, external),
+    ...serverOf({ metadata, modelIds: [], server: external.server }, external),
   }))
 }
 
-/** The fields that a ModelRef gets from its ExternalModel. */
+/** The fields that a ModelRef gets from its ExternalModel; its own credential and `upstreamModel` take precedence. */
 function serverOf(
-  { metadata, modelIds }: Pick<ModelRef, 'metadata' | 'modelIds'>,
+  { metadata, modelIds, server: own }: Pick<ModelRef, 'metadata' | 'modelIds' | 'server'>,
   { backendUrl, server, modelName, missing }: ExternalModel,
 ): Pick<ModelRef, 'backendUrl' | 'server' | 'modelIds' | 'routing'> {
   const names = new Set(modelIds)
   if (modelName !== undefined && modelName !== metadata.name) names.add(modelName)
   return {
     backendUrl,
-    server,
+    server: {
+      ...own,
+      credential: own.credential ?? server.credential,
+      upstreamModel: own.upstreamModel ?? server.upstreamModel,
+    },
     modelIds: [...names],
     ...(missing !== undefined && { routing: { route: undefined, missing, bypasses: undefined } }),
   }

@@ -115,6 +115,32 @@ test('the backendUrl of a ModelRef takes precedence', async (t) => {
   t.equal(modelsOf(own, external('gpt')).get('llm/chat')?.resource.backendUrl, 'http://own.example')
 })
 
+test('a ModelRef keeps its own fields of the server, and what it lacks is from the ExternalModel', async (t) => {
+  const own = {
+    timeouts: { connect: '1s', idle: '2m', answer: '3s' },
+    ...{ retries: 1, paths: 'all', caFile: 'ca.pem', upstreamModel: 'gpt-5' },
+  }
+  const { server } =
+    modelsOf(ref('chat', 'gpt', own), external('gpt')).get('llm/chat')?.resource ?? {}
+  t.match(server, {
+    ...{ connectMs: 1_000, idleMs: 120_000, answerMs: 3_000, retries: 1, allPaths: true },
+    ...{ caFile: 'ca.pem', upstreamModel: 'gpt-5', credential: { file: 'provider-key' } },
+  })
+  const credential = { secretRef: { name: 'mine', key: 'token' }, header: 'x-key', prefix: 'Key ' }
+  const keyed = ref('chat', 'gpt', { credential })
+  t.match(modelsOf(keyed, external('gpt')).get('llm/chat')?.resource.server, {
+    ...{ upstreamModel: 'gpt-4o', retries: 2 },
+    credential: { ...credential, header: 'x-key' },
+  })
+  const written = modelRef('chat', {
+    ...{ modelRef: { kind: 'ExternalModel', name: 'gpt' }, backendUrl: undefined },
+    ...{ ...own, credential },
+  })
+  const read = JSON.parse(JSON.stringify(original(written)))
+  const [exported] = exportResources([read, writtenExternal('gpt')]).documents
+  t.match(exported?.spec, { ...own, credential, backendUrl: 'https://api.example.com' })
+})
+
 test('a missing ExternalModel, one of another namespace or one being deleted serves nothing', async (t) => {
   t.equal(modelsOf(ref('chat', 'gpt')).get('llm/chat')?.phase, 'Pending')
   const elsewhere = external('gpt', {}, { namespace: 'other' })
