@@ -173,35 +173,33 @@ function toTimeout(error: unknown): never {
 
 type Form = Omit<ApiKeySearch, 'owner' | 'only' | 'now'> & { readonly username: string | undefined }
 
+type Body = NonNullable<BodyOf<typeof schema.body>>
+
 /** The search form, with a default for each missing field. */
-function readForm(body: NonNullable<BodyOf<typeof schema.body>>): Form {
-  const { filters, sort, pagination } = body
-  if (filters || sort || pagination) {
-    return {
-      username: filters?.username?.trim() ? filters.username : undefined,
-      statuses: readStatuses(filters?.status ?? []),
-      includeEphemeral: filters?.includeEphemeral ?? false,
-      subscription: readSubscription(filters?.subscription),
-      prefix: readPrefix(filters?.keyPrefix),
-      labels: readLabels('filters.labelsContain', filters?.labelsContain),
-      sortBy: sort?.by ?? 'created_at',
-      descending: (sort?.order ?? 'desc').toLowerCase() === 'desc',
-      ...readPage(pagination?.limit ?? defaultLimit, pagination?.offset),
-    }
+function readForm(body: Body): Form {
+  const isNested = body.filters || body.sort || body.pagination
+  const { filters, sort, pagination } = isNested ? body : fromFlat(body)
+  return {
+    username: filters?.username?.trim() ? filters.username : undefined,
+    statuses: readStatuses(filters?.status ?? []),
+    includeEphemeral: filters?.includeEphemeral ?? false,
+    subscription: readSubscription(filters?.subscription),
+    prefix: readPrefix(filters?.keyPrefix),
+    labels: readLabels('filters.labelsContain', filters?.labelsContain),
+    sortBy: sort?.by ?? 'created_at',
+    descending: (sort?.order ?? 'desc').toLowerCase() === 'desc',
+    ...readPage(pagination?.limit ?? defaultLimit, pagination?.offset),
   }
-  const isFlat = [body.status, body.limit, body.offset, body.includeEphemeral].some(
-    (field) => field !== undefined && field !== null,
+}
+
+/** The older form in the newer one. */
+function fromFlat({ status, limit, offset = null, includeEphemeral = null }: Body): Body {
+  const isEmpty = [status, limit, offset, includeEphemeral].every(
+    (field) => (field ?? null) === null,
   )
   return {
-    username: undefined,
-    statuses: readStatuses(body.status ? [body.status] : []),
-    includeEphemeral: body.includeEphemeral ?? false,
-    subscription: undefined,
-    prefix: undefined,
-    labels: {},
-    sortBy: 'created_at',
-    descending: true,
-    ...readPage(body.limit ?? (isFlat ? defaultFlatLimit : defaultLimit), body.offset),
+    filters: { status: status ? [status] : null, includeEphemeral },
+    pagination: { limit: limit ?? (isEmpty ? defaultLimit : defaultFlatLimit), offset },
   }
 }
 
