@@ -91,7 +91,7 @@ async function start(read: UpSettings, supervisor: Supervisor, isVerbose: boolea
     await supervisor.start(part)
   }
   const gateway = localUrl(config.gatewayAddress)
-  const tries = sample ? await makeTryLines({ gateway, signal }) : []
+  const tries = sample ? await makeTryLines({ gateway, signal, log }) : []
   console.log(welcome({ settings, resourceFolder, modelServerAddress, tries, code, isVerbose }))
 }
 

@@ -37,11 +37,7 @@ export function welcome(options: WelcomeOptions): string {
   return [
     '',
     ...(tries.length > 0
-      ? [
-          'Tollgate is up. Three commands to try, with keys that are valid for an hour:',
-          '',
-          ...tries,
-        ]
+      ? ['Tollgate is up. Commands to try, with keys that are valid for an hour:', '', ...tries]
       : firstSteps(gateway)),
     '',
     ...rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`),
