@@ -67,11 +67,11 @@ export function startChild({ name, command, args, env, output, records, ipc }: C
     /** Kills it at once. */
     kill,
     /** Asks it to end, and kills it after a while; resolves when it has ended. */
-    async stop(): Promise<void> {
+    async stop(withinMs = graceMs): Promise<void> {
       child.kill('SIGTERM')
       // An open channel would keep an idle Node program running.
       if (child.connected) child.disconnect()
-      const late = setTimeout(kill, graceMs)
+      const late = setTimeout(kill, withinMs)
       await exited.finally(() => clearTimeout(late))
     },
   }

@@ -7,8 +7,7 @@ import { type SocketAddress, showAddress } from '../src/formats/address.ts'
 import { writeEnvoyFiles } from '../src/gateway/envoy-files.ts'
 import { packageRoot } from '../src/runtime/package-root.ts'
 import { startChild } from './child.ts'
-import { startEmbeddedPostgres } from './postgres/embedded-postgres.ts'
-import { signal } from './run-records.ts'
+import { createPostgresPart } from './postgres/postgres-part.ts'
 import { createServiceLog } from './service-log.ts'
 import type { SupervisedPart } from './supervisor.ts'
 import type { UpSettings } from './up-settings.ts'
@@ -45,22 +44,7 @@ export function createParts(options: PartsOptions): SupervisedPart[] {
   const { config } = settings
   const records = join(config.dataDir, 'run')
   const logs = join(config.dataDir, 'log')
-  let embedded: { url: string; port: number } | undefined
-
-  const postgres: SupervisedPart = {
-    name: 'Postgres',
-    async spawn() {
-      const server = await startEmbeddedPostgres({
-        directory: join(config.dataDir, 'postgres'),
-        log,
-        // The service was started with this address.
-        ...(embedded && { port: embedded.port }),
-      })
-      embedded = server
-      return { ...server, kill: () => signal(server.pid, 'SIGKILL') }
-    },
-    async ready() {},
-  }
+  const postgres = createPostgresPart(join(config.dataDir, 'postgres'), log)
 
   const sampleModelServer = (address: SocketAddress): SupervisedPart => ({
     name: 'the sample model server',
@@ -99,7 +83,7 @@ export function createParts(options: PartsOptions): SupervisedPart[] {
           TOKEN_AUTH_FILE: config.tokenAuthFile,
           USAGE_JOURNAL: config.usageJournal ?? 'off',
           AUDIT_LOG: config.auditLog ?? 'off',
-          ...(embedded && { DATABASE_URL: embedded.url }),
+          ...(config.databaseUrl === undefined && { DATABASE_URL: postgres.url() }),
         },
         output: serviceLog.write,
         records,
@@ -133,7 +117,7 @@ export function createParts(options: PartsOptions): SupervisedPart[] {
     lastWords: () => lastLine(join(logs, 'envoy.log')),
   }
 
-  const own = config.databaseUrl === undefined ? [postgres] : []
+  const own = config.databaseUrl === undefined ? [postgres.part] : []
   const model = options.modelServerAddress
   return [...own, ...(model === undefined ? [] : [sampleModelServer(model)]), service, gateway]
 }

@@ -91,11 +91,12 @@ export function createSupervisor(log: (line: string) => void) {
     /** Aborted when the shutdown begins, so that no wait outlives it. */
     ending: ending.signal,
     /**
-     * Stops every part, the last started first. Resolves when nothing is left. May be called twice.
+     * Stops every part, the last started first, each within this time if given. Resolves when nothing is left. May be
+     * called twice.
      */
-    async stop(): Promise<void> {
+    async stop(graceMs?: number): Promise<void> {
       ending.abort()
-      for (const entry of running.toReversed()) await entry.child.stop()
+      for (const entry of running.toReversed()) await entry.child.stop(graceMs)
       await Promise.all(watches)
     },
     /** Passes a signal on to the part with this name, if it is ready to handle it. */
