@@ -367,6 +367,32 @@ test('a Tenant in which something else is faulty has its limits still', async (t
   t.notOk('resource' in parseResource(elsewhere), 'it is another one')
 })
 
+test('a Tenant in which something else is faulty keeps its rules for keys and metrics', async (t) => {
+  const apiKeys = { maxExpirationDays: 5 }
+  const telemetry = { metrics: { captureUser: false } }
+  const oidc = { externalOIDC: { issuerUrl: 'nowhere' } }
+  t.match(inForce<Tenant>(ofTenant({ apiKeys, telemetry, ...oidc })), {
+    ...{ maxExpirationDays: 5, telemetry: { captureUser: false }, externalOidc: undefined },
+    ...{ limits: [], unreadable: undefined },
+  })
+  const annotated = { name: 'default-tenant', annotations: { a: 5 } }
+  t.match(inForce<Tenant>({ ...ofTenant({ apiKeys }), metadata: annotated }), {
+    maxExpirationDays: 5,
+  })
+  t.match(inForce<Tenant>(ofTenant({ apiKeys, telemetry, limits: {} })), {
+    ...{ maxExpirationDays: 5, telemetry: { captureUser: false }, unreadable: [{}] },
+  })
+  const broken = { metrics: { captureUser: 'no' } }
+  t.match(inForce<Tenant>(ofTenant({ apiKeys, telemetry: broken })), {
+    ...{ maxExpirationDays: 5, telemetry: undefined },
+  })
+  t.match(inForce<Tenant>(ofTenant({ apiKeys: { maxExpirationDays: 0 }, telemetry })), {
+    ...{ maxExpirationDays: undefined, telemetry: { captureUser: false } },
+  })
+  const nameless = { ...ofTenant({ apiKeys, ...oidc }), metadata: {} }
+  t.notOk('resource' in parseResource(nameless), 'it may be another one')
+})
+
 test('a calendar is read as far as it is written', async (t) => {
   const calendar = { timeZone: 'Australia/Lord_Howe', weekStartsOn: 'sunday', monthStartsOn: 28 }
   const read = { timeZone: 'Australia/Lord_Howe', weekStartsOn: 0, monthStartsOn: 28 }

@@ -244,7 +244,7 @@ const readers: Record<Resource['kind'], Reader> = {
       metadata: toMetadata(metadata),
       maxExpirationDays: spec.apiKeys?.maxExpirationDays,
       externalOidc: spec.externalOIDC && toExternalOidc(spec.externalOIDC),
-      telemetry: spec.telemetry && { enabled: spec.telemetry.enabled, ...spec.telemetry.metrics },
+      telemetry: toTelemetry(spec),
       limits: spec.limits.map(toNamedLimit),
       calendar: spec.calendar && toCalendar(spec.calendar),
     }),
@@ -304,9 +304,14 @@ function toBilledModel(
   }
 }
 
+function toTelemetry({ telemetry }: Spec<'Tenant'>): Tenant['telemetry'] {
+  return telemetry && { enabled: telemetry.enabled, ...telemetry.metrics }
+}
+
 /**
- * Keeps the limits of a Tenant with other errors: without them all users would have more. If the limits themselves are
- * faulty, or may be in a place where they cannot be read, the Tenant records that, and no request is allowed.
+ * Keeps the limits, the rules for keys and those for metrics of a Tenant with other errors: without them all users would
+ * have more. If the limits themselves are faulty, or may be in a place where they cannot be read, the Tenant records
+ * that, and no request is allowed.
  */
 function salvageTenant(
   { metadata, spec }: Document<'Tenant'>,
@@ -324,13 +329,18 @@ function salvageTenant(
     (!isNamed && holdsLimits(valueAt(written, ['spec'])))
   const unreadable = problems.filter((problem) => !problem.isMild && hides(problem))
   const isWell = unreadable.length === 0 && spec !== undefined
-  if (isWell && spec.limits.length === 0 && spec.calendar === undefined) return undefined
+  const isLegible = (field: string): boolean =>
+    !problems.some(({ path, isMild }) => !isMild && path[0] === 'spec' && path[1] === field)
+  const maxExpirationDays = isLegible('apiKeys') ? spec?.apiKeys?.maxExpirationDays : undefined
+  const telemetry = spec && isLegible('telemetry') ? toTelemetry(spec) : undefined
+  const isLimited = !isWell || spec.limits.length > 0 || spec.calendar !== undefined
+  if (!isLimited && (!isNamed || (maxExpirationDays ?? telemetry) === undefined)) return undefined
   return {
     kind: 'Tenant',
     metadata: isNamed ? { ...toMetadata(metadata), annotations: {} } : defaultTenant.metadata,
-    maxExpirationDays: undefined,
+    maxExpirationDays,
     externalOidc: undefined,
-    telemetry: undefined,
+    telemetry,
     limits: isWell ? spec.limits.map(toNamedLimit) : [],
     calendar: isWell ? spec.calendar && toCalendar(spec.calendar) : undefined,
     ...(!isWell && { unreadable }),
