@@ -67,24 +67,26 @@ export function openListenerTls(
   )
   const servers = new Map<Server, boolean>()
   let material = readMaterial(settings)
-  /** The files at the last check; and those that are in force or were reported as invalid. */
+  /** The files at the last check, those that are in force, and those that were reported. */
   let seen = ''
-  let settled = ''
+  let used = ''
+  let reported = ''
   onRead(validToOf(material.cert))
 
   function onState(now: string): void {
-    if (now === settled) return
+    if (now === used) return
     try {
       const read = readMaterial(settings)
-      settled = now
+      used = now
       if (JSON.stringify(read) === JSON.stringify(material)) return
       material = read
       for (const [server, asks] of servers) server.setSecureContext(contextFor(asks))
       onRead(validToOf(read.cert))
     } catch (error) {
-      // Two files are not replaced at the same instant, so a problem must persist for two checks.
-      if (now === seen) {
-        settled = now
+      // Two files are not replaced at the same instant, so a problem must persist for two checks. It may
+      // be of this process, such as too many open files, so they are read again until they can be used.
+      if (now === seen && now !== reported) {
+        reported = now
         onProblem((error as Error).message)
       }
       seen = now

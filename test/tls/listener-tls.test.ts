@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFileSync, renameSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect as connectPlain } from 'node:net'
@@ -117,6 +118,49 @@ root.test('a server created later has the newest certificate', { skip }, async (
     const port = await listen(t, own.plain)
     return (await serial(t, port, [second.cert])) !== undefined
   }, 'the newest certificate is in use')
+})
+
+root.test('a certificate that could not be read is read later', { skip }, async (t) => {
+  const [first, second] = [makeCertificate(t), makeCertificate(t)]
+  const folder = temporaryFolder(t)
+  for (const [name, path] of [
+    ['cert', first.path],
+    ['key', first.keyPath],
+    ['cert.new', second.path],
+    ['key.new', second.keyPath],
+  ] as const)
+    copyFileSync(path, join(folder, name))
+  const script = `
+    import { closeSync, openSync, renameSync } from 'node:fs'
+    import { setTimeout as delay } from 'node:timers/promises'
+    import { openListenerTls } from '${new URL('../../src/tls/listener-tls.ts', import.meta.url)}'
+    process.chdir(process.argv[1])
+    let reads = 0
+    const problems = []
+    const settings = { certFile: 'cert', keyFile: 'key', minVersion: '1.2' }
+    const own = openListenerTls(settings, {
+      onRead: () => { reads += 1 },
+      onProblem: (problem) => problems.push(problem),
+      everyMs: 10,
+    })
+    await delay(100)
+    const descriptors = []
+    try {
+      while (true) descriptors.push(openSync('/dev/null'))
+    } catch {}
+    for (const name of ['cert', 'key']) renameSync(name + '.new', name)
+    while (problems.length === 0) await delay(10)
+    for (const each of descriptors) closeSync(each)
+    const giveUpAt = performance.now() + 5_000
+    while (reads === 1 && performance.now() < giveUpAt) await delay(10)
+    console.log(reads, problems.length)
+    own.close()`
+  const run = 'ulimit -n 64; exec "$0" --input-type=module -e "$1" "$2"'
+  const { stdout, stderr } = spawnSync('/bin/sh', ['-c', run, process.execPath, script, folder], {
+    encoding: 'utf8',
+    timeout: 30_000,
+  })
+  t.equal(stdout, '2 1\n', stderr)
 })
 
 root.test('authorities for client certificates are read again too', { skip }, async (t) => {
