@@ -77,7 +77,7 @@ export function* createFiles(
       return undefined
     }
     const [lanes = -1, table = -1] = made
-    const files = openFiles(paths, { table, lanes }, places, head)
+    const files = openFiles(paths, table, lanes, places, head)
     files.writeHead(head)
     files.rename()
     return files
@@ -96,14 +96,10 @@ function draftOf(path: string): string {
   return `${path}.new`
 }
 
-interface Descriptors {
-  readonly table: number
-  readonly lanes: number
-}
-
 function openFiles(
   paths: TablePaths,
-  { table, lanes }: Descriptors,
+  table: number,
+  lanes: number,
   places: TablePlaces,
   sizes: TableSizes,
 ) {

@@ -14,6 +14,12 @@ const maxGroups = 10_000
 
 type Refusals = UsageGroup & { refusals: number }
 
+function add(sums: Map<string, Refusals>, name: string, more: Refusals): void {
+  const known = sums.get(name)
+  if (known !== undefined) known.refusals += more.refusals
+  else if (sums.size < maxGroups) sums.set(name, more)
+}
+
 export function createRefusalSums(ledger: Pick<UsageLedger, 'addRefusals'>) {
   let sums = new Map<string, Refusals>()
 
@@ -25,12 +31,7 @@ export function createRefusalSums(ledger: Pick<UsageLedger, 'addRefusals'>) {
       // As in lines, so that a user's refusals and usage are in one group.
       const user = userInLines(caller.user)
       const name = `${hour}\n${keyId}\n${model.key}\n${subscription}\n${payer}\n${user}`
-      const known = sums.get(name)
-      if (known !== undefined) known.refusals += 1
-      else if (sums.size < maxGroups) {
-        const group = { hour, user, subscription, model: model.key, keyId, payer }
-        sums.set(name, { ...group, refusals: 1 })
-      }
+      add(sums, name, { hour, user, subscription, model: model.key, keyId, payer, refusals: 1 })
     },
     /** Adds them to the ledger. If it is unavailable, the next call adds them. */
     async flush(): Promise<void> {
@@ -39,11 +40,7 @@ export function createRefusalSums(ledger: Pick<UsageLedger, 'addRefusals'>) {
       try {
         await ledger.addRefusals([...sent.values()])
       } catch (error) {
-        for (const [name, each] of sums) {
-          const earlier = sent.get(name)
-          if (earlier !== undefined) earlier.refusals += each.refusals
-          else if (sent.size < maxGroups) sent.set(name, each)
-        }
+        for (const [name, each] of sums) add(sent, name, each)
         sums = sent
         throw error
       }

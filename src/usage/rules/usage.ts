@@ -56,8 +56,8 @@ export interface Usage {
   readonly bytes: number
   /** Whether its client left before the response began, after the request was sent to the model. */
   readonly hasLeft?: boolean
-  /** The gateway's id of the request, and when its response ended. */
-  readonly response?: EndedResponse
+  /** The gateway's id of the request, and when its response ended, in milliseconds since the epoch. */
+  readonly response?: { readonly id: string; readonly endedAt: number }
   /** What is charged if the model reports less, or undefined if its report counts as it is. */
   readonly estimate?: Estimate
   /** The hold of its request, if it has one. */
@@ -73,12 +73,6 @@ export interface HeldUsage extends Omit<Held, 'ceiling' | 'estimate'> {
   readonly tookMs: number
   /** Whether the response was broken off, by its client or its server. */
   readonly isBroken: boolean
-}
-
-/** A response by the gateway's request id and its end, in milliseconds since the epoch. */
-interface EndedResponse {
-  readonly id: string
-  readonly endedAt: number
 }
 
 /**

@@ -144,29 +144,22 @@ export function ownerOf(subscription: string, user: string): string {
   return owner
 }
 
-/** How limits count the tokens that a request to a model is expected to use. */
-export interface ModelFactors {
-  /** For limits on tokens; undefined if they count tokens as they are. */
-  readonly tokens: Factors | undefined
-  readonly cost: Factors
-}
+export type ModelFactors = ReturnType<typeof modelFactors>
 
 /** In nano-units, of which a token costs many. */
 const grainOfMoney = 1_000
 const unitsOfNano = 1e15
 
 /**
- * The factors of a model. Expects input that is neither read from a cache nor written to one; the maximum charge is the
- * highest of the three.
+ * How limits count the tokens that a request to a model is expected to use. Expects input that is neither read from a
+ * cache nor written to one; the maximum charge is the highest of the three.
  */
-export function modelFactors(
-  prices: Prices = {},
-  weights: Weights | undefined = undefined,
-): ModelFactors {
+export function modelFactors(prices: Prices = {}, weights?: Weights) {
   const { perToken, perInputToken = perToken, perOutputToken = perToken, perRequest } = prices
   const { perCachedToken = perInputToken, perCacheWriteToken = perInputToken } = prices
   const nano = (price = '0'): number => Number(priceUnits(price)) / unitsOfNano
   return {
+    /** For limits on tokens; undefined if they count tokens as they are. */
     tokens: weights && {
       base: 0,
       perInput: 1,
