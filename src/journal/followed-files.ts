@@ -19,31 +19,7 @@ export interface FollowedFilesOptions {
   readonly now: () => number
 }
 
-export interface Followed {
-  readonly file: OpenFile
-  /** Empty until its first line is complete. */
-  head: string
-  /** As last listed. */
-  name: string
-  /** Its base name: the name of the current file that it is, or was renamed from. */
-  readonly growing: string
-  /** Whether it still has its base name. */
-  isCurrent: boolean
-  size: number
-  /** Whether the rest of an overlong line is being skipped. */
-  isSkipping: boolean
-  /** Number of empty lines at the end of what was read. */
-  empty: number
-  /** Whether the last read found no complete line. */
-  isRead: boolean
-  /** Whether the last read filled its buffer, so that there may be more. */
-  isFull: boolean
-  /** Whether a longer file with the same head is followed. */
-  isCopy: boolean
-  /** When it disappeared from the folder, or undefined while it is there. */
-  absentSince: number | undefined
-  isClosed: boolean
-}
+export type Followed = ReturnType<typeof toFollowed>
 
 export type FollowedFiles = ReturnType<typeof createFollowedFiles>
 
@@ -74,18 +50,14 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
     return isKept
   }
 
-  function open({ name, growing, isCurrent, inode }: LineFile): void {
-    const file = folder.open(name)
+  function open(listed: LineFile): void {
+    const file = folder.open(listed.name)
     // Renamed since it was listed; the next call finds it.
-    if (file?.inode !== inode) {
+    if (file?.inode !== listed.inode) {
       file?.close()
       return
     }
-    const one: Followed = {
-      ...{ file, name, growing, isCurrent, head: '', size: file.size(), empty: 0 },
-      ...{ isSkipping: false, isFull: false, isRead: false, isCopy: false, isClosed: false },
-      absentSince: undefined,
-    }
+    const one = toFollowed(file, listed)
     refreshHead(one)
     followed.push(one)
   }
@@ -125,6 +97,34 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
       for (const one of followed) close(one)
       followed = []
     },
+  }
+}
+
+function toFollowed(file: OpenFile, { name, growing, isCurrent }: LineFile) {
+  return {
+    file,
+    /** Empty until its first line is complete. */
+    head: '',
+    /** As last listed. */
+    name,
+    /** Its base name: the name of the current file that it is, or was renamed from. */
+    growing,
+    /** Whether it still has its base name. */
+    isCurrent,
+    size: file.size(),
+    /** Whether the rest of an overlong line is being skipped. */
+    isSkipping: false,
+    /** Number of empty lines at the end of what was read. */
+    empty: 0,
+    /** Whether the last read found no complete line. */
+    isRead: false,
+    /** Whether the last read filled its buffer, so that there may be more. */
+    isFull: false,
+    /** Whether a longer file with the same head is followed. */
+    isCopy: false,
+    /** When it disappeared from the folder, or undefined while it is there. */
+    absentSince: undefined as number | undefined,
+    isClosed: false,
   }
 }
 

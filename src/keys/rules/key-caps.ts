@@ -4,7 +4,7 @@ import { isInside, type Network, parseNetwork } from '../../formats/cidr.ts'
 import { isObject } from '../../formats/fields.ts'
 import { toQuoted } from '../../formats/redact.ts'
 import { parseWindow } from '../../formats/time.ts'
-import { keyOfModel, type ModelReference } from '../../kinds/resources.ts'
+import { keyOfModel, type Limit, type ModelReference } from '../../kinds/resources.ts'
 import { type KeyLimit, problemOfLimits, wideningOfLimits } from './key-limits.ts'
 
 /** A missing cap restricts nothing. */
@@ -12,17 +12,11 @@ export interface KeyCaps {
   /** The only models; at least one. */
   readonly models?: readonly ModelReference[]
   /** Limits on the tokens of this key, of all models together. */
-  readonly tokenRateLimits?: readonly TokenCap[]
+  readonly tokenRateLimits?: readonly Pick<Limit, 'limit' | 'window'>[]
   /** Further limits, by name. */
   readonly limits?: readonly KeyLimit[]
   /** The only networks that it may be used from, in CIDR notation; at least one. */
   readonly allowedAddresses?: readonly string[]
-}
-
-interface TokenCap {
-  readonly limit: number
-  /** As in a Subscription: `1m`. */
-  readonly window: string
 }
 
 /** Maximum number of entries of each. */

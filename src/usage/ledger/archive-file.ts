@@ -30,18 +30,14 @@ interface ArchiveHeader {
   readonly before: string
 }
 
-export interface ListedArchive extends Pick<ArchiveHeader, 'piece' | 'day'> {
-  readonly path: string
-  /** The program that wrote its lines. */
-  readonly source: LineSource
-}
+export type ListedArchive = Awaited<ReturnType<typeof listArchives>>[number]
 
 const form = /^(\d{4}-\d\d-\d\d)\.(\d{6,15})(\.envoy)?\.jsonl\.gz$/
 /** A draft of this age was left by a killed process. */
 const oldDraftMs = 3_600_000
 
-/** Lists the archives in a folder by number; none if there is no folder. */
-export async function listArchives(folder: string): Promise<readonly ListedArchive[]> {
+/** Lists the archives in a folder by number, with the program that wrote their lines; none if there is no folder. */
+export async function listArchives(folder: string) {
   const found = await readdir(folder, { withFileTypes: true }).catch(unlessMissing)
   return (found ?? [])
     .flatMap((entry) => {

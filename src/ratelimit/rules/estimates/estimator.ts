@@ -29,23 +29,7 @@ export interface RequestSize {
   readonly problem?: string | undefined
 }
 
-/** Tokens that a request is expected to use. Output is the total of all its answers. */
-export interface Expected {
-  readonly input: number
-  readonly inputVariance: number
-  readonly output: number
-  readonly outputVariance: number
-  /** The output that 99 of 100 such requests need at most. */
-  readonly floor: number
-  /** The output that the request may get beyond its room while it is alone in a limit: the floor of one answer. */
-  readonly beyondRoom: number
-  /** Whether several answers share `beyondRoom`; it then applies only if their input alone exceeds an unused limit. */
-  readonly isSeveral: boolean
-  /** Minimum number of output tokens that the request must be allowed. */
-  readonly least: number
-  /** Maximum output, or Infinity if unknown. */
-  readonly worst: number
-}
+export type Expected = ReturnType<Estimator['expect']>
 
 /** A response that has ended. */
 interface Observed extends RequestSize {
@@ -173,10 +157,10 @@ export function createEstimator() {
       readRates()
     },
     /**
-     * `modelMax`: maximum number of output tokens of the model; unknown by default. `isHonoured`: whether an answer
-     * ends at the client's own maximum.
+     * Tokens that a request is expected to use. `modelMax`: maximum number of output tokens of the model; unknown by
+     * default. `isHonoured`: whether an answer ends at the client's own maximum.
      */
-    expect(size: RequestSize, modelMax = Number.POSITIVE_INFINITY, isHonoured = true): Expected {
+    expect(size: RequestSize, modelMax = Number.POSITIVE_INFINITY, isHonoured = true) {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1, leastOutput = 1 } = size
       const most = isHonoured ? Math.min(maxOutput, modelMax) : modelMax
       const input = inputOf(bytes)
@@ -188,14 +172,19 @@ export function createEstimator() {
       return {
         input: input.mean,
         inputVariance: input.variance,
+        /** The total of all its answers. */
         output: choices * output.mean,
         // Fully correlated, because answers to one prompt resemble each other.
         outputVariance: choices * choices * output.variance,
+        /** The output that 99 of 100 such requests need at most. */
         floor: choices * beyondRoom,
+        /** The output that the request may get beyond its room while it is alone in a limit: the floor of one answer. */
         beyondRoom,
+        /** Whether several answers share `beyondRoom`; it then applies only if their input alone exceeds an unused limit. */
         isSeveral: choices > 1,
-        // The server refuses a minimum above the request's own maximum.
+        /** Minimum number of output tokens that the request must be allowed; the server refuses one above its own maximum. */
         least: Math.ceil(choices * Math.min(most, least)),
+        /** Maximum output, or Infinity if unknown. */
         worst: choices * most,
       }
     },
