@@ -9,6 +9,8 @@ import type { Snapshot } from './rules/snapshot.ts'
 
 /** Milliseconds between two lines about one model and one reason. */
 const quietMs = 30_000
+/** A line that ended later than now by so many milliseconds has the time of a clock that was wrong. */
+const aheadMs = 5_000
 /** Maximum number of models; beyond it the oldest are forgotten. */
 const maxModels = 100_000
 
@@ -28,7 +30,8 @@ export function createModelHealth(deps: ModelHealthDeps) {
 
   function remember(model: string, state: BackendState, at: number): void {
     // Lines of two files come in any order.
-    if (at < (states.get(model)?.at ?? 0)) return
+    const last = states.get(model)?.at ?? 0
+    if (at < last && last <= clock() + aheadMs) return
     states.set(model, { state, at })
   }
 

@@ -87,3 +87,15 @@ test('lines may come in another order than requests ended', async (t) => {
   health.note({ ...refused, endedAt: 1_000_002 })
   t.match(stateOf(), { failure: { reason: 'refused' } })
 })
+
+test('after a clock that was ahead the state follows requests again', async (t) => {
+  const { health, pass } = watched()
+  const stateOf = () => health.stateOf('llm/small')
+  pass(3_600_000)
+  health.note({ ...refused, endedAt: 4_600_000 })
+  pass(-3_600_000)
+  health.note({ ...refused, failure: undefined, answered: true, endedAt: 1_000_100 })
+  t.strictSame(stateOf(), { failure: null })
+  health.note(refused)
+  t.strictSame(stateOf(), { failure: null }, 'an earlier line changes nothing, as before')
+})

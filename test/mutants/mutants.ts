@@ -970,7 +970,10 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'models/model-health.ts',
     ['models/model-health.test.ts'],
-    [['if (at < (states.get(model)?.at ?? 0)) return', '']],
+    [
+      ['if (at < last && last <= clock() + aheadMs) return', ''],
+      ['if (at < last && last <= clock() + aheadMs) return', 'if (at < last) return'],
+    ],
   ),
   ...mutants(
     'wiring/counters.ts',
