@@ -1,6 +1,7 @@
 /** Entries of the cluster's Secrets, read one by one: our role may only `get` named ones. */
 
 import { isObject } from '../formats/fields.ts'
+import { BoundedMap } from '../runtime/bounded-map.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
 import { isRefusal, type KubeClient, KubeError } from './client.ts'
@@ -26,6 +27,8 @@ interface Known {
 
 /** The number of refusals before one counts: an API server that is starting has no roles yet. */
 const refusalsBelieved = 3
+/** Maximum number of Secrets; those of former ModelRefs are forgotten first. */
+const maxSecrets = 20_000
 
 /**
  * While the API server fails, the last text stays valid. That of a Secret that is deleted does not, nor that of one which
@@ -35,7 +38,7 @@ export function createReadSecretEntry(
   client: KubeClient,
   { keptMs = 10_000, monotonic = () => performance.now() }: SecretsOptions = {},
 ): ReadSecretEntry {
-  const known = new Map<string, Known>()
+  const known = new BoundedMap<string, Known>(maxSecrets)
 
   const ask = createSingleFlight(async (path: string): Promise<Known> => {
     const askedAt = monotonic()

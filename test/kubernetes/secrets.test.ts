@@ -41,3 +41,15 @@ test('a Secret that is deleted or refused several times is not known', async (t)
   t.match(await start(403)(403), missing, 'it was never known')
   t.match(await read({}), { problem: 'the Secret llm/provider has no entry api-key' })
 })
+
+test('of many Secrets only those that were read last are kept', async (t) => {
+  let requests = 0
+  const client = { send: async () => ({ data: { key: `${requests++}` } }) }
+  const readEntry = createReadSecretEntry(client as unknown as KubeClient, { monotonic: () => 0 })
+  for (let i = 0; i < 25_000; i += 1) await readEntry('llm', `secret-${i}`, 'key')
+  t.equal(requests, 25_000)
+  await readEntry('llm', 'secret-24999', 'key')
+  t.equal(requests, 25_000)
+  await readEntry('llm', 'secret-0', 'key')
+  t.equal(requests, 25_001)
+})
