@@ -850,6 +850,29 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'identity/followed-file.ts',
+    ['identity/token-file.test.ts'],
+    [
+      ['    if (isBeingWritten) return\n', ''],
+      ['      isReadable = false\n', '      isReadable = false\n      seen = signature\n'],
+    ],
+  ),
+  ...mutants(
+    'keys/postgres-api-keys.ts',
+    ['admin/keys/rotate-api-key.test.ts'],
+    [['${hash === undefined ? sql`` : sql`and key_hash = ${hash}`}', '']],
+  ),
+  ...mutants(
+    'ratelimit/increases/postgres-increases.ts',
+    ['admin/increases/increases.test.ts'],
+    [['pg_advisory_xact_lock(${advisoryLocks.increases})', '1']],
+  ),
+  ...mutants(
+    'admin/http/authenticate-api.ts',
+    ['admin/http/rate-limit.test.ts'],
+    [['const isOwn = request', 'request.isUnchecked = false\n    const isOwn = request']],
+  ),
+  ...mutants(
     'identity/oidc/provider.ts',
     ['identity/oidc/provider.test.ts'],
     [
