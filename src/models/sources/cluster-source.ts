@@ -316,12 +316,16 @@ function* readFresh(object: KubeObject): Generator<unknown, Reading> {
   return (yield reading) as Reading
 }
 
-/** Everything of an object that is read. */
+/** Identifies everything of an object that is read; its version, if it is nested too deeply. */
 function signatureOf({ keep }: Watched, { metadata, spec, data, status }: KubeObject): string {
   const { uid, annotations, deletionTimestamp, labels } = metadata as Readonly<
     Record<string, unknown>
   >
   const more = keep && [labels, status]
-  const text = JSON.stringify([uid, annotations, deletionTimestamp, spec, data, more])
-  return hash('sha256', text, 'base64')
+  try {
+    const text = JSON.stringify([uid, annotations, deletionTimestamp, spec, data, more])
+    return hash('sha256', text, 'base64')
+  } catch {
+    return `${uid}/${metadata.resourceVersion}`
+  }
 }

@@ -559,6 +559,32 @@ test('reads objects that are too large for a page of the usual length', async (t
   t.equal((await source.next(closing.signal)).resources.length, 40)
 })
 
+test('an object that is nested too deeply does not keep others from being read', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(model)
+  const depth = 9_000
+  const spec = JSON.parse(`${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`)
+  const deep = { metadata: { name: 'deep', namespace: 'llm', resourceVersion: '1' }, spec }
+  const client = createClient(world.access)
+  const source = createClusterSource({
+    client: {
+      ...client,
+      async send(request) {
+        const list = await client.send(request)
+        const isTheirs = request.path.includes('/maasmodelrefs')
+        return isTheirs ? { ...list, items: [...(list.items as object[]), deep] } : list
+      },
+    },
+    groups: ['maas.opendatahub.io', 'tollgate.dev'],
+    onProblem: (collection, problem) => t.fail(`${collection}: ${problem}`),
+  })
+  const closing = new AbortController()
+  t.teardown(() => closing.abort())
+  const { resources, problems } = await source.next(closing.signal)
+  t.match(resources, [{ metadata: { name: 'small' } }])
+  t.match(problems, [{ file: 'maasmodelrefs.maas.opendatahub.io llm/deep', severity: 'error' }])
+})
+
 test('reads tiers from their ConfigMap', async (t) => {
   const world = await startDouble(t)
   const tiers = (name: string) => ({
