@@ -5,15 +5,9 @@ import { join } from 'node:path'
 import type { Credential, ModelServer } from '../kinds/resources.ts'
 
 /** A secret: the value of a header, or the certificates of authorities. */
-export interface Secret {
+export interface Secret extends Omit<Credential, 'header'> {
   readonly kind: 'credential' | 'authorities'
   readonly namespace: string
-  /** Its file in the namespace's folder. */
-  readonly file: string | undefined
-  /** Its entry in a Secret of the namespace; in a cluster it takes precedence over the file. */
-  readonly secretRef: Credential['secretRef']
-  /** The text before the value. */
-  readonly prefix: string
 }
 
 /** Where Envoy finds a secret: the file at `path` contains the resource `name`. */
@@ -28,13 +22,7 @@ export function serverSecrets(
   { credential, caFile }: ModelServer,
 ): [credential: Secret | undefined, authorities: Secret | undefined] {
   return [
-    credential && {
-      kind: 'credential',
-      namespace,
-      file: credential.file,
-      secretRef: credential.secretRef,
-      prefix: credential.prefix,
-    },
+    credential && { kind: 'credential', namespace, ...credential },
     caFile === undefined
       ? undefined
       : { kind: 'authorities', namespace, file: caFile, secretRef: undefined, prefix: '' },
