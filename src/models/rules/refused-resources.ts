@@ -1,6 +1,6 @@
 /** Policies and subscriptions that are not in force and whose models can be read. */
 
-import { isObject } from '../../formats/fields.ts'
+import { isObject, valueAt } from '../../formats/fields.ts'
 import { subscriptionNamespace } from '../../kinds/metadata.ts'
 import { isNameOf } from './original/original-kinds.ts'
 
@@ -21,14 +21,12 @@ const maxModels = 1_000
 
 /** Returns undefined if the document is not about models, or names none legibly. */
 export function toRefused(document: unknown, message: string): Refused | undefined {
-  if (!isObject(document)) return undefined
-  const { kind: raw, metadata, spec } = document
-  const kind = kinds.find((each) => isNameOf(each, raw))
-  if (kind === undefined || !isObject(metadata) || !isObject(spec)) return undefined
-  const { name } = metadata
-  if (typeof name !== 'string' || !Array.isArray(spec.modelRefs)) return undefined
+  const kind = kinds.find((each) => isNameOf(each, valueAt(document, ['kind'])))
+  const name = valueAt(document, ['metadata', 'name'])
+  const modelRefs = valueAt(document, ['spec', 'modelRefs'])
+  if (kind === undefined || typeof name !== 'string' || !Array.isArray(modelRefs)) return undefined
   const modelKeys = new Set<string>()
-  for (const reference of spec.modelRefs.slice(0, maxModels)) {
+  for (const reference of modelRefs.slice(0, maxModels)) {
     if (!isObject(reference)) continue
     if (typeof reference.namespace !== 'string' || typeof reference.name !== 'string') continue
     modelKeys.add(`${reference.namespace}/${reference.name}`)
@@ -38,9 +36,10 @@ export function toRefused(document: unknown, message: string): Refused | undefin
 
 /** `<kind>/<namespace>/<name>` of a document that cannot be parsed, or undefined if these cannot be read either. */
 export function keyOfUnread(document: unknown): string | undefined {
-  if (!isObject(document) || !isObject(document.metadata)) return undefined
-  const kind = (['ModelRef', ...kinds] as const).find((each) => isNameOf(each, document.kind))
-  const { name, namespace } = document.metadata
+  const written = valueAt(document, ['kind'])
+  const kind = (['ModelRef', ...kinds] as const).find((each) => isNameOf(each, written))
+  const name = valueAt(document, ['metadata', 'name'])
+  const namespace = valueAt(document, ['metadata', 'namespace'])
   if (kind === undefined || typeof name !== 'string') return undefined
   const ofKind = kind === 'ModelRef' ? 'default' : subscriptionNamespace
   return `${kind}/${typeof namespace === 'string' ? namespace : ofKind}/${name}`

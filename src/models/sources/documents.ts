@@ -1,6 +1,12 @@
 /** YAML text → resources and problems, each problem with its line. */
 
-import { type FieldPath, isObject, type JsonObject, showPath } from '../../formats/fields.ts'
+import {
+  type FieldPath,
+  isObject,
+  type JsonObject,
+  showPath,
+  valueAt,
+} from '../../formats/fields.ts'
 import { nearestName } from '../../formats/nearest-name.ts'
 import type { Resource } from '../../kinds/resources.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
@@ -258,12 +264,12 @@ function readParsed(value: unknown): Reading {
       'spec.limits hold for nobody: they are ignored, because this is not the Tenant resource'
     found.push({ path: ['spec', 'limits'], severity: 'error', sentence })
   }
+  const resource = 'resource' in result ? result.resource : undefined
+  const subject = resource === undefined ? named(value) : problemPrefix(resourceKey(resource))
   const problems = found.map(({ path, severity, sentence }) => {
-    const subject =
-      'resource' in result ? problemPrefix(resourceKey(result.resource)) : named(value)
     return { path, severity, message: `${subject}${sentence}` }
   })
-  if ('resource' in result) return { resource: result.resource, problems }
+  if (resource !== undefined) return { resource, problems }
   if (isTenantByMistake(opened)) return { resource: unreadableTenant, problems }
   return notInForce(value, found.map(({ sentence }) => sentence).join('; '), problems)
 }
@@ -301,9 +307,8 @@ function openTiers(mapping: { readonly data?: unknown }): unknown {
 }
 
 /** ` (limit daily)`: a place in a list is hard to find. */
-function nameOfLimit(document: unknown, [, list, index]: FieldPath): string {
-  const { spec } = document as { spec?: { limits?: Readonly<Record<string, { name?: unknown }>> } }
-  const name = list === 'limits' ? spec?.limits?.[`${index}`]?.name : undefined
+function nameOfLimit(document: unknown, [, list, index = '']: FieldPath): string {
+  const name = list === 'limits' ? valueAt(document, ['spec', list, index, 'name']) : undefined
   return typeof name === 'string' && name !== '' ? ` (limit ${name.slice(0, 63)})` : ''
 }
 
@@ -322,9 +327,8 @@ function isOfKind(document: unknown, kind: 'Subscription' | 'Tenant'): document 
 }
 
 function hasLimits(document: unknown, kind: 'Subscription' | 'Tenant'): boolean {
-  if (!isOfKind(document, kind) || !isObject(document.spec)) return false
-  const { limits } = document.spec
-  return Array.isArray(limits) && limits.length > 0
+  const limits = valueAt(document, ['spec', 'limits'])
+  return isOfKind(document, kind) && Array.isArray(limits) && limits.length > 0
 }
 
 /** How to write that only limits by name apply. */
@@ -342,10 +346,9 @@ export function problemPrefix(key: string): string {
 
 /** `Subscription team-a: ` if the document has a kind and name. */
 function named(value: unknown): string {
-  if (typeof value !== 'object' || value === null) return ''
-  const { kind, metadata } = value as { kind?: unknown; metadata?: { name?: unknown } | null }
+  const kind = valueAt(value, ['kind'])
   if (typeof kind !== 'string') return ''
-  const name = metadata?.name
+  const name = valueAt(value, ['metadata', 'name'])
   return typeof name === 'string' ? `${kind} ${name}: ` : `${kind}: `
 }
 

@@ -3,7 +3,7 @@
  * but `kubectl apply` stores the whole document in an annotation.
  */
 
-import { isObject } from '../../../formats/fields.ts'
+import { isObject, valueAt } from '../../../formats/fields.ts'
 import type { Schema } from '../../../formats/schema.ts'
 
 const annotation = 'kubectl.kubernetes.io/last-applied-configuration'
@@ -14,8 +14,7 @@ const annotation = 'kubectl.kubernetes.io/last-applied-configuration'
  * or was not applied like this. Never throws.
  */
 export function withPruned(object: unknown, schema: Schema): unknown {
-  const annotations = isObject(object) && isObject(object.metadata) && object.metadata.annotations
-  const text = isObject(annotations) ? annotations[annotation] : undefined
+  const text = valueAt(object, ['metadata', 'annotations', annotation])
   if (!isObject(object) || typeof text !== 'string') return object
   const { spec, metadata } = schema.properties ?? {}
   try {
