@@ -1,16 +1,11 @@
 /** A refused request of the REST API, for the log. */
 
-import type { ErrorCode } from '../formats/errors.ts'
-import type { Caller } from '../identity/rules/caller.ts'
+import type { PastRefusal } from './past-refusal.ts'
 
-export interface RefusedRequest {
-  readonly code: ErrorCode
-  /** Null without a valid credential. */
-  readonly caller: Caller | null
-  readonly method: string
+export interface RefusedRequest
+  extends Pick<PastRefusal, 'code' | 'caller' | 'method' | 'requestId'> {
   /** The route's pattern; undefined for an unknown path. */
   readonly route: string | undefined
   readonly address: string
-  readonly requestId: string
   readonly traceparent: string | undefined
 }

@@ -11,7 +11,7 @@ import { createOutage } from '../runtime/outage.ts'
 import { isRefusal, type KubeClient, KubeError } from './client.ts'
 import { isKubeObject, type KubeObject, type ListOptions, listObjects, objectKey } from './list.ts'
 
-interface ReflectorOptions extends Pick<ListOptions, 'keep' | 'pageSize'> {
+export interface ReflectorOptions extends Pick<ListOptions, 'keep' | 'pageSize'> {
   readonly client: KubeClient
   /** `/apis/<group>/<version>/…/<plural>`, without a query. */
   readonly path: string

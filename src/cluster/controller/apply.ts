@@ -4,22 +4,15 @@ import { isDeepStrictEqual } from 'node:util'
 import { isObject, type JsonObject } from '../../formats/fields.ts'
 import type { KubeRequest } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
+import type { ClusterObject } from '../../models/sources/object-cache.ts'
 import type { PolicyObject } from '../rules/generated-policies.ts'
 import type { ObjectStatus } from '../rules/object-status.ts'
 
 const manager = 'fieldManager=tollgate-controller'
 
-/** An object whose status is written. */
-interface Place {
-  /** The path of the object, without `/status`. */
-  readonly path: string
-  readonly apiVersion: string
-  readonly kind: string
-}
-
-/** Undefined if the object has this status already. */
+/** Undefined if the object at `path` has this status already. */
 export function applyStatus(
-  { path, apiVersion, kind }: Place,
+  { path, apiVersion, kind }: Pick<ClusterObject, 'path' | 'apiVersion' | 'kind'>,
   { metadata, status: before }: KubeObject,
   status: ObjectStatus,
 ): KubeRequest | undefined {

@@ -3,7 +3,6 @@
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
-import type { Logger } from 'pino'
 import { addressRulesOf } from '../../gateway/address-rules.ts'
 import { subscriptionNamespace } from '../../kinds/resources.ts'
 import { accessOf } from '../../kubernetes/access.ts'
@@ -15,7 +14,7 @@ import { createClusterSource } from '../../models/sources/cluster-source.ts'
 import { checkNamedAddresses } from '../../models/sources/named-addresses.ts'
 import { startPipeline } from '../../models/sources/pipeline.ts'
 import { createResourceLogger } from '../../models/sources/resource-report.ts'
-import type { Config } from '../../settings/config.ts'
+import type { ProcessContext } from '../../settings/context.ts'
 import type { WatchedReportsOptions } from '../in-force/reports.ts'
 import { startObjectWriter } from './object-writer.ts'
 import { followPolicyObjects } from './policy-objects.ts'
@@ -33,11 +32,7 @@ export interface ControllerDatabase {
   ): void
 }
 
-interface ClusterControllerOptions {
-  readonly config: Config
-  readonly log: Logger
-  /** Milliseconds since the epoch. */
-  readonly clock: () => number
+interface ClusterControllerOptions extends Pick<ProcessContext, 'config' | 'log' | 'clock'> {
   /** Ends a start that waits for the cluster. */
   readonly starting?: AbortSignal
   /** Undefined if none is configured. */

@@ -4,21 +4,15 @@
  */
 
 import { type Exact, normalize, plus } from '../../formats/exact.ts'
-import type { LimitKind, Per } from '../../kinds/limits.ts'
+import type { NamedLimit, Per } from '../../kinds/limits.ts'
 import { resourceOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type CountedLimit, isOfRequests } from '../../ratelimit/rules/limit.ts'
 
-export interface LimitBound {
+export interface LimitBound extends Pick<NamedLimit, 'name' | 'of' | 'per' | 'window' | 'limit'> {
   /** A Subscription's name, `ModelRef/<namespace>/<name>` or `Tenant`. */
   readonly resource: string
-  readonly name: string
-  readonly of: LimitKind
-  readonly per: Per
-  readonly window: string
-  /** Of cost in nano-units, like `beyond`. */
-  readonly limit: Exact
-  /** Maximum beyond the limit, or undefined if requests in progress have no bound. */
+  /** Maximum beyond the limit, of cost in nano-units, or undefined if requests in progress have no bound. */
   readonly beyond: Exact | undefined
   /** Why there is no such number: Subscriptions that do not reserve, and models whose servers ignore maxima. */
   readonly because: readonly string[]

@@ -3,7 +3,7 @@
 import type { Metadata } from '../../kinds/metadata.ts'
 
 /** Empty strings for missing annotations. */
-interface Display {
+export interface Display {
   readonly displayName: string
   readonly description: string
 }

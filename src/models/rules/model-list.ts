@@ -5,7 +5,7 @@
 
 import { readEntries } from '../../formats/json-entries.ts'
 import type { BilledModel } from '../../kinds/resources.ts'
-import { displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
+import { type Display, displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
 import { publishedId } from './published-names.ts'
 import { acceptedOf } from './served-names.ts'
 import type { CompiledSubscription, Model } from './snapshot.ts'
@@ -42,12 +42,10 @@ export interface ListedModel {
   readonly subscriptions: readonly ListedSubscription[]
 }
 
-interface ListedSubscription {
+interface ListedSubscription extends Display {
   readonly name: string
   /** Its prices for the model. */
   readonly billingRate: BilledModel['billingRate']
-  readonly displayName: string
-  readonly description: string
 }
 
 /** Limits: entries read from one server's list, and characters of an id. */

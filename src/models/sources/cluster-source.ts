@@ -13,7 +13,11 @@ import { documents } from '../../kinds/resource-schemas.ts'
 import type { Resource } from '../../kinds/resources.ts'
 import { type KubeClient, KubeError } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
-import { type Reflector, startReflector } from '../../kubernetes/reflector.ts'
+import {
+  type Reflector,
+  type ReflectorOptions,
+  startReflector,
+} from '../../kubernetes/reflector.ts'
 import { askThread } from '../../runtime/ask-thread.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { type Alarm, createAlarm } from '../../runtime/loop.ts'
@@ -69,14 +73,12 @@ const duplicateMapping: Reading = {
 }
 
 /** A collection that is followed. */
-interface Watched extends CollectionPlace {
+interface Watched
+  extends CollectionPlace,
+    Pick<ReflectorOptions, 'path' | 'olderPath' | 'fieldSelector' | 'labelSelector'> {
   readonly from: 'us' | 'the original' | 'others'
   /** `subscriptions.tollgate.dev` */
   readonly shown: string
-  readonly path: string
-  readonly olderPath?: string
-  readonly fieldSelector?: string
-  readonly labelSelector?: string | undefined
   /** Reduces an object to the parts to store; if set, the status is read too. */
   readonly keep?: (object: KubeObject) => KubeObject
   reflector?: Reflector
@@ -102,18 +104,13 @@ export function createClusterSource(options: ClusterSourceOptions) {
   function start(signal: AbortSignal): void {
     alarm = createAlarm(signal)
     for (const each of watched) {
-      const { path, olderPath, fieldSelector, labelSelector, keep } = each
       each.reflector = startReflector({
+        ...each,
         client: options.client,
-        path,
-        olderPath,
-        fieldSelector,
-        labelSelector,
-        keep,
         signal,
         isNeeded: () => isNeeded(options.client, each),
         // These may be as long as the pods that they describe.
-        ...(keep && { pageSize: 100 }),
+        ...(each.keep && { pageSize: 100 }),
         ...(options.absentMs && { absentMs: options.absentMs }),
         onChange(name) {
           if (name !== undefined && isUnchanged(each, name)) return

@@ -336,10 +336,9 @@ function salvageTenant(
   const isLimited = !isWell || spec.limits.length > 0 || spec.calendar !== undefined
   if (!isLimited && (!isNamed || (maxExpirationDays ?? telemetry) === undefined)) return undefined
   return {
-    kind: 'Tenant',
-    metadata: isNamed ? { ...toMetadata(metadata), annotations: {} } : defaultTenant.metadata,
+    ...defaultTenant,
+    ...(isNamed && { metadata: { ...toMetadata(metadata), annotations: {} } }),
     maxExpirationDays,
-    externalOidc: undefined,
     telemetry,
     limits: isWell ? spec.limits.map(toNamedLimit) : [],
     calendar: isWell ? spec.calendar && toCalendar(spec.calendar) : undefined,
