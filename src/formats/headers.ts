@@ -24,11 +24,6 @@ export function challengeOf(reason: string): string {
   return `Bearer error="invalid_token", error_description="${description}"`
 }
 
-interface TraceParent {
-  readonly traceId: string
-  readonly parentId: string
-}
-
 const form = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?$/
 /** Position of the last digit of the flags. */
 const flagsAt = 54
@@ -42,7 +37,7 @@ export function isSampled(traceparent: string | undefined): boolean {
 }
 
 /** undefined for an invalid header (version ff, ids of zeros). */
-export function parseTraceParent(traceparent: string | undefined): TraceParent | undefined {
+export function parseTraceParent(traceparent: string | undefined) {
   const [, traceId = '', parentId = ''] = form.exec(traceparent ?? '') ?? []
   if (traceId === '' || /^0+$/.test(traceId) || /^0+$/.test(parentId)) return undefined
   if (traceparent?.startsWith('ff')) return undefined

@@ -23,17 +23,6 @@ export interface Version {
 /** Envoy responds and has not loaded the cluster, or its admin page does not respond. */
 export type Unseen = 'not taken' | 'no answer'
 
-/** The changes since the last look at Envoy. */
-interface Look {
-  /** Whether Envoy has now loaded clusters of models that had stopped waiting. */
-  readonly hasSeen: boolean
-  /** Whether some models no longer wait. */
-  readonly hasReleased: boolean
-  /** Models that stopped waiting although Envoy was not seen to load their clusters, and why. */
-  readonly overdue: readonly string[]
-  readonly reason: Unseen
-}
-
 /** How long a model waits for an Envoy that responds and has not loaded its cluster. */
 const timeoutMs = 10_000
 /** `timeoutMs` at the start, when readiness waits. */
@@ -89,11 +78,11 @@ export function createClusterWaits() {
     },
     see,
     /** Releases the models whose clusters Envoy has loaded, and those that have waited too long. */
-    look(loaded: LoadedClusters | undefined, now: number): Look {
+    look(loaded: LoadedClusters | undefined, now: number) {
       const hasSeen = see(loaded)
       const timeout = loaded === undefined ? noAdminTimeoutMs : timeoutMs
       const waitsMs = !isFirst ? timeout : loaded === undefined ? 0 : startTimeoutMs
-      const reason = loaded === undefined ? 'no answer' : 'not taken'
+      const reason: Unseen = loaded === undefined ? 'no answer' : 'not taken'
       const released = new Map<string, Rendered>()
       const overdue: string[] = []
       for (const [key, is] of waiting) {
@@ -113,7 +102,15 @@ export function createClusterWaits() {
       served = new Map([...served, ...released])
       // An Envoy that is not running yet reads the file when it starts.
       const isStart = isFirst && loaded === undefined
-      return { hasSeen, hasReleased: released.size > 0, overdue: isStart ? [] : overdue, reason }
+      return {
+        /** Whether Envoy has now loaded clusters of models that had stopped waiting. */
+        hasSeen,
+        /** Whether some models no longer wait. */
+        hasReleased: released.size > 0,
+        /** Models that stopped waiting although Envoy was not seen to load their clusters, and why. */
+        overdue: isStart ? [] : overdue,
+        reason,
+      }
     },
     /** Ends the start; call it when no model waits. */
     settle(): void {

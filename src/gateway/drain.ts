@@ -23,14 +23,6 @@ interface DrainOptions {
   readonly signal?: AbortSignal
 }
 
-interface Drained {
-  /** Requests still in progress at the end: 0, unless they took too long. */
-  readonly requests: number
-  /** Open connections at the end, all of them idle unless `requests` says otherwise. */
-  readonly connections: number
-  readonly tookMs: number
-}
-
 const pollMs = 500
 const silentMs = 15_000
 /**
@@ -41,10 +33,11 @@ const quietMs = 5_000
 
 /**
  * Resolves when no request is in progress, the listeners are closed, and open connections have brought
- * no request for five seconds; or after `maxMs`. Rejects if there is no Envoy, or its admin page does
+ * no request for five seconds; or after `maxMs`. Returns the requests that are still in progress, 0 unless they took too
+ * long, and the open connections. Rejects if there is no Envoy, or its admin page does
  * not respond for 15 seconds.
  */
-export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
+export async function drainEnvoy(options: DrainOptions) {
   const { admin, minMs, maxMs, onRunning, signal } = options
   const begunAt = performance.now()
   const tookMs = (): number => performance.now() - begunAt

@@ -15,18 +15,11 @@ import { findAuthorities, isName, renderBootstrap, renderCertificate } from './b
 import { clustersFile, renderClusters, writeClusters } from './clusters.ts'
 import { readTemplate } from './template.ts'
 
-interface EnvoyFiles {
-  /** The text of `bootstrap.json`. */
-  readonly bootstrap: string
-  /**
-   * The text of `certificate.json`, which names the listener's certificate, or undefined if it uses
-   * plain HTTP.
-   */
-  readonly certificate: string | undefined
-}
-
-/** The texts of the files in ENVOY_CONFIG_DIR. */
-export function renderEnvoyFiles(config: Config): EnvoyFiles {
+/**
+ * The texts of `bootstrap.json` in ENVOY_CONFIG_DIR, and of `certificate.json`, which names the listener's certificate;
+ * undefined if it uses plain HTTP.
+ */
+export function renderEnvoyFiles(config: Config) {
   const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key, envoyConfigDir } = config
   const certificate =
     cert === undefined || key === undefined ? undefined : renderCertificate(cert, key)

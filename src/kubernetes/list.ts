@@ -18,13 +18,6 @@ export interface KubeObject {
   readonly [field: string]: unknown
 }
 
-interface Listed {
-  /** By `<namespace>/<name>`. */
-  readonly objects: ReadonlyMap<string, KubeObject>
-  /** The version from which a watch continues. */
-  readonly version: string
-}
-
 export interface ListOptions {
   /** Begins with `&`. */
   readonly selector?: string
@@ -36,14 +29,14 @@ export interface ListOptions {
 }
 
 /**
- * Reads the collection at `path`. Rejects with a KubeError if the API server refuses, 404 if there
+ * Reads the collection at `path`: its objects by `<namespace>/<name>`, and the version from which a watch continues. Rejects with a KubeError if the API server refuses, 404 if there
  * is no such collection.
  */
 export async function listObjects(
   client: KubeClient,
   path: string,
   { selector = '', keep = (object) => object, pageSize = 500, signal }: ListOptions = {},
-): Promise<Listed> {
+) {
   const objects = new Map<string, KubeObject>()
   let from = ''
   let limit = pageSize

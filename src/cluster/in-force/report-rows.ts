@@ -105,18 +105,6 @@ export async function purgeReports(sql: Sql): Promise<void> {
     and replica not in (select id from tollgate_replicas)`)
 }
 
-/** New data of a process that may be serving. */
-interface NewReport {
-  readonly replica: string
-  readonly name: string
-  /** Milliseconds since the last report, or undefined if the process does not report. */
-  readonly unreportedMs: number | undefined
-  /** Undefined if the process has not reported yet. */
-  readonly last: Edition | undefined
-  /** Everything that it has in force, if its edition is new. */
-  readonly changes: Changes
-}
-
 type Row = Readonly<
   Record<'replica' | 'name', string> & {
     edition: string | null
@@ -131,7 +119,7 @@ export async function readReports(
   sql: Sql,
   known: ReadonlyMap<string, Edition>,
   deadlineMs: number,
-): Promise<readonly NewReport[]> {
+) {
   const of = [...known.values()]
   const rows = await within(
     sql<Row[]>`
@@ -154,9 +142,12 @@ export async function readReports(
   return rows.map(({ replica, name, edition, revision, unreportedMs, changes }) => ({
     replica,
     name,
+    /** Milliseconds since the last report, or undefined if the process does not report. */
     unreportedMs: unreportedMs ?? undefined,
+    /** Undefined if the process has not reported yet. */
     last: edition === null || revision === null ? undefined : { edition, revision },
-    changes: new Map(
+    /** Everything that it has in force, if its edition is new. */
+    changes: new Map<string, InForce | undefined>(
       changes.map(([model, access, limits, server, envoy]) => [
         model,
         access === null ? undefined : { access, limits, server, envoy },

@@ -141,20 +141,8 @@ export function createPolicyConditions(
   }
 }
 
-/** The status of a policy in listings. */
-interface PolicyStatus {
-  readonly kind: PolicyKind
-  readonly namespace: string
-  readonly name: string
-  readonly spec: PolicySpec
-  readonly conditions: readonly Condition[]
-}
-
-/** The statuses of all policies, ordered by kind, namespace and name. */
-export function policyStatuses(
-  { byModel }: Policies,
-  conditionsOf: PolicyConditions,
-): readonly PolicyStatus[] {
+/** The statuses of all policies in listings, ordered by kind, namespace and name. */
+export function policyStatuses({ byModel }: Policies, conditionsOf: PolicyConditions) {
   const models = [...byModel.keys()].sort()
   return policyKinds.flatMap((kind) =>
     models.flatMap((model) => {

@@ -2,27 +2,20 @@
 
 import type { Metadata } from '../../kinds/metadata.ts'
 
-/** Empty strings for missing annotations. */
-export interface Display {
-  readonly displayName: string
-  readonly description: string
-}
+export type Display = ReturnType<typeof displayOf>
 
-export function displayOf({ annotations }: Metadata): Display {
+/** Empty strings for missing annotations. */
+export function displayOf({ annotations }: Metadata) {
   return {
     displayName: annotations['openshift.io/display-name'] ?? '',
     description: annotations['openshift.io/description'] ?? '',
   }
 }
 
-/** Additional fields of models. */
-export interface ModelDisplay extends Display {
-  readonly genaiUseCase: string
-  readonly contextWindow: string
-  readonly modelCapabilities: readonly string[]
-}
+export type ModelDisplay = ReturnType<typeof modelDisplayOf>
 
-export function modelDisplayOf(metadata: Metadata): ModelDisplay {
+/** With the additional fields of models. */
+export function modelDisplayOf(metadata: Metadata) {
   return {
     ...displayOf(metadata),
     genaiUseCase: metadata.annotations['opendatahub.io/genai-use-case'] ?? '',

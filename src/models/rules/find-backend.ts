@@ -33,12 +33,7 @@ interface BackendContext {
   readonly service: InferenceService | undefined
 }
 
-export interface FoundBackend {
-  readonly backendUrl: string | undefined
-  /** Host header and TLS server name, where they differ from the URL. */
-  readonly backendHost: string | undefined
-  readonly routing: Routing
-}
+export type FoundBackend = ReturnType<typeof findBackend>
 
 type Address = { readonly url: string; readonly host: string | undefined }
 /** An address, or why there is none. */
@@ -48,11 +43,7 @@ type Found = Address | string
  * For a model whose ModelRef names an LLMInferenceService. A `backendUrl` in the resource takes
  * precedence.
  */
-export function findBackend(
-  ref: ModelRef,
-  around: BackendContext,
-  options: RoutingOptions,
-): FoundBackend {
+export function findBackend(ref: ModelRef, around: BackendContext, options: RoutingOptions) {
   const found = around.routes.map((route) => ({ route, ...follow(route, ref, around, options) }))
   const chosen = found.find(({ address }) => typeof address !== 'string') ?? found[0]
   const address = chosen === undefined ? addressOfService(ref, around.service) : chosen.address
@@ -60,6 +51,7 @@ export function findBackend(
   const isFound = !isWritten && typeof address !== 'string'
   return {
     backendUrl: isFound ? address.url : ref.backendUrl,
+    /** Host header and TLS server name, where they differ from the URL. */
     backendHost: isFound ? address.host : undefined,
     routing: {
       route: chosen && {
@@ -70,7 +62,7 @@ export function findBackend(
       },
       missing: isWritten || typeof address !== 'string' ? '' : address,
       bypasses: bypassesOf(around.routes, options),
-    },
+    } satisfies Routing,
   }
 }
 

@@ -8,14 +8,6 @@ import { cutName } from '../../formats/bound-text.ts'
 import { readPrice } from '../../formats/money.ts'
 import type { Attribution, BilledModel } from '../../kinds/resources.ts'
 
-interface Payer {
-  /** `tokenMetadata.organizationId`; empty if there is none, like the others. */
-  readonly organization: string
-  readonly costCenter: string
-  /** `billingRate.perToken`, without exponent. */
-  readonly rate: string
-}
-
 /** Returns undefined if the Subscription sets none. Values longer than `maxNameLength` are cut. */
 export function writePayer(
   { organizationId, costCenter }: Attribution,
@@ -31,12 +23,14 @@ export function writePayer(
   return raw.toString() || undefined
 }
 
-/** Reads the text of `writePayer`; any other text as if nothing were set. */
-export function readPayer(text: string): Payer {
+/** Reads the text of `writePayer`; any other text as if nothing were set. A field that is not set is empty. */
+export function readPayer(text: string) {
   const fields = new URLSearchParams(text)
   return {
+    /** `tokenMetadata.organizationId`. */
     organization: fields.get('organization') ?? '',
     costCenter: fields.get('cost_center') ?? '',
+    /** `billingRate.perToken`, without exponent. */
     rate: fields.get('rate') ?? '',
   }
 }

@@ -7,13 +7,7 @@ import { isObject } from '../../formats/fields.ts'
 import { readPrice } from '../../formats/money.ts'
 import type { Prices } from '../../kinds/limits.ts'
 
-export interface PricedModel {
-  readonly model: string
-  /** Undefined if input or output has no usable price. */
-  readonly prices: Prices | undefined
-  /** Prices that a billingRate cannot express, as they are listed. */
-  readonly others: readonly string[]
-}
+export type PricedModel = ReturnType<typeof toListed>
 
 /** Our names for the fields of both lists. */
 const names: Readonly<Record<string, keyof Prices>> = {
@@ -50,7 +44,7 @@ export function readPriceList(list: unknown): readonly PricedModel[] | undefined
   return models.length === 0 ? undefined : models
 }
 
-function toListed(model: string, fields: readonly (readonly [string, unknown])[]): PricedModel {
+function toListed(model: string, fields: readonly (readonly [string, unknown])[]) {
   const prices: Partial<Record<keyof Prices, string>> = {}
   const others: string[] = []
   const given = new Map(fields)
@@ -63,7 +57,13 @@ function toListed(model: string, fields: readonly (readonly [string, unknown])[]
     }
   }
   const isWhole = prices.perInputToken !== undefined && prices.perOutputToken !== undefined
-  return { model, prices: isWhole ? prices : undefined, others }
+  return {
+    model,
+    /** Undefined if input or output has no usable price. */
+    prices: isWhole ? prices : undefined,
+    /** Prices that a billingRate cannot express, as they are listed. */
+    others,
+  }
 }
 
 /** Whether the field is the price of reasoning, and equals the price of output. */

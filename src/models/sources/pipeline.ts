@@ -53,26 +53,18 @@ const retryMs = 2_000
 
 export type Pipeline = Awaited<ReturnType<typeof startPipeline>>
 
-interface Loaded {
-  readonly snapshot: Snapshot
-  /** The resources that it was compiled from. */
-  readonly resources: Gathered['resources']
-  readonly refused: Gathered['refused']
-  readonly problems: readonly FileProblem[]
-}
-
 /** A folder as a Snapshot, with all its problems, sorted by place. */
 export async function loadSnapshot(
   folder: string,
   options: Pick<LoadOptions, 'checkAddress' | 'admissionMode'> = {},
-): Promise<Loaded> {
+) {
   const gathered = await createFolder(folder).poll(0)
   if (gathered === undefined) throw new Error('the first poll answers')
   return load(gathered, undefined, options)
 }
 
 /** Loads the documents of one text. Their problems have no file name. */
-export async function loadDocuments(text: string): Promise<Loaded> {
+export async function loadDocuments(text: string) {
   const content = await inSlices(readInSteps('', { text, isUtf8: true }))
   return load(await inSlices(gather([content])), undefined, {})
 }
@@ -81,7 +73,7 @@ async function load(
   gathered: Gathered,
   previous: Snapshot | undefined,
   { routing, checkAddress = () => undefined, admissionMode }: LoadOptions,
-): Promise<Loaded> {
+) {
   const unserved: ResourceProblem[] = []
   const closed = closeUnknown(gathered)
   const unread = placesOfUnread(gathered)
@@ -92,6 +84,7 @@ async function load(
   const snapshot = { ...compiled, saidOfMissing: aboutMissing(compiled, unread) }
   const found = sayMissing([...unserved, ...snapshot.problems], snapshot.saidOfMissing, unread)
   const problems = await inSlices(problemsOf(closed, found))
+  // `resources`: those that it was compiled from.
   return { snapshot, resources, refused: gathered.refused, problems }
 }
 
