@@ -6,10 +6,12 @@
 import { once } from 'node:events'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { type Address, type SocketAddress, showAddress } from '../src/formats/address.ts'
 import { withPathInErrors } from '../src/runtime/path-in-errors.ts'
+import { settings } from '../src/settings/all-settings.ts'
 import type { Config } from '../src/settings/config.ts'
+import { readSetting, withSettings } from '../src/settings/setting.ts'
 
 /** The addresses by setting. Envoy's admin page has its socket by default anyway. */
 const own = (run: string): Readonly<Record<string, string>> => ({
@@ -26,9 +28,12 @@ export function isSet(env: NodeJS.ProcessEnv, name: string): boolean {
   return Boolean(env[name]?.trim() || env[`${name}_FILE`])
 }
 
+/** DATA_DIR alone, as an absolute path. */
+export const dataDirOf = (env: NodeJS.ProcessEnv): string => readSetting(env, settings.dataDir, [])
+
 /** The environment, with an address for each part that has none. */
 export function withOwnAddresses(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  return withMissing(env, own(join(resolve(env.DATA_DIR || '.data'), 'run')))
+  return withMissing(env, own(join(dataDirOf(env), 'run')))
 }
 
 /** The environment, with these settings where they are missing. */
@@ -68,9 +73,7 @@ export async function nameFreePorts(
     // Ports stay open until the last one is chosen, so that they are all different.
     for (const server of held) server.close()
   }
-  const named = { ...env, ...write(listeners) }
-  for (const [setting] of listeners) delete named[`${setting}_FILE`]
-  return named
+  return withSettings(env, write(listeners))
 }
 
 /** A free port of this host. */
@@ -119,7 +122,7 @@ export function recordAddresses(config: Config, modelServer: Address | undefined
 /** The environment, with the addresses that a running `up` has recorded in DATA_DIR where they are missing. */
 export function withRecordedAddresses(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   try {
-    const noted = JSON.parse(readFileSync(record(resolve(env.DATA_DIR || '.data')), 'utf8'))
+    const noted = JSON.parse(readFileSync(record(dataDirOf(env)), 'utf8'))
     return withMissing(env, noted)
   } catch {
     return env

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { type SocketAddress, showAddress } from '../src/formats/address.ts'
 import { writeEnvoyFiles } from '../src/gateway/envoy-files.ts'
 import { packageRoot } from '../src/runtime/package-root.ts'
+import { withSettings } from '../src/settings/setting.ts'
 import { startChild } from './child.ts'
 import { createPostgresPart } from './postgres/postgres-part.ts'
 import { createServiceLog } from './service-log.ts'
@@ -74,8 +75,7 @@ export function createParts(options: PartsOptions): SupervisedPart[] {
           options.program ?? join(packageRoot, 'src', 'cli', 'main.js'),
           'serve',
         ],
-        env: {
-          ...env,
+        env: withSettings(env, {
           ...options.serviceEnv,
           DATA_DIR: config.dataDir,
           ENVOY_CONFIG_DIR: config.envoyConfigDir,
@@ -84,7 +84,7 @@ export function createParts(options: PartsOptions): SupervisedPart[] {
           USAGE_JOURNAL: config.usageJournal ?? 'off',
           AUDIT_LOG: config.auditLog ?? 'off',
           ...(config.databaseUrl === undefined && { DATABASE_URL: postgres.url() }),
-        },
+        }),
         output: serviceLog.write,
         records,
         ipc: true,

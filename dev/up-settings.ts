@@ -11,6 +11,7 @@ import { everyMeter } from '../src/settings/describe-paths.ts'
 import { sampleResourceFolder, sampleTokensFile } from '../src/settings/sample.ts'
 import { journalPlace } from './journal-place.ts'
 import {
+  dataDirOf,
   isSet,
   listenersOf,
   nameFreePorts,
@@ -41,7 +42,7 @@ export function readUpSettings(
 ): UpSettings {
   const sampleResources = !isSet(env, 'RESOURCES')
   const sampleTokens = !isSet(env, 'TOKEN_AUTH_FILE')
-  const dataDir = env.DATA_DIR || '.data'
+  const dataDir = dataDirOf(env)
   const withDefaults = withMissing(withOwnAddresses(env), {
     RESOURCES: `file:${sampleResourceFolder}`,
     TOKEN_AUTH_FILE: sampleTokensFile,

@@ -14,6 +14,7 @@ import { goneLimits, newCounters } from '../models/rules/new-counters.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { inSlices } from '../runtime/slices.ts'
 import { loadConfig } from '../settings/config.ts'
+import { withSettings } from '../settings/setting.ts'
 import type { Run } from './command.ts'
 import type { checkFlags } from './commands/operate.ts'
 import { loadFolder, withoutResources } from './input-file.ts'
@@ -27,7 +28,7 @@ export const check: Run<typeof checkFlags> = async (
   { operands: [folder = ''], flags },
   { env, out, err },
 ) => {
-  const config = loadConfig({ ...env, RESOURCES: `file:${folder}` })
+  const config = loadConfig(withSettings(env, { RESOURCES: `file:${folder}` }))
   const options = { checkAddress: addressRulesOf(config), admissionMode: config.admissionMode }
   const loaded = await loadFolder(folder, options)
   const { snapshot, problems, refused } = loaded

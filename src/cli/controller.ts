@@ -1,3 +1,4 @@
+import { withMissing } from '../../dev/own-addresses.ts'
 import { createLog } from '../runtime/log.ts'
 import { loadConfig } from '../settings/config.ts'
 import { serveController } from '../wiring/controller-process.ts'
@@ -6,7 +7,7 @@ import type { CommandIo } from './terminal.ts'
 
 /** `tollgate controller`: runs until it is stopped. Rejects if it cannot start. */
 export async function runController(_call: unknown, { env }: CommandIo): Promise<number> {
-  const config = loadConfig({ ...env, RESOURCES: env.RESOURCES || 'kubernetes' })
+  const config = loadConfig(withMissing(env, { RESOURCES: 'kubernetes' }))
   if (config.resourceFolder !== undefined) {
     throw new Error('RESOURCES: must be kubernetes; a folder has no statuses')
   }

@@ -31,7 +31,8 @@ export const drain: Run<typeof json> = async ({ flags }, { env, out: print, err 
   // Progress is not part of the JSON.
   const out = flags.json ? err : print
   const settings = withRecordedAddresses(env)
-  const config = loadConfig(Object.fromEntries(names.map((name) => [name, settings[name]])))
+  const all = names.flatMap((name) => [name, `${name}_FILE`])
+  const config = loadConfig(Object.fromEntries(all.map((name) => [name, settings[name]])))
   const begunAt = performance.now()
   const seconds = (): string => `${((performance.now() - begunAt) / 1_000).toFixed(1)} s`
   try {

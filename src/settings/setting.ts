@@ -71,3 +71,13 @@ export function textOf(env: Environment, name: string, problems: string[]): stri
     return undefined
   }
 }
+
+/** The environment with these values, whether it has others in variables or in files. */
+export function withSettings(
+  env: Environment,
+  values: Environment,
+): Record<string, string | undefined> {
+  const named = { ...env, ...values }
+  for (const name of Object.keys(values)) delete named[`${name}_FILE`]
+  return named
+}

@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { packageRoot } from '../../src/runtime/package-root.ts'
+import { runAt } from '../support/command.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { runTollgate } from '../support/tollgate.ts'
@@ -268,6 +269,17 @@ spec:
   t.match(broken.output, /modelRefs\[0\]\.tokenRateLimit is .*\(did you mean tokenRateLimits\?\)$/m)
   t.match(broken.output, /modelRefs\[1\]\.concurency is .*\(did you mean concurrency\?\)$/m)
   t.notMatch(broken.output, 'advice: no Subscription names', 'the one that does is broken')
+})
+
+test('checks the named folder, whatever RESOURCES_FILE names', async (t) => {
+  const file = join(temporaryFolder(t), 'resources')
+  writeFileSync(file, 'kubernetes')
+  const { status, err } = await runAt(
+    { env: { RESOURCES_FILE: file } },
+    'check',
+    join(packageRoot, 'examples', 'resources'),
+  )
+  t.match({ status, err }, { status: 0, err: '' })
 })
 
 test('judges where models are, by the settings of the environment', async (t) => {

@@ -1,4 +1,7 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { test } from 'tap'
+import { runAt } from '../support/command.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { freePorts } from '../support/free-ports.ts'
 import { writeKubeconfig } from '../support/kubernetes/kubeconfig.ts'
@@ -6,6 +9,7 @@ import { enforced, startReporting } from '../support/kubernetes/reporting.ts'
 import { startDouble } from '../support/kubernetes/world.ts'
 import { readScrape } from '../support/metrics.ts'
 import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { runTollgate } from '../support/tollgate.ts'
 
 const groups = (count: number) => Array.from({ length: count }, (_, i) => `team-${i}`)
@@ -87,4 +91,11 @@ test('a controller that cannot read the cluster stops at once', async (t) => {
   await controller.until('"code":"cluster_unreadable"')
   controller.signal('SIGTERM')
   t.equal(await controller.ended, 0)
+})
+
+test('a controller reads RESOURCES from a file, too', async (t) => {
+  const RESOURCES_FILE = join(temporaryFolder(t), 'resources')
+  writeFileSync(RESOURCES_FILE, 'file:/nowhere')
+  const refused = await runAt({ env: { RESOURCES_FILE } }, 'controller')
+  t.match(refused, { status: 1, err: /^RESOURCES: must be kubernetes/ })
 })

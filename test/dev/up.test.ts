@@ -1,16 +1,23 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import root, { type Test, test } from 'tap'
 import { journalPlace } from '../../dev/journal-place.ts'
 import { identify } from '../../dev/process-identity.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { firstRequests } from '../support/first-requests.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { databaseHome, ownSettings, processesOf, runTollgate } from '../support/tollgate.ts'
+import {
+  databaseHome,
+  ownSettings,
+  processesOf,
+  runCommand,
+  runTollgate,
+} from '../support/tollgate.ts'
 import { paste, tryLines } from '../support/try-lines.ts'
 
 const WITHIN_MS = 30_000
@@ -158,6 +165,32 @@ test('restarts a part that ends', { skip }, async (t) => {
   const answered = async () => (await ask(gateway, key).catch(() => 0)) === 200
   await poll(answered, 'the key works again', WITHIN_MS)
   tollgate.signal('SIGINT')
+  t.equal(await tollgate.ended, 0)
+})
+
+test('settings in files are replaced by those of the parts', { skip }, async (t) => {
+  const dataDir = usedFolder(t)
+  const { ENVOY_PATH, GATEWAY_ADDRESS } = await ownSettings(dataDir)
+  const files = temporaryFolder(t)
+  const inFile = (name: string, text: string) => {
+    writeFileSync(join(files, name), text)
+    return { [`${name}_FILE`]: join(files, name) }
+  }
+  const env = {
+    ...{ PATH: process.env.PATH, ENVOY_PATH, GATEWAY_ADDRESS },
+    ...inFile('DATA_DIR', dataDir),
+    ...inFile('RESOURCES', `file:${join(packageRoot, 'examples', 'resources')}`),
+    ...inFile('TOKEN_AUTH_FILE', join(packageRoot, 'examples', 'tokens.csv')),
+    ...inFile('USAGE_JOURNAL', join(dataDir, 'shared', 'usage.jsonl')),
+    ...inFile('AUDIT_LOG', join(dataDir, 'trail.jsonl')),
+    ...inFile('ENVOY_CONFIG_DIR', join(dataDir, 'envoy-files')),
+  }
+  const command = [process.execPath, join(packageRoot, 'bin', 'tollgate.js'), 'up']
+  const tollgate = runCommand(t, command, { env, cwd: files }, dataDir)
+  await tollgate.until('Ctrl-C stops everything.')
+  t.ok(existsSync(join(dataDir, 'trail.jsonl')))
+  t.notOk(existsSync(join(files, '.data')), 'nothing is written elsewhere')
+  tollgate.signal('SIGTERM')
   t.equal(await tollgate.ended, 0)
 })
 
