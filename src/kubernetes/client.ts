@@ -17,6 +17,7 @@ import { createSingleFlight } from '../runtime/single-flight.ts'
 export interface ClusterAccess {
   readonly server: string
   readonly tokenFile?: string | undefined
+  /** Counts while there is no file, or it cannot be read. */
   readonly token?: string | undefined
   readonly ca?: string | undefined
   readonly caFile?: string | undefined
@@ -90,7 +91,7 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
 
   const readAccess = createSingleFlight(async (): Promise<Shown> => {
     const [token, ca, cert, key] = await Promise.all([
-      access.token ?? readText(access.tokenFile),
+      readToken(access),
       access.ca ?? readText(access.caFile),
       access.cert ?? readText(access.certFile),
       access.key ?? readText(access.keyFile),
@@ -101,7 +102,7 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
       last?.written === written
         ? last.agent
         : new Agent({ keepAlive: true, timeout: 30_000, ...compact({ ca, cert, key }) })
-    last = { token: token?.trim(), agent, readAt: monotonic(), written }
+    last = { token, agent, readAt: monotonic(), written }
     return last
   })
 
@@ -198,6 +199,12 @@ function toObject(text: string): JsonObject {
     // Reported below: the parser's own message quotes the response.
   }
   throw new Error('the response of the API server is not an object')
+}
+
+async function readToken({ token, tokenFile }: ClusterAccess): Promise<string | undefined> {
+  const reading = readText(tokenFile)
+  const text = token === undefined ? await reading : await reading.catch(() => token)
+  return text?.trim() || token?.trim()
 }
 
 async function readText(path: string | undefined): Promise<string | undefined> {

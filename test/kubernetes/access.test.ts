@@ -67,6 +67,18 @@ test('reads its own token again each minute', async (t) => {
   t.match(await review(path, body), { authenticated: true })
 })
 
+test('a token file takes precedence over a token, which counts while the file cannot be read', async (t) => {
+  const server = await startReviewServer(t)
+  server.tokens.set('ada', { username: 'ada' })
+  const { url, tokenFile } = server
+  const both = createReview({ server: url, token: 'expired', tokenFile })
+  t.match(await both(path, body), { authenticated: true })
+  const missing = createReview({ server: url, token: ownToken, tokenFile: `${tokenFile}.gone` })
+  t.match(await missing(path, body), { authenticated: true })
+  const neither = createReview({ server: url, tokenFile: `${tokenFile}.gone` })
+  await t.rejects(neither(path, body), /ENOENT/)
+})
+
 test('names what a KUBECONFIG lacks', async (t) => {
   const file = join(temporaryFolder(t), 'config')
   const cluster = { server: 'https://api' }
