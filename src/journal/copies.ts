@@ -8,7 +8,7 @@ import * as fs from 'node:fs/promises'
 import { join } from 'node:path'
 import { createMutex } from '../runtime/mutex.ts'
 import { unlessMissing } from '../runtime/unless-missing.ts'
-import { growingOf } from './files.ts'
+import { growingOf, rotatedName } from './files.ts'
 import { type Folder, type Listed, listLineFiles } from './folder.ts'
 import { beginningOf, headBytes, headIn } from './head.ts'
 
@@ -136,10 +136,7 @@ export function createCopies({ folder, path, keptPath, files, same = [] }: Copie
   async function freeName(file: string, all: readonly Listed[]): Promise<string | undefined> {
     const taken = new Set([...all, ...folder.list()].map(({ name }) => name))
     const found = await fs.stat(at(file)).catch(unlessMissing)
-    if (found === undefined) return undefined
-    let ms = Math.floor(found.mtimeMs)
-    while (taken.has(`${file}.${ms}`)) ms += 1
-    return `${file}.${ms}`
+    return found && rotatedName(file, Math.floor(found.mtimeMs), taken)
   }
 
   async function append(listed: Listed, one: Copied, most: number): Promise<number> {

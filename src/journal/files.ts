@@ -49,6 +49,11 @@ export function renamedAt(name: string, file: string): number | undefined {
   return /^\d{13}$/.test(digits) ? Number(digits) : undefined
 }
 
+/** An unused name for a file that is rotated at this time, in milliseconds since the epoch, or a little later. */
+export function rotatedName(file: string, at: number, taken: ReadonlySet<string>): string {
+  for (let ms = at; ; ms += 1) if (!taken.has(`${file}.${ms}`)) return `${file}.${ms}`
+}
+
 /** The one of these base names that a current or rotated file has, or undefined for other files. */
 export function growingOf(name: string, files: readonly string[]): string | undefined {
   return files.find((file) => name === file || renamedAt(name, file) !== undefined)

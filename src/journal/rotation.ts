@@ -4,6 +4,7 @@
  */
 
 import { dayMs } from '../formats/time.ts'
+import { rotatedName } from './files.ts'
 import type { Folder, Listed } from './folder.ts'
 import { endMark } from './follower.ts'
 
@@ -33,11 +34,6 @@ export function createRotation(options: RotationOptions) {
   let isAsked = false
   let day = Math.floor(now() / dayMs)
 
-  /** An unused name: two rotations may fall into one millisecond, and the clock may be set back. */
-  function freeName(name: string, taken: ReadonlySet<string>): string {
-    for (let at = now(); ; at += 1) if (!taken.has(`${name}.${at}`)) return `${name}.${at}`
-  }
-
   function mark(name: string): void {
     try {
       folder.appendText(name, endMark)
@@ -56,7 +52,8 @@ export function createRotation(options: RotationOptions) {
       const grown = listed.filter(({ name, size }) => files.includes(name) && size >= least)
       const taken = new Set(listed.map(({ name }) => name))
       for (const { name } of grown) {
-        const earlier = freeName(name, taken)
+        // Two rotations may fall into one millisecond, and the clock may be set back.
+        const earlier = rotatedName(name, now(), taken)
         folder.renew(name, earlier)
         unopened.add(earlier)
         // Written before scripts are told: a reader that meets the mark looks for the file that they write from then
