@@ -4,32 +4,27 @@ import type { FoundKey } from './store.ts'
 
 /** `put` caches a key, unless it is cached. None is put that was evicted while it was read. */
 export function createWarmUp(put: (key: FoundKey) => boolean) {
-  /** For each read in progress, the hashes that it must not cache. */
-  const reads = new Set<{ readonly evicted: Set<string>; isVoid: boolean }>()
+  /** The hashes that the read in progress must not cache; undefined without one, or if it must cache none. */
+  let evicted: Set<string> | undefined
 
   return {
-    /** Puts the keys that are read, most recently used first; returns how many `put` accepted. */
+    /** Puts the keys that are read, most recently used first; returns how many `put` accepted. One call at a time. */
     async run(reading: Promise<readonly FoundKey[]>): Promise<number> {
-      const read = { evicted: new Set<string>(), isVoid: false }
-      reads.add(read)
+      evicted = new Set()
       try {
-        const found = await reading
-        if (read.isVoid) return 0
-        // The most recently used one is set last, and so evicted last.
         let warmed = 0
-        for (const key of found.toReversed()) {
-          if (!read.evicted.has(key.hash) && put(key)) warmed += 1
+        // The most recently used one is set last, and so evicted last.
+        for (const key of (await reading).toReversed()) {
+          if (evicted?.has(key.hash) === false && put(key)) warmed += 1
         }
         return warmed
       } finally {
-        reads.delete(read)
+        evicted = undefined
       }
     },
-    evict(hash: string): void {
-      for (const { evicted } of reads) evicted.add(hash)
-    },
+    evict: (hash: string): void => void evicted?.add(hash),
     evictAll(): void {
-      for (const read of reads) read.isVoid = true
+      evicted = undefined
     },
   }
 }
