@@ -5,7 +5,7 @@
 
 import type { Socket } from 'node:net'
 import { FrameReader } from './frame-reader.ts'
-import { ConnectionError, defaultFrameSize, errorCode, maxStreamId } from './frames.ts'
+import { ConnectionError, errorCode, maxStreamId } from './frames.ts'
 import type { ConnectionLimits } from './limits.ts'
 import { Output } from './output.ts'
 import { putGoaway, putPing } from './put-frames.ts'
@@ -43,9 +43,7 @@ export class Connection implements SessionLink {
     this.output = new Output(socket)
     const session = new Session(this, options)
     this.#session = session
-    this.#reader = new FrameReader(defaultFrameSize, (type, flags, stream, buffer, start, end) =>
-      session.take(type, flags, stream, buffer, start, end),
-    )
+    this.#reader = new FrameReader(session)
     this.#reminder = setInterval(() => session.streams.remind(), options.limits.requestMs).unref()
     socket.on('data', (data: Buffer) => this.#read(data))
     socket.on('drain', () => this.#resume())

@@ -1,32 +1,29 @@
 /** Splits a socket's data into frames, wherever it is cut (RFC 9113, 3.4 and 4.1). */
 
-import { ConnectionError, errorCode, frameHeaderBytes, preface, readUint31 } from './frames.ts'
-
-/** Receives a frame; its payload is in `buffer` from `start` to `end`. */
-type OnFrame = (
-  type: number,
-  flags: number,
-  stream: number,
-  buffer: Buffer,
-  start: number,
-  end: number,
-) => void
+import {
+  ConnectionError,
+  defaultFrameSize,
+  errorCode,
+  frameHeaderBytes,
+  preface,
+  readUint31,
+} from './frames.ts'
+import type { Session } from './session.ts'
 
 const nothing = Buffer.alloc(0)
 
 /** The reader of a connection, starting with the client's preface. */
 export class FrameReader {
-  readonly #maxPayload: number
-  readonly #onFrame: OnFrame
+  readonly #session: Session
   #greeted = 0
   /** The beginning of an incomplete frame; has the frame's size once its head is known. */
   #torn: Buffer = nothing
   #have = 0
   #stopped = false
 
-  constructor(maxPayload: number, onFrame: OnFrame) {
-    this.#maxPayload = maxPayload
-    this.#onFrame = onFrame
+  /** Each frame is passed to the session. */
+  constructor(session: Session) {
+    this.#session = session
   }
 
   /** The client has sent its preface. */
@@ -84,13 +81,13 @@ export class FrameReader {
   #take(buffer: Buffer, at: number, end: number): void {
     const type = buffer[at + 3] as number
     const flags = buffer[at + 4] as number
-    this.#onFrame(type, flags, readUint31(buffer, at + 5), buffer, at + frameHeaderBytes, end)
+    this.#session.take(type, flags, readUint31(buffer, at + 5), buffer, at + frameHeaderBytes, end)
   }
 
   /** The size of a frame with its head. */
   #sizeOf(buffer: Buffer, at: number): number {
     const length = buffer.readUIntBE(at, 3)
-    if (length <= this.#maxPayload) return frameHeaderBytes + length
+    if (length <= defaultFrameSize) return frameHeaderBytes + length
     throw new ConnectionError(errorCode.frameSizeError, `frame of ${length} bytes`)
   }
 
