@@ -44,15 +44,8 @@ export function holdOf(
   now: number,
   id: string | undefined,
 ): Hold {
-  const {
-    admission,
-    caller,
-    pool,
-    limits,
-    watched = [],
-    countsRequests,
-    factors = unpriced,
-  } = grant
+  const { admission, caller, pool, limits, countsRequests } = grant
+  const { watched = [], factors = unpriced } = grant
   const counters: HeldCounter[] = []
   const requestCounters = []
   for (const [i, counter] of countersOf(limits, caller.user, pool).entries()) {

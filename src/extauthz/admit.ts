@@ -43,16 +43,9 @@ export interface CheckedRequest {
  * a miss. Never throws.
  */
 export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
-  return ({
-    grant,
-    key,
-    credential,
-    request,
-    target,
-    ...asked
-  }: Allowed): Unpublished | undefined => {
+  return (allowed: Allowed): Unpublished | undefined => {
+    const { grant, key, credential, request, target, now, traceparent, mark } = allowed
     const { operation, query, modelKey } = target
-    const { now, traceparent, mark } = asked
     const rule =
       missRuleOf(grant, {
         method: request.method,
