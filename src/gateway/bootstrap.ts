@@ -174,9 +174,7 @@ export function fillTemplate(parsed: unknown, settings: BootstrapSettings): stri
       putIdleTimeouts(connections)
       putOrigins(connections, settings.allowedOrigins)
       putTracing(connections, clusters, settings)
-      if (settings.tracing !== undefined) {
-        setInScript(connections, 'IS_TRACED')
-      }
+      if (settings.tracing !== undefined) setInScript(connections, 'IS_TRACED')
       if (settings.chargesUnusable) setInScript(connections, 'CHARGES_UNUSABLE')
     }
   }

@@ -30,14 +30,8 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
       state = { status: 'draining', requests }
     }
     try {
-      const { signal } = closing
-      const { requests, connections, tookMs } = await drainEnvoy({
-        admin,
-        minMs,
-        maxMs,
-        onRunning,
-        signal,
-      })
+      const options = { admin, minMs, maxMs, onRunning, signal: closing.signal }
+      const { requests, connections, tookMs } = await drainEnvoy(options)
       state = { status: requests === 0 ? 'drained' : 'overdue', requests }
       const about = { requests, connections, ms: Math.round(tookMs) }
       if (requests === 0)

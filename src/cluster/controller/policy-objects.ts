@@ -2,6 +2,7 @@
  * The generated policies in the cluster, and the requests that bring them to their desired state.
  */
 
+import { valueAt } from '../../formats/fields.ts'
 import type { KubeClient, KubeRequest } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
 import { type Reflector, startReflector } from '../../kubernetes/reflector.ts'
@@ -78,12 +79,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
     return policies !== undefined && specOf(policies, kind) !== undefined ? policies : undefined
   }
 
-  function nextObject(
-    kind: PolicyKind,
-    key: string,
-    path: string,
-    current: KubeObject | undefined,
-  ): KubeRequest | undefined {
+  function nextObject(kind: PolicyKind, key: string, path: string, current?: KubeObject) {
     const { isSynced, isAbsent } = reflectors[kind]
     if (desired === undefined || !isSynced || isAbsent || isLeftAlone(current)) return undefined
     const policies = found(kind, key)
@@ -93,18 +89,12 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
     return object && applyPolicy(path, current, object)
   }
 
-  function nextStatus(
-    kind: PolicyKind,
-    key: string,
-    path: string,
-    current: KubeObject | undefined,
-  ): KubeRequest | undefined {
+  function nextStatus(kind: PolicyKind, key: string, path: string, current?: KubeObject) {
     const policies = found(kind, key)
     if (current === undefined || policies === undefined || isLeftAlone(current)) return undefined
-    const { spec, status: before, metadata } = current
+    const { status: before, metadata } = current
     // The object is about to be written; its status is checked after that.
-    if ((spec as { digest?: unknown } | undefined)?.digest !== specOf(policies, kind)?.digest)
-      return
+    if (valueAt(current, ['spec', 'digest']) !== specOf(policies, kind)?.digest) return undefined
     const conditions = desired?.conditionsOf(policies.model, kind) ?? []
     const about = { before, generation: metadata.generation ?? 0, now: clock() }
     return applyStatus({ path, apiVersion, kind }, current, toConditions(conditions, about))
@@ -136,17 +126,12 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
   }
 }
 
-function annotationsOf({ metadata }: KubeObject): Readonly<Record<string, unknown>> {
-  return { ...(metadata as { annotations?: Readonly<Record<string, unknown>> }).annotations }
-}
-
 function isLeftAlone(current: KubeObject | undefined): boolean {
-  return current !== undefined && annotationsOf(current)[managedAnnotation] === 'false'
+  return valueAt(current, ['metadata', 'annotations', managedAnnotation]) === 'false'
 }
 
 function isOurs(current: KubeObject | undefined): current is KubeObject {
-  const { labels } = (current?.metadata ?? {}) as { labels?: Readonly<Record<string, unknown>> }
-  return labels?.[managedBy.name] === managedBy.value
+  return valueAt(current, ['metadata', 'labels', managedBy.name]) === managedBy.value
 }
 
 /** Deletes exactly this object: one that was recreated meanwhile stays. */

@@ -1,5 +1,6 @@
 /** The status of a resource as its object in the cluster contains it, in our fields or in those of the original's definitions. */
 
+import { valueAt } from '../../formats/fields.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import { keyOfModel } from '../../kinds/resources.ts'
 import type {
@@ -232,7 +233,7 @@ export function toFailedStatus(message: string, before: Before): ObjectStatus {
 }
 
 function conditionsOf(status: unknown): readonly ObjectCondition[] {
-  const found = (status as { conditions?: unknown } | null | undefined)?.conditions
+  const found = valueAt(status, ['conditions'])
   return Array.isArray(found) ? found : []
 }
 
