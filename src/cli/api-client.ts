@@ -14,7 +14,15 @@ export interface CsvPage {
 }
 
 /** A refusal of the API, with its message; the command's runner replaces names of fields with flags. */
-export class ApiRefusal extends Error {}
+export class ApiRefusal extends Error {
+  /** When to retry, of a request beyond the limit of requests; seconds. */
+  readonly retryAfterS: number | undefined
+
+  constructor(message: string, retryAfterS: number | undefined) {
+    super(message)
+    this.retryAfterS = retryAfterS
+  }
+}
 
 /**
  * The JSON of a 2xx response, a CsvPage if it is CSV. Every failure is thrown as a readable error. With `once` the response
@@ -37,6 +45,9 @@ const timeoutMs = 30_000
  * Pauses between attempts. Their sum exceeds the time for which an attempt whose process has died blocks the next one.
  */
 const pausesMs = [250, 500, 1_000, 2_000, 4_000, 8_000]
+/** How often in a row a refused page of a list is requested again, and after at most how many seconds. */
+const maxRefused = 3
+const maxRetryAfterS = 120
 
 /** A client of one server. */
 export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
@@ -57,7 +68,9 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
     const isCsv = response.headers.get('content-type')?.startsWith('text/csv')
     const read = isCsv ? readCsv(response) : response.json()
     const answer: unknown = await read.catch(() => undefined)
-    return { isOk: response.ok && typeof answer === 'object' && answer !== null, status, answer }
+    const isOk = response.ok && typeof answer === 'object' && answer !== null
+    const retryAfterS = Number(response.headers.get('retry-after') ?? Number.NaN)
+    return { isOk, status, answer, retryAfterS }
   }
 
   return async (method, path, body, once) => {
@@ -82,7 +95,8 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
         }
         const of =
           asked.status === 401 && source !== undefined ? ` The credential is from ${source}.` : ''
-        throw new ApiRefusal(message + of)
+        const isLate = codeOf(asked.answer) === 'too_many_requests' && asked.retryAfterS >= 0
+        throw new ApiRefusal(message + of, isLate ? asked.retryAfterS : undefined)
       }
       await delay(pauseMs)
     }
@@ -92,10 +106,32 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
 
 /** A client of the server that the flags or the environment name. */
 export function connectApi(
-  { env }: CommandIo,
+  { env, err }: CommandIo,
   flags: Parameters<typeof findApiTarget>[1],
 ): ApiClient {
-  return createApiClient(findApiTarget(env, flags))
+  return waiting(createApiClient(findApiTarget(env, flags)), err)
+}
+
+/** A client that waits for the limit of requests after its first response: a list may have more pages than that. */
+function waiting(ask: ApiClient, say: (line: string) => void): ApiClient {
+  let isAnswered = false
+  let refused = 0
+  return async (...request) => {
+    for (;;) {
+      try {
+        const answer = await ask(...request)
+        isAnswered = true
+        refused = 0
+        return answer
+      } catch (error) {
+        const restS = (error instanceof ApiRefusal ? error.retryAfterS : undefined) ?? Infinity
+        refused += 1
+        if (!isAnswered || restS > maxRetryAfterS || refused > maxRefused) throw error
+        say(`Too many requests: continuing in ${restS} s.`)
+        await delay(restS * 1_000)
+      }
+    }
+  }
 }
 
 async function readCsv(response: Response): Promise<CsvPage> {
@@ -110,10 +146,12 @@ function isUnreached(error: unknown): boolean {
 
 /** Whether the request may have been done, or is in progress. */
 function isUnsure({ status, answer }: { readonly status: number; readonly answer: unknown }) {
-  const { code } = (answer as { error?: { code?: unknown } } | undefined)?.error ?? {}
-  return (
-    status === 200 || status === 201 || code === 'idempotency_busy' || /^50[234]/.test(`${status}`)
-  )
+  const isBusy = codeOf(answer) === 'idempotency_busy'
+  return status === 200 || status === 201 || isBusy || /^50[234]/.test(`${status}`)
+}
+
+function codeOf(answer: unknown): unknown {
+  return (answer as { error?: { code?: unknown } } | null | undefined)?.error?.code
 }
 
 function refusalOf(answer: unknown): string | undefined {

@@ -1,8 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { test } from 'tap'
+import { type Test, test } from 'tap'
 import { responseMarks } from '../../src/cli/api-client.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
+import { runAt } from '../support/command.ts'
+import { startScripted } from '../support/list-api.ts'
 
 /** No command asks for these. */
 const unasked = [
@@ -59,4 +61,32 @@ test('each response that a command asks for shows that it is of this API', async
   }
   t.ok(seen.size >= 15, `${seen.size} paths`)
   for (const path of unasked) t.ok(path in api.paths, `${path} is in the API`)
+})
+
+/** Lists keys; the gateway refuses the requests with these numbers, from 1, and has three pages. */
+async function listRefused(t: Test, refused: readonly number[]) {
+  let [asked, pages] = [0, 0]
+  const { url } = await startScripted(t, (_request, response) => {
+    asked += 1
+    const isRefused = refused.includes(asked)
+    response.writeHead(isRefused ? 429 : 200, {
+      'content-type': 'application/json',
+      ...(isRefused && { 'retry-after': '0' }),
+    })
+    const error = { code: 'too_many_requests', message: 'Too many requests.' }
+    pages += isRefused ? 0 : 1
+    const page = { data: [{ id: `${pages}` }], has_more: pages < 3 }
+    response.end(JSON.stringify(isRefused ? { error } : page))
+  })
+  const env = { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'x' }
+  return { ...(await runAt({ env }, 'key', 'list', '--json')), asked }
+}
+
+test('a list continues when the limit of requests allows it', async (t) => {
+  const waited = await listRefused(t, [2, 4, 5])
+  t.match(waited, { status: 0, asked: 6, err: /^Too many requests: continuing in 0 s\.$/m })
+  t.equal(JSON.parse(waited.out).data.length, 3)
+  const first = await listRefused(t, [1])
+  t.match(first, { status: 1, asked: 1, err: 'Too many requests.' }, 'a first request is refused')
+  t.match(await listRefused(t, [2, 3, 4, 5]), { status: 1, asked: 5 }, 'it gives up')
 })
