@@ -10,7 +10,8 @@ export function renderTable(
 ): string {
   const cells = [header, ...rows.map((row) => row.map((cell) => shorten(cell, maxLength)))]
   const widths = header.map((_, column) =>
-    Math.max(...cells.map((row) => [...(row[column] ?? '')].length)),
+    // As arguments of Math.max a hundred thousand rows exceed the stack.
+    cells.reduce((most, row) => Math.max(most, [...(row[column] ?? '')].length), 0),
   )
   return cells
     .map((row) =>

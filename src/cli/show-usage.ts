@@ -118,7 +118,7 @@ function columnsOf(rows: readonly CsvRow[]): readonly string[] {
 
 /** The columns that are not empty, and a bar for the total. */
 function show(rows: readonly CsvRow[], currency: string | undefined): string {
-  const most = Math.max(...rows.map(({ total_tokens: total }) => Number(total)))
+  const most = rows.reduce((most, row) => Math.max(most, Number(row.total_tokens)), 1)
   const columns = columnsOf(rows).filter(
     (column) => !others.includes(column) || rows.some((row) => hasToSay(row, column)),
   )
@@ -133,7 +133,7 @@ function show(rows: readonly CsvRow[], currency: string | undefined): string {
     ],
     rows.map((row) => [
       ...columns.map((column) => showCell(column, row[column])),
-      renderBar(Number(row.total_tokens) / Math.max(1, most)),
+      renderBar(Number(row.total_tokens) / most),
     ]),
   )
 }

@@ -5,6 +5,7 @@ import { runAt } from '../support/command.ts'
 import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { createKeyApi } from '../support/key-api.ts'
+import { startAnswering } from '../support/list-api.ts'
 import { unpriced } from '../support/unpriced.ts'
 import { shownEnd } from '../support/window-ends.ts'
 
@@ -138,4 +139,13 @@ test('prints the charges of every page as FOCUS', async (t) => {
   t.match(lines[1_200], /^8\.5,test,,EUR,/)
   t.match(await run('usage', 'alice-token', '--focus'), { status: 1, err: /^--focus is for/ })
   t.equal((await run('usage', 'admin-token', '--focus', '--csv')).status, 2)
+})
+
+test('shows as many rows as there are', async (t) => {
+  const row = { user: 'alice', answers: 1, input_tokens: 1, output_tokens: 1, total_tokens: 2 }
+  const data = Array.from({ length: 200_000 }, () => row)
+  const { url } = await startAnswering(t, 200, { data, gaps: [] })
+  const shown = await runAt({ env: { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'x' } }, 'usage')
+  t.match({ status: shown.status, err: shown.err }, { status: 0, err: '' })
+  t.equal(shown.out.split('\n').length, data.length + 1)
 })
