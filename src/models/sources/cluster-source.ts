@@ -39,6 +39,7 @@ import {
   toOwner,
 } from './object-cache.ts'
 import type { Gathered } from './source.ts'
+import { whichCounts } from './unreadable-tenant.ts'
 
 interface ClusterSourceOptions {
   readonly client: KubeClient
@@ -231,7 +232,10 @@ function* gather(
   watched: readonly Watched[],
   kept: ObjectCache | undefined,
 ): Generator<unknown, Gathered> {
-  const gathering = createGathering(({ file }) => `is defined as ${file} too`, 0)
+  const definedAs = (file: string): string => `is defined as ${file} too`
+  const gathering = createGathering(({ file }) => definedAs(file), 0)
+  /** Objects that are not in force, by resource: one of the next group would lack their restrictions. */
+  const unread = new Map<string, string>()
   const problems: FileProblem[] = []
   const refused: Refused[] = []
   for (const each of watched) {
@@ -249,13 +253,21 @@ function* gather(
       )
       if (resource !== undefined) {
         const key = resourceKey(resource)
-        const again = gathering.add({ key, resource, file, lineOf: noLine })
+        const invalid = unread.get(key)
+        const message = invalid && `${key} ${definedAs(invalid)}, ${whichCounts(undefined)}`
+        const again =
+          message === undefined
+            ? gathering.add({ key, resource, file, lineOf: noLine })
+            : ({ file, line: 0, severity: 'error', message } as const)
         if (again !== undefined) wrong.push(again)
         else if (modelKinds.includes(resource.kind)) {
           kept?.models.set(key, () => toOwner(each, name))
         }
       }
-      for (const problem of wrong) problems.push(problem)
+      for (const problem of wrong) {
+        problems.push(problem)
+        if (problem.unread !== undefined) unread.set(problem.unread, file)
+      }
       if (kept !== undefined) keepObject(kept, each, name, object, wrong)
       yield
     }

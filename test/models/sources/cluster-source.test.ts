@@ -227,6 +227,26 @@ inWorlds('tollgate.dev takes precedence over the original’s group', async (t, 
   await poll(() => url() === 'http://theirs.example', 'the object of the other group again')
 })
 
+test('an invalid object of tollgate.dev takes precedence, too', async (t) => {
+  const world = await startDouble(t)
+  const theirs = accessPolicy('open', ['llm/small'], { groups: ['everybody'] })
+  await world.apply(model)
+  await world.apply({ ...theirs, ...original, kind: 'MaaSAuthPolicy' })
+  const { snapshot, controller } = await follow(t, world)
+  t.match([...snapshot().policies.keys()], ['open'])
+  await world.apply({
+    ...theirs,
+    spec: { ...theirs.spec, subjects: { users: ['ada'], groups: 'a' } },
+  })
+  await poll(() => snapshot().policies.size === 0, 'neither is in force')
+  t.match(controller.problems().toSorted(), [
+    /^accesspolicies\.tollgate\.dev .*open: error: AccessPolicy open: spec\.subjects\.groups must be a list/,
+    /^maasauthpolicies\.maas\.opendatahub\.io .*open: error: .* is defined as accesspolicies\.tollgate\.dev .*open too, and that one counts/,
+  ])
+  await world.remove(theirs)
+  await poll(() => snapshot().policies.size === 1, 'the object of the other group again')
+})
+
 inWorlds('a hundred edits of one object converge', async (t, world) => {
   await world.apply(model)
   const followed = await follow(t, world)
