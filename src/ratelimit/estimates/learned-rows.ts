@@ -21,6 +21,8 @@ export interface LearnedRow extends LearnedPart {
 export const pageRows = 500
 const maxRows = 20_000
 const keptFor = '30 days'
+/** Smaller factors are taken as 0: Postgres refuses a statement with a product that it cannot represent. */
+const negligible = 1e-100
 
 /** Adds to the rows of all processes. After a failure they may have been added nevertheless. */
 export async function addLearned(
@@ -31,7 +33,7 @@ export async function addLearned(
     return {
       subscription: owner,
       ...part,
-      kept: delta.kept,
+      kept: delta.kept < negligible ? 0 : delta.kept,
       sums: short(delta.sums),
       whole: short(delta.whole),
     }
@@ -47,7 +49,8 @@ export async function addLearned(
     on conflict (subscription, model, part) do update set updated_at = excluded.updated_at, sums = (
       select case when cardinality(known.sums) <> cardinality(added.sums) then added.whole
         else array(
-          select added.kept * before + own from unnest(known.sums, added.sums)
+          select case when before < ${negligible} then 0 else added.kept * before end + own
+          from unnest(known.sums, added.sums)
             with ordinality as pair (before, own, at) order by at)
         end
       from added

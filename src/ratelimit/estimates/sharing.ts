@@ -62,7 +62,14 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
   }
 
   async function share(taken: readonly Taken[]): Promise<void> {
-    await addLearned(sql, taken)
+    try {
+      await addLearned(sql, taken)
+    } catch (error) {
+      if (error instanceof ServiceError) throw error
+      // Only these parts stay unshared, not those of other users.
+      deps.onFault(error)
+      return
+    }
     for (const { settle } of taken) settle()
   }
 

@@ -184,3 +184,39 @@ test('sums of another form are replaced', async (t) => {
   await poll(async () => isNear(expectedBy(third.estimators), wanted), 'they are written again')
   t.same(second.faults, [])
 })
+
+test('sums that have almost decayed are still added to', async (t) => {
+  const { url, pool } = await createWorld(t)
+  const first = start(t, pool)
+  for (const model of ['llm/a', 'llm/b']) learn(first.estimators, 50, 70, model)
+  await first.stop()
+  await pool`update tollgate_learned set sums = array(
+    select case when sum > 0 then sum when model = 'llm/a' then 5e-324 else 1e-90 end
+    from unnest(sums) with ordinality as each (sum, at) order by at)`
+  const second = start(t, open(t, url))
+  learn(second.estimators, 300, 70)
+  // The factor of so many values is 1e-313.
+  learn(second.estimators, 240_000, 70, 'llm/b')
+  await second.stop()
+  t.same(second.faults, [])
+  const third = start(t, open(t, url))
+  const isKnown = (model: string) =>
+    isNear(expectedBy(third.estimators, model), expectedBy(second.estimators, model))
+  await poll(async () => isKnown('llm/a') && isKnown('llm/b'), 'both are known')
+})
+
+test('a part that cannot be written stops no other one', async (t) => {
+  const { url, pool } = await createWorld(t)
+  await pool`alter table tollgate_learned add check (model <> 'llm/m0')`
+  const other = start(t, open(t, url))
+  learn(other.estimators, 50, 70, 'llm/other')
+  const first = start(t, pool)
+  const models = Array.from({ length: 100 }, (_, i) => `llm/m${i}`)
+  for (const model of models) learn(first.estimators, 3, 50, model)
+  const isKnown = async (model: string) =>
+    isNear(expectedBy(first.estimators, model), expectedBy(other.estimators, model))
+  await poll(() => isKnown('llm/m99'), 'a later batch is shared')
+  await poll(() => isKnown('llm/other'), 'what others have learned is read')
+  t.notSame(first.faults, [])
+  t.same(other.faults, [])
+})
