@@ -23,6 +23,8 @@ test('an embedded Postgres that ends is started again', async (t) => {
   t.equal(await kept(), 0)
   const pidFile = join(databaseHome(config.dataDir), 'data', 'postmaster.pid')
   process.kill(Number.parseInt(readFileSync(pidFile, 'utf8'), 10), 'SIGKILL')
+  // Its processes may answer for a moment longer than it.
+  await poll(() => lines.length > 0, 'its end is noticed', 60_000)
   await poll(async () => (await kept().catch(() => undefined)) === 0, 'it is back', 60_000)
   t.match(lines[0], /"code":"embedded_postgres_ended".*Postgres ended \(SIGKILL\)/)
   t.equal(await stopInOrder(context.stops.reverse(), { log }), true)
