@@ -4,12 +4,13 @@ import { readFile, stat } from 'node:fs/promises'
 import { text } from 'node:stream/consumers'
 import { loadSnapshot } from '../models/sources/pipeline.ts'
 
-/** The text of the file, of standard input if it is `-`. Rejects with a readable error. */
+/** The text of the file, of standard input if it is `-`, without a byte-order mark. Rejects with a readable error. */
 export async function readInput(path: string, input: NodeJS.ReadableStream): Promise<string> {
   if (path === '-') return await text(input)
-  return await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+  const bytes = await readFile(path).catch((error: NodeJS.ErrnoException) => {
     throw new Error(`${path} cannot be read (${error.code}).`)
   })
+  return new TextDecoder().decode(bytes)
 }
 
 /** The error for a folder without resources. */

@@ -109,3 +109,8 @@ test('what is no list of prices in USD is refused', async (t) => {
     t.match(await importing(t, other)(), { status: 1, out: '', err: /is (not JSON|neither)/ })
   }
 })
+
+test('reads a file with a byte-order mark', async (t) => {
+  const list = `\ufeff${JSON.stringify({ plain: litellm.plain })}`
+  t.match(await importing(t, list)(), { status: 0, out: /^plain:/ })
+})
