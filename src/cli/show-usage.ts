@@ -1,6 +1,7 @@
 /** `tollgate usage`: shows usage. */
 
 import { type CsvRow, toCsv } from '../formats/csv.ts'
+import { problemOfLabels } from '../formats/labels.ts'
 import { nearestName } from '../formats/nearest-name.ts'
 import { usageDimensions, usageUnits } from '../usage/store.ts'
 import { type ApiClient, type CsvPage, connectApi } from './api-client.ts'
@@ -37,15 +38,20 @@ export const showUsage: Run<typeof usageFlags> = async ({ flags }, io) => {
 
 const groupNames: readonly string[] = [...usageUnits, ...usageDimensions]
 
-/** Throws a WrongCall for groups that no gateway accepts; the gateway validates names of labels. */
+/** Throws a WrongCall for groups that no gateway accepts. */
 function checkGroups({ by }: Call<typeof usageFlags>['flags']): void {
   for (const word of by?.split(',') ?? []) {
-    if (groupNames.includes(word) || word.startsWith('label:')) continue
+    if (groupNames.includes(word) || isLabel(word)) continue
     const near = nearestName(word, groupNames)
     const hint = near === undefined ? '' : `; did you mean ${near}?`
     const known = `--by may name ${groupNames.join(', ')} and label:<name>, not ${printable(word)}`
     throw new WrongCall(`${known}${hint || '.'}`)
   }
+}
+
+function isLabel(word: string): boolean {
+  const name = /^label:(.*)$/s.exec(word)?.[1]
+  return name !== undefined && problemOfLabels({ [name]: 'any' }) === undefined
 }
 
 function parametersOf(flags: Call<typeof usageFlags>['flags']): readonly [string, string][] {

@@ -149,3 +149,10 @@ test('shows as many rows as there are', async (t) => {
   t.match({ status: shown.status, err: shown.err }, { status: 0, err: '' })
   t.equal(shown.out.split('\n').length, data.length + 1)
 })
+
+test('a label without a name is refused in words of the command', async (t) => {
+  const env = { TOLLGATE_URL: 'http://127.0.0.1:1', TOLLGATE_TOKEN: 'x' }
+  const { status, err } = await runAt({ env }, 'usage', '--by', 'label:')
+  t.equal(status, 2)
+  t.match(err, /^--by may name .*, cost_center and label:<name>, not label:\. /)
+})
