@@ -4,6 +4,7 @@ import { trace } from '@opentelemetry/api'
 import { toShown } from '../formats/redact.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { timedStop } from '../runtime/stops.ts'
+import { withTimeout } from '../runtime/with-timeout.ts'
 import type { Config } from '../settings/config.ts'
 import type { Otlp } from '../telemetry/otlp.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
@@ -40,5 +41,8 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
       }
     },
   })
-  stops.push(timedStop('the export to the collector', () => otlp.stop()))
+  stops.push(
+    // A collector that hangs loses the last seconds, as one that is away does.
+    timedStop('the export to the collector', (graceMs) => withTimeout(graceMs, otlp.stop())),
+  )
 }

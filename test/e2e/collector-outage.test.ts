@@ -93,6 +93,19 @@ test('logs a collector that is unavailable once, and its recovery once', async (
   t.equal(await service.ended, 0)
 })
 
+test('a collector that hangs fails no stop', async (t) => {
+  const receiver = await startOtlpReceiver(t)
+  receiver.mode = 'hang'
+  const service = runTollgate(t, ['serve'], {
+    ...{ DATABASE_URL: await createDatabase(t), DATA_DIR: temporaryFolder(t) },
+    ...{ API_ADDRESS: '127.0.0.1:0', INTERNAL_ADDRESS: '127.0.0.1:0', GRPC_ADDRESS: '127.0.0.1:0' },
+    ...{ METRICS_ADDRESS: 'off', OTEL_EXPORTER_OTLP_ENDPOINT: receiver.httpUrl },
+  })
+  await service.until('"ready"')
+  service.signal('SIGTERM')
+  t.equal(await service.ended, 0)
+})
+
 test('loads the SDK only if something is exported', async (t) => {
   const program = `
     const { registerHooks } = await import('node:module')
