@@ -24,14 +24,15 @@ import { welcome } from './welcome.ts'
 
 /**
  * Starts everything with these settings, which `check` tests, prints how to try it (`isVerbose`: and
- * every address), and ends the process with status 0 after a requested stop. Rejects if it cannot start;
+ * every address) and, as `show` returns them, messages, and ends the process with status 0 after a requested stop. Rejects if it cannot start;
  * no process is then left running.
  */
 export async function runGateway(
   env: NodeJS.ProcessEnv,
   check: (config: Config) => readonly string[],
-  { isVerbose = false } = {},
+  { isVerbose, show }: { readonly isVerbose: boolean; readonly show: (line: string) => string },
 ): Promise<never> {
+  const log: Log = (line) => console.log(show(line))
   const settings = readUpSettings(env, check)
   const supervisor = createSupervisor(log)
   for (const fault of ['uncaughtException', 'unhandledRejection']) {
@@ -47,7 +48,7 @@ export async function runGateway(
     return supervisor.stop()
   })
   try {
-    await start(settings, supervisor, isVerbose)
+    await start(settings, supervisor, log, isVerbose)
   } catch (error) {
     if (!supervisor.ending.aborted) {
       await supervisor.stop()
@@ -59,7 +60,14 @@ export async function runGateway(
   process.exit(0)
 }
 
-async function start(read: UpSettings, supervisor: Supervisor, isVerbose: boolean): Promise<void> {
+type Log = (line: string) => void
+
+async function start(
+  read: UpSettings,
+  supervisor: Supervisor,
+  log: Log,
+  isVerbose: boolean,
+): Promise<void> {
   const signal = supervisor.ending
   const { dataDir } = read.config
   claimDataDir(dataDir)
@@ -114,8 +122,4 @@ function claimDataDir(dataDir: string): void {
     )
   }
   process.on('exit', claimed.release)
-}
-
-function log(line: string): void {
-  console.log(line)
 }

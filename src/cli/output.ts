@@ -50,6 +50,9 @@ export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, '\u{fffd}')
 }
 
+/** The same for a text of several lines. */
+export const printableLines = (text: string): string => text.split('\n').map(printable).join('\n')
+
 function shorten(text: string, maxLength: number): string {
   const characters = [...printable(text)]
   if (characters.length <= maxLength) return characters.join('')

@@ -7,6 +7,7 @@ import { type Command, type Run, Unreachable, WrongCall } from './command.ts'
 import { inWordsOf } from './command-words.ts'
 import { commands, runners } from './commands.ts'
 import { helpOn, helpOnAll } from './help.ts'
+import { printableLines } from './output.ts'
 import { parseCommand, WrongCommand } from './parse-command.ts'
 import { type CommandIo, terminal } from './terminal.ts'
 
@@ -34,7 +35,7 @@ export async function runCommand(
     return await run(asked.call, io)
   } catch (error) {
     if (isBug(error)) throw error
-    io.err(sentenceOf(error, command))
+    io.err(printableLines(sentenceOf(error, command)))
     return error instanceof WrongCall ? 2 : isUnreachable(error) ? 3 : 1
   }
 }

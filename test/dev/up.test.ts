@@ -211,6 +211,18 @@ test('names every port in use with its setting', { skip }, async (t) => {
   t.notMatch(tollgate.output(), 'Starting')
 })
 
+test('names invalid resources without moving the cursor', async (t) => {
+  const folder = temporaryFolder(t, {
+    'a\u001b[2J.yaml': 'kind: Nothing',
+    'b\u001b[2J.yaml': 'apiVersion: v1\nkind: ConfigMap\nmetadata: { name: x }',
+  })
+  const settings = await ownSettings(temporaryFolder(t))
+  const tollgate = runTollgate(t, ['up'], { ...settings, RESOURCES: `file:${folder}` })
+  t.equal(await tollgate.ended, 1)
+  t.match(tollgate.output(), /a\ufffd\[2J\.yaml:1: /)
+  t.notOk(tollgate.output().includes('\u001b'))
+})
+
 test('stops everything if Envoy does not start', async (t) => {
   const settings = await ownSettings(usedFolder(t))
   const tollgate = runTollgate(t, ['up'], { ...settings, ENVOY_PATH: '/bin/false' })
