@@ -399,6 +399,13 @@ test('who used a budget of requests is told by requests', async (t, { page, gate
     [many, '75%'],
     [few, '25%'],
   ])
+  t.equal(await page.getByText('some users are missing').count(), 0)
+  await page.route('**/v1/usage?*', async (route) => {
+    const page = await (await route.fetch()).json()
+    await route.fulfill({ json: { ...page, has_more: true } })
+  })
+  await page.reload()
+  await page.getByText('some users are missing, and shares are of those shown').waitFor()
 })
 
 test('an error in the stream of a model is shown', async (t, { page, gateway, signIn }) => {

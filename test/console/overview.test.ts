@@ -1,3 +1,4 @@
+import type { Page } from 'playwright-core'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
 import { type Gateway, models, subscriptions } from '../support/gateway.ts'
@@ -129,6 +130,60 @@ test('an administrator begins with everybody, or with own keys', async (t, world
   await health.getByText('Not counted 1 call').waitFor()
   await health.getByRole('link', { name: '1 call' }).click()
   await page.getByRole('region', { name: 'Calls' }).getByText('not all counted').waitFor()
+})
+
+const dayMs = 86_400_000
+
+/** Each of these models has one request of one token on each day, and is used by a user of its own. */
+async function fakeUsage(page: Page, models: number): Promise<void> {
+  await page.route('**/v1/usage?*', async (route) => {
+    const query = new URL(route.request().url()).searchParams
+    const groups = (query.get('group_by') ?? '').split(',')
+    const from = Math.floor(Date.parse(query.get('from') ?? '') / dayMs)
+    const to = Math.ceil(Date.parse(query.get('to') ?? new Date().toISOString()) / dayMs)
+    const [isByDay, isByName] = [groups.includes('day'), /model|user/.test(groups.join())]
+    const starts = Array.from({ length: isByDay ? to - from : 1 }, (_, day) => from + day)
+    const names = Array.from({ length: isByName ? models : 1 }, (_, at) => `name-${10_000 + at}`)
+    const number = (isByDay ? 1 : to - from) * (isByName ? 1 : models)
+    const counts = { answers: number, total_tokens: number, refusals_approximate: 0 }
+    const rows = starts.flatMap((day) =>
+      names.map((name) => ({
+        ...(isByDay && { start: new Date(day * dayMs).toISOString() }),
+        ...(isByName && { model: name, user: name }),
+        ...counts,
+      })),
+    )
+    const at = Number(query.get('cursor') ?? 0)
+    const has_more = at + 1_000 < rows.length
+    const data = rows.slice(at, at + 1_000)
+    const next = has_more && { next_cursor: String(at + 1_000) }
+    await route.fulfill({ json: { object: 'list', data, gaps: [], has_more, ...next } })
+  })
+}
+
+test('the overview knows today, however many models there are', async (t, world) => {
+  const { page, signIn } = world
+  await fakeUsage(page, 180)
+  await signIn('admin', '')
+  const tokens = page.getByRole('region', { name: 'Tokens today' })
+  const plot = page.getByRole('region', { name: 'Tokens by day' })
+  await tokens.getByText('180', { exact: true }).waitFor()
+  await plot.getByText('and 174 more').waitFor()
+  t.equal(await plot.getByText('Too many models').count(), 0)
+  t.equal(await page.getByText('first 5,000 users').count(), 0)
+
+  await page.unroute('**/v1/usage?*')
+  await fakeUsage(page, 5_100)
+  await page.reload()
+  await tokens.getByText('5.1K', { exact: true }).waitFor()
+  await plot.getByText('Too many models to show those of each day').waitFor()
+  await plot.locator('.bars svg path').first().waitFor()
+  await page
+    .getByRole('region', { name: 'Top users' })
+    .getByText('Of the first 5,000 users in alphabetical order.')
+    .waitFor()
+  await isAccessible(t, page, 'an overview of many models')
+  await keepPicture(page, 'overview-of-many')
 })
 
 test('keys that the page has made are folded, and spend is beside each', async (t, world) => {

@@ -8,7 +8,7 @@ import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { addressHere, addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
-import { readPages, type UsageRow } from '../usage/read-usage.ts'
+import { maxRows, readPages, type UsageRow } from '../usage/read-usage.ts'
 import { useLoaded } from '../use-loaded.ts'
 import type { Budget } from './budget.ts'
 
@@ -83,14 +83,25 @@ export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: 
           included, so the sum may exceed Used.
           {budget.scope === 'group' &&
             ' Groups are not distinguished: this is all use under the subscription.'}
+          {value?.has_more &&
+            ` There are more than ${maxRows} rows, of which these are the first: some users are missing, and shares are of those shown.`}
         </Text>
       </Panel>
     </div>
   )
 }
 
-function questionOf({ subscription, model, scope, whom, startsAt }: Budget): URLSearchParams {
-  const query = new URLSearchParams({ from: startsAt, group_by: 'model,user' })
+function questionOf({
+  subscription,
+  model,
+  models,
+  scope,
+  whom,
+  startsAt,
+}: Budget): URLSearchParams {
+  // By model only if those that it counts are to be told from others: a row per user goes further.
+  const groups = models ? 'model,user' : 'user'
+  const query = new URLSearchParams({ from: startsAt, group_by: groups })
   const paying = subscription ?? (scope === 'subscription' ? whom : undefined)
   if (paying) query.set('subscription', paying)
   if (model !== null) query.set('model', model)

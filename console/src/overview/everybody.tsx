@@ -1,4 +1,4 @@
-import { List, SimpleGrid } from '@mantine/core'
+import { List, SimpleGrid, Text } from '@mantine/core'
 import type { RefusalList, ResourceList, ServiceState } from '../api.ts'
 import { now } from '../clock.ts'
 import { Dot } from '../parts/dot.tsx'
@@ -10,7 +10,7 @@ import { Problem } from '../parts/problem.tsx'
 import { within } from '../parts/within.ts'
 import { addressOf } from '../route.ts'
 import { type Session, useSession } from '../session.tsx'
-import { readPages, type UsageRow } from '../usage/read-usage.ts'
+import { maxRows, readPages, type UsageRow } from '../usage/read-usage.ts'
 import { isWaitingFor, useLoaded } from '../use-loaded.ts'
 import { Health } from './health.tsx'
 import { LastRefusals } from './last-refusals.tsx'
@@ -65,7 +65,7 @@ export function Everybody() {
         />
       )}
       <div className="halves">
-        {usage.value && usage.value.users.length > 0 && <TopUsers users={usage.value.users} />}
+        {usage.value && usage.value.users.length > 0 && <TopUsers {...usage.value} />}
         {resources.value && <Unwell {...resources.value} />}
         {refusals.value && (
           <LastRefusals {...refusals.value} showsUser all={addressOf('refusals')} />
@@ -79,6 +79,7 @@ interface UsageOfAll {
   readonly periods: Periods
   /** The highest first. */
   readonly users: readonly UsageRow[]
+  readonly hasMoreUsers: boolean
 }
 
 async function readUsage(session: Session): Promise<UsageOfAll | undefined> {
@@ -88,9 +89,8 @@ async function readUsage(session: Session): Promise<UsageOfAll | undefined> {
     readPeriods(session, undefined),
     readPages(`/v1/usage?from=${from}&group_by=user`, session.call),
   ])
-  return (
-    periods && { periods, users: users.data.toSorted((a, b) => b.total_tokens - a.total_tokens) }
-  )
+  const ordered = users.data.toSorted((a, b) => b.total_tokens - a.total_tokens)
+  return periods && { periods, users: ordered, hasMoreUsers: users.has_more }
 }
 
 interface TodayProps {
@@ -148,7 +148,7 @@ function FirstByte({ state }: { readonly state: ServiceState | undefined }) {
   )
 }
 
-function TopUsers({ users }: { readonly users: readonly UsageRow[] }) {
+function TopUsers({ users, hasMoreUsers }: UsageOfAll) {
   return (
     <Panel title="Top users" more={[addressOf('usage', { owner: '*', by: 'user' }), 'All users']}>
       <Shares
@@ -157,6 +157,11 @@ function TopUsers({ users }: { readonly users: readonly UsageRow[] }) {
         toOf={({ user = '' }) => addressOf('usage', { owner: user })}
         colored={false}
       />
+      {hasMoreUsers && (
+        <Text size="xs" c="dimmed" mt="xs">
+          Of the first {maxRows} users in alphabetical order.
+        </Text>
+      )}
     </Panel>
   )
 }

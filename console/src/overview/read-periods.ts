@@ -1,6 +1,5 @@
 /** Today, this week and this month, each with the previous one. Days, weeks and months are in UTC. */
 
-import type { UsagePage } from '../api.ts'
 import { now as serviceTime } from '../clock.ts'
 import type { Session } from '../session.tsx'
 import { readPages, type UsageRow } from '../usage/read-usage.ts'
@@ -28,10 +27,13 @@ export interface Periods {
   readonly currency: string | undefined
   /** The last days, in milliseconds since the epoch. */
   readonly starts: readonly number[]
-  /** Usage of these days, by day and model. */
+  /** Usage of these days, by day and model; if there are too many models, only by day. */
   readonly days: readonly UsageRow[]
+  readonly isByModel: boolean
   /** Usage of these days by model, the highest first. */
   readonly models: readonly UsageRow[]
+  /** Whether there are further models. */
+  readonly hasMoreModels: boolean
 }
 
 const hourMs = 3_600_000
@@ -74,20 +76,25 @@ export async function readPeriods(
     if (user !== undefined) query.set('user', user)
     return readPages(`/v1/usage?${query}`, call)
   }
-  const first = Math.min(starts[0] ?? today, ...spans.map(({ last }) => last))
+  const [firstShown = today] = starts
+  const first = Math.min(firstShown, ...spans.map(({ last }) => last))
   const end = Math.ceil((now + 1) / hourMs) * hourMs
-  const [all, ...parts] = await Promise.all([
-    read(first, end, 'day,model'),
-    ...spans.map(({ start, last }) => read(last, Math.min(start, last + (end - start)), 'month')),
+  // The periods need no models, of which there may be more than can be read.
+  const [all, shown, parts] = await Promise.all([
+    read(first, end, 'day'),
+    read(firstShown, end, 'day,model'),
+    Promise.all(
+      spans.map(({ start, last }) => read(last, Math.min(start, last + (end - start)), 'month')),
+    ),
   ])
+  const models = shown.has_more ? await read(firstShown, end, 'model') : undefined
   const between = (from: number, to: number) =>
-    (all as UsagePage).data.filter(
-      ({ start = '' }) => Date.parse(start) >= from && Date.parse(start) < to,
-    )
-  const days = between(starts[0] ?? today, end)
+    all.data.filter(({ start = '' }) => Date.parse(start) >= from && Date.parse(start) < to)
   return {
-    ...{ starts, days, currency: (all as UsagePage).currency },
-    models: byModel(days),
+    ...{ starts, currency: all.currency, isByModel: !shown.has_more },
+    days: shown.has_more ? between(firstShown, end) : shown.data,
+    models: byModel(models?.data ?? shown.data),
+    hasMoreModels: models?.has_more ?? false,
     periods: spans.map(({ name, before, start, last }, i) => ({
       ...{ name, before },
       now: sumOf(between(start, end)),

@@ -5,7 +5,7 @@ import { Link } from '../parts/link.tsx'
 import { dateLocale } from '../parts/locale.ts'
 import { compact, share } from '../parts/numbers.ts'
 import { Panel } from '../parts/panel.tsx'
-import type { UsageRow } from '../usage/read-usage.ts'
+import { maxRows, type UsageRow } from '../usage/read-usage.ts'
 import { colorAt, toSeries } from '../usage/series.ts'
 import { type Periods, shownDays } from './read-periods.ts'
 
@@ -16,8 +16,15 @@ const format = new Intl.DateTimeFormat(dateLocale, {
 })
 
 /** Tokens of the last days by model, with totals and shares. */
-export function TokensPlot({ starts, days, models, more }: Periods & { readonly more: string }) {
-  const series = useMemo(() => toSeries(starts, models, days, 'model'), [starts, models, days])
+export function TokensPlot({ more, ...periods }: Periods & { readonly more: string }) {
+  const { starts, days, models, isByModel, hasMoreModels } = periods
+  const series = useMemo(
+    () =>
+      isByModel
+        ? toSeries(starts, models, days, 'model')
+        : toSeries(starts, days.slice(0, 1), days, 'model', () => 'all models'),
+    [starts, models, days, isByModel],
+  )
   return (
     <Panel
       title={`Tokens, last ${shownDays} days`}
@@ -31,13 +38,19 @@ export function TokensPlot({ starts, days, models, more }: Periods & { readonly 
       ) : (
         <div className="beside">
           <Bars
-            label={`Tokens of the last ${shownDays} days by model; the list beside it has the sums`}
+            label={`Tokens of the last ${shownDays} days${isByModel ? ' by model' : ''}; the list beside it has the sums${isByModel ? '' : ' by model'}`}
             times={starts}
             format={format}
             series={series}
           />
-          <Shares rows={models} nameOf={({ model = '' }) => model} />
+          <Shares rows={models} nameOf={({ model = '' }) => model} colored={isByModel} />
         </div>
+      )}
+      {!isByModel && (
+        <Text size="xs" c="dimmed" mt="xs">
+          Too many models to show those of each day; the list has their sums
+          {hasMoreModels && `, of the first ${maxRows} in alphabetical order`}.
+        </Text>
       )}
     </Panel>
   )

@@ -2,6 +2,7 @@
 
 import type { ApiKey, LimitList, UsagePage } from '../api.ts'
 import { now as serviceTime } from '../clock.ts'
+import { count } from '../parts/numbers.ts'
 import type { Session, TextResponse } from '../session.tsx'
 
 export type UsageRow = UsagePage['data'][number]
@@ -51,6 +52,8 @@ export interface FoundUsage extends Pick<UsagePage, 'gaps'> {
 }
 
 const maxPages = 5
+/** Maximum number of rows that are read of a result; the API has 1,000 in a page. */
+export const maxRows = count(maxPages * 1_000)
 const hourMs = 3_600_000
 
 export function readAsked(query: URLSearchParams, { me }: Session): Asked {
@@ -121,7 +124,7 @@ export async function findUsage(asked: Asked, { call, me }: Session): Promise<Fo
   }
 }
 
-/** All pages of a query, up to some thousand rows. */
+/** All pages of a query, up to `maxRows` rows. */
 export async function readPages(address: string, call: Session['call']): Promise<UsagePage> {
   let page = await call<UsagePage>('GET', address)
   const data = [...page.data]
