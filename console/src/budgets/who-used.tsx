@@ -1,6 +1,7 @@
-import { Text } from '@mantine/core'
+import { Box, Text } from '@mantine/core'
 import { useEffect, useRef } from 'react'
 import { type Column, DataTable } from '../parts/data-table.tsx'
+import { Icon } from '../parts/icon.tsx'
 import { Link } from '../parts/link.tsx'
 import { count, money, share } from '../parts/numbers.ts'
 import { Panel } from '../parts/panel.tsx'
@@ -69,6 +70,15 @@ export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: 
       <Panel title={`Who used ${budget.name}`} more={[addressHere({ of: '' }), 'Close']}>
         <Problem error={error} />
         {value === undefined && error === undefined && <Pending />}
+        {value?.has_more && (
+          <Box className="banner" role="status" mb="sm">
+            <Icon name="alert" />
+            <p>
+              There is more than the {maxRows} rows that were read: some users are missing, and
+              shares are of those shown.
+            </p>
+          </Box>
+        )}
         {value && value.rows.length > 0 && (
           <DataTable
             label="By user"
@@ -83,8 +93,6 @@ export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: 
           included, so the sum may exceed Used.
           {budget.scope === 'group' &&
             ' Groups are not distinguished: this is all use under the subscription.'}
-          {value?.has_more &&
-            ` There are more than ${maxRows} rows, of which these are the first: some users are missing, and shares are of those shown.`}
         </Text>
       </Panel>
     </div>

@@ -16,14 +16,16 @@ export function Problem({ error }: { readonly error: ApiError | undefined }) {
   return (
     <Alert color="red" variant="outline" role="alert" title={isOfApi ? titleOf(error) : misread}>
       {advice && <Text size="sm">{advice}</Text>}
-      <Text size="sm">
-        {error.status > 0 && `${error.status} ${error.code}`}
-        {error.requestId && (
-          <>
-            , request <Code>{error.requestId}</Code>
-          </>
-        )}
-      </Text>
+      {error.status > 0 && (
+        <Text size="sm">
+          {error.status} {error.code}
+          {error.requestId && (
+            <>
+              , request <Code>{error.requestId}</Code>
+            </>
+          )}
+        </Text>
+      )}
     </Alert>
   )
 }
