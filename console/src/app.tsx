@@ -26,6 +26,8 @@ import { ModelPage } from './models/model-page.tsx'
 import { ModelsPage } from './models/models-page.tsx'
 import { endTryKeys } from './models/try-key.ts'
 import { OverviewPage } from './overview/overview-page.tsx'
+import { HiddenContext } from './parts/dialog.tsx'
+import { hasOpenForm } from './parts/dialog-form.tsx'
 import { Failure } from './parts/failure.tsx'
 import { Icon, type IconName, Mark } from './parts/icon.tsx'
 import { follow, Link } from './parts/link.tsx'
@@ -35,7 +37,7 @@ import { Page } from './parts/page.tsx'
 import { distance, useTick } from './parts/time.tsx'
 import { Toasts } from './parts/toast.tsx'
 import { ReferencePage } from './reference/reference-page.tsx'
-import { addressOf, usePlace } from './route.ts'
+import { addressOf, usePlace, whenLeft } from './route.ts'
 import { type Session, SessionContext } from './session.tsx'
 import { SignIn } from './sign-in.tsx'
 import { UsagePage } from './usage/usage-page.tsx'
@@ -86,25 +88,51 @@ const ended = 'Your session has ended: the service no longer accepts the token.'
 export function App() {
   const [session, setSession] = useState<Session>()
   const [notice, setNotice] = useState<string>()
+  // The page of a session that has ended while a form was open: hidden, until its user signs in again.
+  const [isHidden, setHidden] = useState(false)
   const onEnd = useCallback(() => {
-    setSession(undefined)
-    setNotice(ended)
+    whenLeft(() => {
+      setHidden(hasOpenForm())
+      setSession((before) => (hasOpenForm() ? before : undefined))
+      setNotice(ended)
+    })
   }, [])
-  if (session === undefined) {
-    return <SignIn notice={notice} onSession={setSession} onEnd={onEnd} />
-  }
+  const onSession = useCallback((begun: Session) => {
+    setHidden(false)
+    setSession(begun)
+  }, [])
   const signOut = () => {
-    session.close()
-    void endTryKeys(session)
+    session?.close()
+    if (session) void endTryKeys(session)
     setNotice('You have signed out.')
     setSession(undefined)
   }
+  const goOn = `${ended} Sign in again as ${session?.me.username}, and go on with the form.`
   return (
-    <SessionContext.Provider value={session}>
-      <MadeKeys>
-        <Shell session={session} signOut={signOut} />
-      </MadeKeys>
-    </SessionContext.Provider>
+    <>
+      {(session === undefined || isHidden) && (
+        <SignIn
+          notice={isHidden ? goOn : notice}
+          keepsForm={isHidden}
+          onSession={onSession}
+          onEnd={onEnd}
+        />
+      )}
+      {session && (
+        <HiddenContext.Provider value={isHidden}>
+          <SessionContext.Provider value={session}>
+            <div
+              key={JSON.stringify([session.me.username, session.me.credential])}
+              hidden={isHidden}
+            >
+              <MadeKeys>
+                <Shell session={session} signOut={signOut} />
+              </MadeKeys>
+            </div>
+          </SessionContext.Provider>
+        </HiddenContext.Provider>
+      )}
+    </>
   )
 }
 

@@ -24,7 +24,16 @@ export function stay(): () => void {
   kept = location.pathname + location.search
   return () => {
     kept = undefined
+    for (const act of waiting.splice(0)) act()
   }
+}
+
+const waiting: (() => void)[] = []
+
+/** Acts now, or when the page that is open need not stay any longer. */
+export function whenLeft(act: () => void): void {
+  if (kept === undefined) act()
+  else waiting.push(act)
 }
 
 function read(): Place {

@@ -44,13 +44,18 @@ const noToken =
 export async function openSession(token: string, onEnd: () => void): Promise<Session> {
   // The browser would refuse to send it, which looks like an unreachable gateway.
   if (!/^[\x21-\x7e]+$/.test(token)) throw new ApiError(0, 'unknown', noToken)
-  let isClosed = false
+  let [isClosed, hasEnded] = [false, false]
   const read: Session['read'] = async (...request) => {
+    // A hidden page would go on asking.
+    if (hasEnded) throw new ApiError(401, 'credential_invalid', 'The session has ended.')
     try {
       const response = await send(token, ...request)
       return { text: await textOf(response), headers: response.headers }
     } catch (error) {
-      if ((error as { status?: number }).status === 401 && !isClosed) onEnd()
+      if ((error as { status?: number }).status === 401 && !isClosed && !hasEnded) {
+        hasEnded = true
+        onEnd()
+      }
       throw error
     }
   }

@@ -22,6 +22,8 @@ import { openSession, type Session } from './session.tsx'
 interface SignInProps {
   /** Why the last session ended, if it did. */
   readonly notice: string | undefined
+  /** Whether a form waits for its user; another page in this tab would replace it. */
+  readonly keepsForm: boolean
   readonly onSession: (session: Session) => void
   readonly onEnd: () => void
 }
@@ -46,7 +48,7 @@ async function firstToken(): Promise<string | undefined> {
   return (await returned) ?? keptToken()
 }
 
-export function SignIn({ notice, onSession, onEnd }: SignInProps) {
+export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
   const [error, setError] = useState<ApiError>()
   const [isBusy, setBusy] = useState(false)
   const [ways, setWays] = useState<Ways>()
@@ -77,8 +79,16 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
     return () => clearTimeout(timer)
   }, [ways])
 
+  // A hidden page is shown again with its own title.
   useEffect(() => {
+    const before = document.title
     document.title = 'Sign in · Tollgate'
+    return () => {
+      document.title = before
+    }
+  }, [])
+
+  useEffect(() => {
     // A notice says that a session has ended, so this is not the first visit.
     const isFirst = notice === undefined
     if (!isFirst) forgetToken()
@@ -139,6 +149,12 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
                 Sign in with {provider.name}
               </Button>
             ))}
+            {keepsForm && ways && ways.providers.length > 0 && (
+              <Text size="sm" c="dimmed">
+                The form is lost if you sign in with a provider, which opens its page in place of
+                this one. A token keeps it.
+              </Text>
+            )}
             {ways && <Missing {...ways} />}
             {hasWays && <Divider label="or" />}
             <form onSubmit={paste}>

@@ -1,7 +1,8 @@
 /** Loads the data of a page when it opens and whenever its dependencies change. */
 
-import { useCallback, useEffect, useRef, useState } from 'react'
+import { useCallback, useContext, useEffect, useRef, useState } from 'react'
 import type { ApiError } from './api.ts'
+import { SessionContext } from './session.tsx'
 
 export interface Loaded<Value> {
   /** The last value, also while a newer one is loading; that of another key only for a moment. */
@@ -31,7 +32,7 @@ const shownMs = 300
 const retryMs = 10_000
 
 /**
- * `load` is called again when `key` changes, when the page becomes visible again, since others may have changed the
+ * `load` is called again when `key` or the session changes, when the page becomes visible again, since others may have changed the
  * data, and every `everyMs` while it is visible, unless the call before is still in progress: a slow gateway would
  * never deliver a value.
  */
@@ -43,6 +44,7 @@ export function useLoaded<Value>(
   const [state, setState] = useState<State<Value>>({ key })
   const latest = useRef(load)
   latest.current = load
+  const session = useContext(SessionContext)
   const turn = useRef(0)
   const inProgress = useRef(0)
   const isDown = useRef(false)
@@ -64,6 +66,7 @@ export function useLoaded<Value>(
     )
   }, [key])
 
+  // biome-ignore lint/correctness/useExhaustiveDependencies: what a session could not read, the next one may
   useEffect(() => {
     reload()
     const forget = setTimeout(
@@ -83,7 +86,7 @@ export function useLoaded<Value>(
       clearInterval(timer)
       document.removeEventListener('visibilitychange', again)
     }
-  }, [key, reload, everyMs])
+  }, [key, reload, everyMs, session])
 
   const { value, at } = state
   return { value, at, error: state.key === key ? state.error : undefined, reload }

@@ -6,6 +6,7 @@ import root, { type Test } from 'tap'
 import { openContext, type WatchedPage, watchPage } from '../support/browser.ts'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { startOidcIssuer } from '../support/oidc-issuer.ts'
+import { keepPicture } from '../support/pictures.ts'
 import { poll } from '../support/poll.ts'
 
 const issuer = await startOidcIssuer(root)
@@ -81,6 +82,77 @@ test('a credential that is refused ends the session', async (t, { page, gateway,
   await page.getByRole('link', { name: 'API keys' }).click()
   await page.getByText('Your session has ended').waitFor()
   t.equal(await page.getByRole('row').count(), 0)
+})
+
+test('what was entered is still there after signing in again', async (t, world) => {
+  const { page, gateway, expected, signIn } = world
+  expected.add(401)
+  const [user, other] = [gateway.newUser(), gateway.newUser()]
+  await signIn(user)
+  const error = { message: 'The token has expired.', type: 'authentication_error', code: 'x' }
+  const keys = '**/v1/api-keys'
+  const refuse = (address: string) =>
+    page.route(address, (route) => route.fulfill({ status: 401, json: { error } }))
+  const signInAgain = async (as: string) => {
+    await page.getByLabel('Identity token').fill(`token-${as}`)
+    await page.getByRole('button', { name: 'Sign in', exact: true }).click()
+  }
+  const dialog = page.getByRole('dialog')
+  const name = dialog.locator('input[name=name]')
+  const fill = async () => {
+    await page.getByRole('button', { name: 'New key' }).click()
+    await name.fill('long thought about')
+    await dialog.getByText('Restrictions').click()
+    await dialog.getByRole('checkbox', { name: 'llm/other' }).check()
+    await dialog.getByRole('button', { name: 'Add a limit' }).click()
+    await dialog.getByRole('group', { name: 'New limit' }).getByLabel('At most').fill('12')
+    await dialog.getByRole('button', { name: 'Create key' }).click()
+    await page.getByText(`Sign in again as ${user}, and go on with the form.`).waitFor()
+    await dialog.waitFor({ state: 'detached' })
+  }
+  const providers = [{ issuer: 'https://i', name: 'School', page: 'https://i/' }]
+  await page.route('**/console/sign-in', (route) =>
+    route.fulfill({ json: { providers, keepsToken: true } }),
+  )
+  await refuse(keys)
+  await fill()
+  t.equal(await page.getByRole('heading', { name: 'API keys' }).count(), 0, 'the page is hidden')
+  await page.getByText('The form is lost if you sign in with a provider').waitFor()
+  await isAccessible(t, page, 'signing in again')
+  await keepPicture(page, 'signing-in-again')
+  await page.keyboard.press('Escape')
+  await page.getByRole('status').first().focus()
+  await page.keyboard.press('Tab')
+  const focused = await page.evaluate('document.activeElement.textContent')
+  t.equal(focused, 'Sign in with School', 'the hidden dialog does not hold the focus')
+  await page.unroute(keys)
+  await signInAgain(user)
+  const limit = dialog.getByRole('group', { name: 'New limit' })
+  await limit.waitFor()
+  t.equal(await page.title(), 'API keys · Tollgate')
+  t.equal(await name.inputValue(), 'long thought about')
+  t.ok(await dialog.getByRole('checkbox', { name: 'llm/other' }).isChecked())
+  t.equal(await dialog.getByRole('alert').count(), 0)
+  await isAccessible(t, page, 'the form after signing in again')
+  await limit.getByLabel('Name').fill('little')
+  await limit.getByLabel('In each').fill('day')
+  t.equal(await limit.getByLabel('At most').inputValue(), '12')
+  // The table is read again when the key is made.
+  await refuse(`${keys}/search`)
+  await dialog.getByRole('button', { name: 'Create key' }).click()
+  t.match(await page.getByTestId('key').textContent(), /^sk-/, 'a key outlives the session')
+  await page.getByRole('button', { name: 'I have copied it' }).click()
+  await page.getByText('Your session has ended').waitFor()
+  await page.unroute(`${keys}/search`)
+  await signInAgain(user)
+  await page.getByText('little: 12 tokens per day').waitFor()
+
+  await refuse(keys)
+  await fill()
+  await page.unroute(keys)
+  await signInAgain(other)
+  await page.getByText('You have no active key').waitFor()
+  t.equal(await name.inputValue(), '', 'nobody else gets it')
 })
 
 test('a token that expires soon is told of', async (t, { page, gateway }) => {

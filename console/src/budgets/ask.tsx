@@ -1,5 +1,6 @@
-import { Modal, Text } from '@mantine/core'
+import { Text } from '@mantine/core'
 import type { LimitList, LimitRequestList } from '../api.ts'
+import { Dialog } from '../parts/dialog.tsx'
 import { DialogForm, textIn } from '../parts/dialog-form.tsx'
 import { whole } from '../parts/limits.tsx'
 import { Nothing } from '../parts/nothing.tsx'
@@ -26,14 +27,14 @@ export function Ask({ limits: { data, currency }, onAsked }: AskProps) {
   const limit = data.find((each) => idOf(each) === wanted && mayAsk(each, me))
   const onClose = () => refine({ ask: '' })
   return (
-    <Modal opened={wanted !== null} onClose={onClose} title="Ask for more">
+    <Dialog opened={wanted !== null} onClose={onClose} title="Ask for more">
       {limit && <Form {...{ limit, currency, onClose, onAsked }} />}
       {wanted !== null && !limit && (
         <Nothing title="You have no such limit">
           You can request more only of a named limit that applies to you.
         </Nothing>
       )}
-    </Modal>
+    </Dialog>
   )
 }
 

@@ -1,6 +1,7 @@
-import { Modal, Text } from '@mantine/core'
+import { Text } from '@mantine/core'
 import { useState } from 'react'
 import type { Propagation } from '../api.ts'
+import { Dialog } from '../parts/dialog.tsx'
 import { DialogForm, textIn } from '../parts/dialog-form.tsx'
 import { amount, figure } from '../parts/limits.tsx'
 import { endWith, PropagationNote } from '../parts/propagation.tsx'
@@ -30,13 +31,13 @@ const titles = { approve: 'Approve a request', deny: 'Deny a request' } as const
 
 export function Decide({ decision, ...rest }: DecideProps) {
   return (
-    <Modal
+    <Dialog
       opened={decision !== undefined}
       onClose={rest.onClose}
       title={decision && titles[decision.verb]}
     >
       {decision && <Form {...rest} {...decision} />}
-    </Modal>
+    </Dialog>
   )
 }
 

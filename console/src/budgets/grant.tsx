@@ -1,6 +1,7 @@
-import { Modal, NativeSelect, SimpleGrid, Text, TextInput } from '@mantine/core'
+import { NativeSelect, SimpleGrid, Text, TextInput } from '@mantine/core'
 import { useState } from 'react'
 import type { Propagation } from '../api.ts'
+import { Dialog } from '../parts/dialog.tsx'
 import { DialogForm, textIn } from '../parts/dialog-form.tsx'
 import { fieldNames, useFieldError } from '../parts/field-error.tsx'
 import { whole } from '../parts/limits.tsx'
@@ -25,9 +26,9 @@ export function Grant({ limits, currency, onGranted }: GrantProps) {
   const onClose = () => refine({ raise: '' })
   const limit = limits.find((each) => idOf(each) === wanted)
   return (
-    <Modal opened={wanted !== null} onClose={onClose} title="Grant an increase">
+    <Dialog opened={wanted !== null} onClose={onClose} title="Grant an increase">
       {wanted !== null && <Form {...{ limit, currency, onClose, onGranted }} />}
-    </Modal>
+    </Dialog>
   )
 }
 

@@ -1,7 +1,8 @@
-import { Button, Modal, Text } from '@mantine/core'
+import { Button, Text } from '@mantine/core'
 import { useState } from 'react'
 import type { IncreaseList, Propagation } from '../api.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
+import { Dialog } from '../parts/dialog.tsx'
 import { DialogForm } from '../parts/dialog-form.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { count } from '../parts/numbers.ts'
@@ -99,7 +100,7 @@ export function Increases({ value, error, currency, onEnded }: IncreasesProps) {
           These are the {count(maxRows)} highest of {count(value.data.length)}.
         </Text>
       )}
-      <Modal
+      <Dialog
         opened={ending !== undefined}
         onClose={() => setEnding(undefined)}
         title="End an increase"
@@ -107,7 +108,7 @@ export function Increases({ value, error, currency, onEnded }: IncreasesProps) {
         {ending && (
           <Question increase={ending} onClose={() => setEnding(undefined)} onEnded={onEnded} />
         )}
-      </Modal>
+      </Dialog>
     </Section>
   )
 }

@@ -1,6 +1,6 @@
-import { Modal } from '@mantine/core'
 import { useState } from 'react'
 import type { ApiKey, Propagation, Subscription } from '../api.ts'
+import { Dialog } from '../parts/dialog.tsx'
 import { DialogForm } from '../parts/dialog-form.tsx'
 import { endWith, PropagationNote } from '../parts/propagation.tsx'
 import { toast } from '../parts/toast.tsx'
@@ -18,9 +18,9 @@ interface EditKeyProps {
 
 export function EditKey({ record, onClose, onChanged }: EditKeyProps) {
   return (
-    <Modal opened={record !== undefined} onClose={onClose} size="lg" title="Edit an API key">
+    <Dialog opened={record !== undefined} onClose={onClose} size="lg" title="Edit an API key">
       {record && <Form key={record.id} {...{ record, onClose, onChanged }} />}
-    </Modal>
+    </Dialog>
   )
 }
 

@@ -1,6 +1,7 @@
-import { Button, Modal, Stack, Text, TextInput } from '@mantine/core'
+import { Button, Stack, Text, TextInput } from '@mantine/core'
 import { useState } from 'react'
 import type { Propagation } from '../api.ts'
+import { Dialog } from '../parts/dialog.tsx'
 import { DialogForm } from '../parts/dialog-form.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
@@ -25,9 +26,9 @@ const path = '/v1/api-keys/bulk-revoke'
 
 export function RevokeAll({ isOpen, ...rest }: RevokeAllProps) {
   return (
-    <Modal opened={isOpen} onClose={rest.onClose} title="Revoke all keys of a user">
+    <Dialog opened={isOpen} onClose={rest.onClose} title="Revoke all keys of a user">
       {isOpen && <Question {...rest} />}
-    </Modal>
+    </Dialog>
   )
 }
 

@@ -1,6 +1,7 @@
-import { Modal, Text } from '@mantine/core'
+import { Text } from '@mantine/core'
 import { useState } from 'react'
 import type { ApiKey, Propagation } from '../api.ts'
+import { Dialog } from '../parts/dialog.tsx'
 import { DialogForm } from '../parts/dialog-form.tsx'
 import { endWith, PropagationNote } from '../parts/propagation.tsx'
 import { useSession } from '../session.tsx'
@@ -14,9 +15,9 @@ interface RevokeKeyProps {
 
 export function RevokeKey({ record, onClose, onRevoked }: RevokeKeyProps) {
   return (
-    <Modal opened={record !== undefined} onClose={onClose} title="Revoke an API key">
+    <Dialog opened={record !== undefined} onClose={onClose} title="Revoke an API key">
       {record && <Question key={record.id} {...{ record, onClose, onRevoked }} />}
-    </Modal>
+    </Dialog>
   )
 }
 

@@ -1,4 +1,4 @@
-import { Button, Code, Group, Modal, NativeSelect, Stack, Text } from '@mantine/core'
+import { Button, Code, Group, NativeSelect, Stack, Text } from '@mantine/core'
 import {
   createContext,
   type ReactNode,
@@ -10,6 +10,7 @@ import {
 } from 'react'
 import type { CreatedKey, Model } from '../api.ts'
 import { Copy } from '../parts/copy.tsx'
+import { Dialog } from '../parts/dialog.tsx'
 import { Time } from '../parts/time.tsx'
 import { stay } from '../route.ts'
 import { useSession } from '../session.tsx'
@@ -41,12 +42,12 @@ export function MadeKeys({ children }: { readonly children: ReactNode }) {
   return (
     <ShowMadeContext.Provider value={show}>
       {children}
-      <Modal
+      <Dialog
         {...{ opened: made !== undefined, onClose: () => undefined, size: 'lg', title: copyNow }}
         {...{ withCloseButton: false, closeOnEscape: false, closeOnClickOutside: false }}
       >
         {made && <ShowKey key={made.id} created={made} onDone={() => setWaiting(others)} />}
-      </Modal>
+      </Dialog>
     </ShowMadeContext.Provider>
   )
 }
@@ -80,7 +81,7 @@ export function KeyModal({ title, isOpen, onClose, onMade, children }: KeyModalP
     onMade()
   }
   return (
-    <Modal
+    <Dialog
       // A key that was created after the form was closed is shown, too: its plaintext would be lost.
       opened={isOpen || created !== undefined}
       onClose={close}
@@ -90,7 +91,7 @@ export function KeyModal({ title, isOpen, onClose, onMade, children }: KeyModalP
       closeOnEscape={created === undefined}
     >
       {created ? <ShowKey created={created} onDone={close} /> : isOpen && children(make)}
-    </Modal>
+    </Dialog>
   )
 }
 

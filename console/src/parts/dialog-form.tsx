@@ -1,8 +1,22 @@
 import { Button, Group, Stack, Text } from '@mantine/core'
-import { type FormEvent, type ReactNode, useState } from 'react'
+import { type FormEvent, type ReactNode, useEffect, useState } from 'react'
 import type { ApiError } from '../api.ts'
 import { FieldErrorContext, fieldErrorOf } from './field-error.tsx'
 import { Problem } from './problem.tsx'
+
+let openForms = 0
+
+/** Whether something may have been entered that would be lost with the page. */
+export function hasOpenForm(): boolean {
+  return openForms > 0
+}
+
+function keepForm() {
+  openForms += 1
+  return () => {
+    openForms -= 1
+  }
+}
 
 interface DialogFormProps {
   /** The labels of the submit and the cancel button. */
@@ -24,6 +38,7 @@ export function DialogForm({ onSubmit, onCancel, children, ...rest }: DialogForm
   const { label, cancel = 'Cancel', color, isDisabled = false, note } = rest
   const [isBusy, setBusy] = useState(false)
   const [error, setError] = useState<ApiError>()
+  useEffect(keepForm, [])
 
   async function send(event: FormEvent<HTMLFormElement>) {
     event.preventDefault()
@@ -33,7 +48,8 @@ export function DialogForm({ onSubmit, onCancel, children, ...rest }: DialogForm
     try {
       await onSubmit(new FormData(form))
     } catch (problem) {
-      setError(problem as ApiError)
+      // This one ends the session, and the form is sent again in the next.
+      if ((problem as ApiError).status !== 401) setError(problem as ApiError)
       const { field = '', index, part } = fieldErrorOf(problem as ApiError) ?? {}
       const entry = form.elements.namedItem(`${field}[${index}].${part}`)
       const wrong = entry ?? form.elements.namedItem(field)
