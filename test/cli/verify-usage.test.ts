@@ -127,6 +127,43 @@ test('names the hour, user, key and model of a difference', async (t) => {
   t.equal((await run('--to', '2026-03-01T12:59:00Z')).out.split('\n').length, 2)
 })
 
+/** Its weighted tokens are fewer than its tokens. */
+const cached: LineFields = {
+  weights: 'cached=100&write=1000&output=1000',
+  reported: {
+    ...{ prompt_tokens: 100, completion_tokens: 10, total_tokens: 110 },
+    details_cached_tokens: 90,
+  },
+}
+
+test('deleted lines with weights below 1 are no difference', async (t) => {
+  const { path, feed, run } = await createWorld(t)
+  writeFileSync(path, line(0, cached) + line(1, cached))
+  await feed.step()
+  renameSync(path, `${path}.1772368200000`)
+  writeFileSync(path, line(2, cached) + line(4_000, cached))
+  await feed.step()
+  rmSync(`${path}.1772368200000`)
+  t.match(await run(), { status: 0, out: /sums agree/ })
+})
+
+test('a forgotten user with weights below 1 is no difference', async (t) => {
+  const { sql, path, feed, run } = await createWorld(t)
+  writeFileSync(path, line(0) + line(4_000, cached))
+  await feed.step()
+  await forgetUser(sql, 'ann')
+  t.match(await run(), { status: 0, out: /sums agree/ })
+  appendFileSync(path, line(4_001, cached))
+  await feed.step()
+  t.match(await run(), { status: 0, out: /sums agree/ }, 'nor is later usage')
+  await sql`update tollgate_usage_hours set weight_tokens = weight_tokens - 1
+    where username = 'ann'`
+  const { status, out } = await run()
+  t.equal(status, 1)
+  t.match(out, /llm\/sim +counted +28 +58$/m)
+  t.notMatch(out, /total|weight/)
+})
+
 /** Seconds after the start; the minute after an hour that is kept whole. */
 const kept = 4_000
 const charged: LineFields = {

@@ -1,7 +1,7 @@
 /** Recomputes the sums of a ledger from the lines of journals, and compares them. */
 
 import { cutName } from '../../formats/bound-text.ts'
-import { type Exact, minus } from '../../formats/exact.ts'
+import { type Exact, minus, plus } from '../../formats/exact.ts'
 import { addTo } from '../../formats/lists.ts'
 import type { Span } from '../../formats/span.ts'
 import { hourMs } from '../../formats/time.ts'
@@ -24,7 +24,7 @@ import { createUsageSums } from './sums.ts'
 
 interface Difference {
   readonly group: Pick<VerifiedSums, 'hour' | 'user' | 'keyId' | 'model'>
-  readonly figure: keyof UsageSums | 'cost'
+  readonly figure: (typeof comparedFigures)[number]
   /** A cost is in nano-units, like `journals`. */
   readonly ledger: Exact
   readonly journals: Exact
@@ -71,7 +71,12 @@ const latenessMs = 60_000
 const maxRows = 10_000
 
 const figures = Object.keys(usageFigures) as (keyof UsageSums)[]
-const comparedFigures = [...figures, 'cost'] as const
+/** Weighted tokens, instead of their difference from plain ones: of negative figures the lower one has more lines. */
+const comparedFigures = [
+  ...figures.filter((figure) => figure !== 'weight'),
+  'counted',
+  'cost',
+] as const
 
 export async function verifyUsage(options: VerifyOptions): Promise<Verification> {
   const { state, kept, unusableUsage, from, to } = options
@@ -134,7 +139,10 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
     compare(group, ledger.get(nameOf(group)), found.get(nameOf(group))),
   )
   const placeOf = ({ group, figure }: Difference) => [group.hour, group.keyId, group.model, figure]
-  const unlike = withoutForgotten(every, placeOf, ({ group }) => group.user)
+  // Another total is not reported twice.
+  const isOwn = ({ group, figure }: Difference) =>
+    figure !== 'counted' || weightIn(ledger, group) !== weightIn(found, group)
+  const unlike = withoutForgotten(every, placeOf, ({ group }) => group.user).filter(isOwn)
   const isKnown = (one: Difference) => one.group.hour >= completeFrom || one.journals > one.ledger
   const limits = compareLimits(state.limits, foundLimits, { from: completeFrom, to }, from)
   const beyond = {
@@ -207,10 +215,19 @@ function compare(
     .map((figure) => ({
       group,
       figure,
-      ledger: ledger?.[figure] ?? 0,
-      journals: journals?.[figure] ?? 0,
+      ledger: sumOf(ledger, figure),
+      journals: sumOf(journals, figure),
     }))
     .filter((one) => one.ledger !== one.journals)
+}
+
+function sumOf(row: VerifiedSums | undefined, figure: Difference['figure']): Exact {
+  if (row === undefined) return 0
+  return figure === 'counted' ? plus(row.total, row.weight) : row[figure]
+}
+
+function weightIn(rows: ReadonlyMap<string, VerifiedSums>, group: Difference['group']): number {
+  return rows.get(nameOf(group))?.weight ?? 0
 }
 
 /**
