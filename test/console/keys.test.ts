@@ -270,7 +270,7 @@ test('an edit sends only what was changed', async (t, { page, gateway, signIn })
   const save = dialog.getByRole('button', { name: 'Save' })
   await act(page, 'Edit', long)
   await save.click()
-  await page.getByText(`Nothing to change: ${long}`).waitFor()
+  await page.getByText(`Nothing was changed: ${long}`).waitFor()
   t.strictSame(sent, [])
 
   await act(page, 'Edit', long)

@@ -70,7 +70,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
             {dropped.length > 0 && `The subscription does not have ${dropped.join(', ')}.`}
             {dropped.length > 0 &&
               dropped.length === chosen.length &&
-              ' Unless you choose another model, the key may call all of its models.'}
+              ' Unless you choose another model, the key may call all models of the subscription.'}
           </Text>
         </Checkbox.Group>
         {mayWiden && caps && (

@@ -39,7 +39,7 @@ function Form({ record, onClose, onChanged }: EditKeyProps & { readonly record: 
     const path = `/v1/api-keys/${encodeURIComponent(record.id)}`
     const body = changesIn(form, record)
     if (Object.keys(body).length === 0) {
-      toast(`Nothing to change: ${record.name}`)
+      toast(`Nothing was changed: ${record.name}`)
       onClose()
       return
     }
