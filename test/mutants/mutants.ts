@@ -310,6 +310,22 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'cluster/rules/object-status.ts',
+    ['cluster/rules/object-status.test.ts'],
+    [
+      ['.toSorted((a, b) => Number(a.ready) - Number(b.ready))', ''],
+      ['if (bytesOf(entries) <= maxListBytes) return entries', 'return entries'],
+    ],
+  ),
+  ...mutants(
+    'models/rules/original/external-models.ts',
+    ['models/rules/original/external-models.test.ts'],
+    [
+      ['!names.has(key) && !unread.has(`ModelRef/${key}`)', '!names.has(key)'],
+      ['credential: own.credential ?? server.credential', 'credential: server.credential'],
+    ],
+  ),
+  ...mutants(
     'cluster/rules/generated-policies.ts',
     ['cluster/rules/generated-policies.test.ts'],
     [
