@@ -76,6 +76,7 @@ const sum = (seen: Observed, series: RegExp): number =>
   growth(seen, series).reduce((total, { by }) => total + by, 0)
 
 const unread = 'tollgate_journal_unread_bytes'
+const unflushed = 'tollgate_counters_unflushed'
 const modelErrors = /^tollgate_model_responses_total\{.*code="(5..|0)"/
 const refused = 'store_.*|counters_unavailable|identity_unavailable|internal'
 /** A certificate is late below so many days, a clock above so many seconds. */
@@ -106,7 +107,9 @@ export const conditions: Readonly<Record<string, Condition>> = {
     above('tollgate_key_age_seconds', 0.5 * figure(seen, 'tollgate_key_grace_seconds'))(seen),
   TollgateKeyFlood: grows(/^tollgate_key_store_refused_total/),
   TollgateRedisAway: above('tollgate_redis_away', 0, 'redis'),
-  TollgateCountersUnflushed: grows(/^tollgate_counters_unflushed/),
+  // Under load one often waits for the next flush.
+  TollgateCountersUnflushed: (seen) =>
+    seen.before.get(unflushed) ? grows(new RegExp(`^${unflushed}`))(seen) : undefined,
   TollgateRedisLoss: grows(/^tollgate_redis_losses_total/),
   TollgateRevocationsPending: grows(/^tollgate_revocations_total\{state="pending"/),
   TollgateRevocationLogFailing: above('tollgate_revocation_log_failing', 0, 'revocation-log'),

@@ -135,3 +135,10 @@ test('calls that were not counted matter as long as the process runs', async (t)
   ])
   t.equal(conditions.TollgateUncountedCalls?.({ ...quiet, ...figures({ [name]: 0 }) }), undefined)
 })
+
+test('counters that wait for their flush matter once they accumulate', async (t) => {
+  const at = (unflushed: number) => new Map([['tollgate_counters_unflushed', unflushed]])
+  t.strictSame(found({ before: at(0), now: at(1) }), [], 'under load one often waits')
+  t.strictSame(found({ before: at(3), now: at(3) }), [])
+  t.strictSame(found({ before: at(3), now: at(5) }), ['TollgateCountersUnflushed'])
+})
