@@ -1,9 +1,11 @@
 /** `tollgate simulate`: which past requests the resources in a folder would have refused. */
 
+import { bodyLimit } from '../admin/http/body.ts'
 import type { SimulationAnswer } from '../admin/usage/simulate.ts'
 import { parseDuration, toTimestamp } from '../formats/time.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { listFiles } from '../models/sources/listing.ts'
+import { parseYaml } from '../models/sources/yaml-documents.ts'
 import { connectApi } from './api-client.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
 import type { simulateFlags } from './commands/operate.ts'
@@ -45,7 +47,21 @@ async function readFolder(folder: string, { err, input }: CommandIo): Promise<st
   if (loaded.resources.length === 0) throw withoutResources(folder)
   const paths = [...(await listFiles(folder)).keys()].sort()
   const texts = await Promise.all(paths.map((path) => readInput(path, input)))
-  return texts.join('\n---\n')
+  const joined = texts.map(withoutDirectives).join('\n---\n')
+  const bytes = Buffer.byteLength(JSON.stringify(joined))
+  if (bytes < bodyLimit) return joined
+  const size = (bytes / 2 ** 20).toFixed(2)
+  throw new Error(
+    `The resources of ${folder} take ${size} MiB, and a request has at most ${bodyLimit / 2 ** 20}: simulate a copy with fewer resources or comments.`,
+  )
+}
+
+/** Directives may only precede the first document of a text: the documents of a file that has some, as JSON. */
+function withoutDirectives(text: string): string {
+  if (!/^%/m.test(text)) return text
+  return parseYaml(text)
+    .map(({ value }) => JSON.stringify(value))
+    .join('\n---\n')
 }
 
 function show(answer: SimulationAnswer): string {

@@ -311,3 +311,20 @@ test('a folder is simulated at a terminal', async (t) => {
   t.equal((await run()).status, 2)
   t.equal((await run(folder, '--since', 'soon')).status, 2)
 })
+
+test('a folder is simulated whatever its files begin with', async (t) => {
+  const { api } = await start(t, [{ ms: 10 * hour }])
+  const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
+  const marked = (text: string) => `\ufeff${text}`
+  const model = JSON.stringify(modelRef('other', { backendUrl: 'http://127.0.0.1:1' }))
+  const folder = temporaryFolder(t, {
+    'a.yaml': marked(bundle([[10_000, '1m']])),
+    'b.yaml': marked(`# another\n%YAML 1.2\n%TAG ! tag:example,2026:\n---\n${model}`),
+    'c.yaml': `%YAML 1.2\n---\n${model.replace('other', 'third')}\n`,
+  })
+  const env = { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'admin-token' }
+  const run = () => runAt({ env }, 'simulate', folder, '--from', '2026-03-01', '--json')
+  t.strictSame(await run().then(({ status, err }) => ({ status, err })), { status: 0, err: '' })
+  writeFileSync(join(folder, 'd.yaml'), `# ${'-'.repeat(1_048_576)}\n`)
+  t.match(await run(), { status: 1, err: /^The resources of .* 1\.00 MiB, .* at most 1:/ })
+})
