@@ -42,12 +42,6 @@ export interface Reflector {
   readonly isAbsent: boolean
 }
 
-/** The action after a failure: the pause in milliseconds, and whether to list again. */
-interface Next {
-  readonly restMs: number
-  readonly isLost: boolean
-}
-
 /** A watch ends after this many seconds and is renewed; API servers do the same by themselves. */
 const watchSeconds = 290
 /** A watch without any event, even a bookmark, may hang on a dead connection. */
@@ -90,18 +84,13 @@ export function startReflector(options: ReflectorOptions): Reflector {
   async function list(): Promise<string> {
     listedAt = performance.now()
     path = newest
-    try {
-      return await listPath()
-    } catch (error) {
+    const ask = () => listObjects(client, path, { selector, keep, pageSize, signal })
+    const listed = await ask().catch((error: unknown) => {
       const isAbsent = error instanceof KubeError && error.status === 404
       if (!isAbsent || olderPath === undefined) throw error
       path = olderPath
-      return await listPath()
-    }
-  }
-
-  async function listPath(): Promise<string> {
-    const listed = await listObjects(client, path, { selector, keep, pageSize, signal })
+      return ask()
+    })
     replaceAll(listed.objects)
     missed = 0
     listedAt = performance.now()
@@ -152,10 +141,9 @@ export function startReflector(options: ReflectorOptions): Reflector {
   }
 
   /** This process lacks the permission. */
-  async function forbid(said: string): Promise<Next> {
+  async function forbid(said: string): Promise<void> {
     refusals += 1
-    const next = { restMs: restAfter(refusals, backoff), isLost: true }
-    if (refusals < refusalsBelieved) return next
+    if (refusals < refusalsBelieved) return
     const lacking = `list and watch are not granted (${said})`
     // Its cause is not that of a server that was away before.
     const note = (problem: string): void => outage.note(problem, 'refused')
@@ -165,10 +153,10 @@ export function startReflector(options: ReflectorOptions): Reflector {
       note(`treated as empty: ${lacking}`)
       replaceAll(new Map(), true)
     }
-    return next
   }
 
-  async function classify(error: unknown): Promise<Next> {
+  /** The action after a failure: the pause in milliseconds, and whether to list again. */
+  async function classify(error: unknown) {
     const status = error instanceof KubeError ? error.status : 0
     // The version is too old: the changes since are lost, but the current state can be listed. If a
     // new list is too old at once, or before its last page, it is not repeated in a tight loop.
@@ -182,7 +170,10 @@ export function startReflector(options: ReflectorOptions): Reflector {
       replaceAll(new Map(), true)
       return { restMs: absentMs, isLost: true }
     }
-    if (status === 403) return await forbid((error as KubeError).message)
+    if (status === 403) {
+      await forbid(errorMessage(error))
+      return { restMs: restAfter(refusals, backoff), isLost: true }
+    }
     failures += 1
     const restMs = restAfter(failures, backoff)
     // A watch that breaks off and continues at once has missed nothing.
