@@ -5,6 +5,7 @@
 
 import { createHash, hash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 import type { ModelRef } from '../kinds/resources.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import { restAfter } from '../runtime/loop.ts'
@@ -80,7 +81,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
 
   async function put(clusters: Written, { name }: Version): Promise<void> {
     // Equal clusters under another name: a removed model has been added again.
-    if (written?.name === name && isSame(clusters, written.clusters)) return
+    if (written?.name === name && isDeepStrictEqual(clusters, written.clusters)) return
     await writeClusters(deps.directory, joinClusters(clusters.values(), name))
     written = { name, clusters }
   }
@@ -194,10 +195,4 @@ function readFrom({ metadata, server }: ModelRef, directory: string) {
 
 function textsOf({ clusters }: Version): Written {
   return new Map([...clusters.values()].map(({ cluster, text }) => [cluster, text]))
-}
-
-function isSame(a: Written, b: Written): boolean {
-  if (a.size !== b.size) return false
-  for (const [name, text] of a) if (b.get(name) !== text) return false
-  return true
 }

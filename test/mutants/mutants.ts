@@ -392,8 +392,8 @@ export const allMutants: readonly Mutant[] = [
     ['gateway/cluster-file.test.ts'],
     [
       [
-        'if (written?.name === name && isSame(clusters, written.clusters)) return',
-        'if (written !== undefined && isSame(clusters, written.clusters)) return',
+        'if (written?.name === name && isDeepStrictEqual(clusters, written.clusters)) return',
+        'if (written !== undefined && isDeepStrictEqual(clusters, written.clusters)) return',
       ],
     ],
   ),

@@ -48,7 +48,7 @@ export function parseYaml(text: string): readonly YamlDocument[] {
       value,
       problem,
       lineOf,
-      linesOf: (path) => linesIn(nodeAt(document.contents, path), lineOf(path), at, linesDepth),
+      linesOf: (path) => linesIn(document.getIn(path, true), lineOf(path), at, linesDepth),
     }
   })
 }
@@ -105,16 +105,6 @@ function findRepeatedKey(
     }
   }
   return undefined
-}
-
-function nodeAt(root: unknown, path: FieldPath): unknown {
-  let node = root
-  for (const step of path) {
-    if (isSeq(node)) node = node.items[Number(step)]
-    else if (isMap(node)) node = node.get(step, true)
-    else return undefined
-  }
-  return node
 }
 
 function linesIn(
