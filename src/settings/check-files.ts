@@ -3,6 +3,7 @@
  * invalid settings, before any component needs them.
  */
 
+import { randomUUID } from 'node:crypto'
 import {
   chmodSync,
   closeSync,
@@ -95,9 +96,10 @@ export function attempt(
 /** Creates the folder if missing, and a file in it: permissions alone mean nothing for root. */
 function tryFolder(folder: string, mode = 0o777): void {
   makeFolder(folder, mode)
-  const file = join(folder, `.tollgate-${process.pid}`)
+  // Processes in several containers share folders, and have the same number there.
+  const file = join(folder, `.tollgate-${randomUUID()}`)
   writeFileSync(file, '')
-  rmSync(file)
+  rmSync(file, { force: true })
 }
 
 /** Archives contain user names, so their folder is private. */

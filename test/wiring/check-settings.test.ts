@@ -44,6 +44,13 @@ test('usable files are accepted and missing folders are created', async (t) => {
   t.equal(modeOf('c'), 0o700)
 })
 
+test('a trial file of another process with the same number is none of ours', async (t) => {
+  const { folder: _, ...env } = goodSettings(t)
+  // Two processes in two containers: the file of one of them is there, and the other must not remove it.
+  mkdirSync(join(env.DATA_DIR ?? '', `.tollgate-${process.pid}`), { recursive: true })
+  t.strictSame(problemsOf(env), [])
+})
+
 test('a file of authorities must have certificates', async (t) => {
   const { folder, ...env } = goodSettings(t)
   const files = { OIDC_CA_FILE: join(folder, 'tokens.csv'), BACKEND_CA_FILE: join(folder, 'none') }
