@@ -37,20 +37,23 @@ export type Environment = Readonly<Record<string, string | undefined>>
 
 /** The value; if it is invalid, the default, and a problem is recorded. */
 export function readSetting<T>(env: Environment, setting: Setting<T>, problems: string[]): T {
-  return parseSetting(textOf(env, setting.name, problems), setting, problems)
+  const file = env[`${setting.name}_FILE`]
+  return parseSetting(textOf(env, setting.name, problems), setting, problems, file)
 }
 
-/** The value of a setting's text; the default if it is absent or invalid, which is recorded as a problem. */
+/** The value of a setting's text, from `file` if given; the default if it is absent or invalid, which is recorded as a problem. */
 export function parseSetting<T>(
   raw: string | undefined,
   { name, fallback, reader }: Setting<T>,
   problems: string[],
+  file?: string,
 ): T {
   const value = raw === undefined ? invalid : reader.read(raw)
   if (value !== invalid) return value
   if (raw !== undefined) {
     const shown = reader.secret ? '' : `, is ${JSON.stringify(raw)}`
-    problems.push(`${name}: must be ${reader.form.replaceAll('`', '')}${shown}`)
+    const from = file ? ` (from ${name}_FILE)` : ''
+    problems.push(`${name}: must be ${reader.form.replaceAll('`', '')}${shown}${from}`)
   }
   // The table's defaults are valid, and a setting without one may be undefined.
   return (fallback === undefined ? undefined : reader.read(fallback)) as T

@@ -133,6 +133,14 @@ test('a secret may be read from a file', async (t) => {
   t.match(problemsOf(both), [/not both/])
 })
 
+test('an invalid value of a file is shown as one', async (t) => {
+  const LOG_LEVEL_FILE = join(temporaryFolder(t), 'level')
+  writeFileSync(LOG_LEVEL_FILE, 'loud')
+  t.match(problemsOf({ LOG_LEVEL_FILE }), [
+    /^LOG_LEVEL: must be .*, is "loud" \(from LOG_LEVEL_FILE\)$/,
+  ])
+})
+
 test('a replica is named by host and address', async (t) => {
   const name = (env: Record<string, string>) => loadConfig(env).replicaName
   t.equal(name({}), `${hostname()}/127.0.0.1:8082`)
