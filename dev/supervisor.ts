@@ -3,6 +3,7 @@ import { errorMessage } from '../src/runtime/error-message.ts'
 import { restAfter } from '../src/runtime/loop.ts'
 import { StartError } from '../src/runtime/start-error.ts'
 import type { Child } from './child.ts'
+import { signal as send } from './run-records.ts'
 
 /** A supervised process. */
 export interface SupervisedPart {
@@ -60,11 +61,27 @@ export function createSupervisor(log: (line: string) => void) {
       try {
         entry.child = await entry.part.spawn()
         if (ending.signal.aborted) return await entry.child.stop()
-        await untilReady(entry.part, entry.child)
+        await untilBack(entry.part, entry.child)
         entry.isReady = true
         log(`${capital(entry.part.name)} is back`)
       } catch (error) {
         if (!ending.signal.aborted) log(errorMessage(error))
+      }
+    }
+  }
+
+  /** As `untilReady`, but while it runs it may become ready late, with a line of the log for each wait. */
+  async function untilBack(part: SupervisedPart, child: Child): Promise<void> {
+    let hasEnded = false
+    void child.exited.then(() => {
+      hasEnded = true
+    })
+    for (;;) {
+      try {
+        return await untilReady(part, child)
+      } catch (error) {
+        if (hasEnded || ending.signal.aborted) throw error
+        log(errorMessage(error))
       }
     }
   }
@@ -102,7 +119,7 @@ export function createSupervisor(log: (line: string) => void) {
     /** Passes a signal on to the part with this name, if it is ready to handle it. */
     signal(name: string, signal: NodeJS.Signals): void {
       for (const { part, child, isReady } of running) {
-        if (part.name === name && isReady) process.kill(child.pid, signal)
+        if (part.name === name && isReady) send(child.pid, signal)
       }
     },
     /** Kills every part at once. */
