@@ -46,6 +46,9 @@ export function createRefusalMemory(startedAt = Date.now()): RefusalMemory {
     return slot
   }
 
+  const ownOf = (user: string): readonly PastRefusal[] =>
+    (byUser.get(user) ?? []).map((slot) => slots[slot] as PastRefusal)
+
   function release(slot: number): void {
     const user = userOf(slots[slot] as PastRefusal)
     const own = byUser.get(user)
@@ -64,17 +67,10 @@ export function createRefusalMemory(startedAt = Date.now()): RefusalMemory {
     },
     find(requestId, user, now) {
       const isIt = (each: PastRefusal) => each.requestId === requestId && isRecent(each, now)
-      if (user === undefined) return newest(slots.filter(isIt))[0]
-      const own = byUser.get(user) ?? []
-      return own.map((slot) => slots[slot] as PastRefusal).findLast(isIt)
+      return user === undefined ? newest(slots.filter(isIt))[0] : ownOf(user).findLast(isIt)
     },
     recent(limit, now, whose) {
-      const among =
-        whose === undefined
-          ? slots
-          : (byUser.get(whose.user) ?? [])
-              .map((slot) => slots[slot] as PastRefusal)
-              .filter((each) => isOf(each, whose))
+      const among = whose ? ownOf(whose.user).filter((each) => isOf(each, whose)) : slots
       return newest(among.filter((each) => isRecent(each, now))).slice(0, limit)
     },
     since: (now) => (now - startedAt < rememberedMs ? startedAt : undefined),
