@@ -1,5 +1,6 @@
 /** The state that the cluster should have, and which of its objects are checked when that state changes. */
 
+import { changed } from '../../models/rules/compile.ts'
 import type { Refused } from '../../models/rules/refused-resources.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ClusterObject } from '../../models/sources/object-cache.ts'
@@ -39,16 +40,16 @@ export function createReconciler(deps: ReconcilerDeps, reports: Reports) {
     const view = viewOf({ policies, reports })
     policyObjects.setDesired(policies, view.policyConditions)
     statusObjects.setDesired({ ...published, ...view, gatewayUrl })
-    const changed = new Set<string>()
+    const moved = new Set<string>()
     for (const model of models) {
       const found = policyKinds.map((kind) => view.policyConditions(model, kind))
       const verdict = JSON.stringify([...found, view.programmedCondition(model)])
       if (verdicts.get(model) === verdict) continue
       verdicts.set(model, verdict)
-      changed.add(model)
+      moved.add(model)
     }
-    writer.enqueue(policyObjects.targetsOf(changed), true)
-    writer.enqueue(statusObjects.targetsOf(objectsAbout(changed, published.snapshot)), true)
+    writer.enqueue(policyObjects.targetsOf(moved), true)
+    writer.enqueue(statusObjects.targetsOf(objectsAbout(moved, published.snapshot)), true)
   }
 
   return {
@@ -58,7 +59,8 @@ export function createReconciler(deps: ReconcilerDeps, reports: Reports) {
       const before = { policies, objects: published?.objects ?? new Map() }
       policies = await inSlices(policiesInSteps(snapshot, refused, policies))
       published = { snapshot, objects }
-      const models = changedModels(before.policies, policies)
+      const stale = [...changed(policies.byModel, before.policies.byModel)]
+      const models = new Set(stale.map(({ model }) => model))
       for (const model of models) verdicts.delete(model)
       reconcile(models)
       writer.enqueue(statusObjects.targetsOf(changedObjects(before.objects, objects)), true)
@@ -71,11 +73,4 @@ export function createReconciler(deps: ReconcilerDeps, reports: Reports) {
       reconcile(changed)
     },
   }
-}
-
-function changedModels(before: Policies, after: Policies): ReadonlySet<string> {
-  const models = new Set<string>()
-  for (const [key, value] of after.byModel) if (before.byModel.get(key) !== value) models.add(key)
-  for (const key of before.byModel.keys()) if (!after.byModel.has(key)) models.add(key)
-  return models
 }
