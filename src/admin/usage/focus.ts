@@ -76,7 +76,8 @@ type Meter = keyof typeof meters & keyof Rates
 function quantityOf(total: UsageTotal, meter: Meter): number {
   const { answers, pricedInput: input, pricedCached: cached, cacheWrite } = total
   if (meter === 'request') return answers
-  if (meter === 'output') return total.total - input - cached - cacheWrite
+  // All sums are capped.
+  if (meter === 'output') return Math.max(0, total.total - input - cached - cacheWrite)
   return { input, cached, cacheWrite }[meter]
 }
 

@@ -86,7 +86,8 @@ export function toRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
     cache_write_tokens: total.cacheWrite,
     reasoning_tokens: total.reasoning,
     total_tokens: total.total,
-    counted_tokens: Math.min(Number.MAX_SAFE_INTEGER, total.total + total.weight),
+    // Both sums are capped.
+    counted_tokens: Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, total.total + total.weight)),
     estimated_tokens: total.estimated,
     ...(cost !== null && { cost }),
   }

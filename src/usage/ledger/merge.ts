@@ -38,7 +38,7 @@ export function addUsage<Row extends Figures>(one: Row, other: Row): Row {
 
 /** Models may report any figure, so sums are capped where whole numbers are no longer exact. */
 export function addFigure(one: number, other: number): number {
-  return Math.min(Number.MAX_SAFE_INTEGER, one + other)
+  return Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number.MAX_SAFE_INTEGER, one + other))
 }
 
 /** The first row, with the sum of both amounts and the times of both. */

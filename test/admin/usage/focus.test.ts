@@ -174,6 +174,20 @@ test('kinds of tokens are charges of their own, and all add up to what was charg
   )
 })
 
+test('capped sums are no negative charge', async (t) => {
+  const most = Number.MAX_SAFE_INTEGER
+  const absurd = { total: most, pricedInput: most, pricedCached: most, weight: -most }
+  const row = { ...absurd, prices: 'token=0.000000001', cost: 1 }
+  const api = await start(t, [row, { ...row, keyId: 'k1' }])
+  const rows = parse((await api.ask(route, { as: 'admin' })).body)
+  t.same(
+    [...new Set(rows.map(({ SkuMeter }) => SkuMeter))],
+    ['Requests', 'Input tokens', 'Cached tokens', ''],
+  )
+  const page = (await api.ask('GET /v1/usage', { as: 'admin' })).json()
+  t.match(page.data, [{ total_tokens: most, counted_tokens: 0 }])
+})
+
 test('requests that were refused are no charge', async (t) => {
   const api = await start(t, [])
   const group = { hour: today, user: 'alice', subscription: 'premium', model: 'llm/small' }

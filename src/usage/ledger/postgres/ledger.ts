@@ -80,8 +80,9 @@ function addRows(
 ): Fragment {
   const columns = sql.unsafe(`hour, id, ${groupColumns}, ${figures.join(', ')}`)
   const sums = figures.map((each) => {
-    const sum = `kept.${each} + excluded.${each}`
-    return `${each} = ${each === 'cost_nano' ? sum : `least(${maxSum}, ${sum})`}`
+    // As numeric, since sums that earlier versions did not cap may be near the column's end.
+    const sum = `kept.${each}::numeric + excluded.${each}`
+    return `${each} = ${each === 'cost_nano' ? sum : `greatest(-${maxSum}, least(${maxSum}, ${sum}))`}`
   })
   return sql`
     insert into tollgate_usage_hours as kept (${columns})

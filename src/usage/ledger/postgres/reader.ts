@@ -94,8 +94,9 @@ export function createUsageReader(sql: Sql): UsageReader {
 
 /** The sums of these figures, by their names. */
 export function sumsOf(sql: Sql, figures: Readonly<Record<string, string>>): Fragment {
+  const most = Number.MAX_SAFE_INTEGER
   const sums = Object.entries(figures).map(
-    ([name, column]) => `least(sum(${column}), ${Number.MAX_SAFE_INTEGER})::float8 as "${name}"`,
+    ([name, column]) => `greatest(-${most}, least(sum(${column}), ${most}))::float8 as "${name}"`,
   )
   return sql.unsafe(sums.join(', '))
 }
