@@ -3,7 +3,7 @@
  * and window.
  */
 
-import type { NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
+import type { NamedLimit, Per, WrittenCalendar } from '../../kinds/limits.ts'
 import { windowOf } from '../../ratelimit/rules/counted-limits.ts'
 import { windowText } from '../../ratelimit/rules/windows.ts'
 import { calendarOf } from './compile-subscription.ts'
@@ -13,6 +13,7 @@ import type { Snapshot } from './snapshot.ts'
 interface Counted {
   readonly resource: string
   readonly name: string
+  readonly per: Per
   readonly counted: string
 }
 
@@ -21,7 +22,7 @@ const idOf = ({ resource, name }: Counted): string => `${resource} ${name}`
 /** One sentence for each limit whose counters are not continued. A new limit has nothing to continue. */
 export function newCounters(before: Snapshot, after: Snapshot): readonly string[] {
   const [were, are] = [countedIn(before), countedIn(after)]
-  const known = new Map(were.map((each) => [idOf(each), each.counted]))
+  const known = new Map(were.map((each) => [idOf(each), each]))
   const kept = new Set(are.map(idOf))
   const gone = were.filter((each) => !kept.has(idOf(each)))
   return [
@@ -52,13 +53,17 @@ export function goneLimits(before: Snapshot, after: Snapshot): readonly string[]
 }
 
 function sentenceOn(
-  { resource, name, counted }: Counted,
-  before: string | undefined,
+  limit: Counted,
+  before: Counted | undefined,
   gone: readonly Counted[],
 ): string | readonly [] {
-  if (before === counted) return []
+  const { resource, name, counted } = limit
+  if (before?.counted === counted) return []
   const begins = `${resource}: the limit ${name} begins new counters`
-  if (before !== undefined) return `${begins}, because it was ${before} and is ${counted}`
+  if (before !== undefined) {
+    const { counted: was } = before
+    return `${begins}, because it was ${was} and is ${counted}${continued(before, limit)}`
+  }
   // Under another name, or of a resource that has another name.
   const same = gone.filter((each) => each.counted === counted)
   const own = same.find((each) => each.resource === resource)
@@ -67,12 +72,33 @@ function sentenceOn(
   return moved === undefined ? [] : `${begins}, if it is that of ${moved.resource}`
 }
 
+/** Which counters go on where only `per` has changed: it is not in their keys, unlike the names of whom they count. */
+function continued(before: Counted, limit: Counted): string {
+  const plain = ({ counted, per }: Counted): string => counted.replace(` per ${per}`, '')
+  if (plain(before) !== plain(limit)) return ''
+  const [kind] = limit.resource.split(' ')
+  const who = sameKeys.get([kind, ...[before.per, limit.per].toSorted()].join(' '))
+  // Windows of a length begin at another time for a user.
+  const goesOn = who !== equalNames || limit.counted.includes('@')
+  return who !== undefined && goesOn ? `; ${who} continue the earlier counter` : ''
+}
+
+const equalNames = 'equal names'
+/** By kind of resource and both `per`, in alphabetical order. */
+const sameKeys = new Map([
+  ['Subscription group subscription', 'owners by user name'],
+  ['Tenant installation organization', 'Subscriptions without an organization'],
+  ['Subscription group user', equalNames],
+  ['Tenant organization user', equalNames],
+  ['ModelRef subscription user', equalNames],
+])
+
 function countedIn({ subscriptions, models, tenant }: Snapshot): readonly Counted[] {
   const of = (resource: string, limits: readonly NamedLimit[], calendar?: WrittenCalendar) =>
     limits.map((limit) => {
       const window = windowText(windowOf(limit, calendar))
       const counted = `${limit.of} per ${limit.per}${limit.of === 'concurrency' ? '' : ` in ${window}`}`
-      return { resource, name: limit.name, counted }
+      return { resource, name: limit.name, per: limit.per, counted }
     })
   return [
     ...[...subscriptions.values()].flatMap(({ name, resource }) =>

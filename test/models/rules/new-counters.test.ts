@@ -54,6 +54,26 @@ test('what begins new counters is named', async (t) => {
       `${begins('daily')}, because it was tokens per user in day@UTC and is tokens per user in day@Asia/Tokyo`,
     ],
   )
+  for (const [was, is, more] of [
+    [
+      { ...hourly, per: 'subscription' },
+      hourly,
+      '; owners by user name continue the earlier counter',
+    ],
+    [
+      hourly,
+      { ...hourly, per: 'subscription' },
+      '; owners by user name continue the earlier counter',
+    ],
+    [hourly, { ...hourly, per: 'user' }, ''],
+    [hourly, { ...hourly, per: 'subscription', window: '2h' }, ''],
+    [daily, { ...daily, per: 'group' }, '; equal names continue the earlier counter'],
+    [daily, { ...daily, per: 'subscription' }, ''],
+  ] as const) {
+    const [sentence = ''] = newCounters(world([was]), world([is]))
+    t.match(sentence, /new counters, because it was /)
+    t.equal(/;.*|$/.exec(sentence)?.[0], more, sentence)
+  }
   const named = subscription('squad', owner, { 'llm/small': [[5, '1m']] }, { named: [hourly] })
   t.strictSame(newCounters(before, snapshotOf(modelRef('small'), named)), [
     'Subscription squad: the limit hourly begins new counters, if it is that of Subscription team',
