@@ -239,7 +239,8 @@ local function limits_text(plan, count, now)
   for at = 0, count - 1 do
     if at > 0 and binds_more(plan, at, binding) then binding = at end
     local seconds = math.max(1, math.ceil((resets_at[at] - now) / 1000))
-    items = format("%s%s%s%d;t=%d", items, at > 0 and ", " or "", plan.items[at + 1], left[at], seconds)
+    local shown = math.min(left[at], 999999999999999) -- toFieldInteger (src/ratelimit/rules/limit-headers.ts)
+    items = format("%s%s%s%d;t=%d", items, at > 0 and ", " or "", plan.items[at + 1], shown, seconds)
   end
   return format(
     "%s\t%s\t%d\t%s\t%s", plan.policy, plan.limit_texts[binding + 1], left[binding],

@@ -6,6 +6,7 @@ import type { BilledModel, Limit } from '../../kinds/resources.ts'
 import { counterOfCharged, counterPrefixOf, type Whose } from './charged-limits.ts'
 import { userInLines } from './counter-key.ts'
 import type { CountedLimit } from './limit.ts'
+import { toFieldInteger } from './limit-headers.ts'
 import { readWindowText, type Window } from './windows.ts'
 
 /** The resource of a limit, and the facts about its counters that are known without a request. */
@@ -121,7 +122,7 @@ function policyOf(named: Omit<CountedLimit, 'policy'>): string {
   const { name, kind, limit, windowMs, origin } = named
   if (kind === 'cost' || origin === 'model' || origin === 'tenant') return ''
   const seconds = windowMs > 0 ? `;w=${windowMs / 1_000}` : ''
-  return `"${name}";q=${limit}${seconds};qu="${units[kind]}"`
+  return `"${name}";q=${toFieldInteger(limit)}${seconds};qu="${units[kind]}"`
 }
 
 /**

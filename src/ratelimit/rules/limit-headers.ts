@@ -6,6 +6,7 @@
  * The figures are from the decision. They do not include the use of the request's own response.
  */
 
+import type { Exact } from '../../formats/exact.ts'
 import { toMoney } from '../../formats/money.ts'
 import { toEndTimestamp } from '../../formats/time.ts'
 import type { Dialect } from '../../operations/dialect.ts'
@@ -101,12 +102,19 @@ export function toPolicies(limits: readonly CountedLimit[]): string {
   return limits.flatMap(({ policy }) => policy || []).join(', ')
 }
 
+/** Integers of structured fields have at most 15 digits (RFC 9651, 3.3.1), one less than the highest limit. */
+export function toFieldInteger(amount: Exact): Exact {
+  return amount < maxFieldInteger ? amount : maxFieldInteger
+}
+
+const maxFieldInteger = 999_999_999_999_999
+
 /** The field `RateLimit`: the state of each limit. */
 export function toItems(states: readonly LimitState[], now: number): string {
   let items = ''
   for (const { limit, remaining, resetsAt } of states) {
     if (limit.policy === '') continue
-    items += `${items === '' ? '"' : ', "'}${limit.name}";r=${remaining}`
+    items += `${items === '' ? '"' : ', "'}${limit.name}";r=${toFieldInteger(remaining)}`
     if (limit.kind !== 'concurrency') items += `;t=${secondsUntil(resetsAt, now)}`
   }
   return items

@@ -45,6 +45,15 @@ test('the IETF fields list every limit', async (t) => {
   })
 })
 
+test('the highest limit is an integer of a structured field', async (t) => {
+  const highest = [{ limit: 1_000_000_000_000_000, window: '1m', windowMs: 60_000 }]
+  t.match(headers([used(0, 1_000)], 'openai', toCountedLimits('basic', 'llm/small', highest)), {
+    'ratelimit-policy': '"1m";q=999999999999999;w=60;qu="tokens"',
+    ratelimit: '"1m";r=999999999999999;t=1',
+    'x-ratelimit-limit-tokens': '1000000000000000',
+  })
+})
+
 test('one limit makes a list of one', async (t) => {
   t.match(headers([used(30, 1_000)], 'openai', limits.slice(0, 1)), {
     'ratelimit-policy': '"1m";q=100;w=60;qu="tokens"',
