@@ -27,6 +27,7 @@ export function openTokenFile(path: string, onProblem: (message: string) => void
       const read = parseTokens(text)
       callers = read.callers
       for (const problem of read.problems) onProblem(`${path}, ${problem}`)
+      if (callers.size === 0) onProblem(`${path} has no tokens: no identity token is valid by it`)
     },
     () => onProblem(`${path} cannot be read; the tokens read before stay in force`),
   )

@@ -11,6 +11,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
@@ -29,7 +30,7 @@ export function checkFiles(config: Config): readonly string[] {
   return [
     ...attempt('RESOURCES', resourceFolder, 'read', readdirSync),
     ...attempt('SECRETS_DIR', config.secretsDir, 'read', readdirSync),
-    ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', readFileSync),
+    ...attempt('TOKEN_AUTH_FILE', tokenAuthFile, 'read', tryFollowed),
     ...(needsDataDir ? checkDataDir(config) : []),
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
     ...(ownLog ? attempt('REVOCATION_LOG_DIR', revocationLogDir, 'written to', tryFolder) : []),
@@ -91,6 +92,13 @@ export function attempt(
   } catch (error) {
     return [`${setting}: ${path} cannot be ${use} (${(error as NodeJS.ErrnoException).code})`]
   }
+}
+
+/** A file that is read again: a pipe (`<(…)` of a shell) would have nothing for the second reader. */
+function tryFollowed(path: string): void {
+  if (statSync(path).isFIFO())
+    throw Object.assign(new Error('FIFO'), { code: 'a pipe can be read only once' })
+  readFileSync(path)
 }
 
 /** Creates the folder if missing, and a file in it: permissions alone mean nothing for root. */

@@ -52,7 +52,7 @@ function openFile({ config, log, stops }: Context): VerifyNow {
     const file = openTokenFile(config.tokenAuthFile, (problem) =>
       log.warn(
         { code: 'token_file_invalid', problem },
-        'TOKEN_AUTH_FILE is unreadable or has invalid lines',
+        'TOKEN_AUTH_FILE is unreadable, or has invalid lines or none',
       ),
     )
     stops.push(() => file.close())

@@ -154,6 +154,19 @@ test('the service does not start without its token file', async (t) => {
   t.throws(() => openTokenFile(join(temporaryFolder(t), 'none.csv'), () => {}), { code: 'ENOENT' })
 })
 
+test('a file without tokens is reported, at the start and later', async (t) => {
+  const path = join(temporaryFolder(t), 'tokens.csv')
+  writeFileSync(path, '\ufeff# none yet\n')
+  const { file, problems } = open(t, path)
+  const none = `${path} has no tokens: no identity token is valid by it`
+  t.strictSame(problems, [none])
+  writeFileSync(path, 'a,ada,1\n')
+  await poll(() => file.verify('a', 0) !== null, 'the token is there')
+  writeFileSync(path, '')
+  await poll(() => problems.length > 1, 'the empty file is reported')
+  t.strictSame(problems, [none, none])
+})
+
 test('a change takes effect, also by rename', async (t) => {
   const path = join(temporaryFolder(t), 'tokens.csv')
   writeFileSync(path, 'a,ada,1\n')

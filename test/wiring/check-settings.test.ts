@@ -1,4 +1,14 @@
-import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import {
+  closeSync,
+  constants,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { checkDataDir } from '../../src/settings/check-files.ts'
@@ -84,6 +94,18 @@ test('every unusable file is reported together with the bad settings', async (t)
     [/^RESOURCES: must be/],
     'a problem is reported once',
   )
+})
+
+test('a pipe is no file of tokens: it is read again', async (t) => {
+  const { folder, ...env } = goodSettings(t)
+  const TOKEN_AUTH_FILE = join(folder, 'pipe')
+  execFileSync('mkfifo', [TOKEN_AUTH_FILE])
+  const writer = openSync(TOKEN_AUTH_FILE, constants.O_RDWR | constants.O_NONBLOCK)
+  t.teardown(() => closeSync(writer))
+  writeSync(writer, 'a,ada,1\n')
+  t.strictSame(problemsOf({ ...env, TOKEN_AUTH_FILE }), [
+    `TOKEN_AUTH_FILE: ${TOKEN_AUTH_FILE} cannot be read (a pipe can be read only once)`,
+  ])
 })
 
 test('a folder below /proc is refused without hanging', { skip: skipProc }, async (t) => {
