@@ -596,6 +596,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'ratelimit/estimates/learned-rows.ts',
+    ['ratelimit/estimates/sharing.test.ts'],
+    [['delta.kept < negligible ? 0 : delta.kept', 'delta.kept']],
+  ),
+  ...mutants(
     'ratelimit/rules/counted-limits.ts',
     ['ratelimit/rules/counter.test.ts'],
     [['limit.limit < earlier.limit', 'limit.limit > earlier.limit']],
@@ -1098,6 +1103,7 @@ export const allMutants: readonly Mutant[] = [
     ['cli/verify-usage.test.ts'],
     [
       ['minus(one.journals, one.ledger)', 'one.journals'],
+      ['plus(row.total, row.weight)', 'row.weight'],
       ["sumOf('ledger') === sumOf('journals')", 'false'],
     ],
   ),
