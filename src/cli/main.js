@@ -8,6 +8,8 @@ import { boundHeap } from '../runtime/heap.js'
 const argv = process.argv.slice(2)
 // Whoever may write to the folders of revocations or of Envoy's configuration may replace their files.
 process.umask(process.umask(0o022) | 0o002)
+// Set by bin/tollgate under nohup.
+if (process.env.TOLLGATE_NOHUP !== undefined) process.on('SIGHUP', () => {})
 if (argv[0] === 'serve') boundHeap()
 cacheCompiled()
 const { runCommand } = await import('./run-command.ts')

@@ -6,8 +6,8 @@ const killedStatus = 130
 const parentPollMs = 500
 
 /**
- * Resolves with the reason when this process is asked to stop: SIGINT, SIGTERM, SIGHUP, or the end
- * of its parent. A further signal half a second or more later calls `kill` and ends it at once.
+ * Resolves with the reason when this process is asked to stop: SIGINT, SIGTERM, SIGHUP unless that is
+ * ignored, or the end of its parent. A further signal half a second or more later calls `kill` and ends it at once.
  */
 export function onStop(kill: () => void): Promise<string> {
   // A closed terminal must not end the process while it is stopping.
@@ -23,8 +23,9 @@ export function onStop(kill: () => void): Promise<string> {
         process.exit(killedStatus)
       }
     }
+    const isIgnored = process.env.TOLLGATE_NOHUP !== undefined
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-      process.on(signal, () => ask(signal))
+      if (signal !== 'SIGHUP' || !isIgnored) process.on(signal, () => ask(signal))
     }
     onParentGone(() => {
       if (askedAt === undefined) ask('the process that started it has ended')

