@@ -107,9 +107,11 @@ export const conditions: Readonly<Record<string, Condition>> = {
     above('tollgate_key_age_seconds', 0.5 * figure(seen, 'tollgate_key_grace_seconds'))(seen),
   TollgateKeyFlood: grows(/^tollgate_key_store_refused_total/),
   TollgateRedisAway: above('tollgate_redis_away', 0, 'redis'),
-  // Under load one often waits for the next flush.
+  // Under load one often waits for the next flush. Since the start there is only one look.
   TollgateCountersUnflushed: (seen) =>
-    seen.before.get(unflushed) ? grows(new RegExp(`^${unflushed}`))(seen) : undefined,
+    seen.before.size === 0 || seen.before.get(unflushed)
+      ? grows(new RegExp(`^${unflushed}`))(seen)
+      : undefined,
   TollgateRedisLoss: grows(/^tollgate_redis_losses_total/),
   TollgateRevocationsPending: grows(/^tollgate_revocations_total\{state="pending"/),
   TollgateRevocationLogFailing: above('tollgate_revocation_log_failing', 0, 'revocation-log'),
