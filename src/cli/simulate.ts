@@ -42,7 +42,7 @@ function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
 async function readFolder(folder: string, { err, input }: CommandIo): Promise<string | undefined> {
   const loaded = await loadFolder(folder)
   const errors = loaded.problems.filter(({ severity }) => severity === 'error')
-  for (const problem of errors) err(showProblem(problem))
+  for (const problem of errors) err(printable(showProblem(problem)))
   if (errors.length > 0) return undefined
   if (loaded.resources.length === 0) throw withoutResources(folder)
   const paths = [...(await listFiles(folder)).keys()].sort()

@@ -9,6 +9,7 @@ import { errorMessage } from '../../src/runtime/error-message.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { runAt } from '../support/command.ts'
 import { startAnswering } from '../support/list-api.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const { all, renamed } = commands
 /** Those that run until they are stopped log JSON, and a shell reads no JSON. */
@@ -260,6 +261,15 @@ test('what a gateway says acts on no terminal', async (t) => {
       if (more.length > 0)
         t.ok(JSON.stringify(JSON.parse(out)).includes(JSON.stringify(text)), line)
     }
+  }
+})
+
+test('names of files act on no terminal', async (t) => {
+  const folder = temporaryFolder(t, { 'a\x1b[2J.yaml': 'kind: Nothing' })
+  for (const command of ['check', 'simulate']) {
+    const { err, status } = await runAt({ env: {} }, command, folder)
+    t.equal(status, 1)
+    t.match(err, /^a\ufffd\[2J\.yaml:1: error: /m, command)
   }
 })
 
