@@ -150,12 +150,11 @@ function createReserve(
 ): Limits {
   const { monotonic = () => performance.now() } = deps
   const outages = createHoldOutages()
-  const placesOf = (asked: Hold): readonly string[] => holds.placesOf?.(asked) ?? []
 
   async function askAgain(first: Asked, asked: Hold, once: () => Asked) {
     let answer = await first
     // Only a shared store answers with a promise.
-    if (first instanceof Promise) outages.end(() => placesOf(asked))
+    if (first instanceof Promise) outages.end(() => holds.placesOf?.(asked) ?? [])
     for (const ms of waitsMs) {
       if (!mayBeOver(answer, asked.id)) break
       await pause(ms)
@@ -218,7 +217,7 @@ function createReserve(
       if (isBug(error)) throw error
       const at = monotonic()
       firstFailedAt ??= at
-      const awayMs = firstFailedAt - outages.fail(placesOf(hold), at)
+      const awayMs = firstFailedAt - outages.fail(holds.failedPlace?.(error), at)
       const pauseMs = awayMs < blipMs ? blipPausesMs[attempts++] : undefined
       if (isReserving && asker !== undefined && pauseMs !== undefined) {
         await pause(pauseMs)
@@ -260,9 +259,9 @@ function createHoldOutages() {
   }
 
   return {
-    /** Notes that a request of these places failed. Returns when the outage began: here, or everywhere. */
-    fail: (places: readonly string[], at: number): number =>
-      Math.min(...['', ...places].map((place) => fail(place, at))),
+    /** Notes that a place, or an unknown one, has failed. Returns when the outage began: there, or everywhere. */
+    fail: (place: string | undefined, at: number): number =>
+      Math.min(fail('', at), place === undefined ? at : fail(place, at)),
     /** Notes that these places respond, so the outage is not everywhere. `placesOf` is called during an outage. */
     end(placesOf: () => readonly string[]): void {
       if (open.size === 0) return

@@ -27,6 +27,8 @@ export interface HoldStore {
   holdAlone?(asked: Hold, now: number): HoldAnswer | Promise<HoldAnswer>
   /** The places of a shared store that decide a hold. They can be away one by one. */
   placesOf?(asked: Hold): readonly string[]
+  /** The place whose failure `hold` has rejected with. */
+  failedPlace?(error: unknown): string | undefined
   /** Ends a hold whose response is in the counters. Any process may call it, even for a request without a hold. */
   release(counters: readonly Counter[], id: string): void
   /**

@@ -656,43 +656,70 @@ test('a store of holds that has answered may be away for as long again', async (
   t.notOk(await ask('d', briefMs + 2))
 })
 
-test('an outage of one place does not end because others respond', async (t) => {
-  const away = new Set(['one'])
+/** A store of holds in several places, of which those in `away` fail; `ask` returns whether the Check is allowed. */
+function createPlaces() {
+  const away = new Set<string>()
   const world = createWorld({ limits: [[1_000_000, '1m']] })
   const { holds: taking, deps } = world
-  let place = 'one'
+  let places: readonly string[] = []
+  const failed = new WeakMap<Error, string>()
   const holds: HoldStore = {
     ...taking,
-    hold: async (asked, now) => {
-      if (away.has(place)) throw new Error('a node is away')
-      return taking.hold(asked, now)
+    async hold(asked, now) {
+      const place = places.find((each) => away.has(each))
+      if (place === undefined) return taking.hold(asked, now)
+      const error = new Error('a node is away')
+      failed.set(error, place)
+      throw error
     },
     holdAlone: taking.hold,
-    placesOf: () => [place],
+    placesOf: () => places,
+    failedPlace: (error) => failed.get(error as Error),
   }
   const monotonic = () => world.clock.now
-  const holding = { holds, estimators: createEstimators(), onLoss: 'allow', monotonic } as const
+  const holding = {
+    ...{ holds, estimators: createEstimators(), onLoss: 'allow' as const },
+    ...{ monotonic, pause: async () => {} },
+  }
   const check = createCheck({
     ...deps,
     limits: createLimits({ counters: world.counters, holding }),
   })
-  const ask = async (where: string, at: number) => {
-    place = where
+  async function ask(of: readonly string[], at: number): Promise<boolean> {
+    places = of
     world.clock.now = start + at
-    return isAllowed(await check(checkOf(chat, { 'x-request-id': `${where}${at}` })))
+    return isAllowed(await check(checkOf(chat, { 'x-request-id': `${of}${at}` })))
   }
-  t.notOk(await ask('one', 0))
-  t.ok(await ask('two', briefMs - 1))
-  t.ok(await ask('one', briefMs))
-  t.ok(await ask('two', briefMs + 1))
-  t.ok(await ask('one', briefMs + 2), 'the same outage')
-  away.add('two')
-  t.notOk(await ask('two', briefMs + 3), 'another one')
-  away.clear()
-  t.ok(await ask('one', briefMs + 4))
+  return { away, ask }
+}
+
+test('an outage of one place does not end because others respond', async (t) => {
+  const { away, ask } = createPlaces()
   away.add('one')
-  t.notOk(await ask('one', briefMs + 5), 'has responded in between')
-  t.ok(await ask('two', 2 * briefMs + 3), 'still away')
+  t.notOk(await ask(['one'], 0))
+  t.ok(await ask(['two'], briefMs - 1))
+  t.ok(await ask(['one'], briefMs))
+  t.ok(await ask(['two'], briefMs + 1))
+  t.ok(await ask(['one'], briefMs + 2), 'the same outage')
+  away.add('two')
+  t.notOk(await ask(['two'], briefMs + 3), 'another one')
+  away.clear()
+  t.ok(await ask(['one'], briefMs + 4))
+  away.add('one')
+  t.notOk(await ask(['one'], briefMs + 5), 'has responded in between')
+  t.ok(await ask(['two'], 2 * briefMs + 3), 'still away')
+})
+
+test('an outage of one place is none of another that a request needs, too', async (t) => {
+  const { away, ask } = createPlaces()
+  away.add('one')
+  t.notOk(await ask(['one', 'two'], 0))
+  t.ok(await ask(['one', 'two'], briefMs))
+  away.clear()
+  t.ok(await ask(['one', 'three'], briefMs + 1))
+  away.add('two')
+  t.notOk(await ask(['one', 'two'], briefMs + 2))
+  t.notOk(await ask(['two'], briefMs + 3))
 })
 
 test('an outage is as long as it is, whatever the clock, and ends unnoticed', async (t) => {

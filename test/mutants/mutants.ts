@@ -1164,7 +1164,7 @@ export const allMutants: readonly Mutant[] = [
       ['awayMs < briefMs', 'awayMs < 0'],
       ['if (isBug(error)) throw error', ''],
       ['isReserving && request.isUnread && hasReadSize(request)', 'false'],
-      ['if (first instanceof Promise) outages.end(() => placesOf(asked))', ''],
+      ['if (first instanceof Promise) outages.end(() => holds.placesOf?.(asked) ?? [])', ''],
       [' || at - last.failedAt >= unaskedMs', ''],
       ["['', ...placesOf()]", "['']"],
       ["for (const place of ['', ...placesOf()]) open.delete(place)", 'open.clear()'],

@@ -73,6 +73,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   const alarm = createAlarm(signal)
   const alone = createMemoryHolds(windows)
   const refused = createRefusedCalls(options)
+  /** The hash tags of calls that failed, by their errors. */
+  const failedPlaces = new WeakMap<Error, string>()
 
   function giveBack(undo: Undo): void {
     waiting += undo.members.length
@@ -131,6 +133,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       return { home, places, answer, read: readAnswer(places, now, answer) }
     } catch (error) {
       refused.note(error)
+      if (error instanceof Error) failedPlaces.set(error, part.tag)
       // The call may have succeeded although its response was lost, or cannot be read.
       takeBack(home, asked)
       throw error
@@ -202,6 +205,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     get isRefused() {
       return refused.isRefused
     },
+    failedPlace: (error) => (error instanceof Error ? failedPlaces.get(error) : undefined),
     placesOf: (asked) => homesOfHold(asked).map(({ part }) => part.tag),
     async hold(asked, now) {
       const homes = homesOfHold(asked)
