@@ -66,8 +66,11 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
       await addLearned(sql, taken)
     } catch (error) {
       if (error instanceof ServiceError) throw error
-      // Only these parts stay unshared, not those of other users.
-      deps.onFault(error)
+      // The fault of one part does not keep the others unshared.
+      const half = taken.length >> 1
+      if (half === 0) return void deps.onFault(error)
+      await share(taken.slice(0, half))
+      await share(taken.slice(half))
       return
     }
     for (const { settle } of taken) settle()

@@ -215,6 +215,7 @@ test('a part that cannot be written stops no other one', async (t) => {
   for (const model of models) learn(first.estimators, 3, 50, model)
   const isKnown = async (model: string) =>
     isNear(expectedBy(first.estimators, model), expectedBy(other.estimators, model))
+  await poll(() => isKnown('llm/m1'), 'the rest of its batch is shared')
   await poll(() => isKnown('llm/m99'), 'a later batch is shared')
   await poll(() => isKnown('llm/other'), 'what others have learned is read')
   t.notSame(first.faults, [])
