@@ -37,7 +37,7 @@ export function toRefused(document: unknown, message: string): Refused | undefin
 /** `<kind>/<namespace>/<name>` of a document that cannot be parsed, or undefined if these cannot be read either. */
 export function keyOfUnread(document: unknown): string | undefined {
   const written = valueAt(document, ['kind'])
-  const kind = (['ModelRef', ...kinds] as const).find((each) => isNameOf(each, written))
+  const kind = (['ModelRef', 'Tenant', ...kinds] as const).find((each) => isNameOf(each, written))
   const name = valueAt(document, ['metadata', 'name'])
   const namespace = valueAt(document, ['metadata', 'namespace'])
   if (kind === undefined || typeof name !== 'string') return undefined

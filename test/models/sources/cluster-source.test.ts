@@ -247,6 +247,22 @@ test('an invalid object of tollgate.dev takes precedence, too', async (t) => {
   await poll(() => snapshot().policies.size === 1, 'the object of the other group again')
 })
 
+test('an invalid Tenant of tollgate.dev takes precedence over the original’s', async (t) => {
+  const world = await startDouble(t)
+  const about = (apiVersion: string, maxExpirationDays: unknown) => ({
+    ...{ apiVersion, kind: 'Tenant' },
+    metadata: { name: 'default-tenant', namespace: 'models-as-a-service' },
+    spec: { apiKeys: { maxExpirationDays } },
+  })
+  const { snapshot } = await follow(t, world)
+  await world.apply(about(original.apiVersion, 3650))
+  await poll(() => snapshot().tenant?.maxExpirationDays === 3650, 'the original’s alone')
+  await world.apply(about('tollgate.dev/v1alpha1', 30))
+  await poll(() => snapshot().tenant?.maxExpirationDays === 30, 'that of Tollgate')
+  await world.apply(about('tollgate.dev/v1alpha1', 'x'))
+  await poll(() => snapshot().tenant?.maxExpirationDays === undefined, 'neither')
+})
+
 inWorlds('a hundred edits of one object converge', async (t, world) => {
   await world.apply(model)
   const followed = await follow(t, world)
