@@ -17,6 +17,9 @@ import {
   type NewIncrease,
 } from './active-increases.ts'
 
+/** Less than a statement's deadline. */
+const lockWaitMs = 1_000
+
 /** How long an ended increase stays in the table. */
 const keptFor = '1 day'
 
@@ -52,6 +55,10 @@ export async function addIncrease(
   { counter, per, limit, until, reason, createdBy, createdAt }: NewIncrease,
 ): Promise<KeptIncrease | undefined> {
   const now = new Date(createdAt)
+  // A process that stops here would keep all others waiting.
+  await withLongDeadline(sql`
+    select set_config('lock_timeout', ${`${lockWaitMs}ms`}, true),
+      set_config('idle_in_transaction_session_timeout', ${`${statementDeadlineMs}ms`}, true)`)
   await withLongDeadline(sql`select pg_advisory_xact_lock(${advisoryLocks.increases})`)
   const [row] = await withLongDeadline(sql<Row[]>`
     with old as (

@@ -156,6 +156,8 @@ export async function orRefused<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (error) {
+    // Of a statement in a transaction.
+    if (error instanceof ServiceError) throw error
     if (isLocked(error)) throw new ServiceError('store_locked', { cause: error })
     if (isSlow(error)) throw new ServiceError('store_slow', { cause: error })
     throw isOutage(error) ? new ServiceError('store_unavailable', { cause: error }) : error

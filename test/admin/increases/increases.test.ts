@@ -1,5 +1,6 @@
 import { test } from 'tap'
 import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
+import { advisoryLocks } from '../../../src/store/postgres/advisory-locks.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createKeyApi, type KeyApi, longAdmin } from '../../support/key-api.ts'
 import { poll } from '../../support/poll.ts'
@@ -248,6 +249,17 @@ test('of concurrent requests none exceeds the number of increases', async (t) =>
   const answers = await Promise.all(asking)
   t.equal(answers.filter(({ statusCode }) => statusCode === 200).length, 1)
   t.equal((await list(api)).data.length, 1_000)
+})
+
+test('another process that stops while it adds one delays others for a second (503)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  await api.sql.begin(async (stopped) => {
+    await stopped`select pg_advisory_xact_lock(${advisoryLocks.increases})`
+    const answer = await api.ask(`POST ${route}`, { as: 'admin', body: asked })
+    refused(t, answer, 503, 'store_locked')
+  })
+  const { statusCode } = await api.ask(`POST ${route}`, { as: 'admin', body: asked })
+  t.equal(statusCode, 200)
 })
 
 test('without the database none is made, listed or ended (503)', async (t) => {
