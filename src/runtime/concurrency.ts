@@ -29,6 +29,8 @@ export async function forEachConcurrently<Item>(
       if (signal?.aborted) return
       const done = work(item)
       begun.push(done)
+      // It may reject when nobody waits for it any more.
+      done.catch(() => {})
       await (maxBlockMs === undefined ? done : withTimeout(maxBlockMs, done))
     }
   }
