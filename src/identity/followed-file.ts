@@ -5,6 +5,8 @@ import { type FilesWatch, watchFiles } from '../runtime/watch-files.ts'
 
 /** How often the file is checked, in milliseconds; a change is read at the second check that finds it. */
 const pollMs = 250
+/** A file that differs at so many checks in a row is read anyway. */
+const maxDiffering = 8
 
 /**
  * Passes the text to `take`, now and after each change. Throws if it cannot be read now, and what
@@ -20,13 +22,14 @@ export function followFile(
   // The first check reads it again, because it may have changed since.
   let seen = ''
   let last = ''
+  let differing = 0
   let isReadable = true
   return watchFiles([path], pollMs, (signature) => {
     if (signature === seen) return
     // A file that is written in place is empty or cut off meanwhile.
-    const isBeingWritten = signature !== last
+    differing = signature === last ? 0 : differing + 1
     last = signature
-    if (isBeingWritten) return
+    if (differing % maxDiffering > 0) return
     let read: string
     try {
       read = readFileSync(path, 'utf8')

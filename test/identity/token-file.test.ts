@@ -195,6 +195,20 @@ test('while a file is being written its tokens stay in force', async (t) => {
   t.strictSame([refused, problems], [0, []])
 })
 
+test('a file that changes all the time is read, too', async (t) => {
+  const path = join(temporaryFolder(t), 'tokens.csv')
+  writeFileSync(path, 'a,ada,1\n')
+  const { file } = open(t, path)
+  let lines = 'b,bob,2\n'
+  const writing = setInterval(() => {
+    lines += '# still\n'
+    writeFileSync(path, lines)
+  }, 100)
+  t.teardown(() => clearInterval(writing))
+  await poll(() => file.verify('b', 0) !== null, 'it has been read')
+  t.equal(file.verify('a', 0), null)
+})
+
 test('if the file disappears, its tokens stay in force', async (t) => {
   const path = join(temporaryFolder(t), 'tokens.csv')
   writeFileSync(path, 'a,ada,1\n')

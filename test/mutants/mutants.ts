@@ -874,7 +874,7 @@ export const allMutants: readonly Mutant[] = [
     'identity/followed-file.ts',
     ['identity/token-file.test.ts'],
     [
-      ['    if (isBeingWritten) return\n', ''],
+      ['    if (differing % maxDiffering > 0) return\n', ''],
       ['      isReadable = false\n', '      isReadable = false\n      seen = signature\n'],
     ],
   ),
