@@ -125,8 +125,9 @@ function waiting(ask: ApiClient, say: (line: string) => void): ApiClient {
         return answer
       } catch (error) {
         const restS = (error instanceof ApiRefusal ? error.retryAfterS : undefined) ?? Infinity
-        refused += 1
-        if (!isAnswered || restS > maxRetryAfterS || refused > maxRefused) throw error
+        refused = restS > maxRetryAfterS ? 0 : refused + 1
+        if (refused > maxRefused) refused = 0
+        if (!isAnswered || refused === 0) throw error
         say(`Too many requests: continuing in ${restS} s.`)
         await delay(restS * 1_000)
       }

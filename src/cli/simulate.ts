@@ -15,6 +15,9 @@ import { counted, printable, renderBar, renderTable, toJson } from './output.ts'
 import type { CommandIo } from './terminal.ts'
 import { toSpan } from './time-flag.ts'
 
+/** Room for the other fields of the request's body, in bytes. */
+const mostOtherBytes = 1_024
+
 /** Runs the command; returns the exit status: 1 if anything would be refused. */
 export const simulate: Run<typeof simulateFlags> = async (
   { operands: [folder = ''], flags },
@@ -49,7 +52,7 @@ async function readFolder(folder: string, { err, input }: CommandIo): Promise<st
   const texts = await Promise.all(paths.map((path) => readInput(path, input)))
   const joined = texts.map(withoutDirectives).join('\n---\n')
   const bytes = Buffer.byteLength(JSON.stringify(joined))
-  if (bytes < bodyLimit) return joined
+  if (bytes <= bodyLimit - mostOtherBytes) return joined
   const size = (bytes / 2 ** 20).toFixed(2)
   throw new Error(
     `The resources of ${folder} take ${size} MiB, and a request has at most ${bodyLimit / 2 ** 20}: simulate a copy with fewer resources or comments.`,

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { responseMarks } from '../../src/cli/api-client.ts'
+import { connectApi, responseMarks } from '../../src/cli/api-client.ts'
+import type { CommandIo } from '../../src/cli/terminal.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { runAt } from '../support/command.ts'
 import { startScripted } from '../support/list-api.ts'
@@ -89,4 +90,24 @@ test('a list continues when the limit of requests allows it', async (t) => {
   const first = await listRefused(t, [1])
   t.match(first, { status: 1, asked: 1, err: 'Too many requests.' }, 'a first request is refused')
   t.match(await listRefused(t, [2, 3, 4, 5]), { status: 1, asked: 5 }, 'it gives up')
+})
+
+test('other failures do not count as requests beyond the limit', async (t) => {
+  const statuses = [200, 404, 404, 404, 404, 429, 200]
+  const { url } = await startScripted(t, (_request, response) => {
+    const status = statuses.shift() ?? 200
+    response.writeHead(status, { 'content-type': 'application/json', 'retry-after': '0' })
+    const error = { code: status === 429 ? 'too_many_requests' : 'not_found', message: 'No.' }
+    response.end(JSON.stringify(status === 200 ? { data: [] } : { error }))
+  })
+  const said: string[] = []
+  const io = {
+    env: { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'x' },
+    err: (line: string) => said.push(line),
+  }
+  const ask = connectApi(io as unknown as CommandIo, { url: undefined, 'insecure-http': false })
+  await ask('GET', '/v1/api-keys/1')
+  for (let i = 0; i < 4; i += 1) await t.rejects(ask('GET', '/v1/api-keys/2'), { message: 'No.' })
+  t.strictSame([await ask('GET', '/v1/api-keys/3'), statuses], [{ data: [] }, []])
+  t.strictSame(said, ['Too many requests: continuing in 0 s.'])
 })
