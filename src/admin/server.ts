@@ -3,7 +3,12 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Server as TlsServer } from 'node:tls'
-import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  LogController,
+} from 'fastify'
 import type { AuditTrail } from '../audit/trail.ts'
 import type { RefusedRequest } from '../decide/refused-request.ts'
 import { toEnvelope } from '../formats/errors.ts'
@@ -222,7 +227,10 @@ function createListener({
         verbose: true,
       },
     },
-    frameworkErrors: (_error, _request, reply) => void sendError(reply, 'not_found'),
+    frameworkErrors(_error, { method }, reply: FastifyReply) {
+      if (method === 'OPTIONS') void reply.code(204).send()
+      else void sendError(reply, 'not_found')
+    },
     clientErrorHandler: (error, socket) => {
       if (socket.writable) socket.end(rawRefusal(clientErrorStatus(error.code)))
       else socket.destroy()

@@ -36,6 +36,9 @@ test('unknown paths are not found (404)', async (t) => {
     '/%00',
     '/livez',
     '/readyz',
+    `/${'a'.repeat(3_000)}`,
+    '/v1/api-keys/%ff',
+    '/%',
   ]
   for (const path of paths) {
     for (const method of ['GET', 'POST', 'DELETE']) {

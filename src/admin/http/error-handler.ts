@@ -58,12 +58,11 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   })
   const methodsFor = ({ url }: FastifyRequest) => methodsOf(url.replace(/\?.*$/s, ''))
   const answerUnknown = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
-    if (request.originalUrl !== request.url) {
-      return sendError(reply, 'not_found', pathTooLong)
-    }
-    const methods = methodsFor(request)
+    const isTooLong = request.originalUrl !== request.url
+    const methods = isTooLong ? [] : methodsFor(request)
     if (methods.length > 0) reply.header('allow', methods.join(', '))
     if (request.method === 'OPTIONS') return reply.code(204).send()
+    if (isTooLong) return sendError(reply, 'not_found', pathTooLong)
     if (methods.length === 0) return sendError(reply, 'not_found')
     const instead = insteadOf[`${request.method} ${request.url.replace(/\?.*$/s, '')}`]
     const { message } = describe('method_not_allowed')
