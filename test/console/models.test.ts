@@ -1,5 +1,5 @@
 import type { Locator, Page } from 'playwright-core'
-import { consoleTests, isAccessible } from '../support/console.ts'
+import { consoleTests, cutOnce, isAccessible } from '../support/console.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
 import { type Gateway, meter, models, subscriptions } from '../support/gateway.ts'
 import { keepPicture } from '../support/pictures.ts'
@@ -296,6 +296,38 @@ test('more of a budget is asked for, approved, denied and ended', async (t, worl
   await given.getByRole('row').filter({ hasText: 'desk · of clerk' }).getByText('1,500').waitFor()
   await signIn(user, 'budgets')
   await became('$250.50').getByText('ended').waitFor()
+})
+
+test('a cut response to a request for more says to look first', async (t, world) => {
+  const { page, gateway, signIn } = world
+  for (const path of ['/v1/limit-requests', '/v1/admin/increases'])
+    await page.addInitScript(cutOnce(path))
+  const user = gateway.newUser()
+  const dialog = page.getByRole('dialog')
+  const send = async (label: string) => {
+    await dialog.getByLabel('Limit').fill('250')
+    await dialog.getByLabel('Reason').fill(`for ${user}`)
+    await dialog.getByRole('button', { name: label }).click()
+    const alert = dialog.getByRole('alert')
+    await alert.getByText('The connection was lost before the end of the response.').waitFor()
+    t.match(await alert.innerText(), 'It may have taken effect. Look before you try again.')
+    await page.keyboard.press('Escape')
+  }
+  await signIn(user, 'budgets')
+  const card = page.getByRole('region', { name: 'Budget funds' })
+  await card.getByRole('link', { name: 'Ask for more of funds' }).click()
+  await send('Ask')
+  await card.getByText('asked for $250.00').waitFor()
+
+  await signIn('admin', 'budgets?owner=*&subscription=funded')
+  await card.getByRole('link', { name: 'Grant more' }).click()
+  await send('Grant')
+  const increases = page.getByRole('region', { name: 'Increases in force' })
+  const given = increases.getByRole('row').filter({ hasText: `for ${user}` })
+  await given.waitFor()
+  await page.getByRole('button', { name: 'End funds' }).click()
+  await dialog.getByRole('button', { name: 'End it' }).click()
+  await given.waitFor({ state: 'detached' })
 })
 
 test('what came before a connection was lost stays', async (t, { page, gateway, signIn }) => {

@@ -49,12 +49,9 @@ function Form({ limit, currency, onClose, onAsked }: FormProps) {
   const { name, kind, resetsAt, increasedUntil } = limit
 
   async function ask(form: FormData) {
-    await call<LimitRequest>('POST', '/v1/limit-requests', {
-      ...namedOf(limit),
-      ...moreIn(form, kind),
-      reason: textIn(form, 'reason'),
-    })
-    onAsked()
+    const body = { ...namedOf(limit), ...moreIn(form, kind), reason: textIn(form, 'reason') }
+    // Also after a lost response: the list shows whether it has taken effect.
+    await call<LimitRequest>('POST', '/v1/limit-requests', body).finally(onAsked)
     toast(`Asked for more of ${name}`)
     onClose()
   }
@@ -67,6 +64,7 @@ function Form({ limit, currency, onClose, onAsked }: FormProps) {
     <DialogForm
       label="Ask"
       note="An administrator approves or denies it."
+      isRepeatable={false}
       onSubmit={ask}
       onCancel={onClose}
     >

@@ -45,19 +45,21 @@ function Form({ limit, currency, onClose, onGranted }: FormProps) {
   async function grant(form: FormData) {
     const kind = limit?.kind ?? textIn(form, 'kind')
     const named = limit ? namedOf(limit) : writtenIn(form)
-    const answer = await call<{ readonly propagation: Propagation }>(
+    const body = { ...named, ...moreIn(form, kind), reason: textIn(form, 'reason') }
+    const granting = call<{ readonly propagation: Propagation }>(
       'POST',
       '/v1/admin/increases',
-      { ...named, ...moreIn(form, kind), reason: textIn(form, 'reason') },
+      body,
     )
-    onGranted()
+    // Also after a lost response: the list shows whether it has taken effect.
+    const answer = await granting.finally(onGranted)
     const granted = { done: 'Raised', name: named.name ?? '' }
     endWith(answer.propagation, granted, { onClose, onPending: setPropagation })
   }
 
   if (propagation) return <PropagationNote done="Raised" {...{ propagation, onClose }} />
   return (
-    <DialogForm label="Grant" onSubmit={grant} onCancel={onClose}>
+    <DialogForm label="Grant" isRepeatable={false} onSubmit={grant} onCancel={onClose}>
       {limit ? (
         <Text size="sm" className="breaks" component="div">
           <LimitCell limit={limit} />

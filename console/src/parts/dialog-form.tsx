@@ -27,6 +27,8 @@ interface DialogFormProps {
   readonly isDisabled?: boolean
   /** Next to the buttons. */
   readonly note?: string
+  /** Whether `onSubmit` may be repeated after a lost response: if not, a second one has an effect of its own. */
+  readonly isRepeatable?: boolean
   /** Rejects with an ApiError, which is shown; the input is not cleared. */
   readonly onSubmit: (form: FormData) => Promise<void>
   readonly onCancel: () => void
@@ -35,7 +37,7 @@ interface DialogFormProps {
 
 /** The form of a dialog. */
 export function DialogForm({ onSubmit, onCancel, children, ...rest }: DialogFormProps) {
-  const { label, cancel = 'Cancel', color, isDisabled = false, note } = rest
+  const { label, cancel = 'Cancel', color, isDisabled = false, isRepeatable = true, note } = rest
   const [isBusy, setBusy] = useState(false)
   const [error, setError] = useState<ApiError>()
   useEffect(keepForm, [])
@@ -64,7 +66,7 @@ export function DialogForm({ onSubmit, onCancel, children, ...rest }: DialogForm
     <form onSubmit={send} noValidate>
       <Stack>
         <FieldErrorContext.Provider value={atField}>{children}</FieldErrorContext.Provider>
-        <Problem error={atField ? undefined : error} />
+        <Problem error={atField ? undefined : error} isRepeatable={isRepeatable} />
         <Group justify="flex-end">
           {note && (
             <Text size="xs" c="dimmed" flex={1}>

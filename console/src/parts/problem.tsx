@@ -9,10 +9,16 @@ import { distance } from './time.tsx'
 const misread =
   'The response does not fit this page, which may be older than the gateway. Reload the page.'
 
-export function Problem({ error }: { readonly error: ApiError | undefined }) {
+interface ProblemProps {
+  readonly error: ApiError | undefined
+  /** Whether the request, sent twice, has no more effect than sent once. */
+  readonly isRepeatable?: boolean
+}
+
+export function Problem({ error, isRepeatable = true }: ProblemProps) {
   if (error === undefined) return null
   const isOfApi = error instanceof ApiError
-  const advice = isOfApi ? adviceFor(error) : undefined
+  const advice = isOfApi ? adviceFor(error, isRepeatable) : undefined
   return (
     <Alert color="red" variant="outline" role="alert" title={isOfApi ? titleOf(error) : misread}>
       {advice && <Text size="sm">{advice}</Text>}
@@ -38,9 +44,14 @@ function titleOf({ code, message }: ApiError): string {
 const ofCaller = ['admin_required', 'identity_token_required']
 
 /** What to do, if the API's sentence does not say it. */
-function adviceFor({ status, code, message, retryAfter }: ApiError): string | undefined {
+function adviceFor(
+  { status, code, message, retryAfter }: ApiError,
+  isRepeatable: boolean,
+): string | undefined {
   if (status === 0 && code === 'unreachable') return 'Check your network connection.'
-  if (status === 0 && code === 'interrupted') return 'Try again.'
+  if (status === 0 && code === 'interrupted') {
+    return isRepeatable ? 'Try again.' : 'It may have taken effect. Look before you try again.'
+  }
   if (status === 404) return 'It may have been removed, or be visible only to others.'
   if (status === 429) {
     return retryAfter === undefined
