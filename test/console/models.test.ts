@@ -394,6 +394,23 @@ test('what is left of a model is of its subscription, not of the newest key', as
   await left.getByText('99,982 left of 100,000 tokens per hour').waitFor()
 })
 
+test('a model for which no subscription is listed has its limits and explanation', async (t, world) => {
+  const { page, gateway, signIn } = world
+  await page.route('**/v1/subscriptions', (route) => route.fulfill({ json: [] }))
+  await page.route('**/v1/explain', async (route) => {
+    const explained = await (await route.fetch()).json()
+    await route.fulfill({ json: { ...explained, allowed: false, message: 'Nobody pays.' } })
+  })
+  await signIn(gateway.newUser(), 'models/llm/sim')
+  const left = page.getByRole('region', { name: 'What is left' })
+  await left.getByText('Nobody pays.').waitFor()
+  await left.getByText('100,000 left of 100,000 tokens per hour').waitFor()
+  t.equal(await left.getByRole('alert').count(), 0)
+  t.notMatch(await left.getByRole('link', { name: 'Why?' }).getAttribute('href'), 'subscription')
+  await page.getByRole('button', { name: 'Send' }).click()
+  await page.getByText('18 tokens: 2 of the prompt').waitFor()
+})
+
 test('who used a budget of requests is told by requests', async (t, { page, gateway, signIn }) => {
   const [few, many] = [gateway.newUser(), gateway.newUser()]
   const { key } = await gateway.mint({ user: few, subscription: 'counted' })

@@ -48,7 +48,8 @@ function Open({ model, subscriptions }: Offer) {
   const { call } = useSession()
   const [chosen, setChosen] = useState<string>()
   const name = chosen ?? subscriptions[0]?.subscription_id_header ?? ''
-  const question = { model: model.owned_by, subscription: name }
+  // Without a listed subscription the service chooses; it refuses an empty name.
+  const question = { model: model.owned_by, ...(name !== '' && { subscription: name }) }
   const state = useLoaded(
     JSON.stringify(question),
     async () => {

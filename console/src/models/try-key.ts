@@ -20,7 +20,8 @@ export async function tryKeyOf(session: Session, subscription: string): Promise<
   madeIn.set(session, made)
   const known = made.get(subscription)
   if (known && Date.parse(known.expiresAt ?? '') > now() + 60_000) return known.key
-  const body = { name: 'Tried in the console', subscription, ephemeral: true, labels: madeHere }
+  const chosen = subscription !== '' && { subscription }
+  const body = { name: 'Tried in the console', ...chosen, ephemeral: true, labels: madeHere }
   const key = await session.call<CreatedKey>('POST', '/v1/api-keys', body)
   made.set(subscription, key)
   return key.key
