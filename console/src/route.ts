@@ -13,16 +13,21 @@ let place = read()
 
 /** The address that the back button does not leave. */
 let kept: string | undefined
+/** How many results of `stay` have not been called yet. */
+let holds = 0
 
 addEventListener('popstate', () => {
   if (kept === undefined) arrive()
   else history.pushState(null, '', kept)
 })
 
-/** Keeps the page that is open until the result is called. */
+/** Keeps the page that is open until the result is called, and those of all other calls. */
 export function stay(): () => void {
   kept = location.pathname + location.search
+  holds += 1
   return () => {
+    holds -= 1
+    if (holds > 0) return
     kept = undefined
     for (const act of waiting.splice(0)) act()
   }

@@ -127,6 +127,47 @@ test('leaving the page before a key is made does not lose it', async (t, {
   }
 })
 
+test('the end of a session loses no key of several that wait', async (t, world) => {
+  const { page, gateway, expected, signIn } = world
+  expected.add(401)
+  await signIn(gateway.newUser(), 'reference')
+  let letGo: () => void = () => undefined
+  const held = new Promise<void>((resolve) => {
+    letGo = resolve
+  })
+  await page.route(keys, async (route) => {
+    await held
+    await route.continue()
+  })
+  for (const name of ['first', 'second']) {
+    await page.getByRole('link', { name: 'API keys' }).click()
+    await send(page, name)
+    await page.keyboard.press('Escape')
+    await page.getByRole('link', { name: 'API reference' }).click()
+    await page.getByRole('heading', { name: 'API reference', level: 1 }).waitFor()
+  }
+  const error = { code: 'credential_invalid', message: 'The token has expired.' }
+  const refused = page.waitForResponse('**/v1/models')
+  await page.route('**/v1/models', (route) => route.fulfill({ status: 401, json: { error } }))
+  const made = ['first', 'second'].map((name) =>
+    page.waitForResponse((response) => response.request().postData()?.includes(name) ?? false),
+  )
+  letGo()
+  for (const response of await Promise.all(made)) await response.finished()
+  await refused
+  const dialog = page.getByRole('dialog')
+  const shown = new Set<string>()
+  for (const left of [1, 0]) {
+    const key = (await page.getByTestId('key').textContent()) ?? ''
+    t.match(key, /^sk-/)
+    shown.add(key)
+    if (left > 0) t.equal(await page.getByLabel('Identity token').count(), 0)
+    await dialog.getByRole('button', { name: 'I have copied it' }).click()
+  }
+  t.equal(shown.size, 2)
+  await page.getByText('Your session has ended').waitFor()
+})
+
 test('neither the back button nor a reload loses a key', async (t, { page, gateway, signIn }) => {
   await signIn(gateway.newUser(), 'models')
   await page.getByRole('link', { name: 'API keys' }).click()

@@ -39,6 +39,8 @@ export function MadeKeys({ children }: { readonly children: ReactNode }) {
   const [waiting, setWaiting] = useState<readonly CreatedKey[]>([])
   const [made, ...others] = waiting
   const show = useCallback((key: CreatedKey) => setWaiting((before) => [...before, key]), [])
+  // From the first to the last: between two, the page would be left for what waits for that.
+  useStay(made !== undefined)
   return (
     <ShowMadeContext.Provider value={show}>
       {children}
@@ -122,15 +124,16 @@ function askBeforeUnload(): () => void {
 }
 
 /** Keeps the page, also with the back button, since what it shows cannot be shown again. */
-function useStay() {
+function useStay(isNeeded = true) {
   useEffect(() => {
+    if (!isNeeded) return
     const leave = stay()
     const letGo = askBeforeUnload()
     return () => {
       leave()
       letGo()
     }
-  }, [])
+  }, [isNeeded])
 }
 
 /** The plaintext, once, and how to use it. */
