@@ -9,6 +9,7 @@ import type { OpenFile } from './folder.ts'
 /** Maximum number of bytes of the first line that are hashed; lines are usually shorter. */
 export const headBytes = 4_096
 const lineEnd = 10
+const [openingBrace, closingBrace] = [123, 125]
 /** Hexadecimal digits of a head. */
 const digits = 16
 
@@ -19,13 +20,17 @@ export function beginningOf(file: Pick<OpenFile, 'read'>): Buffer {
 }
 
 /**
- * Digest of the first non-empty line in the bytes at a file's start. Empty until that line is complete or fills
- * `headBytes`, constant afterwards.
+ * Digest of the first whole line in the bytes at a file's start: a line that a full disk has cut off may lack the id, so
+ * two files can have the same. Empty until there is one, or `headBytes` are full; constant afterwards.
  */
 export function headIn(bytes: Buffer): string {
   let begin = 0
-  while (bytes[begin] === lineEnd) begin += 1
-  const end = bytes.indexOf(lineEnd, begin)
+  let end = -1
+  do {
+    begin = end + 1
+    while (bytes[begin] === lineEnd) begin += 1
+    end = bytes.indexOf(lineEnd, begin)
+  } while (end >= 0 && bytes[begin] === openingBrace && bytes[end - 1] !== closingBrace)
   if (end < 0 && bytes.length < headBytes) return ''
   const line = bytes.subarray(begin, end < 0 ? headBytes : end)
   return hash('sha256', line, 'hex').slice(0, digits)

@@ -272,6 +272,8 @@ test('a first line identifies a file once it is whole', async (t) => {
   const head = headIn(Buffer.from('\n\n{"id":1}\n'))
   t.match(head, /^[0-9a-f]{16}$/)
   t.equal(headIn(Buffer.from('{"id":1}\nmore')), head)
+  t.equal(headIn(Buffer.from('\n{"i\n')), '', 'the beginning of a line has no id')
+  t.equal(headIn(Buffer.from('\n{"i\n{"i\n\n{"id":1}\n')), head)
   const long = Buffer.alloc(5_000, 'x')
   t.equal(headIn(long.subarray(0, 4_095)), '')
   t.equal(headIn(long.subarray(0, 4_096)), headIn(long.subarray(0, 4_096)))
