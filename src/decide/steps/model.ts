@@ -1,13 +1,8 @@
-/**
- * The steps about the model: which one the request asks for (`model`), whether its caller may use it (`access`, `cap`), and whether
- * it has a server (`backend`).
- */
+/** Step `model`: which model the request asks for. */
 
-import { isModelAllowed } from '../../keys/rules/caps-of-caller.ts'
 import type { Model } from '../../models/rules/snapshot.ts'
 import { isNamedByPath } from '../../operations/operations.ts'
 import { foundFields } from '../../operations/restrictions.ts'
-import { mayUse } from '../access.ts'
 import type { AccessRequest } from '../access-request.ts'
 import { type Denial, deny } from '../decision.ts'
 import { type Ambiguous, ambiguousShown, findByName } from '../name-lookup.ts'
@@ -58,22 +53,8 @@ function denyAmbiguous({ models, isListed }: Ambiguous, operation: string): Deni
   return deny('model_ambiguous', { about: 'ambiguous', paths: shown, areMore, isListed })
 }
 
-/** Whether an AccessPolicy opens the model to the caller. */
-export function checkAccess({ request, caller, model }: DecisionContext): Denial | undefined {
-  return mayUse(caller, model) ? undefined : denyModel(request)
-}
-
-/** Whether the key's list of models includes the model. */
-export function checkCap({ request, caller, model }: DecisionContext): Denial | undefined {
-  return isModelAllowed(caller, model.key) ? undefined : denyModel(request, 'key_models')
-}
-
-export function checkBackend({ model }: DecisionContext): Denial | undefined {
-  return model.cluster === undefined ? deny('model_unavailable') : undefined
-}
-
 /** An unknown model gets the same response as one that the caller may not use. */
-function denyModel(
+export function denyModel(
   { target, bodyModel }: AccessRequest,
   about: 'model' | 'key_models' = 'model',
 ): Denial {
