@@ -229,6 +229,14 @@ async function npmCi(root, dev, started) {
     return resolve(entry) !== join(own, '.bin')
   })
   const args = ['ci', dev ? '--include=dev' : '--omit=dev', '--include=optional']
+  /** @type {NodeJS.Signals | undefined} */
+  let stopped
+  const stop = (/** @type {NodeJS.Signals} */ signal) => {
+    stopped = signal
+    endGroup(npm.pid)
+  }
+  // Before npm starts, which would otherwise go on alone after a signal.
+  for (const signal of ENDING) process.on(signal, stop)
   const npm = spawn('npm', [...args, '--no-progress', '--no-audit', '--loglevel=error'], {
     cwd: root,
     env: { ...process.env, PATH: path.join(delimiter) },
@@ -244,13 +252,6 @@ async function npmCi(root, dev, started) {
   npm.stderr.on('data', (chunk) => {
     output += chunk
   })
-  /** @type {NodeJS.Signals | undefined} */
-  let stopped
-  const stop = (/** @type {NodeJS.Signals} */ signal) => {
-    stopped = signal
-    endGroup(npm.pid)
-  }
-  for (const signal of ENDING) process.on(signal, stop)
   const status = await new Promise((done) => {
     npm.on('error', (error) => done(error))
     npm.on('close', (code, signal) => done(code ?? signal))
