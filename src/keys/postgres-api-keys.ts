@@ -2,11 +2,11 @@
 
 import { ServiceError } from '../formats/errors.ts'
 import type { Labels } from '../formats/labels.ts'
-import { advisoryLocks } from '../store/postgres/advisory-locks.ts'
+import { advisoryLocks, lockDeadlineMs, takeLock } from '../store/postgres/advisory-locks.ts'
 import {
-  orRefused,
   type Pool,
   requestDeadlineMs,
+  transact,
   within,
   withLongDeadline,
 } from '../store/postgres/postgres.ts'
@@ -22,8 +22,6 @@ import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from './store.ts'
 const ephemeralGraceMs = 1_800_000
 /** Maximum number of rows that one statement revokes or deletes, so that it meets its deadline. */
 const batchRows = 2_000
-/** Less than a request's deadline, so that the caller learns the cause. */
-const lockDeadlineMs = 1_000
 /** A key's use is recorded again after this many seconds. */
 const noteEverySeconds = 30
 
@@ -61,15 +59,14 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
   return {
     async insert(record, attempt, most) {
       if (most === undefined) return await within(insertOne(sql, record, attempt)).then(requireOne)
-      const inserting = sql.begin(
+      const inserted = await transact(
+        sql,
         async (transaction) =>
           (await hasRoom(transaction, record.user, most, record.createdAt))
             ? await insertOne(transaction, record, attempt)
             : 'full',
-        '',
         requestDeadlineMs,
       )
-      const inserted = await orRefused(inserting)
       if (inserted === 'full') throw tooMany(most)
       requireOne(inserted)
     },
@@ -286,8 +283,7 @@ function requireOne({ count }: { readonly count: number }): void {
 
 /** Call it within a transaction: until that ends, no other such transaction counts the user's keys. */
 async function hasRoom(sql: Sql, user: string, most: number, now: number): Promise<boolean> {
-  await sql`select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)`
-  await sql`select pg_advisory_xact_lock(${advisoryLocks.userKeys}, hashtext(${user}))`
+  await takeLock(sql, advisoryLocks.userKeys, user)
   const [row] = await sql<{ count: number }[]>`
     select count(*)::int as count from (
       select from api_keys where username = ${user} and ${isActiveAt(sql, now)} limit ${most}

@@ -886,7 +886,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'ratelimit/increases/postgres-increases.ts',
     ['admin/increases/increases.test.ts'],
-    [['pg_advisory_xact_lock(${advisoryLocks.increases})', '1']],
+    [['  await takeLock(sql, advisoryLocks.increases)\n', '']],
   ),
   ...mutants(
     'admin/http/authenticate-api.ts',

@@ -1,14 +1,8 @@
 /** Increases in Postgres, where every gateway reads them. */
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
-import { advisoryLocks } from '../../store/postgres/advisory-locks.ts'
-import {
-  orRefused,
-  type Pool,
-  statementDeadlineMs,
-  within,
-  withLongDeadline,
-} from '../../store/postgres/postgres.ts'
+import { advisoryLocks, takeLock } from '../../store/postgres/advisory-locks.ts'
+import { type Pool, transact, within, withLongDeadline } from '../../store/postgres/postgres.ts'
 import { epochMs, type Fragment, nowByBoth, type Sql } from '../../store/postgres/sql.ts'
 import {
   type IncreaseStore,
@@ -16,9 +10,6 @@ import {
   maxIncreases,
   type NewIncrease,
 } from './active-increases.ts'
-
-/** Less than a statement's deadline. */
-const lockWaitMs = 1_000
 
 /** How long an ended increase stays in the table. */
 const keptFor = '1 day'
@@ -38,8 +29,7 @@ export function createIncreaseStore(pool: Pool, readMs?: number): IncreaseStore 
       )
       return rows.map(toIncrease)
     },
-    add: (increase) =>
-      orRefused(pool.begin((sql) => addIncrease(sql, increase), '', statementDeadlineMs)),
+    add: (increase) => transact(pool, (sql) => addIncrease(sql, increase)),
     async remove(id, now) {
       const [row] = await withLongDeadline(pool<Row[]>`
         delete from tollgate_increases
@@ -55,11 +45,7 @@ export async function addIncrease(
   { counter, per, limit, until, reason, createdBy, createdAt }: NewIncrease,
 ): Promise<KeptIncrease | undefined> {
   const now = new Date(createdAt)
-  // A process that stops here would keep all others waiting.
-  await withLongDeadline(sql`
-    select set_config('lock_timeout', ${`${lockWaitMs}ms`}, true),
-      set_config('idle_in_transaction_session_timeout', ${`${statementDeadlineMs}ms`}, true)`)
-  await withLongDeadline(sql`select pg_advisory_xact_lock(${advisoryLocks.increases})`)
+  await takeLock(sql, advisoryLocks.increases)
   const [row] = await withLongDeadline(sql<Row[]>`
     with old as (
       delete from tollgate_increases where until < ${nowByBoth(sql, createdAt)} - ${keptFor}::interval

@@ -151,8 +151,17 @@ export function withLongDeadline<R extends readonly object[]>(query: Query<R>): 
   return within(query, statementDeadlineMs)
 }
 
-/** The result of work in the database, such as a transaction; rejects as `within` does. */
-export async function orRefused<T>(work: Promise<T>): Promise<T> {
+/** The result of `work` in a transaction; as `begin` of the pool, but rejects as `within` does. */
+export function transact<T>(
+  pool: Pool,
+  work: (sql: Sql) => Promise<T>,
+  deadlineMs = statementDeadlineMs,
+  mode = '',
+): Promise<T> {
+  return orRefused(pool.begin(work, mode, deadlineMs))
+}
+
+async function orRefused<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (error) {

@@ -2,13 +2,7 @@
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { addIncrease } from '../../ratelimit/increases/postgres-increases.ts'
-import {
-  orRefused,
-  type Pool,
-  statementDeadlineMs,
-  within,
-  withLongDeadline,
-} from '../../store/postgres/postgres.ts'
+import { type Pool, transact, within, withLongDeadline } from '../../store/postgres/postgres.ts'
 import { epochMs, type Fragment, nowByBoth, type Sql } from '../../store/postgres/sql.ts'
 import { createNoticeStore } from '../notices/postgres-notices.ts'
 import {
@@ -46,11 +40,6 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
     grantedLimit: row.grantedLimit === null ? null : (parseExact(row.grantedLimit) as Exact),
   })
 
-  /** A request and its notice or increase are there together, or neither. */
-  function transact<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return orRefused(pool.begin(work, '', statementDeadlineMs))
-  }
-
   async function tell(sql: Sql, request: LimitRequest) {
     if (notifies) await createNoticeStore(sql).add([noticeOf(request)])
   }
@@ -61,7 +50,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
       const now = createdAt
       await withLongDeadline(pool`
         delete from tollgate_limit_requests where not ${isListedAt(nowByBoth(pool, now))}`)
-      return await transact(async (sql) => {
+      return await transact(pool, async (sql) => {
         // Another request of the user may take the slot first, at most as often as there are slots.
         for (let tries = 0; tries <= maxOpen; tries += 1) {
           const [row] = await withLongDeadline(sql<Row[]>`
@@ -107,7 +96,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
     },
     async decide(id, verdict) {
       const { by, at, reason, grant } = verdict
-      return await transact(async (sql) => {
+      return await transact(pool, async (sql) => {
         const [row] = await withLongDeadline(sql<Row[]>`
           select ${columns} from tollgate_limit_requests
           where id = ${id}::uuid and ${isListed(at)} for update`)

@@ -2,7 +2,7 @@
 
 import { ServiceError } from '../../../formats/errors.ts'
 import { type Exact, mostExact, parseExact } from '../../../formats/exact.ts'
-import { orRefused, type Pool, statementDeadlineMs } from '../../../store/postgres/postgres.ts'
+import { type Pool, statementDeadlineMs, transact } from '../../../store/postgres/postgres.ts'
 import type { Sql } from '../../../store/postgres/sql.ts'
 import {
   type LedgerState,
@@ -61,7 +61,8 @@ export async function readPastSums(
   to: number,
   maxRows: number,
 ): Promise<PastSums> {
-  const read = sql.begin(
+  const read = transact(
+    sql,
     async (snapshot) => {
       const rows = await snapshot<PastSums['rows'][number][]>`
       select (extract(epoch from hour) * 1000)::float8 as hour, username as user, subscription, model,
@@ -72,10 +73,10 @@ export async function readPastSums(
       group by hour, username, subscription, model order by hour limit ${maxRows + 1}`
       return { rows, ...(await readJournals(snapshot)), gaps: await gapsOf(snapshot, from, to) }
     },
-    'isolation level repeatable read read only',
     statements * statementDeadlineMs,
+    'isolation level repeatable read read only',
   )
-  const past = await orRefused(read).catch(toTimeout)
+  const past = await read.catch(toTimeout)
   if (past.rows.length > maxRows) throw new ServiceError('usage_timeout')
   return past
 }
