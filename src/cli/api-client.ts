@@ -115,19 +115,15 @@ export function connectApi(
 /** A client that waits for the limit of requests after its first response: a list may have more pages than that. */
 function waiting(ask: ApiClient, say: (line: string) => void): ApiClient {
   let isAnswered = false
-  let refused = 0
   return async (...request) => {
-    for (;;) {
+    for (let refused = 1; ; refused += 1) {
       try {
         const answer = await ask(...request)
         isAnswered = true
-        refused = 0
         return answer
       } catch (error) {
         const restS = (error instanceof ApiRefusal ? error.retryAfterS : undefined) ?? Infinity
-        refused = restS > maxRetryAfterS ? 0 : refused + 1
-        if (refused > maxRefused) refused = 0
-        if (!isAnswered || refused === 0) throw error
+        if (!isAnswered || restS > maxRetryAfterS || refused > maxRefused) throw error
         say(`Too many requests: continuing in ${restS} s.`)
         await delay(restS * 1_000)
       }
