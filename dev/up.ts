@@ -23,9 +23,9 @@ import { localUrl, readUpSettings, type UpSettings, withFreePorts } from './up-s
 import { welcome } from './welcome.ts'
 
 /**
- * Starts everything with these settings, which `check` tests, prints how to try it (`isVerbose`: and
- * every address) and, as `show` returns them, messages, and ends the process with status 0 after a requested stop. Rejects if it cannot start;
- * no process is then left running.
+ * Starts everything with these settings, which `check` tests, prints how to try it (`isVerbose`: and every address), and
+ * ends the process with status 0 after a requested stop. `show` makes a message printable. Rejects if it cannot start; no
+ * process is then left running.
  */
 export async function runGateway(
   env: NodeJS.ProcessEnv,

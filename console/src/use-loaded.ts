@@ -32,9 +32,9 @@ const shownMs = 300
 const retryMs = 10_000
 
 /**
- * `load` is called again when `key` or the session changes, when the page becomes visible again, since others may have changed the
- * data, and every `everyMs` while it is visible, unless the call before is still in progress: a slow gateway would
- * never deliver a value.
+ * `load` is called again when `key` or the session changes, when the page becomes visible again, since others may have
+ * changed the data, and every `everyMs` while it is visible, unless the call before is still in progress: a slow gateway
+ * would never deliver a value.
  */
 export function useLoaded<Value>(
   key: string,

@@ -32,10 +32,9 @@ const silentMs = 15_000
 const quietMs = 5_000
 
 /**
- * Resolves when no request is in progress, the listeners are closed, and open connections have brought
- * no request for five seconds; or after `maxMs`. Returns the requests that are still in progress, 0 unless they took too
- * long, and the open connections. Rejects if there is no Envoy, or its admin page does
- * not respond for 15 seconds.
+ * Resolves when no request is in progress, the listeners are closed, and open connections have brought no request for
+ * five seconds; or after `maxMs`. Returns the requests that are still in progress, 0 unless they took too long, and the
+ * open connections. Rejects if there is no Envoy, or its admin page does not respond for 15 seconds.
  */
 export async function drainEnvoy(options: DrainOptions) {
   const { admin, minMs, maxMs, onRunning, signal } = options

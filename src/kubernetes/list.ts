@@ -29,8 +29,8 @@ export interface ListOptions {
 }
 
 /**
- * Reads the collection at `path`: its objects by `<namespace>/<name>`, and the version from which a watch continues. Rejects with a KubeError if the API server refuses, 404 if there
- * is no such collection.
+ * Reads the collection at `path`: its objects by `<namespace>/<name>`, and the version from which a watch continues.
+ * Rejects with a KubeError if the API server refuses, 404 if there is no such collection.
  */
 export async function listObjects(
   client: KubeClient,
