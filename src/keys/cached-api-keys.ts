@@ -4,7 +4,7 @@
  * keys. Everything else goes to the table.
  */
 
-import { ServiceError } from '../formats/errors.ts'
+import { type ErrorCode, ServiceError } from '../formats/errors.ts'
 import { createKeyLookups } from './key-lookups.ts'
 import { createKnownKeys, type RememberedKey } from './known-keys.ts'
 import type { ApiKeyTable, FoundKey, KeyAnswer, KnownKey, Source } from './store.ts'
@@ -87,8 +87,20 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   const graceMs = Math.max(minGraceMs, options.outageGraceMs ?? defaultGraceMs)
   const known = createKnownKeys(entries)
   const unknownHashes = createUnknownHashes({ ...unknown, monotonic })
+  /** Since when reads take too long, for example because the table is locked, although the log is followed. */
+  let slowSince: number | undefined
   const lookups = createKeyLookups({
-    read: (hashes) => table.findByHashes(hashes),
+    async read(hashes) {
+      const begunAt = monotonic()
+      try {
+        const found = await table.findByHashes(hashes)
+        slowSince = undefined
+        return found
+      } catch (error) {
+        if (isOf(error, 'store_slow')) slowSince ??= begunAt
+        throw error
+      }
+    },
     take(hash, found) {
       const key = found && withStatus(found)
       // Possibly a revocation that was not logged.
@@ -159,9 +171,15 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       if (next === 'read') {
         counts.misses += 1
         // A known key is read without a source: the limit of a source is for floods of unknown keys.
-        const found = await lookups
+        const reading = lookups
           .find(hash, known.has(hash) ? undefined : source)
           .catch((error: unknown) => outlast(hash, error))
+        const meanwhile = slowSince === undefined ? undefined : withinGrace(key, slowMs())
+        if (meanwhile !== undefined) {
+          reading.catch(() => {})
+          return meanwhile
+        }
+        const found = await reading
         // A result from before a pause of this process may be outdated.
         if (found === undefined || freshness.state() === 'confirmed') return found
       }
@@ -180,9 +198,13 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     return key
   }
 
-  /** The cached key, if it may be used without the table. */
-  function withinGrace(key: KnownKey | undefined): KeyAnswer | undefined {
-    const ageMs = freshness.ageMs()
+  function slowMs(): number {
+    return slowSince === undefined ? 0 : monotonic() - slowSince
+  }
+
+  /** The cached key, if it may be used without the table, which may be slow for this long. */
+  function withinGrace(key: KnownKey | undefined, slowForMs = 0): KeyAnswer | undefined {
+    const ageMs = Math.max(freshness.ageMs(), slowForMs)
     return key === undefined || ageMs >= graceMs ? undefined : { ...key, ageMs }
   }
 
@@ -194,10 +216,10 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     return answer
   }
 
-  /** If the table fails although the cache is fresh, as in the first second of an outage. */
+  /** If the table fails although the cache is fresh, as in the first second of an outage, or while it is locked. */
   function outlast(hash: string, error: unknown): KeyAnswer {
-    const isAway = error instanceof ServiceError && error.code === 'store_unavailable'
-    const answer = isAway ? withinGrace(known.get(hash)) : undefined
+    const isAway = isOf(error, 'store_unavailable') || isOf(error, 'store_slow')
+    const answer = isAway ? withinGrace(known.get(hash), slowMs()) : undefined
     if (answer === undefined) throw error
     return answer
   }
@@ -254,6 +276,10 @@ function nextStep(
   if (key === undefined) return 'read'
   if (state === 'unconfirmed') return 'confirm'
   return now < key.trustedUntil ? 'use' : 'read'
+}
+
+function isOf(error: unknown, code: ErrorCode): boolean {
+  return error instanceof ServiceError && error.code === code
 }
 
 /** The source of a request without one. */

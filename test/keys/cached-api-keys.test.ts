@@ -388,6 +388,35 @@ test('a known key that cannot be read again is valid, unless it was evicted', as
   t.match(await keys.findByHash(row.hash), { status: 'active', ageMs: undefined })
 })
 
+test('while the table is too slow, known keys are valid at once', async (t) => {
+  const world = createFaked({ outageGraceMs: 15 * minute })
+  const { keys, clock, failWith, hold, queries, add } = world
+  const [row, evicted] = [await remember(world), await remember(world)]
+  clock.now = 60_001
+  failWith(new ServiceError('store_slow'))
+  t.match(await keys.findByHash(row.hash), { status: 'active', ageMs: 0 })
+  await t.rejects(async () => keys.findByHash(add().hash), { code: 'store_slow' }, 'no others')
+  keys.evict([evicted.hash])
+  await t.rejects(async () => keys.findByHash(evicted.hash), { code: 'store_slow' }, 'evicted')
+
+  failWith(undefined)
+  const release = hold()
+  clock.now += 7_000
+  const before = queries.length
+  t.match(await keys.findByHash(row.hash), { status: 'active', ageMs: 7_000 }, 'is not waited for')
+  await poll(() => queries.length === before + 1, 'the key is read meanwhile')
+  release()
+  await poll(async () => (await keys.findByHash(row.hash))?.ageMs === undefined, 'it has been read')
+
+  clock.now += 60_001
+  failWith(new ServiceError('store_slow'))
+  t.match(await keys.findByHash(row.hash), { ageMs: 0 })
+  clock.now += 15 * minute
+  await t.rejects(async () => keys.findByHash(row.hash), { code: 'store_slow' }, 'not for ever')
+  failWith(undefined)
+  t.match(await keys.findByHash(row.hash), { status: 'active', ageMs: undefined })
+})
+
 test('a state that keeps changing is not waited for', async (t) => {
   const world = createFaked()
   const { keys, freshness } = world
