@@ -111,7 +111,13 @@ export function createTokenReview(options: TokenReviewOptions) {
     ): TokenCaller | null | Promise<TokenCaller | null> {
       const hash = hashOfToken(token)
       const known = recall(hash)
-      return known === undefined ? ask(hash, token, source) : known
+      if (known !== undefined) return known
+      const asking = ask(hash, token, source)
+      // An API server that hangs is not waited for again and again.
+      const late = outage.isOpen ? recall(hash, true) : undefined
+      if (late === undefined) return asking
+      asking.catch(() => {})
+      return late
     },
   }
 }
