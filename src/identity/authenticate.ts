@@ -121,7 +121,7 @@ export function createVerifyKey(
       capped === undefined
         ? { by: 'key', user, groups, keyId: id, subscription }
         : { by: 'key', user, groups, keyId: id, subscription, caps: capped }
-    const soonFrom = endsSoonFrom(found)
+    const soonFrom = found.isPrevious ? now : endsSoonFrom(found)
     const isSoon = now >= soonFrom
     if (ageMs === undefined && !isSoon) {
       if (found.trustedUntil === undefined) return caller

@@ -197,6 +197,23 @@ test('what is decided for a key is remembered while it is trusted, and before it
   t.equal(rememberedOf({}, { trustedUntil: undefined }), undefined)
 })
 
+test('the end of a replaced secret is news from the beginning', async (t) => {
+  const keys = createMemoryApiKeys()
+  const replaced = { createdAt: 0, expiresAt: 10_000 }
+  const key = keys.mint(replaced)
+  const findByHash = (hash: string) => {
+    const found = keys.records.get(hash)
+    return found && { ...found, isPrevious: true as const }
+  }
+  const verifyKey = createVerifyKey({ findByHash }, markers)
+  t.match(verifyKey(key, 1_000), { by: 'key', endsSoonAt: 10_000 })
+  t.match(
+    createVerifyKey(keys, markers)(key, 1_000),
+    { endsSoonAt: undefined },
+    'of other secrets near their end',
+  )
+})
+
 test('other keys give no caller', async (t) => {
   const keys = createMemoryApiKeys()
   const verify = createVerifyKey(keys, markers)
