@@ -3,7 +3,7 @@
  * order.
  */
 
-import { drainServer } from './admin/operation/drain.ts'
+import { drainServer, followGateways } from './admin/operation/drain.ts'
 import { openEarlyProbes } from './admin/operation/early-probes.ts'
 import { writeEnvoyFiles } from './gateway/envoy-files.ts'
 import { createGatewayDrain } from './gateway/service-drain.ts'
@@ -126,12 +126,13 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const internal = createInternalApi(context, parts, tls, { ...condition, metricsAddress })
   // The probes close late, because they report that the others are closing.
   stops.push(timedStop('the internal listener', () => drainServer(internal, 0)))
+  const gateways = followGateways(external.server)
   stops.push({
     name: 'the listeners',
     shareMs: 5_000,
     lost: 'running calls',
     stop: (graceMs) =>
-      Promise.all([grpc.stop(graceMs), drainServer(external, Math.min(graceMs, 5_000))]),
+      Promise.all([grpc.stop(graceMs), drainServer(external, Math.min(graceMs, 5_000), gateways)]),
   })
   await internal.ready()
   await probes.handOver(internal.server)

@@ -2,26 +2,49 @@
 
 import { once } from 'node:events'
 import type { Server } from 'node:http'
+import type { Socket } from 'node:net'
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import type { Api } from '../http/api.ts'
 
 /** How long everything is still answered, so that each response announces the shutdown (milliseconds). */
 const announceMs = 500
+/** The longest wait for gateways to close their connections. */
+const gatewaysMs = 3_000
+const pollMs = 10
+
+/** The open connections of gateways: those that have brought a request with Envoy's `x-tollgate-client`. */
+export function followGateways(server: Server): ReadonlySet<Socket> {
+  const gateways = new Set<Socket>()
+  server.on('request', ({ headers, socket }) => {
+    if (headers['x-tollgate-client'] === undefined || gateways.has(socket)) return
+    gateways.add(socket)
+    socket.once('close', () => gateways.delete(socket))
+  })
+  return gateways
+}
 
 /**
  * Closes a listener. At first it still serves, but each response has `connection: close`, and a header that makes Envoy close its
- * idle connections and use another process. Only after half a second are new connections refused and idle ones closed:
- * a request that is on its way there would be lost, and the proxy could not know whether it was executed. Requests still
- * in progress after `graceMs` are cut off.
+ * idle connections and use another process. Only after half a second, and when no gateway has a connection left, are new
+ * connections refused and idle ones closed: a request that is on its way there would be lost, and the proxy could not know
+ * whether it was executed. An Envoy without a processor may send one long after the announcement. Requests still in
+ * progress after `graceMs` are cut off.
  */
-export async function drainServer(app: Api, graceMs: number): Promise<void> {
+export async function drainServer(
+  app: Api,
+  graceMs: number,
+  gateways: ReadonlySet<Socket> = new Set(),
+): Promise<void> {
   const { server } = app
+  const begunAt = performance.now()
   server.prependListener('request', (_request, response) => {
     response.setHeader('connection', 'close')
     response.setHeader('x-envoy-immediate-health-check-fail', 'true')
   })
   const force = setTimeout(() => server.closeAllConnections(), graceMs)
   if (server.listening) await delay(Math.min(announceMs, graceMs))
+  const untilMs = Math.min(gatewaysMs, graceMs)
+  while (gateways.size > 0 && performance.now() - begunAt < untilMs) await delay(pollMs)
   await untilRead(server)
   const closed = once(server, 'close')
   // Fastify would do so later, when more has arrived.

@@ -1,10 +1,10 @@
 import { once } from 'node:events'
 import { Agent, get, type IncomingMessage } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
-import { setImmediate as turn } from 'node:timers/promises'
+import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import Fastify from 'fastify'
 import t from 'tap'
-import { drainServer } from '../../../src/admin/operation/drain.ts'
+import { drainServer, followGateways } from '../../../src/admin/operation/drain.ts'
 
 const request = 'GET / HTTP/1.1\r\nhost: x\r\n\r\n'
 
@@ -88,4 +88,38 @@ t.test('a request that never ends is cut off', async (t) => {
   await drainServer(app, 100)
   await closed
   t.pass('the drain has ended')
+})
+
+t.test('a gateway that was stopped for a second can still send a request', async (t) => {
+  const { app, port } = await startListener()
+  const gateways = followGateways(app.server)
+  const ofGateway = request.replace('\r\n\r\n', '\r\nx-tollgate-client: 192.0.2.1\r\n\r\n')
+  const [kept, idle, other] = [ofGateway, ofGateway, request].map((text) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.write(text)
+    return socket
+  }) as [Socket, Socket, Socket]
+  await Promise.all([kept, idle, other].map((each) => once(each, 'data')))
+  const answers: string[] = []
+  kept.on('data', (data) => answers.push(String(data)))
+  const closed = [kept, idle, other].map((each) => once(each, 'close'))
+  const over = drainServer(app, 5_000, gateways)
+  await delay(1_000)
+  kept.write(ofGateway)
+  await Promise.all([...closed, over])
+  t.match(answers.join(''), /^HTTP\/1\.1 200 OK\r\nconnection: close\r\n/)
+  t.pass('one that stays away is not waited for')
+})
+
+t.test('the drain ends once gateways have closed their connections', async (t) => {
+  const { app, port } = await startListener()
+  const gateways = followGateways(app.server)
+  const kept = connect(port, '127.0.0.1')
+  kept.write(request.replace('\r\n\r\n', '\r\nx-tollgate-client: 192.0.2.1\r\n\r\n'))
+  await once(kept, 'data')
+  const begunAt = performance.now()
+  const over = drainServer(app, 5_000, gateways)
+  setTimeout(() => kept.end(), 700)
+  await over
+  t.ok(performance.now() - begunAt < 2_500, 'at once')
 })
