@@ -98,9 +98,11 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const now = clock()
     const question = readQuestion(request.body, caller, snapshot(), now)
     const whole = await isAdmin(caller)
+    const only = onlyKeyOf(caller, keyReach)
     const show = async (who: Who, asked: Hypothetical, at: number) => {
       await showOthers(request)
-      const explained = (await decide(who, asked, at)).explained()
+      const decided = (await decide(who, asked, at)).explained()
+      const explained = only === undefined ? decided : withoutOthers(decided)
       const broken = whole ? await findBroken(explained, who.caller, asked) : []
       const seen = { locate: whole ? locate : undefined, broken, currency: deps.billingCurrency }
       const { tenant } = snapshot()
@@ -129,7 +131,6 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
       return show(who, { ...question, ...bound }, question.at)
     }
     const past = await findPast(question.requestId, whole ? undefined : caller.user, now)
-    const only = onlyKeyOf(caller, keyReach)
     if (only !== undefined && !isOf(past, { user: caller.user, keyId: only })) {
       throw new ServiceError('not_found', { message: pastNotFound })
     }
@@ -139,4 +140,13 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
       refusal: toPastJson(past, whole),
     }
   })
+}
+
+/** A key that sees only itself does not learn what else its owner has. */
+function withoutOthers(explained: Explanation): Explanation {
+  const { subscriptions } = explained
+  return {
+    ...explained,
+    subscriptions: subscriptions.filter(({ passedOver }) => passedOver !== 'not_named'),
+  }
 }

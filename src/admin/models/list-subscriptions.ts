@@ -1,7 +1,8 @@
 /** `GET /v1/subscriptions` and `GET /v1/model/{model-id}/subscriptions` (contract, 3.8). */
 
 import type { FastifyRequest } from 'fastify'
-import { accessibleSubscriptions } from '../../decide/selection.ts'
+import { accessibleSubscriptions, requestedBy } from '../../decide/selection.ts'
+import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
@@ -32,11 +33,13 @@ const modelSchema = {
 } as const
 
 /** Adds both routes. The responses are bare arrays. */
-export function listSubscriptions(app: Api, { snapshot }: ExternalDeps): void {
+export function listSubscriptions(app: Api, { snapshot, keyReach }: ExternalDeps): void {
   function list(request: FastifyRequest, matches: (each: CompiledSubscription) => boolean) {
     const [current, caller] = [snapshot(), callerOf(request)]
+    // A key that sees only itself does not learn what else its owner has.
+    const only = onlyKeyOf(caller, keyReach) && requestedBy(caller, undefined)
     return accessibleSubscriptions(current, caller)
-      .filter(matches)
+      .filter((each) => matches(each) && each.name === (only ?? each.name))
       .map((each) => toSubscriptionJson(each, current, caller))
   }
   app.get('/v1/subscriptions', { schema }, async (request) => {

@@ -1,6 +1,7 @@
 /** What a key sees and revokes at the API, and from where. */
 
 import { type Test, test } from 'tap'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import {
   type CreatedKey,
   createKeyApi,
@@ -53,6 +54,38 @@ test('a key with caps sees and revokes itself only', async (t) => {
   t.equal((await api.ask(search, { as: other.key })).statusCode, 200, 'the other one lives')
   const audited = api.audited.filter(({ action }) => action === 'key.bulk_revoke')
   t.match(audited.at(-1), { target: { keyId: narrow.id }, outcome: 'success', count: 1 })
+})
+
+test('a key with caps sees its own Subscription only', async (t) => {
+  const all = { 'llm/small': [[100, '1m']] } as const
+  const api = await createKeyApi(t, {
+    snapshot: snapshotOf(
+      modelRef('small'),
+      accessPolicy('open', ['llm/small'], { groups: ['team-a'] }),
+      ...['one', 'two'].map((name) => subscription(name, { groups: ['team-a'] }, all)),
+    ),
+  })
+  const narrow = await api.createKey('alice', { ...caps, subscription: 'two' })
+  const wide = await api.createKey('alice', { subscription: 'two' })
+  const namesFor = async (as: string) => {
+    const listed = ['GET /v1/subscriptions', 'GET /v1/model/small/subscriptions'].map((route) =>
+      api.ask(route, { as }),
+    )
+    const [first, second] = (await Promise.all(listed)).map((answer) => answer.json())
+    const explained = await api.ask('POST /v1/explain', { as, body: { model: 'llm/small' } })
+    return [
+      first.map((each: Record<string, string>) => each.subscription_id_header),
+      second.map((each: Record<string, string>) => each.subscription_id_header),
+      explained.json().subscriptions.map(({ name }: { name: string }) => name),
+    ]
+  }
+  t.strictSame(await namesFor(narrow.key), [['two'], ['two'], ['two']])
+  t.strictSame(await namesFor(wide.key), Array(3).fill(['one', 'two']), 'others see all')
+  const asPerson = await api.ask('POST /v1/explain', {
+    as: 'alice',
+    body: { model: 'llm/small', keyId: narrow.id },
+  })
+  t.equal(asPerson.json().subscriptions.length, 2, 'and so does its owner')
 })
 
 test('a key without caps sees all keys of its owner', async (t) => {
