@@ -34,6 +34,7 @@ export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>)
 export async function noteService({ audit, stops }: Context): Promise<void> {
   const note = (action: AuditAction) =>
     audit.note({ action, outcome: 'success', actor: serviceActor, requestId: randomUUID() })
-  stops.push(() => note('service.stop'))
+  // Written while other parts stop; the trail itself stops last, and waits for it.
+  stops.push(() => void note('service.stop'))
   await note('service.start')
 }

@@ -1,0 +1,28 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { test } from 'tap'
+import type { AuditEvent } from '../../src/audit/event.ts'
+import { noTrail } from '../../src/audit/trail.ts'
+import { type Stop, stopInOrder } from '../../src/runtime/shutdown.ts'
+import { noteService } from '../../src/wiring/audit.ts'
+import type { Context } from '../../src/wiring/context.ts'
+
+test('a disk that takes the last entry slowly is no fault of the shutdown', async (t) => {
+  const stops: Stop[] = []
+  const noted: string[] = []
+  const audit = {
+    ...noTrail,
+    async note({ action }: AuditEvent) {
+      noted.push(action)
+      await delay(noted.length === 1 ? 0 : 300)
+      return true
+    },
+  }
+  await noteService({ audit, stops } as unknown as Context)
+  const errors: unknown[] = []
+  t.equal(
+    await stopInOrder(stops, { log: { error: (entry: unknown) => errors.push(entry) } }),
+    true,
+  )
+  t.strictSame(errors, [])
+  t.strictSame(noted, ['service.start', 'service.stop'])
+})
