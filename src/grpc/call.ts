@@ -8,6 +8,7 @@ import type { RequestHead } from './http2/request-head.ts'
 import { ignoreStream, type Stream, type StreamHandler } from './http2/stream.ts'
 import {
   charge,
+  copyOf,
   isMessage,
   type MessageForm,
   MessageReader,
@@ -163,7 +164,7 @@ class Call implements StreamHandler {
     if (this.#message !== undefined)
       throw new CallError(code.unimplemented, 'more than one message')
     if (!last) this.#kept += charge(this.#form, message.length)
-    this.#message = last ? message : Buffer.from(message)
+    this.#message = last ? message : copyOf(message)
   }
 }
 

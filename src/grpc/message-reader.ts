@@ -41,6 +41,13 @@ export function charge({ allowance }: MessageForm, bytes: number): number {
   throw new CallError(code.resourceExhausted, 'too many unfinished messages on this connection')
 }
 
+/** A copy that retains no other memory; `Buffer.from` takes small ones from a pool, whose slabs a few bytes would retain. */
+export function copyOf(part: Buffer): Buffer {
+  const copy = Buffer.allocUnsafeSlow(part.length)
+  copy.set(part)
+  return copy
+}
+
 /** Reassembles messages, however they were split into frames. */
 export class MessageReader {
   readonly #form: MessageForm
@@ -92,7 +99,7 @@ export class MessageReader {
     this.#charged += charge(this.#form, part.length)
     this.#held += part.length
     // A part is a slice of the buffer that was read; keeping it would retain the whole buffer.
-    this.#parts.push(part.length * 2 < part.buffer.byteLength ? Buffer.from(part) : part)
+    this.#parts.push(part.length * 2 < part.buffer.byteLength ? copyOf(part) : part)
     return this.#held >= this.#needed
   }
 
