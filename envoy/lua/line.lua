@@ -1,7 +1,8 @@
 -- Writes the line of a response to the folder shared with the service before it forwards the last bytes of the
 -- response, so that the client's next request finds it counted. Each line is one write that begins and ends with a
--- newline, so that a torn line never damages the next. If anything fails, the response continues, and Envoy's own log
--- writes the line.
+-- newline, so that a torn line never damages the next. If the write fails, the space that the service holds back for a
+-- full file system is freed (src/journal/ballast.ts), and the line is written again. If that fails too, the response
+-- continues, and Envoy's own log writes the line.
 --
 -- The service creates the folder and its files, and renames them, which it notes in the head file
 -- (src/journal/head-file.ts). That is read with pread before each write: a mapped file that is truncated would crash
@@ -9,6 +10,7 @@
 
 -- The paths of the files. The service fills them in; if they are empty, no line is written.
 local LINES, HEAD = "", ""
+local BALLAST = ""
 -- The longest line, with its newlines.
 local LONGEST_LINE = 16384
 -- The files are also reopened after this time (ms), in case others have replaced them.
@@ -28,6 +30,7 @@ ffi.cdef([[
   long write(int, const void*, size_t);
   long pread(int, void*, size_t, long);
   long pwrite(int, const void*, size_t, long);
+  int unlink(const char*);
   int clock_gettime(int, void*);
 ]])
 local C = ffi.C
@@ -71,13 +74,20 @@ local function note_failure()
   close()
 end
 
+-- A line that lacks only its last byte is complete: the next one begins with a newline.
+local function is_appended(text)
+  return lines >= 0 and C.write(lines, text, #text) >= #text - 1
+end
+
 local function write(text, now)
   if #text > LONGEST_LINE then return false end
   if lines < 0 or now < opened_at or now - opened_at >= OPEN_FOR or renamings() ~= renamed then open(now) end
-  -- A line that lacks only its last byte is complete: the next one begins with a newline.
-  if lines >= 0 and C.write(lines, text, #text) >= #text - 1 then return true end
+  if is_appended(text) then return true end
+  -- The service frees it only within a second, and then Envoy's own log would lose the line, too.
+  if BALLAST ~= "" then C.unlink(BALLAST) end
+  local is_written = is_appended(text)
   note_failure()
-  return false
+  return is_written
 end
 
 -- Appends the line, which begins and ends with a newline, and returns whether it is in the file. Never fails. `now`

@@ -60,6 +60,8 @@ interface LinesFiles {
   /** The file with the lines of the gateway's script, and the one that tells the script that this file was renamed. */
   readonly script: string
   readonly head: string
+  /** Space that the script frees if it cannot write a line. */
+  readonly ballast?: string | undefined
   /** The lines that the script does not write: Envoy's own log. */
   readonly envoy: string
   /** The decision table and its lanes, if any. */
@@ -274,7 +276,8 @@ function putLines(connections: Connections, files: LinesFiles | undefined): void
   log.typed_config.path = files.envoy
   const places = `${toLua(files.script)}, ${toLua(files.head)}`
   putIntoScript(connections, 'local LINES, HEAD = "", ""', `local LINES, HEAD = ${places}`)
-  const { table = '', lanes = '' } = files
+  const { ballast = '', table = '', lanes = '' } = files
+  putIntoScript(connections, 'local BALLAST = ""', `local BALLAST = ${toLua(ballast)}`)
   putIntoScript(connections, 'local TABLE = ""', `local TABLE = ${toLua(table)}`)
   putIntoScript(connections, 'local LANES = ""', `local LANES = ${toLua(lanes)}`)
 }

@@ -1,6 +1,6 @@
 /**
  * A file that reserves space on a nearly full file system and is removed when space runs out, so that lines can still
- * be written while an operator frees space.
+ * be written while an operator frees space. Envoy's script removes it if it cannot write a line (envoy/lua/line.lua).
  */
 
 import * as fs from 'node:fs'
