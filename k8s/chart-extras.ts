@@ -145,6 +145,8 @@ spec:
       - key: app.kubernetes.io/component
         operator: In
         values: [gateway, controller]
+  # The rules tell installations in one namespace apart by it.
+  podTargetLabels: [app.kubernetes.io/name]
   podMetricsEndpoints:
     - port: metrics
       # The rules know the processes by this name.
