@@ -78,7 +78,10 @@ function shortened(): { readonly groups: readonly { readonly rules: readonly Rul
         ...rule,
         expr: rule.expr
           .replace(/\[(\w+)\]/g, (_, duration: string) => `[${shorten(duration)}]`)
-          .replace(/offset (\w+)/g, (_, duration: string) => `offset ${shorten(duration)}`),
+          .replace(/offset (\w+)/g, (_, duration: string) => `offset ${shorten(duration)}`)
+          .replace(/(?<=start_time_seconds < )\d+/g, (seconds) =>
+            shorten(`${seconds}s`).slice(0, -1),
+          ),
         ...(rule.for && { for: shorten(rule.for) }),
       })),
     })),
