@@ -77,7 +77,9 @@ const sum = (seen: Observed, series: RegExp): number =>
 
 const unread = 'tollgate_journal_unread_bytes'
 const unflushed = 'tollgate_counters_unflushed'
-const modelErrors = /^tollgate_model_responses_total\{.*code="(5..|0)"/
+const modelErrors = /^tollgate_model_responses_total\{.*code="5.."/
+/** The client left before the response began. */
+const clientsGone = /^tollgate_model_responses_total\{.*code="0"/
 const refused = 'store_.*|counters_unavailable|identity_unavailable|internal'
 /** A certificate is late below so many days, a clock above so many seconds. */
 const [daysLimit, clockLimit] = [14, 5]
@@ -140,8 +142,10 @@ export const conditions: Readonly<Record<string, Condition>> = {
   TollgateModelFailing: (seen) =>
     listed(seen.unreachable) ?? grows(/^tollgate_model_failures_total/)(seen),
   TollgateModelErrors(seen) {
-    const [errors, all] = [sum(seen, modelErrors), sum(seen, /^tollgate_model_responses_total/)]
-    return errors > 0.05 * all ? [`${errors} of ${all} responses`] : undefined
+    const [errors, gone] = [sum(seen, modelErrors), sum(seen, clientsGone)]
+    const all = sum(seen, /^tollgate_model_responses_total/)
+    if (errors > 0.05 * all) return [`${errors} of ${all} responses`]
+    return gone > 0.5 * all ? [`${gone} of ${all} clients left without a response`] : undefined
   },
   TollgateAuditLost: (seen) =>
     grows(/^tollgate_audit_lost_total/)(seen) ??

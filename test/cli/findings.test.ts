@@ -89,6 +89,16 @@ test('each condition holds in its case alone', async (t) => {
   }
 })
 
+test('clients that leave are no errors of a model, unless most do', async (t) => {
+  const responses = (left: number) =>
+    figures({
+      'tollgate_model_responses_total{model="llm/a",code="0"}': left,
+      'tollgate_model_responses_total{model="llm/a",code="200"}': 10,
+    })
+  t.strictSame(found(responses(9)), [])
+  t.strictSame(found(responses(11)), ['TollgateModelErrors'])
+})
+
 test('an outage that closes the table is named alone', async (t) => {
   const closed = figures({ tollgate_table_open: 0 })
   t.strictSame(found({ ...closed, databaseError: 'ECONNREFUSED' }), ['TollgateDatabaseAway'])
