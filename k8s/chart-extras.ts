@@ -99,7 +99,7 @@ spec:
   tls: {{ toJson . }}
 {{- end }}
   rules:
-{{- range required "ingress.hosts: name at least one" .Values.ingress.hosts }}
+{{- range .Values.ingress.hosts | default nil | required "ingress.hosts: name at least one" }}
     - host: {{ toJson . }}
       http:
         paths:
@@ -119,7 +119,7 @@ apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 ${head('{{ .Release.Name }}-gateway', annotations)}
 spec:
-  parentRefs: {{ required "httpRoute.parentRefs: name a Gateway" .Values.httpRoute.parentRefs | toJson }}
+  parentRefs: {{ .Values.httpRoute.parentRefs | default nil | required "httpRoute.parentRefs: name a Gateway" | toJson }}
 {{- with .Values.httpRoute.hostnames }}
   hostnames: {{ toJson . }}
 {{- end }}

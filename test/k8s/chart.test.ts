@@ -226,7 +226,7 @@ test('other settings replace the pods that use them', { skip: noHelm }, async (t
   t.notSame(after, before)
 })
 
-test('helm names a misspelled value', { skip: noHelm }, async (t) => {
+test('helm names a misspelled or missing value', { skip: noHelm }, async (t) => {
   for (const [wrong, reason] of [
     ['contoller.replicas=1', 'contoller'],
     ['controller.replicas=none', '/controller/replicas'],
@@ -238,3 +238,5 @@ test('helm names a misspelled value', { skip: noHelm }, async (t) => {
     t.match(stderr, reason, wrong)
   }
 })
+    ['ingress.enabled=true', 'ingress.hosts: name at least one'],
+    ['httpRoute.enabled=true', 'httpRoute.parentRefs: name a Gateway'],
