@@ -33,7 +33,7 @@ export const values: readonly Value[] = [
   {
     name: 'settings',
     meaning:
-      'of the service and the controller: docs/settings.md; GATEWAY_URL is the public one. All that can be counted is counted, the rest refused (METER_PATHS, UNMETERED_PATHS); beside the original: chat and open',
+      'of the service and the controller, except those that the chart sets: docs/settings.md; GATEWAY_URL is the public one. All that can be counted is counted, the rest refused (METER_PATHS, UNMETERED_PATHS); beside the original: chat and open',
     places: [['ConfigMap tollgate-settings', 'data']],
   },
   {
@@ -65,8 +65,14 @@ export const values: readonly Value[] = [
   },
   {
     name: 'envoy.resources',
-    meaning: 'of Envoy, which has two threads and sheds load from 1.5 GiB on',
+    meaning:
+      'of Envoy, which sheds load from settings.ENVOY_HEAP_BYTES on: less than its memory limit',
     places: [[...gateway, 'containers', 'envoy', 'resources']],
+  },
+  {
+    name: 'envoy.concurrency',
+    meaning: 'threads of Envoy: one for each core of its limit, each with 128 MiB',
+    places: [[...gateway, 'containers', 'envoy', 'command', 4]],
   },
   {
     name: 'controller.replicas',

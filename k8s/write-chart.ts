@@ -23,15 +23,18 @@ const markOfSettings = mark(
   'mergeOverwrite (dict "GATEWAY_URL" (printf "http://%s-gateway.%s" .Release.Name .Release.Namespace)) .Values.settings | toJson',
 )
 const markOfValue = (name: string): string => mark(`.Values.${name} | toJson`)
+/** A number that is an argument of a command. */
+const argument = 'envoy.concurrency'
 
 /** The files of k8s/chart by their paths in it. */
 export function renderChart(): ReadonlyMap<string, string> {
   const manifests = structuredClone(render(join(packageRoot, 'k8s', 'overlays', 'production')))
+  const fixed = fixedIn(manifests)
   const defaults = takeDefaults(manifests)
   const files = new Map([
     ['Chart.yaml', write(chart())],
     ['values.yaml', writeValues(defaults)],
-    ['values.schema.json', `${JSON.stringify(schemaOf(defaults), null, 2)}\n`],
+    ['values.schema.json', `${JSON.stringify(schemaOf(defaults, fixed), null, 2)}\n`],
     ['templates/NOTES.txt', notes],
   ])
   for (const [name, text] of renderCrds()) {
@@ -64,14 +67,18 @@ function chart(): object {
 function takeDefaults(manifests: readonly Manifest[]): ReadonlyMap<string, Default> {
   const defaults = new Map<string, Default>()
   for (const { name, meaning, places } of values) {
-    const by = name === 'settings' ? markOfSettings : markOfValue(name)
+    const by =
+      name === 'settings'
+        ? markOfSettings
+        : markOfValue(name === argument ? `${name} | toString` : name)
     const [first, ...others] = places.map((place) => replace(manifests, place, by))
     if (others.some((other) => JSON.stringify(other) !== JSON.stringify(first))) {
       throw new Error(`k8s/overlays/production: not the same everywhere: ${name}`)
     }
     // The address follows from the release.
     const { GATEWAY_URL: _, ...value } = first as JsonObject
-    defaults.set(name, { value: name === 'settings' ? value : first, meaning })
+    const plain = name === argument ? Number(first) : first
+    defaults.set(name, { value: name === 'settings' ? value : plain, meaning })
   }
   for (const [name, { meaning }] of Object.entries(optional)) {
     defaults.set(name, { value: true, meaning })
@@ -105,11 +112,12 @@ function replace(manifests: readonly Manifest[], [target, ...path]: Place, by: u
       ? inside.find(({ name }) => name === step)
       : (inside as JsonObject | undefined)?.[step]
   }
-  if (!isObject(inside) || !(last in inside)) {
+  const around = Array.isArray(inside) || isObject(inside) ? (inside as JsonObject) : {}
+  if (!(last in around)) {
     throw new Error(`k8s/overlays/production: nothing at ${target} ${path.join('.')}`)
   }
-  const before = inside[last]
-  ;(inside as JsonObject)[last] = by
+  const before = around[last]
+  around[last] = by
   return before
 }
 
@@ -157,8 +165,14 @@ function writeValues(defaults: ReadonlyMap<string, Default>): string {
   return note + document.toString({ lineWidth: 0 })
 }
 
-/** So that a misspelt value is refused instead of ignored. */
-function schemaOf(defaults: ReadonlyMap<string, Default>): object {
+/** The settings that containers have of their own: one in the ConfigMap would have no effect. */
+function fixedIn(manifests: readonly Manifest[]): ReadonlySet<string> {
+  const names = JSON.stringify(manifests).matchAll(/(?<=\{"name":")[A-Z_]+(?=","value)/g)
+  return new Set([...names].map(([name]) => name).filter((name) => !name.endsWith('_FILE')))
+}
+
+/** So that a value that is misspelt or has no effect is refused instead of ignored. */
+function schemaOf(defaults: ReadonlyMap<string, Default>, fixed: ReadonlySet<string>): object {
   const properties: JsonObject = {}
   for (const [name, { value }] of defaults) {
     const path = name.split('.')
@@ -167,7 +181,7 @@ function schemaOf(defaults: ReadonlyMap<string, Default>): object {
       inside[part] ??= closed({})
       inside = (inside[part] as { properties: JsonObject }).properties
     }
-    inside[path.at(-1) as string] = schemaOfValue(name, value)
+    inside[path.at(-1) as string] = schemaOfValue(name, value, fixed)
   }
   return {
     $schema: 'http://json-schema.org/draft-07/schema#',
@@ -179,12 +193,12 @@ function closed(properties: JsonObject): object {
   return { type: 'object', additionalProperties: false, properties }
 }
 
-function schemaOfValue(name: string, value: unknown): object {
+function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>): object {
   if (name === 'settings') {
     return {
       type: 'object',
       additionalProperties: { type: 'string' },
-      propertyNames: { anyOf: [{ enum: settingNames() }, { pattern: '^OTEL_[A-Z0-9_]+$' }] },
+      propertyNames: { anyOf: [{ enum: settingNames(fixed) }, { pattern: '^OTEL_[A-Z0-9_]+$' }] },
     }
   }
   if (name.endsWith('runbookUrl')) return { type: 'string', pattern: '^https?://' }
@@ -195,8 +209,9 @@ function schemaOfValue(name: string, value: unknown): object {
 }
 
 /** Each may also be read from a file. */
-function settingNames(): readonly string[] {
+function settingNames(fixed: ReadonlySet<string>): readonly string[] {
   return Object.values(settings)
+    .filter(({ name }) => !fixed.has(name))
     .flatMap(({ name }) => [name, `${name}_FILE`])
     .sort()
 }

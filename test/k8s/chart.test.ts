@@ -95,11 +95,30 @@ test('values are checked, settings by their names', async (t) => {
   for (const wrong of [
     settings({ METER_PATH: 'chat' }),
     settings({ METER_PATHS: 1 }),
+    // The chart sets them.
+    settings({ METRICS_ADDRESS: 'off' }),
+    settings({ LEASE_NAME: 'mine' }),
+    settings({ RESOURCES_FILE: '/run/resources' }),
     { ...defaults, imagePullSecret: [] },
     { ...defaults, tolerations: {} },
     { ...defaults, monitoring: { rules: { runbookUrl: 'docs/runbook.md' } } },
   ]) {
     t.notOk(isValid(wrong))
+  }
+})
+
+test('no container has a setting of its own that values accept', async (t) => {
+  const { properties } = JSON.parse(readFileSync(join(chart, 'values.schema.json'), 'utf8'))
+  const accepted: readonly string[] = properties.settings.propertyNames.anyOf[0].enum
+  const own = [...renderChart().values()].flatMap((text) =>
+    [...text.matchAll(/- name: ([A-Z_]+)$/gm)].map(([, name = '']) => name),
+  )
+  t.ok(own.includes('USAGE_JOURNAL'))
+  // The URLs of the stores come from the Secret, or from another file.
+  const both = own.filter((name) => accepted.includes(name) && !/^(DATABASE|REDIS)_/.test(name))
+  t.strictSame(both, [])
+  for (const name of ['ENVOY_HEAP_BYTES', 'KUBERNETES_TOKEN_REVIEW']) {
+    t.ok(accepted.includes(name), name)
   }
 })
 
@@ -202,6 +221,7 @@ test('values change the objects', { skip: noHelm }, async (t) => {
     ...['--set', 'settings.GATEWAY_URL=https://models.example', '--set', 'storesSecret=stores'],
     ...['--set', 'podSecurityContext.runAsUser=null', '--set', 'autoscaling.enabled=false'],
     ...['--set', 'networkPolicies.enabled=false', '--set', 'controller.replicas=1'],
+    ...['--set', 'envoy.concurrency=4'],
   )
   t.equal(stderr, '')
   const objects = Object.values(read(stdout))
@@ -210,6 +230,7 @@ test('values change the objects', { skip: noHelm }, async (t) => {
   t.match(text, 'registry.example/tollgate@sha256:0')
   t.match(text, '"GATEWAY_URL":"https://models.example"')
   t.match(text, '"secretName":"stores"')
+  t.match(text, '"--concurrency","4"')
   t.notOk(objects.some(({ kind }) => /Policy$|Autoscaler$/.test(kind) && kind !== 'AccessPolicy'))
   const controller = objects.find(({ metadata }) => metadata.name === 'tollgate-controller')
   t.ok(controller)
@@ -232,11 +253,11 @@ test('helm names a misspelled or missing value', { skip: noHelm }, async (t) => 
     ['controller.replicas=none', '/controller/replicas'],
     ['settings.LOG_LEVEL=1', '/settings/LOG_LEVEL'],
     ['settings.logLevel=info', 'logLevel'],
+    ['ingress.enabled=true', 'ingress.hosts: name at least one'],
+    ['httpRoute.enabled=true', 'httpRoute.parentRefs: name a Gateway'],
   ] as const) {
     const { status, stderr } = template('--set', wrong)
     t.not(status, 0, wrong)
     t.match(stderr, reason, wrong)
   }
 })
-    ['ingress.enabled=true', 'ingress.hosts: name at least one'],
-    ['httpRoute.enabled=true', 'httpRoute.parentRefs: name a Gateway'],
