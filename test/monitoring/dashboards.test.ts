@@ -68,6 +68,19 @@ root.test('dashboards refer only to what exists', async (t) => {
   }
 })
 
+root.test('a controller, which is scraped too, is no process that serves', async (t) => {
+  for (const { panels } of dashboards) {
+    for (const { title, targets = [] } of panels) {
+      const isBoth = targets.some(({ expr }) => expr.includes('(tollgate_replicas)'))
+      if (isBoth)
+        t.notOk(
+          targets.some(({ expr }) => expr.includes('up{')),
+          title,
+        )
+    }
+  }
+})
+
 root.test('panels are of kinds that fit, ten of them in the overview', async (t) => {
   const overview = dashboards.find(({ uid }) => uid === 'tollgate-overview')
   t.equal(overview?.panels.length, 10)
