@@ -80,6 +80,9 @@ export function isBare({ authorization, apiKey }: Presented): boolean {
   return given(authorization, 'bearer') === undefined && given(apiKey, '') === undefined
 }
 
+/** How often a credential may be repeated; a header can consist of thousands of commas. */
+const maxRepeats = 16
+
 /** Blank, with or without the scheme. */
 const blank = /^ *(?:bearer *)?$/i
 
@@ -90,7 +93,9 @@ const blank = /^ *(?:bearer *)?$/i
 function given(header: string | undefined, blankOne: string): string | undefined {
   if (header === undefined || blank.test(header)) return undefined
   if (header.length > maxTwice || !header.includes(',')) return header
-  const all = header.split(',').map((each) => each.trim())
+  const parts = header.split(',', maxRepeats + 1)
+  if (parts.length > maxRepeats) return header
+  const all = parts.map((each) => each.trim())
   const [first = '', ...others] = all.filter((each) => each.toLowerCase() !== blankOne)
   return others.every((each) => each === first) ? first || undefined : header
 }

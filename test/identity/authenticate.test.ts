@@ -89,6 +89,22 @@ test('a long header is refused quickly', async (t) => {
   t.ok(process.cpuUsage(startedAt).user < 2_000_000)
 })
 
+test('a header of commas is refused quickly', async (t) => {
+  for (const part of [',', 'a,', ', ', 'Bearer,']) {
+    const header = part.repeat(32_000 / part.length)
+    const startedAt = process.cpuUsage()
+    for (let i = 0; i < 100; i += 1) {
+      t.equal(
+        credentialOf(bearing(header)) ?? credentialOf({ ...bearing(''), apiKey: header }),
+        undefined,
+      )
+      t.equal(isBare(bearing(header)), false)
+    }
+    const { user } = process.cpuUsage(startedAt)
+    t.ok(user < 150_000, `${part} took ${user / 100} us`)
+  }
+})
+
 test('the instant, the source and the refusal are passed on', async (t) => {
   const told: unknown[] = []
   const deny = presented(
