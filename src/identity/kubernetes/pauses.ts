@@ -5,6 +5,8 @@ import { BoundedMap } from '../../runtime/bounded-map.ts'
 /** One failure, such as a 429, says little: the next call may succeed. */
 const several = 3
 const pauseMs = 1_000
+/** How long the call after a pause may take, for which the others do not wait: its time-out. */
+const trialMs = 5_000
 /** Maximum number of owners; at least half as many are remembered, those that called last. */
 const maxOwners = 20_000
 
@@ -22,12 +24,19 @@ export function createPauses(monotonic: () => number) {
   let failedAt = Number.NEGATIVE_INFINITY
 
   return {
-    /** Whether the API server must not be called for this owner now. */
+    /**
+     * Whether the API server must not be called for this owner now. If it must after a pause, all others wait for the result of
+     * that call, since it may hang.
+     */
     isPaused(owner: string): boolean {
       const now = monotonic()
-      if (failing.size >= several && now - failedAt < pauseMs) return true
       const own = failures.get(owner)
-      return own !== undefined && own.inARow >= several && now - own.at < pauseMs
+      const isOwn = own !== undefined && own.inARow >= several
+      const isAll = failing.size >= several
+      if ((isAll && now - failedAt < pauseMs) || (isOwn && now - own.at < pauseMs)) return true
+      if (isAll) failedAt = now + trialMs
+      if (isOwn) failures.set(owner, { ...own, at: now + trialMs })
+      return false
     },
     failed(owner: string): void {
       failedAt = monotonic()

@@ -122,3 +122,21 @@ test('one failure denies nobody else, and only once', async (t) => {
   t.equal(await ask('ops'), true)
   t.equal(await ask('ada'), true)
 })
+
+test('an API server that does not respond is waited for by one call at a time', async (t) => {
+  const { server, ask, pass } = await createWorld(t)
+  server.admins.add('ada').add('ops')
+  server.answer = () => {}
+  for (let i = 0; i < 3; i += 1) t.equal(await ask('ada'), false, 'it is waited for')
+  pass(1_000)
+  const trial = ask('ada')
+  const since = performance.now()
+  pass(1_000)
+  t.strictSame([await ask('ada'), await ask('ada')], [false, false])
+  t.ok(performance.now() - since < 150, `after ${performance.now() - since} ms`)
+  t.equal(await trial, false)
+  server.answer = undefined
+  t.equal(await ask('ada'), false, 'paused')
+  pass(1_000)
+  t.equal(await ask('ada'), true)
+})
