@@ -1,7 +1,7 @@
 /** The shutdown of an HTTP listener to which proxies keep connections. */
 
 import { once } from 'node:events'
-import type { Server } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import type { Api } from '../http/api.ts'
@@ -12,11 +12,25 @@ const announceMs = 500
 const gatewaysMs = 3_000
 const pollMs = 10
 
-/** The open connections of gateways: those that have brought a request with Envoy's `x-tollgate-client`. */
+/** In responses of a process that shuts down; Envoy removes it. */
+const announcement = 'x-envoy-immediate-health-check-fail'
+
+/** Whether the process shuts down, as the response to be announces. */
+export function isDraining(response: ServerResponse): boolean {
+  return response.hasHeader(announcement)
+}
+
+/** Whether Envoy forwards the request for a client, whom it names. */
+export function isFromGateway({ headers }: IncomingMessage): boolean {
+  return headers['x-tollgate-client'] !== undefined
+}
+
+/** The open connections of gateways that have brought a client's request. */
 export function followGateways(server: Server): ReadonlySet<Socket> {
   const gateways = new Set<Socket>()
-  server.on('request', ({ headers, socket }) => {
-    if (headers['x-tollgate-client'] === undefined || gateways.has(socket)) return
+  server.on('request', (request) => {
+    const { socket } = request
+    if (!isFromGateway(request) || gateways.has(socket)) return
     gateways.add(socket)
     socket.once('close', () => gateways.delete(socket))
   })
@@ -39,7 +53,7 @@ export async function drainServer(
   const begunAt = performance.now()
   server.prependListener('request', (_request, response) => {
     response.setHeader('connection', 'close')
-    response.setHeader('x-envoy-immediate-health-check-fail', 'true')
+    response.setHeader(announcement, 'true')
   })
   const force = setTimeout(() => server.closeAllConnections(), graceMs)
   if (server.listening) await delay(Math.min(announceMs, graceMs))

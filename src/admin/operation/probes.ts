@@ -1,9 +1,11 @@
 /** Endpoints without a credential: `/health`, and `/livez`, `/readyz` and addresses of the internal listener (docs/settings.md). */
 
+import type { FastifyReply } from 'fastify'
 import { showAddress } from '../../formats/address.ts'
 import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { object } from '../http/schema.ts'
+import { isDraining, isFromGateway } from './drain.ts'
 
 const schema = {
   operationId: 'health',
@@ -18,9 +20,15 @@ const schema = {
   },
 } as const
 
-/** `GET /health` (contract, 3.1): shows only that the process responds. */
+/**
+ * `GET /health` (contract, 3.1): shows only that the process responds. While it shuts down a health check fails, so that
+ * Envoy closes its connections even if it has no requests for them; a client of the gateway does not see that.
+ */
 export function health(app: Api): void {
-  app.get('/health', { schema }, () => ({ status: 'healthy' }))
+  app.get('/health', { schema }, ({ raw }, reply: FastifyReply) => {
+    if (!isDraining(reply.raw) || isFromGateway(raw)) return { status: 'healthy' }
+    return reply.code(503).send({ status: 'stopping' })
+  })
 }
 
 export function probes(app: Api, deps: OperatorDeps): void {

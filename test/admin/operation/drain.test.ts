@@ -5,12 +5,14 @@ import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import Fastify from 'fastify'
 import t from 'tap'
 import { drainServer, followGateways } from '../../../src/admin/operation/drain.ts'
+import { health } from '../../../src/admin/operation/probes.ts'
 
 const request = 'GET / HTTP/1.1\r\nhost: x\r\n\r\n'
 
 async function startListener() {
   const app = Fastify({ return503OnClosing: false, forceCloseConnections: 'idle' })
   app.get('/', () => 'here')
+  health(app as never)
   app.get('/never', () => new Promise(() => {}))
   await app.listen({ port: 0, host: '127.0.0.1' })
   return { app, port: (app.server.address() as AddressInfo).port }
@@ -123,3 +125,19 @@ t.test('the drain ends once gateways have closed their connections', async (t) =
   await over
   t.ok(performance.now() - begunAt < 2_500, 'at once')
 })
+
+t.test(
+  'a health check fails during the drain, and a client of the gateway does not see it',
+  async (t) => {
+    const { app, port } = await startListener()
+    const ask = async (headers: Record<string, string>) => {
+      const answer = await fetch(`http://127.0.0.1:${port}/health`, { headers })
+      return [answer.status, await answer.json()]
+    }
+    t.strictSame(await ask({}), [200, { status: 'healthy' }])
+    const over = drainServer(app, 5_000)
+    t.strictSame(await ask({}), [503, { status: 'stopping' }])
+    t.strictSame(await ask({ 'x-tollgate-client': '192.0.2.1' }), [200, { status: 'healthy' }])
+    await over
+  },
+)
