@@ -85,7 +85,7 @@ export const settings = {
   headersToModels: optional('HEADERS_TO_MODELS', 'none', form.modelHeaders,
     'headers of clients to forward to model servers. They are removed by default, because an endpoint picker or another gateway may choose a model, a priority, a tenant or a host by them (used by Envoy)'),
   bodyLimit: setting('BODY_LIMIT', '33554432', form.integer(65_536, 2 ** 30),
-    'largest body of a model request that Envoy reads, in bytes; a request may take 60 seconds to arrive, and 60 more for each 32 MiB of it beyond the first (used by Envoy)'),
+    'largest body of a model request that Envoy reads, in bytes; values below 8388608 (8 MiB) count as that; a request may take 60 seconds to arrive, and 60 more for each 32 MiB of it beyond the first (used by Envoy)'),
   envoyHeapBytes: setting('ENVOY_HEAP_BYTES', '2147483648', form.integer(2 ** 27, 2 ** 40),
     'memory that Envoy may use for all connections, in bytes, an eighth of it for the scripts: at least 128 MiB for each of its threads; near it Envoy resets the largest requests (used by Envoy)'),
   usageJournal: optional('USAGE_JOURNAL', '`DATA_DIR`/journal/usage.jsonl (`npm start`: in memory, below /dev/shm or /run/user)', form.orOff(form.path),

@@ -114,6 +114,8 @@ function derive(all: Read, env: Environment, problems: string[]) {
     gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
     /** Public base URL, without a trailing slash; no request is sent there. */
     gatewayUrl,
+    // Envoy holds up to 2 MiB of a body while Check decides, and reads on only if that is less than half of the limit.
+    bodyLimit: Math.max(read.bodyLimit, 2 ** 23),
     /** Time for a request to arrive: a minute, and longer for bodies above 32 MiB. */
     bodyTimeoutMs: Math.max(1, Math.ceil(read.bodyLimit / 2 ** 25)) * 60_000,
     /** For invalid credentials and sign-ins from an address, which several users may share; no limit if undefined. */

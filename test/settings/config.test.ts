@@ -251,6 +251,12 @@ test('one setting says what was said by two', async (t) => {
     t.match(problemsOf({ LEASE_NAME }), [/^LEASE_NAME: must be/], LEASE_NAME)
 })
 
+test('Envoy reads bodies of 8 MiB with any limit', async (t) => {
+  const limitOf = (bytes: number) => loadConfig({ BODY_LIMIT: `${bytes}` }).bodyLimit
+  const eight = 2 ** 23
+  t.strictSame([2 ** 16, eight, eight + 1].map(limitOf), [eight, eight, eight + 1])
+})
+
 test('the mark on requests to models is the same for one public URL', async (t) => {
   const markOf = (env: Record<string, string>) => loadConfig(env).hopMark
   const url = 'https://models.example'
