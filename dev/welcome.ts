@@ -59,7 +59,12 @@ function usualRows({ settings, resourceFolder, code }: WelcomeOptions, gateway: 
       : ['Console', `${gateway}/console#sample=${code}  (one click to sign in; for you alone)`],
     ['Base URL', `${gateway}/v1  (Anthropic's clients: without /v1)`],
     ...(sampleTokens
-      ? [['Identities', 'alice-token, bob-token, carol-token, admin-token  (public)'] as const]
+      ? [
+          [
+            'Identities',
+            'alice-token, bob-token, carol-token, admin-token  (public, for trying out)',
+          ] as const,
+        ]
       : []),
     ...(sampleResources && sampleTokens && config.databaseUrl === undefined
       ? [['To look at', `${folderOf(config)}${program} demo`] as const]

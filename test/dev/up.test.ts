@@ -52,6 +52,7 @@ test('the printed commands give 200, 403, 429', { skip }, async (t) => {
   const { tollgate, settings, gateway } = await start(t, dataDir)
   const lines = tryLines(tollgate.output())
   t.strictSame(lines.map(paste), [200, 403, 429])
+  t.match(tollgate.output(), /alice-token.*for trying out/)
 
   const again = runTollgate(t, ['up'], settings)
   t.equal(await again.ended, 1)
