@@ -66,6 +66,12 @@ export function createLineTail(options: LineTailOptions) {
     for (const [head, bytes] of position) if (bytes > (next.get(head) ?? 0)) next.set(head, bytes)
   }
 
+  /** A read that has begun ends, too: lines after a saved position count under the next name. */
+  function* readUntilPaused(): Generator<undefined, void> {
+    const steps = follower.readAll()
+    while (!tail.isPaused && steps.next().done === false) yield
+  }
+
   const tail = {
     /** Nothing is read while it is set. */
     isPaused: false,
@@ -117,9 +123,7 @@ export function createLineTail(options: LineTailOptions) {
       else follower.readEnds(checkBytes)
     },
     /** Looks for new files, and reads all of them to their ends. */
-    async readAll(): Promise<void> {
-      if (!tail.isPaused) await inSlices(follower.readAll())
-    },
+    readAll: (): Promise<void> => inSlices(readUntilPaused()),
     /** Reads all lines that there are now, at most a megabyte; returns whether none is left. */
     catchUp: (): boolean => follower.catchUp(catchUpBytes),
     /** As in follower.ts. */

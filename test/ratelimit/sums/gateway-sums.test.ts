@@ -186,6 +186,21 @@ test('a copied volume is noticed, a second process is not one', async (t) => {
   t.equal(world.doubles, 1)
 })
 
+test('a read that has begun ends where the files are handed over', async (t) => {
+  const { start, log } = createWorld()
+  const one = await start()
+  await one.sums.becomeWriter()
+  log(5)
+  await one.sums.tail.readAll()
+  await one.send()
+  const reading = one.sums.tail.readAll()
+  const handing = one.sums.handOver('h')
+  log(7)
+  await reading
+  t.equal(await handing, true)
+  t.equal(one.used(), 5, 'the next name counts what follows')
+})
+
 test('whether a writer is needed shows after some seconds', async (t) => {
   const { world, start } = createWorld()
   const [one, other] = [await start(), await start()]
