@@ -80,7 +80,11 @@ export async function openSums(options: SumsOptions) {
 
   /** Call it every second. Renames a copied volume, once the store has all sums under the old name. */
   async function tend(): Promise<void> {
-    if (isBetween || name.refresh()) return await goOn(0)
+    if (isBetween || name.refresh()) {
+      // The process that has changed the name did it for all.
+      isCopied = false
+      return await goOn(0)
+    }
     if (!isCopied || !current.sums.isWriter) return
     if (store === undefined) name.rename(name.name)
     else {

@@ -1,5 +1,6 @@
 import { appendFileSync, cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
 import type { Exact } from '../../../src/formats/exact.ts'
 import { filesOf, keptJournalOf } from '../../../src/journal/files.ts'
@@ -107,6 +108,23 @@ root.test('a copy of a volume that lives is told from it', async (t) => {
   await poll(() => total() === 52, 'each line counts once', 15_000)
   await poll(async () => (await first.used()) === 52 && (await second.used()) === 52, 'for both')
   t.not(placesOf('a').path, placesOf('b').path)
+})
+
+root.test('a copy gets one new name, however many processes it has', async (t) => {
+  const { open, copy, log, total } = makeWorld(t)
+  const first = await open('a')
+  log('a', 40)
+  await poll(() => total() === 40, 'the store has it')
+  await first.sums.stop(1_000)
+  copy('a', 'b')
+  const both = [await open('b'), await open('b')]
+  const names = () => new Set(both.map(({ sums }) => sums.name))
+  await poll(() => names().size === 1 && !names().has(first.sums.name), 'both have it')
+  const [name] = names()
+  await poll(() => both.some(({ sums }) => sums.isWriter), 'one of them writes')
+  // They look once a second.
+  await delay(1_500)
+  t.strictSame([...names()], [name])
 })
 
 root.test('a copy waits for a store that is away', async (t) => {
