@@ -3,7 +3,7 @@
  * order.
  */
 
-import { drainServer, followGateways } from './admin/operation/drain.ts'
+import { announceMs, drainServer, followGateways } from './admin/operation/drain.ts'
 import { openEarlyProbes } from './admin/operation/early-probes.ts'
 import { writeEnvoyFiles } from './gateway/envoy-files.ts'
 import { createGatewayDrain } from './gateway/service-drain.ts'
@@ -132,7 +132,10 @@ async function start(context: Context): Promise<ServiceAddresses> {
     shareMs: 5_000,
     lost: 'running calls',
     stop: (graceMs) =>
-      Promise.all([grpc.stop(graceMs), drainServer(external, Math.min(graceMs, 5_000), gateways)]),
+      Promise.all([
+        grpc.stop(graceMs, announceMs),
+        drainServer(external, Math.min(graceMs, 5_000), gateways),
+      ]),
   })
   await internal.ready()
   await probes.handOver(internal.server)

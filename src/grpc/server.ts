@@ -9,6 +9,7 @@ import {
   type Server,
   type Socket,
 } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:tls'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import {
@@ -141,16 +142,20 @@ export function createGrpcServer(methods: GrpcMethods) {
     },
     /** Sets whether this process can serve, which the health service reports. */
     noteServing: health.note,
-    /** Reports NOT_SERVING, waits at most `graceMs` for calls to end, then closes. */
-    async stop(graceMs: number): Promise<void> {
+    /**
+     * Reports NOT_SERVING, and meanwhile serves for `announceMs`, so that the health checks of connected clients learn
+     * of it first. Then waits for calls to end, and closes, after `graceMs` in all.
+     */
+    async stop(graceMs: number, announceMs = 0): Promise<void> {
       health.drain()
+      const force = setTimeout(() => {
+        for (const socket of sockets) socket.destroy()
+      }, graceMs)
+      if (sockets.size > 0 && announceMs > 0) await delay(Math.min(announceMs, graceMs))
       draining = true
       const closed = [...servers].map((server) => once(server, 'close'))
       for (const server of servers) server.close()
       for (const connection of connections) connection.drain()
-      const force = setTimeout(() => {
-        for (const socket of sockets) socket.destroy()
-      }, graceMs)
       await Promise.all(closed)
       clearTimeout(force)
     },

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { test } from 'tap'
 import { createHealth } from '../../src/grpc/health.ts'
 import { WireReader } from '../../src/grpc/wire.ts'
-import { startGrpc } from '../support/grpc-client.ts'
+import { connect, startGrpc } from '../support/grpc-client.ts'
 
 const checkPath = '/grpc.health.v1.Health/Check'
 const watchPath = '/grpc.health.v1.Health/Watch'
@@ -63,6 +63,22 @@ test('a drain is for good', async (t) => {
   health.drain()
   health.note(true)
   t.equal(statusOf((await health.unary[checkPath]?.(nothing)) as Buffer), 'NOT_SERVING')
+})
+
+test('health checks learn of a stop while calls are still served', async (t) => {
+  const echo = (message: Buffer) => message
+  const { server, port, ask } = await startGrpc(t, { unary: { '/test/echo': echo } })
+  t.equal(statusOf(await ask(checkPath, nothing)), 'SERVING')
+  const stopped = server.stop(20_000, 300)
+  t.equal(statusOf(await ask(checkPath, nothing)), 'NOT_SERVING')
+  const late = connect(t, `127.0.0.1:${port}`)
+  t.same(
+    await late.ask('/test/echo', Buffer.from('a')),
+    Buffer.from('a'),
+    'on a new connection, too',
+  )
+  await stopped
+  await t.rejects(late.ask('/test/echo', nothing))
 })
 
 test('a cancelled watch gets no message', async (t) => {

@@ -7,7 +7,7 @@ import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import type { Api } from '../http/api.ts'
 
 /** How long everything is still answered, so that each response announces the shutdown (milliseconds). */
-const announceMs = 500
+export const announceMs = 500
 /** The longest wait for gateways to close their connections. */
 const gatewaysMs = 3_000
 const pollMs = 10
