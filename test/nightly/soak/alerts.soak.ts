@@ -27,7 +27,6 @@ import { checkOf } from '../../support/envoy-messages.ts'
 import { freePorts } from '../../support/free-ports.ts'
 import { chatPath } from '../../support/gateway.ts'
 import { connect } from '../../support/grpc-client.ts'
-import { lineOf } from '../../support/journaled.ts'
 import { poll } from '../../support/poll.ts'
 import { skipPrometheus, startPrometheus } from '../../support/prometheus.ts'
 import { startReplicas } from '../../support/replicas.ts'
@@ -133,6 +132,8 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
       ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}`,
       USAGE_JOURNAL: journal,
       USAGE_ARCHIVE_DIR: archives,
+      // A file is complete after a quarter of a minute.
+      USAGE_JOURNAL_BYTES: '262144',
       AUDIT_LOG: join(disk.path, 'audit', 'audit.jsonl'),
       REVOCATION_LOG_DIR: join(disk.path, 'revocations'),
       KEY_CACHE_OUTAGE_GRACE: '1m',
@@ -423,8 +424,6 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
   say('the archives cannot be written')
   rmSync(archives, { recursive: true, force: true })
   writeFileSync(archives, 'no folder')
-  // A file is told by its first lines.
-  appendFileSync(`${journal}.1`, `${lineOf({ user: 'user-1' })}\n`.repeat(20))
   await fires('TollgateArchiveFailing')
   rmSync(archives)
   await clear('TollgateArchiveFailing')
