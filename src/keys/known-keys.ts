@@ -4,7 +4,7 @@
  */
 
 import { LRUCache } from 'lru-cache'
-import { BoundedMap } from '../runtime/bounded-map.ts'
+import { createPools } from '../runtime/bounded-map.ts'
 import { keyStatuses } from './rules/api-key.ts'
 import type { KnownKey } from './store.ts'
 
@@ -18,15 +18,10 @@ interface Entry extends RememberedKey {
   readonly round: number
 }
 
-/** The size of the pool of shared strings and lists. */
-const maxShared = 65_536
-
 /** Caches at most this many keys; the least recently used are evicted. */
 export function createKnownKeys(entries: number) {
   const kept = new LRUCache<string, Entry>({ max: entries })
-  const texts = createPool((text) => text)
-  // Parsed again: a substring of a driver's longer text would keep all of that text alive.
-  const lists = createPool((json) => JSON.parse(json).map(texts) as readonly string[])
+  const { text, list } = createPools()
   let round = 0
 
   return {
@@ -49,9 +44,9 @@ export function createKnownKeys(entries: number) {
     ): KnownKey {
       const entry: Entry = {
         id,
-        user: texts(user),
-        groups: lists(JSON.stringify(groups)),
-        subscription: texts(subscription),
+        user: text(user),
+        groups: list(groups),
+        subscription: text(subscription),
         status: keyStatuses.find((each) => each === status) ?? status,
         createdAt,
         expiresAt: key.expiresAt,
@@ -74,21 +69,5 @@ export function createKnownKeys(entries: number) {
     doubtAll(): void {
       round += 1
     },
-  }
-}
-
-/**
- * Returns a function that makes a value from a text, and returns the same value for equal texts
- * while it is pooled.
- */
-function createPool<Value>(make: (text: string) => Value): (text: string) => Value {
-  const known = new BoundedMap<string, Value>(maxShared)
-  return (text) => {
-    let value = known.get(text)
-    if (value === undefined) {
-      value = make(text)
-      known.set(text, value)
-    }
-    return value
   }
 }

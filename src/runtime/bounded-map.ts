@@ -1,3 +1,5 @@
+import { hash } from 'node:crypto'
+
 /**
  * A map of at most `max` entries: those set or read last, at least half as many. It has two generations, of which the
  * older is dropped as a whole. A single map in insertion order would step over all deleted entries whenever it searched
@@ -40,5 +42,33 @@ export class BoundedMap<Key, Value> {
   turnOver(): void {
     this.#old = this.#young
     this.#young = new Map()
+  }
+}
+
+/** The size of the pools of shared texts and lists. */
+const maxShared = 65_536
+
+/** Returns equal texts, and equal lists of texts, as one: caches of many entries then store each once, while it is pooled. */
+export function createPools() {
+  const texts = new BoundedMap<string, string>(maxShared)
+  const lists = new BoundedMap<string, readonly string[]>(maxShared)
+
+  function shareText(text: string): string {
+    const known = texts.get(text)
+    if (known === undefined) texts.set(text, text)
+    return known ?? text
+  }
+
+  return {
+    text: shareText,
+    list(list: readonly string[]): readonly string[] {
+      const json = JSON.stringify(list)
+      // The text itself would take more memory than the list.
+      const key = hash('sha256', json, 'base64')
+      // Parsed again: a substring of a longer text, such as a driver's, would keep all of that text alive.
+      const shared = lists.get(key) ?? (JSON.parse(json) as string[]).map(shareText)
+      lists.set(key, shared)
+      return shared
+    },
   }
 }

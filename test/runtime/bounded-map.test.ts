@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { BoundedMap } from '../../src/runtime/bounded-map.ts'
+import { BoundedMap, createPools } from '../../src/runtime/bounded-map.ts'
 
 test('what was used last stays, and no more than fits', async (t) => {
   const map = new BoundedMap<number, string>(100)
@@ -28,4 +28,12 @@ test('what was not used between two turns is dropped', async (t) => {
     ['read', 'seen', 'unused'].map((key) => map.has(key)),
     [true, false, false],
   )
+})
+
+test('equal texts and lists are one', async (t) => {
+  const { list } = createPools()
+  const [one, other] = [list(['a', 'b']), list(['a', 'b'])]
+  t.strictSame(one, ['a', 'b'])
+  t.equal(other, one)
+  t.strictSame([list(['a,b']), list(['b', 'a']), list([])], [['a,b'], ['b', 'a'], []])
 })

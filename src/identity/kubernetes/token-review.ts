@@ -8,6 +8,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import type { JsonObject } from '../../formats/fields.ts'
 import type { Source } from '../../keys/store.ts'
 import { isRefusal } from '../../kubernetes/client.ts'
+import { createPools } from '../../runtime/bounded-map.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import { createOutage } from '../../runtime/outage.ts'
@@ -43,6 +44,7 @@ export function createTokenReview(options: TokenReviewOptions) {
   // A separate cache, so that a flood of refused tokens evicts no valid one.
   const believed = createVerdicts<TokenCaller>()
   const refused = createVerdicts<null>()
+  const pools = createPools()
   const inTurn = createFairLimiter({
     ...limits,
     refusal: () => new ServiceError('identity_unavailable'),
@@ -71,8 +73,9 @@ export function createTokenReview(options: TokenReviewOptions) {
       pauses.succeeded(network)
       // Counted from the call, so that a token revoked meanwhile does not live longer.
       if (typeof verdict !== 'string') {
-        believed.keep(hash, verdict, begunAt, begunAt + believedMs)
-        return verdict
+        const caller = { ...verdict, groups: pools.list(verdict.groups) }
+        believed.keep(hash, caller, begunAt, begunAt + believedMs)
+        return caller
       }
       onRefused(verdict)
       believed.forget(hash)

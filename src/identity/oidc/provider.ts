@@ -2,6 +2,7 @@
 
 import { type CryptoKey, errors, type JWSHeaderParameters, jwtVerify } from 'jose'
 import { ServiceError } from '../../formats/errors.ts'
+import { createPools } from '../../runtime/bounded-map.ts'
 import type { TokenCaller } from '../rules/caller.ts'
 import { createVerdicts, hashOfToken } from '../verdicts.ts'
 import { type ClaimRules, readClaims } from './claims.ts'
@@ -42,6 +43,7 @@ const algorithms = [
 export function createProvider(options: ProviderOptions) {
   const { issuer, audiences, claims, ttlMs = 300_000, keys, shared, onRefused } = options
   const verdicts = createVerdicts<{ caller: TokenCaller; provedBy: number }>()
+  const pools = createPools()
   const proof = {
     by: 'oidc',
     issuer,
@@ -97,7 +99,8 @@ export function createProvider(options: ProviderOptions) {
     }
     const person = readClaims(payload, claims)
     if (typeof person === 'string') throw new Refusal(person)
-    const caller: TokenCaller = { by: 'token', proof, ...person }
+    const groups = pools.list(person.groups)
+    const caller: TokenCaller = { by: 'token', proof, user: person.user, groups }
     const until = Math.min(now + ttlMs, (payload.exp as number) * 1_000)
     verdicts.keep(hashOfToken(token), { caller, provedBy }, now, until)
     return caller

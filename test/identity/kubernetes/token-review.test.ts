@@ -103,6 +103,13 @@ test('verdicts are cached, a yes for a minute and a no for ten seconds', async (
   t.equal(server.asked.length, 3)
 })
 
+test('tokens with the same groups share them in the cache', async (t) => {
+  const { server, tokens } = await createWorld(t)
+  server.tokens.set('again', { username: 'ada', groups: ['team-a', 'a,b'] })
+  const [one, other] = [await tokens.verify('ada', 0), await tokens.verify('again', 0)]
+  t.equal(other?.groups, one?.groups, 'one list for both')
+})
+
 test('concurrent reviews of one token share a call, those of two tokens do not', async (t) => {
   const { server, ask } = await createWorld(t)
   server.tokens.set('bob', { username: 'bob' })

@@ -286,6 +286,17 @@ test('a verified token is not verified again until it expires', async (t) => {
   t.equal(provider.verify(long, now + 300_000) instanceof Promise, true, 'not longer than the TTL')
 })
 
+test('tokens with the same groups share them in the cache', async (t) => {
+  const { issuer, ask } = await createWorld(t)
+  const groups = Array.from({ length: 300 }, (_, i) => `group-${i}`)
+  const tokens = await Promise.all(
+    ['1', '2'].map((jti) => issuer.sign({ sub: 'ada', groups, jti })),
+  )
+  const [one, other] = (await Promise.all(tokens.map((token) => ask(token)))) as TokenCaller[]
+  t.strictSame(one?.groups, groups)
+  t.equal(other?.groups, one?.groups, 'one list for both')
+})
+
 test('a cached verdict ends with the key that signed the token', async (t) => {
   const { issuer, ask } = await createWorld(t)
   const token = await issuer.sign({ sub: 'ada' })
