@@ -23,6 +23,15 @@ const markOfSettings = mark(
   'mergeOverwrite (dict "GATEWAY_URL" (printf "http://%s-gateway.%s" .Release.Name .Release.Namespace)) .Values.settings | toJson',
 )
 const markOfValue = (name: string): string => mark(`.Values.${name} | toJson`)
+/** The grace period of the gateway's pods: a drain and what comes after it. */
+const grace: Place = [
+  'Deployment tollgate-gateway',
+  'spec',
+  'template',
+  'spec',
+  'terminationGracePeriodSeconds',
+]
+const markOfGrace = mark('add (.Values.settings.DRAIN_SECONDS | default 300 | int) 30')
 /** A number that is an argument of a command. */
 const argument = 'envoy.concurrency'
 
@@ -41,6 +50,7 @@ export function renderChart(): ReadonlyMap<string, string> {
     if (name !== 'kustomization.yaml') files.set(`crds/${name}`, text)
   }
   restartOnChange(manifests)
+  replace(manifests, grace, markOfGrace)
   for (const manifest of manifests) {
     const placed = placeInPods(inRelease(manifest, manifests))
     files.set(`templates/${fileOf(manifest)}`, writeTemplate(manifest, placed))

@@ -221,7 +221,7 @@ test('values change the objects', { skip: noHelm }, async (t) => {
     ...['--set', 'settings.GATEWAY_URL=https://models.example', '--set', 'storesSecret=stores'],
     ...['--set', 'podSecurityContext.runAsUser=null', '--set', 'autoscaling.enabled=false'],
     ...['--set', 'networkPolicies.enabled=false', '--set', 'controller.replicas=1'],
-    ...['--set', 'envoy.concurrency=4'],
+    ...['--set', 'envoy.concurrency=4', '--set-string', 'settings.DRAIN_SECONDS=900'],
   )
   t.equal(stderr, '')
   const objects = Object.values(read(stdout))
@@ -231,6 +231,7 @@ test('values change the objects', { skip: noHelm }, async (t) => {
   t.match(text, '"GATEWAY_URL":"https://models.example"')
   t.match(text, '"secretName":"stores"')
   t.match(text, '"--concurrency","4"')
+  t.match(text, '"terminationGracePeriodSeconds":930')
   t.notOk(objects.some(({ kind }) => /Policy$|Autoscaler$/.test(kind) && kind !== 'AccessPolicy'))
   const controller = objects.find(({ metadata }) => metadata.name === 'tollgate-controller')
   t.ok(controller)
