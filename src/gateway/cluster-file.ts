@@ -4,15 +4,19 @@
  */
 
 import { createHash, hash } from 'node:crypto'
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import type { ModelRef } from '../kinds/resources.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
-import { restAfter } from '../runtime/loop.ts'
+import { repeat, restAfter } from '../runtime/loop.ts'
+import { createMutex } from '../runtime/mutex.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
+import { unlessMissing } from '../runtime/unless-missing.ts'
 import type { LoadedClusters } from './admin-page.ts'
 import { createClusterWaits, type Rendered, type Unseen, type Version } from './cluster-waits.ts'
-import { joinClusters, renderCluster, writeClusters } from './clusters.ts'
+import { clustersFile, joinClusters, noClusters, renderCluster, writeClusters } from './clusters.ts'
 import { locationOf, serverSecrets } from './secret-location.ts'
 
 /**
@@ -24,6 +28,9 @@ const graceMs = 5_000
 const rests = { firstMs: 5, maxMs: 250 }
 /** Rests between two polls about models that no longer wait. */
 const unseenRests = { firstMs: 500, maxMs: 4_000 }
+/** Milliseconds between two checks of the file. */
+const checkMs = 1_000
+
 interface ClusterFileDeps {
   /** Created if missing. */
   readonly directory: string
@@ -45,6 +52,7 @@ type Written = ReadonlyMap<string, string>
 
 export function createClusterFile(deps: ClusterFileDeps) {
   const closing = new AbortController()
+  const withLock = createMutex()
   const rendered = new WeakMap<ModelRef, Rendered>()
   const waits = createClusterWaits()
   const { waiting, unseen } = waits
@@ -79,12 +87,24 @@ export function createClusterFile(deps: ClusterFileDeps) {
     return { name: name.digest('hex').slice(0, 16), clusters }
   }
 
-  async function put(clusters: Written, { name }: Version): Promise<void> {
-    // Equal clusters under another name: a removed model has been added again.
-    if (written?.name === name && isDeepStrictEqual(clusters, written.clusters)) return
-    await writeClusters(deps.directory, joinClusters(clusters.values(), name))
-    written = { name, clusters }
-  }
+  const put = (clusters: Written, { name }: Version): Promise<void> =>
+    withLock(async () => {
+      // Equal clusters under another name: a removed model has been added again.
+      if (written?.name === name && isDeepStrictEqual(clusters, written.clusters)) return
+      await writeClusters(deps.directory, joinClusters(clusters.values(), name))
+      written = { name, clusters }
+    })
+
+  /** Writes the list again if it was removed, or replaced by the empty one that an Envoy needs to start. */
+  const restore = (): Promise<void> =>
+    withLock(async () => {
+      if (written === undefined) return
+      const found = await stat(join(deps.directory, clustersFile)).catch(unlessMissing)
+      if (found !== undefined && found.size !== noClusters.length) return
+      await writeClusters(deps.directory, joinClusters(written.clusters.values(), written.name))
+    })
+  // What fails is tried again.
+  void repeat({ step: restore, restMs: checkMs, onFault() {}, signal: closing.signal })
 
   /** Undefined without a response. */
   const ask = (named: readonly string[]): Promise<LoadedClusters | undefined> =>

@@ -53,6 +53,9 @@ export function joinClusters(texts: Iterable<string>, version: string): string {
   return `${about},"resources":[${[...texts].join(',')}]}\n`
 }
 
+/** The list with which an Envoy starts before the service has written one. */
+export const noClusters = joinClusters([], '0')
+
 /**
  * One cluster of the response. Its text does not depend on the others, so Envoy leaves unchanged clusters untouched.
  */

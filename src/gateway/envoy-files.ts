@@ -12,7 +12,7 @@ import { replaceFile } from '../runtime/replace-file.ts'
 import { checkSockets } from '../settings/check-files.ts'
 import type { Config } from '../settings/config.ts'
 import { findAuthorities, isName, renderBootstrap, renderCertificate } from './bootstrap.ts'
-import { clustersFile, renderClusters, writeClusters } from './clusters.ts'
+import { clustersFile, noClusters, writeClusters } from './clusters.ts'
 import { readTemplate } from './template.ts'
 
 /**
@@ -60,7 +60,7 @@ export async function writeEnvoyFiles(config: Config): Promise<string> {
   }
   if (certificate !== undefined) await replaceFile(certificatePath(config), certificate)
   if (!existsSync(join(envoyConfigDir, clustersFile))) {
-    await writeClusters(envoyConfigDir, renderClusters([], '0'))
+    await writeClusters(envoyConfigDir, noClusters)
   }
   const path = join(envoyConfigDir, 'bootstrap.json')
   await replaceFile(path, bootstrap, { mode: bootstrapMode(config) })

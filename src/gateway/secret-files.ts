@@ -3,6 +3,7 @@
  * no other file, neither in the clusters nor in a log.
  */
 
+import { existsSync } from 'node:fs'
 import { chmod, mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Snapshot } from '../models/rules/snapshot.ts'
@@ -63,12 +64,15 @@ export function createSecretFiles(deps: SecretFilesDeps) {
     const text = render(secret, location, 'text' in reading ? reading.text : undefined)
     if (problem !== undefined && problem !== each.problem) deps.onProblem(problem)
     each.problem = problem
-    if (text === each.written) return
+    // Others may have removed the file.
+    if (text === each.written && existsSync(location.path)) return
     await replaceFile(location.path, text, { mode: 0o600 })
     each.written = text
   }
 
   async function bringAll(): Promise<void> {
+    await mkdir(folder, { recursive: true })
+    await chmod(folder, 0o700)
     // A limited number at a time: each is an open file.
     await forEachConcurrently([...needed.values()], { concurrency: 8 }, bring)
   }
@@ -94,11 +98,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
           }
         }
         needed = found
-        if (needed.size > 0) {
-          await mkdir(folder, { recursive: true })
-          await chmod(folder, 0o700)
-          await bringAll()
-        }
+        if (needed.size > 0) await bringAll()
         models = snapshot.models
       })
       if (needed.size === 0 || isFollowing) return

@@ -1,9 +1,10 @@
-import { readFileSync, rmSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { type Test, test } from 'tap'
 import { holdModels } from '../../src/gateway/activation.ts'
 import type { LoadedClusters } from '../../src/gateway/admin-page.ts'
 import { createClusterFile } from '../../src/gateway/cluster-file.ts'
+import { noClusters, writeClusters } from '../../src/gateway/clusters.ts'
 import type { ModelRef, Resource } from '../../src/kinds/resources.ts'
 import { clusterName } from '../../src/models/rules/snapshot.ts'
 import { inSlices } from '../../src/runtime/slices.ts'
@@ -74,6 +75,17 @@ async function running(t: Test) {
   await world.file.settled()
   return { ...world, version }
 }
+
+test('a list that was removed or emptied is written again', async (t) => {
+  const { path, clusters, version } = await running(t)
+  const read = () => existsSync(path) && clusters() === 'old'
+  rmSync(dirname(path), { recursive: true })
+  await poll(read, 'the list is back')
+  // As `tollgate envoy-config --write` does if there is no list.
+  await writeClusters(dirname(path), noClusters)
+  await poll(read, 'the list is back')
+  t.equal(JSON.parse(readFileSync(path, 'utf8')).version_info, version)
+})
 
 test('the start does not wait for an Envoy that is not running', async (t) => {
   const { file, overdue, write, clusters, waiting } = begin(t)
