@@ -101,6 +101,32 @@ export const values: readonly Value[] = [
   },
 ]
 
+/** As which the gateway is asked. */
+export const gatewayScheme =
+  'ternary "https" "http" (hasKey .Values.settings "GATEWAY_TLS_CERT_FILE")'
+
+/** What else follows from settings, as Helm's expressions. */
+export const derived: readonly (readonly [Place, string])[] = [
+  // A drain, and what comes after it.
+  [
+    [...gateway, 'terminationGracePeriodSeconds'],
+    'add (.Values.settings.DRAIN_SECONDS | default 300 | int) 30',
+  ],
+  [
+    [...gateway, 'containers', 'envoy', 'readinessProbe', 'httpGet', 'scheme'],
+    `${gatewayScheme} | upper`,
+  ],
+  [['Service tollgate-gateway', 'spec', 'ports', 'http', 'appProtocol'], gatewayScheme],
+]
+
+/** TLS of listeners that probes, the cleanup job and the PodMonitor ask without it. */
+export const withoutTls: ReadonlySet<string> = new Set([
+  'TLS_CERT_FILE',
+  'TLS_KEY_FILE',
+  'TLS_CLIENT_CA_FILE',
+  'TLS_MIN_VERSION',
+])
+
 const ofController = /tollgate-(controller(-lease)?|models-write|access-status)$/
 
 /** Objects that an installation may leave out. */

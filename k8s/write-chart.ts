@@ -12,7 +12,7 @@ import { settings } from '../src/settings/all-settings.ts'
 import { extraFiles, extras } from './chart-extras.ts'
 import { inRelease, mark } from './chart-names.ts'
 import { placeInPods } from './chart-pods.ts'
-import { optional, type Place, values } from './chart-values.ts'
+import { derived, gatewayScheme, optional, type Place, values, withoutTls } from './chart-values.ts'
 import { type Manifest, render } from './render.ts'
 import { renderCrds } from './write-crds.ts'
 
@@ -20,18 +20,9 @@ type JsonObject = Record<string, unknown>
 
 const note = '# Written by `npm run chart` from k8s/overlays/production.\n'
 const markOfSettings = mark(
-  'mergeOverwrite (dict "GATEWAY_URL" (printf "http://%s-gateway.%s" .Release.Name .Release.Namespace)) .Values.settings | toJson',
+  `mergeOverwrite (dict "GATEWAY_URL" (printf "%s://%s-gateway.%s" (${gatewayScheme}) .Release.Name .Release.Namespace)) .Values.settings | toJson`,
 )
 const markOfValue = (name: string): string => mark(`.Values.${name} | toJson`)
-/** The grace period of the gateway's pods: a drain and what comes after it. */
-const grace: Place = [
-  'Deployment tollgate-gateway',
-  'spec',
-  'template',
-  'spec',
-  'terminationGracePeriodSeconds',
-]
-const markOfGrace = mark('add (.Values.settings.DRAIN_SECONDS | default 300 | int) 30')
 /** A number that is an argument of a command. */
 const argument = 'envoy.concurrency'
 
@@ -50,7 +41,7 @@ export function renderChart(): ReadonlyMap<string, string> {
     if (name !== 'kustomization.yaml') files.set(`crds/${name}`, text)
   }
   restartOnChange(manifests)
-  replace(manifests, grace, markOfGrace)
+  for (const [place, expression] of derived) replace(manifests, place, mark(expression))
   for (const manifest of manifests) {
     const placed = placeInPods(inRelease(manifest, manifests))
     files.set(`templates/${fileOf(manifest)}`, writeTemplate(manifest, placed))
@@ -221,7 +212,7 @@ function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>)
 /** Each may also be read from a file. */
 function settingNames(fixed: ReadonlySet<string>): readonly string[] {
   return Object.values(settings)
-    .filter(({ name }) => !fixed.has(name))
+    .filter(({ name }) => !fixed.has(name) && !withoutTls.has(name))
     .flatMap(({ name }) => [name, `${name}_FILE`])
     .sort()
 }

@@ -99,6 +99,8 @@ test('values are checked, settings by their names', async (t) => {
     settings({ METRICS_ADDRESS: 'off' }),
     settings({ LEASE_NAME: 'mine' }),
     settings({ RESOURCES_FILE: '/run/resources' }),
+    // Its probes are without TLS.
+    settings({ TLS_CERT_FILE: '/tls/tls.crt' }),
     { ...defaults, imagePullSecret: [] },
     { ...defaults, tolerations: {} },
     { ...defaults, monitoring: { rules: { runbookUrl: 'docs/runbook.md' } } },
@@ -235,6 +237,23 @@ test('values change the objects', { skip: noHelm }, async (t) => {
   t.notOk(objects.some(({ kind }) => /Policy$|Autoscaler$/.test(kind) && kind !== 'AccessPolicy'))
   const controller = objects.find(({ metadata }) => metadata.name === 'tollgate-controller')
   t.ok(controller)
+})
+
+test('a gateway with TLS is asked with TLS', { skip: noHelm }, async (t) => {
+  const tls = ['--set', 'settings.GATEWAY_TLS_CERT_FILE=/tls/tls.crt']
+  const plain = template().stdout
+  const secure = template(...tls).stdout
+  for (const [text, scheme] of [
+    [plain, 'http'],
+    [secure, 'https'],
+  ] as const) {
+    const objects = read(text)
+    const deployment = JSON.stringify(objects['Deployment default/tollgate-gateway'])
+    t.match(deployment, `"path":"/health","port":"http","scheme":"${scheme.toUpperCase()}"`)
+    const service = JSON.stringify(objects['Service default/tollgate-gateway'])
+    t.match(service, `"appProtocol":"${scheme}"`)
+    t.match(text, `"GATEWAY_URL":"${scheme}://tollgate-gateway.`)
+  }
 })
 
 test('other settings replace the pods that use them', { skip: noHelm }, async (t) => {
