@@ -10,7 +10,7 @@ import {
   within,
   withLongDeadline,
 } from '../store/postgres/postgres.ts'
-import type { Fragment, Query, Sql } from '../store/postgres/sql.ts'
+import { type Fragment, nowByBoth, type Query, type Sql } from '../store/postgres/sql.ts'
 import { type Attempt, recordMade } from './idempotency.ts'
 import type { RevokedKey } from './revocations/revocation-log.ts'
 import type { ApiKeyRecord, ApiKeyStatus, PreviousSecret } from './rules/api-key.ts'
@@ -173,12 +173,11 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       }
     },
     async endPrevious(hash, now) {
-      const instant = new Date(now)
       const [row] = await within(sql<RevokedRecordRow[]>`
         update api_keys set previous_hash = null, previous_prefix = null, previous_ends_at = null,
           previous_last_used_at = null, previous_end_after = null
-        where previous_hash = ${hash} and previous_ends_at > ${instant} and status = 'active'
-          and ${lockBound(sql)}
+        where previous_hash = ${hash} and previous_ends_at > ${nowByBoth(sql, now)}
+          and status = 'active' and ${lockBound(sql)}
         returning *, pg_current_xact_id()::text as transaction`)
       return row && { ...toRevoked(row), hash }
     },
@@ -366,16 +365,21 @@ function isActiveAt(sql: Sql, now: number): Fragment {
   return sql`status = 'active' and (expires_at is null or expires_at > ${new Date(now)})`
 }
 
+/** As `isActiveAt`, but a process whose clock is ahead must not leave a key unrevoked that others accept. */
+function isActiveByBoth(sql: Sql, now: number): Fragment {
+  return sql`status = 'active' and (expires_at is null or expires_at > ${nowByBoth(sql, now)})`
+}
+
 /** The key with this id, if it is active at `now` and belongs to `owner`, if given. */
 function isOwn(sql: Sql, id: string, owner: string | undefined, now: number): Fragment {
-  return sql`id = ${id} and ${isActiveAt(sql, now)} and ${lockBound(sql)}
+  return sql`id = ${id} and ${isActiveByBoth(sql, now)} and ${lockBound(sql)}
     ${owner === undefined ? sql`` : sql`and username = ${owner}`}`
 }
 
 function isActive(sql: Sql, { user, subscription }: KeyScope, now: number): Fragment {
   if (user === undefined && subscription === undefined) throw new Error('a scope names something')
   return sql`
-    ${isActiveAt(sql, now)}
+    ${isActiveByBoth(sql, now)}
     ${user === undefined ? sql`` : sql`and username = ${user}`}
     ${subscription === undefined ? sql`` : sql`and subscription = ${subscription}`}`
 }

@@ -152,6 +152,25 @@ test('expired keys are not revoked', async (t) => {
   t.equal((await keys.findById(stored.id))?.status, 'expired')
 })
 
+test('a process whose clock is ahead revokes keys that are valid', async (t) => {
+  const keys = createPostgresApiKeys(await createMigrated(t))
+  const ahead = Date.now() + 86_400_000
+  const valid = { createdAt: Date.now(), expiresAt: Date.now() + 3_600_000 }
+  const [one, two, replaced] = [0, 1, 2].map(() => createRecord(valid)) as [
+    ApiKeyRecord,
+    ApiKeyRecord,
+    ApiKeyRecord,
+  ]
+  for (const record of [one, two, replaced]) await keys.insert(record)
+  const rotation = { hash: 'new', prefix: null, overlapMs: 60_000, endAfterFirstUseMs: undefined }
+  await keys.rotate(replaced.id, undefined, rotation, Date.now())
+  t.match(await keys.endPrevious(replaced.hash, ahead), { hash: replaced.hash })
+  t.match(await keys.revoke(one.id, undefined, ahead), { hash: one.hash, status: 'revoked' })
+  t.equal(await keys.countActive({ user: 'alice' }, ahead), 2)
+  const revoked = await keys.revokeAll({ user: 'alice' }, ahead)
+  t.strictSame(new Set(revoked.map(({ hash }) => hash)), new Set([two.hash, 'new']))
+})
+
 test('concurrent bulk revocations share the keys', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
