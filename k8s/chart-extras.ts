@@ -58,7 +58,10 @@ export const extras: Readonly<Record<string, Extra>> = {
     value: false,
     meaning: 'let the Prometheus operator scrape the pods',
   },
-  'monitoring.rules.enabled': { value: false, meaning: 'alerts and sums, for the same' },
+  'monitoring.rules.enabled': {
+    value: false,
+    meaning: 'alerts and sums, for the same; in one release of a cluster, for they cover all',
+  },
   'monitoring.rules.runbookUrl': {
     value: runbookUrl,
     meaning: 'where your people find docs/runbook.md: alerts link to its sections',
