@@ -13,6 +13,7 @@ import { errorMessage } from '../../runtime/error-message.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import { createOutage } from '../../runtime/outage.ts'
 import { createSingleFlight } from '../../runtime/single-flight.ts'
+import { withAbort } from '../../runtime/with-abort.ts'
 import type { TokenCaller } from '../rules/caller.ts'
 import { createVerdicts, hashOfToken } from '../verdicts.ts'
 import { createPauses } from './pauses.ts'
@@ -35,6 +36,8 @@ interface TokenReviewOptions {
 const believedMs = 60_000
 const refusedMs = 10_000
 const failureShownMs = 60_000
+/** How long a request with a cached token waits for its review in an outage. */
+const hangMs = 300
 /** Concurrent calls; further ones wait in turn, network by network. */
 const limits = { atOnce: 16, room: 4_000, roomForOne: 1_000 }
 
@@ -116,11 +119,10 @@ export function createTokenReview(options: TokenReviewOptions) {
       const known = recall(hash)
       if (known !== undefined) return known
       const asking = ask(hash, token, source)
-      // An API server that hangs is not waited for again and again.
       const late = outage.isOpen ? recall(hash, true) : undefined
       if (late === undefined) return asking
-      asking.catch(() => {})
-      return late
+      // An API server that hangs is not waited for again and again; one that responds decides.
+      return withAbort(asking, AbortSignal.timeout(hangMs)).catch(() => late)
     },
   }
 }
