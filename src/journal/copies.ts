@@ -64,7 +64,7 @@ export function createCopies({ folder, path, keptPath, files, same = [] }: Copie
       await fs.rename(at(now), at(name)).catch(unlessMissing)
     }
     const bytes = await lengthOf(name)
-    if (bytes === 0) await putAside(name, await listCopies())
+    if (bytes === 0) await beginCopy(name)
     const one = { name, bytes, inode: undefined }
     copied.set(inode, one)
     return one
@@ -122,6 +122,15 @@ export function createCopies({ folder, path, keptPath, files, same = [] }: Copie
     } finally {
       file.close()
     }
+  }
+
+  /** Makes room for a copy of the file from its beginning. */
+  async function beginCopy(name: string): Promise<void> {
+    const head = headOf(folder, name)
+    const isOfSame = head !== '' && headIn(await readCopy(name, 0, headBytes)) === head
+    // The file was reset to an earlier state. Restored later, the lines that only the copy has would count again.
+    if (isOfSame) await fs.truncate(at(name))
+    else await putAside(name, await listCopies())
   }
 
   /** Renames the copy of a file that is no longer in the folder, so that its lines are not overwritten. */

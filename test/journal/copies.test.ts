@@ -76,6 +76,28 @@ test('a half-written copy is completed, another file’s is kept aside', async (
   t.same(Object.values(copied()).sort(), ['\nfirst\n\nsecond\n', '\nof a new file\n'])
 })
 
+test('of a file that was reset to an earlier state, no later one comes back', async (t) => {
+  const { begin, log, path, rename, there, copied } = makeWorld(t)
+  const copies = begin()
+  log('\nfirst\n')
+  await copies.step()
+  const earlier = readFileSync(join(path, 'usage.jsonl'))
+  log('\nsecond, which is counted\n')
+  await copies.step()
+  rmSync(join(path, 'usage.jsonl'))
+  writeFileSync(join(path, 'usage.jsonl'), earlier)
+  log('\nthird\n')
+  await copies.step()
+  t.strictSame(copied(), there())
+  const name = 'usage.jsonl.1795000000000'
+  rename(name)
+  await copies.step()
+  rmSync(join(path, name))
+  await copies.remove(name)
+  await begin().step()
+  t.strictSame(there(), { 'usage.jsonl': '' }, 'the file was removed because its lines are saved')
+})
+
 test('a folder that was emptied is filled, one that was not is left', async (t) => {
   const { begin, log, path, keptPath, rename, there, copied } = makeWorld(t)
   log('\nfirst\n')

@@ -1533,7 +1533,8 @@ export const allMutants: readonly Mutant[] = [
     ['journal/copies.test.ts'],
     [
       ['if (!own.equals(copy)) return 0', ''],
-      ['if (bytes === 0) await putAside(name, await listCopies())', ''],
+      ['if (bytes === 0) await beginCopy(name)', ''],
+      ['headIn(await readCopy(name, 0, headBytes)) === head', 'false'],
       ['if (heads.has(headIn(await readCopy(name, 0, headBytes)))) continue', ''],
       ['copy.write(piece, 0, bytes, one.bytes)', 'copy.write(piece, 0, bytes)'],
     ],
