@@ -1,6 +1,7 @@
 /** Reads the lines after a position of the ledger, and sums them for the ledger. Writes nothing. */
 
 import type { Folder } from '../../journal/folder.ts'
+import { renamedSince } from '../../journal/followed-files.ts'
 import { createFollower } from '../../journal/follower.ts'
 import { isAfterTorn, readLine } from '../../journal/read-line.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
@@ -56,12 +57,20 @@ export function createLedgerReading(
     names: [names.script, names.envoy],
     position,
     now: clock,
-    onLine: (line, head, name) => add(line, places.of(head), name),
-    onLost: (head) => noteLost(places.of(head)),
+    onLine: (line, head, name) => add(line, placeOf(head), name),
+    onLost: (head) => noteLost(placeOf(head)),
   })
+
+  function placeOf(head: string): Place {
+    return places.of(head, () => {
+      const one = follower.files().find((each) => each.head === head)
+      return one && renamedSince(one)
+    })
+  }
 
   function add(text: string, place: Place, name: string): void {
     lines += 1
+    if (place.isReadBefore) return
     const line = readLine(text, unusableUsage)
     if (line === undefined ? !isRetold(text, name) : isAfterTorn(text)) noteLost(place)
     if (line === undefined) return
@@ -80,6 +89,7 @@ export function createLedgerReading(
 
   /** A part of a file can't be read, or is gone. */
   function noteLost(place: Place): void {
+    if (place.isReadBefore) return
     place.gapFrom ??= place.endedAt ?? clock()
     isChanged = true
   }

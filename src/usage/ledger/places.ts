@@ -13,6 +13,8 @@ export interface Place {
   done: boolean
   /** The start of a gap, from an unreadable part to the next line that can be read. */
   gapFrom: number | undefined
+  /** Whether its lines were added before its place was forgotten: a backup has brought it back. */
+  readonly isReadBefore?: boolean
 }
 
 /** A missing file is waited for this long, because it may be moving. */
@@ -40,6 +42,12 @@ export function createPlaces(stored: readonly LedgerPlace[]) {
     return now - since > movedForMs
   }
 
+  /** Places of files that were rotated before this time may have been forgotten. */
+  function forgottenBefore(): number {
+    const ends = [...all.values()].flatMap(({ endedAt, done }) => (done && endedAt) || [])
+    return ends.length < maxAbsent ? Number.NEGATIVE_INFINITY : Math.min(...ends)
+  }
+
   function forget(head: string): void {
     missingSince.delete(head)
     all.delete(head)
@@ -50,10 +58,12 @@ export function createPlaces(stored: readonly LedgerPlace[]) {
     all: (): Iterable<Place> => all.values(),
     /** Live: a follower advances it. */
     position,
-    of(head: string): Place {
+    /** `rotatedAt`: returns when its file was rotated, in milliseconds since the epoch, if it is not current. */
+    of(head: string, rotatedAt: () => number | undefined): Place {
       const known = all.get(head)
       if (known !== undefined) return known
-      const place = { endedAt: null, done: false, gapFrom: undefined }
+      const isReadBefore = (rotatedAt() ?? Number.POSITIVE_INFINITY) < forgottenBefore()
+      const place = { endedAt: null, done: false, gapFrom: undefined, isReadBefore }
       all.set(head, place)
       return place
     },

@@ -323,6 +323,31 @@ test('only the latest places of missing files are stored', async (t) => {
   t.ok(count > 20 && count < 40, `${count} places`)
 })
 
+test('a file from an old backup is not added again', async (t) => {
+  const world = await createWorld(t)
+  const reader = createReader(t, world)
+  const rotated = (second: number) => `${world.path}.${start + 1_000 * second + 999}`
+  const backup = `${world.path}-backup`
+  for (let i = 0; i < 50; i += 1) {
+    writeFileSync(world.path, line(i))
+    await reader.step()
+    renameSync(world.path, rotated(i))
+    await reader.step()
+    if (i === 0) copyFileSync(rotated(0), backup)
+    rmSync(rotated(i))
+    reader.clock.now += 60_001
+    await reader.step()
+  }
+  copyFileSync(backup, rotated(0))
+  await reader.settle()
+  await createReader(t, world).settle()
+  t.strictSame(await totals(world), { ann: 50 })
+  writeFileSync(rotated(60), line(60))
+  await createReader(t, world).settle()
+  t.strictSame(await totals(world), { ann: 51 }, 'but one that was written since is')
+  t.strictSame(await gapsOf(world), [])
+})
+
 test('a torn line is a gap, and the others are read', async (t) => {
   for (const [write, end] of [
     [earlierLine, '.jsonl'],
