@@ -345,7 +345,11 @@ const exposedHeaders = [
   'x-tollgate-budget-limit',
   'x-tollgate-budget-remaining',
   'x-tollgate-budget-reset',
+  'x-tollgate-max-output-tokens',
+  'x-tollgate-key-age',
   'x-tollgate-key-expires',
+  'x-ext-auth-reason',
+  'www-authenticate',
 ]
 
 /**

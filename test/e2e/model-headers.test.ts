@@ -183,6 +183,11 @@ test("the gateway's own CORS headers stay", async (t, gateway) => {
     t.equal(answer.headers['access-control-allow-origin'], origin)
     t.match(answer.headers['access-control-expose-headers'], 'x-request-id')
     t.match(answer.headers['access-control-expose-headers'], 'x-tollgate-budget-remaining')
+    t.match(
+      answer.headers['access-control-expose-headers'],
+      /x-tollgate-max-output-tokens.*key-age/,
+    )
+    t.match(answer.headers['access-control-expose-headers'], /x-ext-auth-reason.*www-authenticate/)
     t.equal(answer.headers['access-control-allow-credentials'], undefined)
   }
 })
