@@ -38,7 +38,8 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
     one.name = name
     one.isCurrent = isCurrent
     one.absentSince = listed === undefined ? (one.absentSince ?? now()) : undefined
-    if (size === one.size) return
+    // A current file may have been emptied, and be as long as before.
+    if (size === one.size && !isCurrent) return
     one.size = size
     refreshHead(one)
   }

@@ -200,6 +200,14 @@ test('a file that was put back is known', async (t) => {
   t.strictSame(await world.read(), [])
 })
 
+test('a file that was emptied and is as long as before is read', async (t) => {
+  const world = follow(t)
+  world.write('\none\n')
+  t.strictSame(await world.read(), ['one'])
+  writeFileSync(world.path, '\ntwo\n')
+  t.strictSame(await world.read(), ['two'])
+})
+
 test('an older state of a file is not read again', async (t) => {
   const world = follow(t)
   world.write('\none\n\ntwo\n')
