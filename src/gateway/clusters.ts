@@ -186,7 +186,8 @@ const modelHeaders = {
               regex:
                 '(access-control|anthropic-ratelimit|x-(accel|envoy|maas|ratelimit|tollgate))-.*|' +
                 'ratelimit(-policy)?|set-cookie|strict-transport-security|alt-svc|' +
-                'clear-site-data|service-worker-allowed|nel|report-to|reporting-endpoints|location',
+                'clear-site-data|service-worker-allowed|nel|report-to|reporting-endpoints|location|' +
+                'x-ext-auth-reason',
             },
           },
         },

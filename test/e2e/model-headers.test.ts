@@ -24,6 +24,7 @@ const dropped: readonly (readonly [name: string, value: string])[] = [
   ['x-maas-subscription', 'other'],
   ['X-MaaS-Username', 'admin'],
   ['x-envoy-immediate-health-check-fail', 'true'],
+  ['X-Ext-Auth-Reason', 'revoked'],
   ['x-envoy-overloaded', 'true'],
   ['x-envoy-ratelimited', 'true'],
   ['X-Envoy-Upstream-Service-Time', '1'],
