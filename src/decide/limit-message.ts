@@ -38,7 +38,7 @@ function describe({ isBusy, needed }: Denial, state: LimitState, where: string):
   const name = nameOf(limit)
   if (kind === 'concurrency' && limitName === undefined) {
     return (
-      `${used} of your requests to this model are in progress, and your subscription allows ` +
+      `${used} of your requests to this model ${used === 1 ? 'is' : 'are'} in progress, and your subscription allows ` +
       `${limit.limit} at a time${where}.`
     )
   }

@@ -45,6 +45,12 @@ test('the message of an exhausted limit gives its figures', async (t) => {
         '100 at a time (subscription "premium"). Please try again in 5s.',
     ],
     [
+      state(1, 'concurrency', ''),
+      { isBusy: true },
+      '1 of your requests to this model is in progress, and your subscription allows ' +
+        '100 at a time (subscription "premium"). Please try again in 5s.',
+    ],
+    [
       state(107),
       { isBusy: true },
       'The rest of the token limit of your subscription for this model is held by your requests in ' +
