@@ -149,19 +149,26 @@ export function readPart(text: string): readonly DocumentContent[] {
     if (problem !== undefined) {
       return broken(text, problem.line, `not valid YAML: ${problem.message}`)
     }
-    return listedObjects(value).map(({ object, path }) => read(document, object, path))
+    return listedObjects(value).map(({ object, path }) => {
+      const content = read(document, object, path)
+      const hasKind = typeof valueAt(object, ['kind']) === 'string'
+      const [problem] = content.found === undefined && !hasKind ? content.problems : []
+      return problem === undefined ? content : broken(text, problem.line, problem.message)
+    })
   })
 }
 
 /**
- * The content of a broken document. If it may have the Tenant's limits, it counts as a Tenant whose limits cannot be
- * read.
+ * The content of a document that is broken, or of no kind. If it may have the Tenant's limits, it counts as a Tenant
+ * whose limits cannot be read.
  */
 function broken(text: string, line: number, message: string): DocumentContent {
+  // Of UTF-16 these remain between ASCII characters and before them.
+  const legible = text.replace(/[\0\ufffd]/g, '')
   return notRead(
     line,
     message,
-    limitedTenant.every((part) => part.test(text)),
+    limitedTenant.every((part) => part.test(legible)),
   )
 }
 
@@ -175,7 +182,7 @@ export function notRead(line: number, message: string, isTenant: boolean): Docum
 }
 
 const limitedTenant = [
-  /(^|[\s{,"'])kind["']?\s*:\s*["']?(Tenant|MaasTenantConfig)\b/,
+  /(^|[\s{,"'])kind["']?\s*:\s*([!&]\S*\s+)*["']?(Tenant|MaasTenantConfig)\b/,
   /(^|[\s{,"'])(limits|calendar)["']?\s*:/,
 ]
 

@@ -34,9 +34,10 @@ const linesDepth = 3
  */
 export function parseYaml(text: string): readonly YamlDocument[] {
   const lines = new LineCounter()
-  // For the parser's warnings Node would write lines into the log.
+  // For the parser's warnings Node would write lines into the log. Tags of YAML 1.1 would make values without fields.
   const options = {
     ...{ lineCounter: lines, prettyErrors: false, uniqueKeys: false },
+    ...{ schema: 'core', resolveKnownTags: false },
     logLevel: 'error',
   } as const
   const hasMerges = text.includes('<<')

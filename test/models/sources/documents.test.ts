@@ -1,5 +1,11 @@
+import { isUtf8 } from 'node:buffer'
 import { test } from 'tap'
-import { type FileContent, readInSteps, readObject } from '../../../src/models/sources/documents.ts'
+import {
+  type FileContent,
+  type FileText,
+  readInSteps,
+  readObject,
+} from '../../../src/models/sources/documents.ts'
 import { toEnd } from '../../support/to-end.ts'
 
 function readDocuments(file: string, text: string): FileContent {
@@ -233,6 +239,36 @@ test('text that is not UTF-8 breaks only its document', async (t) => {
   )
   t.match(problems, [{ line: 14, severity: 'error', message: /is not UTF-8/ }])
   t.equal(problems.length, 1)
+})
+
+test('limits of the Tenant in a document of no kind close, however it is written', async (t) => {
+  const tenant = `apiVersion: tollgate.dev/v1alpha1
+kind: Tenant
+metadata: {name: default-tenant}
+spec:
+  limits: [{name: daily, of: tokens, limit: 1000, window: 24h}]
+`
+  const states = (text: FileText): unknown[] =>
+    toEnd(readInSteps('f.yaml', text)).resources.map(({ resource }) =>
+      resource.kind === 'Tenant' && resource.unreadable !== undefined ? 'closed' : resource.kind,
+    )
+  const item = tenant.trimEnd().replaceAll('\n', '\n  ')
+  for (const text of [
+    `- ${item}`,
+    `items:\n- ${item}`,
+    tenant.replace('Tenant', '!!str Tenant\nbroken: ['),
+    tenant.replace(/spec:.*/s, 'spec: !!omap [limits: [{name: daily}]]'),
+  ]) {
+    t.strictSame(states({ text, isUtf8: true }), ['closed'], text)
+  }
+  const utf16 = Buffer.from(tenant, 'utf16le')
+  const marked = Buffer.from(`\ufeff${tenant.replace(/^.*\n/, '')}`, 'utf16le')
+  for (const bytes of [utf16, Buffer.from(utf16).swap16(), marked, Buffer.from(marked).swap16()]) {
+    const text = { text: bytes.toString('utf8'), isUtf8: isUtf8(bytes) }
+    t.strictSame(states(text), ['closed'], JSON.stringify(text))
+  }
+  const others = { text: `- ${item.replace('limits', 'telemetry')}`, isUtf8: true }
+  t.strictSame(states(others), [], 'no limits')
 })
 
 test('time is linear in keys, tags and problems', async (t) => {
