@@ -1,6 +1,6 @@
 /** `tollgate export`: converts models-as-a-service's resources to Tollgate's, as YAML on standard output. */
 
-import { parseAllDocuments, stringify } from 'yaml'
+import { stringify } from 'yaml'
 import { accessOf } from '../kubernetes/access.ts'
 import { createClient, KubeError } from '../kubernetes/client.ts'
 import { listObjects } from '../kubernetes/list.ts'
@@ -8,6 +8,7 @@ import { exportResources } from '../models/rules/export-resources.ts'
 import { originalGroup } from '../models/rules/original/original-kinds.ts'
 import { listedObjects } from '../models/rules/reading/listed-objects.ts'
 import { collections } from '../models/sources/collections.ts'
+import { parseYaml } from '../models/sources/yaml-documents.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
@@ -60,13 +61,9 @@ async function readFiles(
   const objects: unknown[] = []
   for (const path of paths) {
     const content = await readInput(path, input)
-    for (const document of parseAllDocuments(content)) {
-      const [broken] = document.errors
-      if (broken !== undefined) {
-        throw new Error(`${path}: not valid YAML: ${broken.message.split('\n')[0]}`)
-      }
-      const listed = listedObjects(document.toJS({ maxAliasCount: 100 }))
-      objects.push(...listed.map(({ object }) => object))
+    for (const { value, problem } of parseYaml(content)) {
+      if (problem !== undefined) throw new Error(`${path}: not valid YAML: ${problem.message}`)
+      objects.push(...listedObjects(value).map(({ object }) => object))
     }
   }
   return objects

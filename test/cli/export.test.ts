@@ -55,6 +55,21 @@ test('reads lists of kubectl from standard input', async (t) => {
   )
 })
 
+test('reads YAML as the service does: merge keys are merged', async (t) => {
+  const text = `apiVersion: ${apiVersion}
+kind: MaaSSubscription
+metadata: {name: team-a}
+spec:
+  owner: {users: [ada]}
+  modelRefs:
+    - &granite {namespace: llm, name: granite, tokenRateLimits: [{limit: 5, window: 1m}]}
+    - {<<: *granite, name: llama}
+`
+  const { status, documents, err } = await run(['-'], {}, text)
+  t.equal(status, 0, err)
+  t.match(documents, [{ spec: { modelRefs: [{}, { namespace: 'llm', name: 'llama' }] } }])
+})
+
 test('reports an invalid resource, with status 1', async (t) => {
   const file = join(temporaryFolder(t), 'all.yaml')
   const broken = { ...model('granite'), spec: {} }
