@@ -1,6 +1,15 @@
 /** YAML text → documents as plain values, with the lines of their fields, in linear time. */
 
-import { type Document, isMap, isNode, isScalar, isSeq, LineCounter, parseAllDocuments } from 'yaml'
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parseAllDocuments,
+} from 'yaml'
 import type { FieldPath } from '../../formats/fields.ts'
 import { mergeKeys } from '../../formats/merge-keys.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
@@ -23,8 +32,9 @@ export interface Lines {
   readonly inside: ReadonlyMap<unknown, Lines> | undefined
 }
 
-/** Maximum number of nodes that an alias may expand to; more is an attack, not a resource. */
-const aliasLimit = 100
+/** Maximum number of anchors and aliases in one document, and of values that aliases add to it; more is an attack. */
+const maxAliases = 10_000
+const maxAliased = 100_000
 /** Lines of fields deeper than this are not stored. */
 const linesDepth = 3
 
@@ -75,7 +85,8 @@ function read(
         `Map keys must be unique, and ${name.slice(0, 64)} is there twice${mendOfRepeated(name)}`,
       )
     }
-    const value: unknown = document.toJS({ maxAliasCount: aliasLimit })
+    const value: unknown = document.toJS({ maxAliasCount: -1 })
+    refuseExpansion(value)
     return { value: hasMerges ? mergeKeys(value) : value, problem: undefined }
   } catch (error) {
     return fail(start, errorMessage(error))
@@ -88,18 +99,47 @@ function mendOfRepeated(name: string): string {
   return /^(apiVersion|kind)$/.test(name) ? '; a line --- separates resources' : ''
 }
 
-/** The first key that its map has twice, and its position. */
+/** Throws if aliases add too many values to a document, or contain themselves: readers go through each of them. */
+function refuseExpansion(root: unknown): void {
+  const sizes = new Map<unknown, number>()
+  let written = 0
+
+  function sizeOf(value: unknown): number {
+    const known = sizes.get(value)
+    if (known !== undefined) return known
+    written += 1
+    if (typeof value !== 'object' || value === null) return 1
+    sizes.set(value, Number.POSITIVE_INFINITY)
+    let size = 1
+    for (const inside of Object.values(value)) size += sizeOf(inside)
+    sizes.set(value, size)
+    return size
+  }
+
+  if (sizeOf(root) - written > maxAliased) {
+    throw new Error(`aliases add more than ${maxAliased} values, or contain themselves`)
+  }
+}
+
+/** The first key that its map has twice, and its position; throws if there are too many anchors and aliases. */
 function findRepeatedKey(
   root: unknown,
 ): { readonly at: number; readonly name: string } | undefined {
   const open = [root]
+  let left = maxAliases
   for (let node = open.pop(); node !== undefined; node = open.pop()) {
+    // Each alias is compared with all of them.
+    if (isAlias(node) || (isNode(node) && node.anchor)) left -= 1
+    if (left < 0) throw new Error(`more than ${maxAliases} anchors and aliases`)
     if (isSeq(node)) open.push(...node.items.filter(isNode))
     if (!isMap(node)) continue
     const known = new Set<string>()
     for (const { key, value } of node.items) {
       if (isNode(value)) open.push(value)
-      if (!isScalar(key)) continue
+      if (!isScalar(key)) {
+        open.push(key)
+        continue
+      }
       const name = String(key.value)
       if (known.has(name)) return { at: key.range?.[0] ?? 0, name: key.source ?? name }
       known.add(name)

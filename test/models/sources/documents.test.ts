@@ -209,6 +209,30 @@ spec:
   ])
 })
 
+test('an anchor may be used often, and neither loops nor expansion affect other documents', async (t) => {
+  const entry = (name: string, limits: string) =>
+    `    - {namespace: llm, name: ${name}, tokenRateLimits: ${limits}}\n`
+  const head =
+    'apiVersion: tollgate.dev/v1alpha1\nkind: Subscription\nmetadata: {name: team-a}\nspec:\n'
+  const aliases = Array.from({ length: 500 }, (_, n) => entry(`m${n}`, '*small')).join('')
+  const shared = `${head}  owner: {users: [ada]}\n  modelRefs:\n${entry('small', '&small [{limit: 5, window: 1m}]')}${aliases}`
+  t.strictSame(read(shared), { names: ['team-a'], problems: [] })
+
+  const doubled = Array.from({ length: 40 }, (_, n) => `- &d${n + 1} [*d${n}, *d${n}]\n`).join('')
+  const many = Array.from({ length: 6_000 }, (_, n) => `- &a${n} x\n- *a${n}\n`).join('')
+  for (const [text, problem] of [
+    ['&list {kind: List, items: [*list]}\n', /aliases add more than 100000 values/],
+    [`- &d0 [x]\n${doubled}`, /aliases add more than 100000 values/],
+    [many, /more than 10000 anchors and aliases/],
+    ['? {a: 1, a: 2}\n: x\n', /must be unique/],
+  ] as const) {
+    const { names, problems } = read(`${model}---\n${text}`)
+    t.strictSame(names, ['small'])
+    t.match(problems, [problem])
+    t.equal(problems.length, 1)
+  }
+})
+
 test('the items of a list are documents', async (t) => {
   const indented = model.replaceAll(/^/gm, '    ').replace('   ', '  -')
   const large = indented.replaceAll('small', 'large').replace('modelRef:', 'modelReff:')
