@@ -182,8 +182,8 @@ export function notRead(line: number, message: string, isTenant: boolean): Docum
 }
 
 const limitedTenant = [
-  /(^|[\s{,"'])kind["']?\s*:\s*([!&]\S*\s+)*["']?(Tenant|MaasTenantConfig)\b/,
-  /(^|[\s{,"'])(limits|calendar)["']?\s*:/,
+  /(^|[\s{,"'])kind["']?\s*:\s*([!&]\S*\s+)*["']?(Tenant|MaasTenantConfig)\b/i,
+  /(^|[\s{,"'])(limits|calendar)["']?\s*:/i,
 ]
 
 /** One object of a document, at a path in it. */

@@ -280,6 +280,7 @@ spec:
   for (const text of [
     `- ${item}`,
     `items:\n- ${item}`,
+    tenant.replace('kind', 'Kind'),
     tenant.replace('Tenant', '!!str Tenant\nbroken: ['),
     tenant.replace(/spec:.*/s, 'spec: !!omap [limits: [{name: daily}]]'),
   ]) {
