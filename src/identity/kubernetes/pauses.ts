@@ -5,7 +5,7 @@ import { BoundedMap } from '../../runtime/bounded-map.ts'
 /** One failure, such as a 429, says little: the next call may succeed. */
 const several = 3
 const pauseMs = 1_000
-/** How long the call after a pause may take, for which the others do not wait: its time-out. */
+/** How long a trial may take: the timeout of a call. */
 const trialMs = 5_000
 /** Maximum number of owners; at least half as many are remembered, those that called last. */
 const maxOwners = 20_000
@@ -25,8 +25,8 @@ export function createPauses(monotonic: () => number) {
 
   return {
     /**
-     * Whether the API server must not be called for this owner now. If it must after a pause, all others wait for the result of
-     * that call, since it may hang.
+     * Whether the API server must not be called for this owner now. The first call after a pause is a trial, which may hang: all
+     * others stay paused until it ends.
      */
     isPaused(owner: string): boolean {
       const now = monotonic()
