@@ -83,8 +83,9 @@ local function write(text, now)
   if #text > LONGEST_LINE then return false end
   if lines < 0 or now < opened_at or now - opened_at >= OPEN_FOR or renamings() ~= renamed then open(now) end
   if is_appended(text) then return true end
-  -- The service frees it only within a second, and then Envoy's own log would lose the line, too.
-  if BALLAST ~= "" then C.unlink(BALLAST) end
+  -- The service frees it only within a second, and then Envoy's own log would lose the line, too. If the file is missing
+  -- or not for Envoy to write, that is of no use, and the service would write the ballast again every second.
+  if lines >= 0 and BALLAST ~= "" then C.unlink(BALLAST) end
   local is_written = is_appended(text)
   note_failure()
   return is_written

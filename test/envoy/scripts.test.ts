@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
@@ -168,6 +169,25 @@ type Piecewise = {
   estimate?: true
   anthropic?: true
 }
+
+test('the script frees the ballast only where there is no space', { skip }, async (t) => {
+  const folder = temporaryFolder(t)
+  const ballast = join(folder, 'ballast')
+  writeFileSync(ballast, '')
+  for (const lines of [join(folder, 'missing'), '/dev/full']) {
+    const ask = await startLoneScript(
+      t,
+      ['line'],
+      'return tostring(append_line("\\n{}\\n", now_ms()))',
+      (text) =>
+        text
+          .replace('local LINES, HEAD = "", ""', `local LINES, HEAD = "${lines}", "${folder}/head"`)
+          .replace('local BALLAST = ""', `local BALLAST = "${ballast}"`),
+    )
+    t.equal(await ask(''), 'false')
+    t.equal(existsSync(ballast), lines !== '/dev/full', lines)
+  }
+})
 
 test('a response is read as if none had been read before', { skip }, async (t) => {
   const code = `
