@@ -7,7 +7,7 @@
 const losing = ['unreadable', 'unwritable', 'silent', 'envoy'] as const
 
 /**
- * Those, and others that lose no lines. `script`: the script could not write lines at once: it then freed the ballast, or they are in Envoy's log. `flush`:
+ * Those, and others that lose no lines. `script`: the script could not write lines at once: it freed the ballast of a full disk, or they are in Envoy's log. `flush`:
  * Envoy flushes its log late. `kept`: the disk below DATA_DIR fails or hangs. `mismatch`: a file has the wrong owner or
  * mode.
  */

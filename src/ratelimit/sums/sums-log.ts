@@ -60,7 +60,7 @@ const problems: Record<JournalProblem, string> = {
   envoy:
     'Envoy cannot write its access log in the usage journal; check that the file system has room',
   script:
-    'the gateway’s script cannot write to the usage journal: it frees the space held back for lines, and then Envoy’s access log writes them',
+    'the gateway’s script cannot write to the usage journal: on a full disk it frees the space held back for lines; otherwise Envoy’s access log writes them',
   flush: 'Envoy flushes its access log too rarely: start it with --file-flush-interval-msec 20',
   kept: 'cannot save the checkpoint and the copy of the usage journal in DATA_DIR',
   mismatch: 'the files of the usage journal have wrong owners or modes',
