@@ -65,8 +65,10 @@ export function createPools() {
       const json = JSON.stringify(list)
       // The text itself would take more memory than the list.
       const key = hash('sha256', json, 'base64')
+      const known = lists.get(key)
+      if (known !== undefined) return known
       // Parsed again: a substring of a longer text, such as a driver's, would keep all of that text alive.
-      const shared = lists.get(key) ?? (JSON.parse(json) as string[]).map(shareText)
+      const shared = (JSON.parse(json) as string[]).map(shareText)
       lists.set(key, shared)
       return shared
     },
