@@ -14,6 +14,7 @@ import {
   type PastRefusals,
   type ReportedRefusals,
 } from '../decide/past-refusal.ts'
+import { getOrAdd } from '../formats/lists.ts'
 import { withTimeout } from '../runtime/with-timeout.ts'
 import type { Notification } from '../store/postgres/listener.ts'
 import { within } from '../store/postgres/postgres.ts'
@@ -154,8 +155,7 @@ function collect() {
   let onWhole = (): void => {}
   return {
     add({ from, at, of, text }: Chunk): void {
-      const own = chunks.get(from) ?? []
-      chunks.set(from, own)
+      const own = getOrAdd(chunks, from, (): string[] => [])
       own[at] = text
       if (Object.keys(own).length < of) return
       whole.set(from, own.join(''))

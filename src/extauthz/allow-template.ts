@@ -6,6 +6,7 @@
 
 import type { Grant } from '../decide/decision.ts'
 import { forwardingOf } from '../decide/forwarding.ts'
+import { getOrAdd } from '../formats/lists.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { varintSize, WireWriter } from '../grpc/wire.ts'
 import type { Model } from '../models/rules/snapshot.ts'
@@ -139,27 +140,14 @@ export function createTemplates(maxSize = maxTemplates): TemplateOf {
   const byModel = new Map<Model, Map<string, AllowTemplate[]>>()
   let size = 0
 
-  function variantsOf({ model, subscription }: Grant): AllowTemplate[] {
-    let bySubscription = byModel.get(model)
-    if (bySubscription === undefined) {
-      bySubscription = new Map()
-      byModel.set(model, bySubscription)
-    }
-    let variants = bySubscription.get(subscription)
-    if (variants === undefined) {
-      variants = []
-      bySubscription.set(subscription, variants)
-    }
-    return variants
-  }
-
   function add(grant: Grant, dialect: Dialect): AllowTemplate {
     if (size >= maxSize) {
       byModel.clear()
       size = 0
     }
     const template = new AllowTemplate(grant, dialect)
-    const variants = variantsOf(grant)
+    const bySubscription = getOrAdd(byModel, grant.model, () => new Map())
+    const variants = getOrAdd(bySubscription, grant.subscription, (): AllowTemplate[] => [])
     // For example, templates with limits that have changed since.
     if (variants.length >= maxVariants) {
       size -= variants.length

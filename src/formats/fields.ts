@@ -1,5 +1,6 @@
 /** Reads a document by its schema; one pass finds all problems, with their places. */
 
+import { getOrAdd } from './lists.ts'
 import type { Rule, Schema } from './schema.ts'
 
 /** A position in a document: field names and list indexes from the root. */
@@ -228,10 +229,8 @@ function lengthOf(text: string): number {
 const expressions = new Map<string, RegExp>()
 
 function compiled(pattern: string, ignoreCase = false): RegExp {
-  const key = `${ignoreCase}${pattern}`
-  const known = expressions.get(key) ?? new RegExp(pattern, ignoreCase ? 'i' : '')
-  expressions.set(key, known)
-  return known
+  const make = () => new RegExp(pattern, ignoreCase ? 'i' : '')
+  return getOrAdd(expressions, `${ignoreCase}${pattern}`, make)
 }
 
 /** Whether this is an object: not a list and not null. */

@@ -1,10 +1,23 @@
-/** Helpers for lists: grouped by key, compared, or shortened. */
+/** Helpers for maps and lists: values added when they are first asked for, lists compared, or shortened. */
 
 /** Adds a value to the list of this key. */
 export function addTo<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
   const list = lists.get(key)
   if (list === undefined) lists.set(key, [value])
   else list.push(value)
+}
+
+/** The value of this key, which is `make`'s result if there is none yet. */
+export function getOrAdd<Key, Value>(
+  map: { get(key: Key): Value | undefined; set(key: Key, value: Value): unknown },
+  key: Key,
+  make: () => Value,
+): Value {
+  const known = map.get(key)
+  if (known !== undefined) return known
+  const made = make()
+  map.set(key, made)
+  return made
 }
 
 /** Whether both have the same values in the same order. */

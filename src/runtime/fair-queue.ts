@@ -1,5 +1,6 @@
 /** A queue that takes items in turn from the owners that have items waiting. */
 
+import { getOrAdd } from '../formats/lists.ts'
 export type FairQueue<Item> = ReturnType<typeof createFairQueue<Item>>
 
 export interface FairQueueSizes {
@@ -23,11 +24,7 @@ export function createFairQueue<Item>({ room = Infinity, roomForOne = Infinity }
   let sizeOfPushed = 0
 
   function join(owner: Owner, item: Item): void {
-    let line = lines.get(owner)
-    if (line === undefined) {
-      line = createFifo()
-      lines.set(owner, line)
-    }
+    const line = getOrAdd(lines, owner, createFifo<Item>)
     line.push(item)
     count(owner, line, 1)
   }

@@ -1,5 +1,6 @@
 /** Results for identity tokens, and of reviews of administrators. */
 
+import { getOrAdd } from '../formats/lists.ts'
 export type IdentityFigures = ReturnType<typeof createIdentityCounts>['figures']
 
 /** Present from the start, so that the first increment is visible as a change. */
@@ -27,9 +28,10 @@ export function createIdentityCounts() {
       accessReviews,
     },
     onProved(source: string, result: string): void {
-      const results = bySource.get(source) ?? new Map<string, number>()
-      bySource.set(source, results)
-      addOne(results, result)
+      addOne(
+        getOrAdd(bySource, source, () => new Map()),
+        result,
+      )
     },
     onAccessReviewed: (result: string): void => addOne(accessReviews, result),
   }

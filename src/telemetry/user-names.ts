@@ -1,6 +1,7 @@
 /** Names of users in labels. */
 
 import { createHmac } from 'node:crypto'
+import { getOrAdd } from '../formats/lists.ts'
 import { BoundedMap } from '../runtime/bounded-map.ts'
 import type { UserNaming } from './usage-labels.ts'
 
@@ -17,11 +18,8 @@ export function createUserNames(key: string): (user: string, naming: UserNaming)
   return function nameOf(user, naming) {
     if (naming === 'on') return user
     if (naming === 'off') return ''
-    let hash = hashes.get(user)
-    if (hash === undefined) {
-      hash = createHmac('sha256', key).update(user).digest('hex').slice(0, hashLength)
-      hashes.set(user, hash)
-    }
-    return hash
+    return getOrAdd(hashes, user, () =>
+      createHmac('sha256', key).update(user).digest('hex').slice(0, hashLength),
+    )
   }
 }

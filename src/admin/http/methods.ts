@@ -1,6 +1,7 @@
 /** The methods that a path supports, for the responses to all others: 405, and to OPTIONS. */
 
 import type { FastifyInstance } from 'fastify'
+import { getOrAdd } from '../../formats/lists.ts'
 
 /**
  * The methods of the route that a path matches: one without parameters before one with. Empty if it
@@ -12,9 +13,8 @@ export type MethodsOf = (path: string) => readonly string[]
 export function followMethods(app: FastifyInstance): MethodsOf {
   const routes = new Map<string, { readonly pattern: RegExp; readonly methods: Set<string> }>()
   app.addHook('onRoute', ({ url, method }) => {
-    const route = routes.get(url) ?? { pattern: toPattern(url), methods: new Set(['OPTIONS']) }
-    for (const one of [method].flat()) route.methods.add(one)
-    routes.set(url, route)
+    const make = () => ({ pattern: toPattern(url), methods: new Set(['OPTIONS']) })
+    for (const one of [method].flat()) getOrAdd(routes, url, make).methods.add(one)
   })
   return (path) => {
     const exact = routes.get(path)

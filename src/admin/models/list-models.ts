@@ -14,6 +14,7 @@ import {
 } from '../../decide/selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import { lastValue } from '../../formats/headers.ts'
+import { getOrAdd } from '../../formats/lists.ts'
 import { toQuoted } from '../../formats/redact.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
@@ -176,9 +177,8 @@ async function findModels(deps: ExternalDeps, search: Search) {
         // The gateway does not lead there, and the caller's credential must not go there.
         if (mayUse(caller, model)) found.push({ model, subscription, endpoint, served: undefined })
       } else if (endpoint !== undefined) {
-        const others = asked.get(model)
-        if (others === undefined) asked.set(model, { endpoint, subscriptions: [subscription] })
-        else others.subscriptions.push(subscription)
+        const make = () => ({ endpoint, subscriptions: [] })
+        getOrAdd(asked, model, make).subscriptions.push(subscription)
       }
     }
   }

@@ -1,7 +1,7 @@
 /** Snapshot → the status of each resource, as in `status` of its object (contract, 7.2). */
 
 import { showPath } from '../../formats/fields.ts'
-import { insertName, showFirst } from '../../formats/lists.ts'
+import { getOrAdd, insertName, showFirst } from '../../formats/lists.ts'
 import type { ModelRef } from '../../kinds/resources.ts'
 import { sayMissing } from '../../models/rules/missing-model.ts'
 import {
@@ -262,8 +262,7 @@ const peersShown = 10
 function byPriority({ subscriptions }: Snapshot): Peers {
   const peers = new Map<number, Sharing>()
   for (const { name, priority } of subscriptions.values()) {
-    const sharing = peers.get(priority) ?? { count: 0, first: [] }
-    peers.set(priority, sharing)
+    const sharing = getOrAdd(peers, priority, (): Sharing => ({ count: 0, first: [] }))
     sharing.count += 1
     // One more than is shown, because each subscription's message names only the others.
     insertName(sharing.first, name, peersShown + 1)

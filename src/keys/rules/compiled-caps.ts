@@ -1,5 +1,6 @@
 /** Caps of a key, compiled for the request path. */
 
+import { getOrAdd } from '../../formats/lists.ts'
 import { parseWindow } from '../../formats/time.ts'
 import type { CompiledCaps, KeyLimits } from '../../identity/rules/caller.ts'
 import type { WrittenCalendar } from '../../kinds/limits.ts'
@@ -65,9 +66,7 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
     if (calendar !== last) known.clear()
     last = calendar
     const same = model === undefined || told.has(model) ? model : ''
-    const found = known.get(same) ?? compile(same, calendar)
-    known.set(same, found)
-    return found
+    return getOrAdd(known, same, () => compile(same, calendar))
   }
 }
 

@@ -4,6 +4,7 @@
  */
 
 import { readEntries } from '../../formats/json-entries.ts'
+import { getOrAdd } from '../../formats/lists.ts'
 import type { BilledModel } from '../../kinds/resources.ts'
 import { type Display, displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
 import { publishedId } from './published-names.ts'
@@ -121,11 +122,7 @@ export function* mergeModels(
   const listed = new Set(found.map(({ subscription }) => subscription))
   const rates = new Map([...listed].map((each) => [each, ratesOf(each)]))
   const looked = new Map<string, boolean>()
-  function mayBeUsed(id: string): boolean {
-    const may = looked.get(id) ?? isUsable(id)
-    looked.set(id, may)
-    return may
-  }
+  const mayBeUsed = (id: string): boolean => getOrAdd(looked, id, () => isUsable(id))
   for (const { model, subscription, endpoint, served } of found) {
     for (const { id, created, isPublished } of yield* servedAs(model, served, mayBeUsed)) {
       yield

@@ -1,5 +1,6 @@
 /** Tracks how far each file of a journal was read, and which files are gone. */
 
+import { getOrAdd } from '../../formats/lists.ts'
 import type { Followed } from '../../journal/followed-files.ts'
 import type { Position } from '../../journal/follower.ts'
 import { headFromLedger } from '../../journal/head.ts'
@@ -37,9 +38,7 @@ export function createPlaces(stored: readonly LedgerPlace[]) {
 
   /** Whether the file has been missing for long. */
   function isGone(head: string, now: number): boolean {
-    const since = missingSince.get(head) ?? now
-    missingSince.set(head, since)
-    return now - since > movedForMs
+    return now - getOrAdd(missingSince, head, () => now) > movedForMs
   }
 
   /** Places of files that were rotated before this time may have been forgotten. */

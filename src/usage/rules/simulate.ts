@@ -10,6 +10,7 @@
 
 import { findSubscription, unusableReason } from '../../decide/selection.ts'
 import { type Exact, minus, plus } from '../../formats/exact.ts'
+import { getOrAdd } from '../../formats/lists.ts'
 import { dayMs } from '../../formats/time.ts'
 import { type About, aboutOf, limitsOn, poolsIn, whomOf } from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
@@ -182,9 +183,8 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
 
   function refuse(past: PastUsage, by: SimulatedRefusals['by'], share = 1): void {
     const { spender, startedAt, tokens, answers = 1 } = past
-    const own = refusals.get(spender) ?? new Map<SimulatedRefusals['by'], SimulatedRefusals>()
-    refusals.set(spender, own)
-    const known = own.get(by) ?? {
+    const own = getOrAdd(refusals, spender, () => new Map())
+    const known: SimulatedRefusals = getOrAdd(own, by, () => ({
       user: spender.user,
       subscription: spender.subscription,
       model: spender.model,
@@ -194,8 +194,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
       firstAt: startedAt,
       lastAt: startedAt,
       isEstimate: false,
-    }
-    own.set(by, known)
+    }))
     known.requests += Math.ceil(answers * share)
     known.tokens += Math.ceil(tokens * share)
     known.lastAt = startedAt

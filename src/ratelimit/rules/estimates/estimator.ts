@@ -4,6 +4,7 @@
  * response it assumes an output of about 400 tokens.
  */
 
+import { getOrAdd } from '../../../formats/lists.ts'
 import { bytesOfToken } from '../unreported.ts'
 import { DecayingSums } from './decaying-sums.ts'
 import {
@@ -105,14 +106,8 @@ export function createEstimator() {
     return byClass.get(classOf(maxOutput)) ?? all
   }
 
-  function ofClass(size: number): LogHistogram {
-    let own = byClass.get(size)
-    if (own === undefined) {
-      own = new LogHistogram(tokens, all)
-      byClass.set(size, own)
-    }
-    return own
-  }
+  const ofClass = (size: number): LogHistogram =>
+    getOrAdd(byClass, size, () => new LogHistogram(tokens, all))
 
   function readRates(): void {
     const [ms = 0, requests = 0] = took.read()

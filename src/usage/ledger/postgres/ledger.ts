@@ -1,6 +1,7 @@
 /** The usage ledger in Postgres: its sums, and its position in each journal. */
 
 import { cutName } from '../../../formats/bound-text.ts'
+import { getOrAdd } from '../../../formats/lists.ts'
 import { readPrice } from '../../../formats/money.ts'
 import { readPayer } from '../../../models/rules/payer.ts'
 import { inSlices } from '../../../runtime/slices.ts'
@@ -125,8 +126,7 @@ export function* rowsInSteps(
   const payers = new Map<string, ReturnType<typeof toPayerColumns>>()
   for (const row of rows) {
     const { hour, user, subscription, model, keyId, payer, prices = '' } = row
-    const payerColumns = payers.get(payer) ?? toPayerColumns(payer)
-    payers.set(payer, payerColumns)
+    const payerColumns = getOrAdd(payers, payer, () => toPayerColumns(payer))
     const group = {
       username: cutName(user),
       subscription: cutName(subscription),
