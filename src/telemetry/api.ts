@@ -30,19 +30,9 @@ export function createApiMetrics() {
       request.value += 1
     },
     data: (): readonly MetricData[] => [
-      counterData(
-        'tollgate_api_requests',
-        'Requests to the REST API; the route is empty for unknown paths.',
-        [...requests.values()],
-      ),
-      histogramData(
-        'tollgate_api_request_duration_seconds',
-        'How long the REST API took to respond.',
-        durations.points(),
-      ),
-      counterData('tollgate_api_keys_created', 'API keys created.', [
-        { attributes: {}, value: keysCreated },
-      ]),
+      counterData('tollgate_api_requests', [...requests.values()]),
+      histogramData('tollgate_api_request_duration_seconds', durations.points()),
+      counterData('tollgate_api_keys_created', [{ attributes: {}, value: keysCreated }]),
     ],
   }
 }

@@ -13,17 +13,8 @@ export function createFlushFigures() {
       sizes.observe(counters)
     },
     histograms: (): readonly MetricData[] => [
-      soleHistogram(
-        'tollgate_redis_flush_seconds',
-        'How long Redis took to answer a batch of counters.',
-        tookMs,
-      ),
-      soleHistogram(
-        'tollgate_redis_flush_counters',
-        'Counters in a batch sent to Redis.',
-        sizes,
-        '',
-      ),
+      soleHistogram('tollgate_redis_flush_seconds', tookMs),
+      soleHistogram('tollgate_redis_flush_counters', sizes),
     ],
   }
 }

@@ -10,7 +10,7 @@ import type { Attribution, WrittenTelemetry } from '../kinds/resources.ts'
 import { answerBounds } from './durations.ts'
 import { counterData, histogramData, type Point } from './metric-data.ts'
 import { createLabelledDurations } from './model-figures.ts'
-import { createSeries, overflowPoint, type Series } from './series.ts'
+import { createSeries, overflowLabels, type Series, type SeriesSet } from './series.ts'
 import { toUsageLabels } from './usage-labels.ts'
 import { createUserNames } from './user-names.ts'
 
@@ -81,20 +81,19 @@ export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
   }
 
   function callPoints(what: 'calls' | 'limited'): readonly Point[] {
-    const points: Point[] = []
-    for (const series of figures.calls.all) {
-      const value = series.figures[what]
-      if (value > 0) points.push({ attributes: toAttributes(series, false), value })
-    }
-    return [...points, ...overflowPoint(figures.calls.overflow[what])]
+    return pointsOf(figures.calls, (each) => each[what], false).filter(({ value }) => value > 0)
   }
 
-  function hitPoints(): readonly Point[] {
-    const points: Point[] = []
-    for (const series of figures.hits.all) {
-      points.push({ attributes: toAttributes(series, true), value: series.figures.tokens })
-    }
-    return [...points, ...overflowPoint(figures.hits.overflow.tokens)]
+  function pointsOf<Figures>(
+    { all, overflow }: SeriesSet<Figures>,
+    figureOf: (figures: Figures) => number,
+    hasModel: boolean,
+  ): readonly Point[] {
+    const points = [...all].map((series) => {
+      return { attributes: toAttributes(series, hasModel), value: figureOf(series.figures) }
+    })
+    const rest = figureOf(overflow)
+    return rest === 0 ? points : [...points, { attributes: overflowLabels, value: rest }]
   }
 
   return {
@@ -123,22 +122,13 @@ export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
     data(): readonly MetricData[] {
       if (!follow()) return []
       return [
-        counterData('authorized_hits', 'Tokens counted, as models report them.', hitPoints()),
         counterData(
-          'authorized_calls',
-          'Requests that were allowed, except lists of models.',
-          callPoints('calls'),
+          'authorized_hits',
+          pointsOf(figures.hits, ({ tokens }) => tokens, true),
         ),
-        counterData(
-          'limited_calls',
-          'Requests refused because a limit is used up.',
-          callPoints('limited'),
-        ),
-        histogramData(
-          'authorized_request_duration_seconds',
-          'Time from the first byte of an allowed request to the last byte of the response.',
-          figures.durations.points(),
-        ),
+        counterData('authorized_calls', callPoints('calls')),
+        counterData('limited_calls', callPoints('limited')),
+        histogramData('authorized_request_duration_seconds', figures.durations.points()),
       ]
     },
     /** Ends a generation of series. */

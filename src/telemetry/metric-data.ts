@@ -10,6 +10,7 @@ import {
   type MetricData,
   type SumMetricData,
 } from '@opentelemetry/sdk-metrics'
+import { type CounterName, descriptorOf, type GaugeName, type HistogramName } from './catalogue.ts'
 
 /** A value and its labels. */
 export interface Point<Value = number> {
@@ -17,45 +18,34 @@ export interface Point<Value = number> {
   readonly value: Value
 }
 
-/** A counter of whole numbers; `_total` is added to its name in output. */
+/** `_total` is added to its name in output. */
 export function counterData(
-  name: string,
-  description: string,
+  name: CounterName,
   points: readonly Point[],
-  unit = '',
   valueType = ValueType.INT,
 ): SumMetricData {
   return {
-    descriptor: { name, description, unit, valueType },
+    descriptor: descriptorOf(name, valueType),
     dataPointType: DataPointType.SUM,
     isMonotonic: true,
     ...cumulative(points),
   }
 }
 
-/** Figures that may fall. */
-export function gaugeData(
-  name: string,
-  description: string,
-  points: readonly Point[],
-  unit = '',
-): GaugeMetricData {
+export function gaugeData(name: GaugeName, points: readonly Point[]): GaugeMetricData {
   return {
-    descriptor: { name, description, unit, valueType: ValueType.DOUBLE },
+    descriptor: descriptorOf(name),
     dataPointType: DataPointType.GAUGE,
     ...cumulative(points),
   }
 }
 
-/** Histograms, in seconds by default. */
 export function histogramData(
-  name: string,
-  description: string,
+  name: HistogramName,
   points: readonly Point<Histogram>[],
-  unit = 'seconds',
 ): HistogramMetricData {
   return {
-    descriptor: { name, description, unit, valueType: ValueType.DOUBLE },
+    descriptor: descriptorOf(name),
     dataPointType: DataPointType.HISTOGRAM,
     ...cumulative(points),
   }
@@ -63,12 +53,10 @@ export function histogramData(
 
 /** A histogram without labels. */
 export function soleHistogram(
-  name: string,
-  help: string,
+  name: HistogramName,
   figures: { read(): Histogram },
-  unit?: string,
 ): HistogramMetricData {
-  return histogramData(name, help, [{ attributes: {}, value: figures.read() }], unit)
+  return histogramData(name, [{ attributes: {}, value: figures.read() }])
 }
 
 /** Sets the times of new data: the start of the figures and the time of reading. */

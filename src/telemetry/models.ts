@@ -56,51 +56,15 @@ export function createModelMetrics() {
     firstBytes: lastFirstBytes.read,
     uncountedCalls: (): number => uncounted.points().reduce((sum, { value }) => sum + value, 0),
     data: (): readonly MetricData[] => [
-      counterData(
-        'tollgate_model_checks',
-        'Responses of Check by model; the label is empty if the request names no model that exists.',
-        checks.points(),
-      ),
-      counterData(
-        'tollgate_model_responses',
-        'Allowed requests that have ended, by the status of the response; 0 without a response.',
-        responses.points(),
-      ),
-      counterData(
-        'tollgate_model_failures',
-        "Requests that failed at a model's server, by reason.",
-        failures.points(),
-      ),
-      counterData(
-        'tollgate_model_tokens',
-        'Tokens of counted responses by type; cached and cache_write are input, reasoning is output; counted is weighted.',
-        tokens.points(),
-      ),
-      counterData(
-        'tollgate_usage_unusable',
-        'Responses that reported no usable usage.',
-        unusable.points(),
-      ),
-      counterData(
-        'tollgate_tokens_estimated',
-        'Tokens counted for responses that reported none, estimated from their length.',
-        estimated.points(),
-      ),
-      counterData(
-        'tollgate_uncounted_calls',
-        'Requests allowed on paths whose tokens are not counted.',
-        uncounted.points(),
-      ),
-      histogramData(
-        'tollgate_model_first_byte_seconds',
-        "Time from the first byte of an allowed request to the first byte of the server's response.",
-        firstBytes.points(),
-      ),
-      histogramData(
-        'tollgate_model_duration_seconds',
-        'Time from the first byte of an allowed request to the last byte of the response.',
-        durations.points(),
-      ),
+      counterData('tollgate_model_checks', checks.points()),
+      counterData('tollgate_model_responses', responses.points()),
+      counterData('tollgate_model_failures', failures.points()),
+      counterData('tollgate_model_tokens', tokens.points()),
+      counterData('tollgate_usage_unusable', unusable.points()),
+      counterData('tollgate_tokens_estimated', estimated.points()),
+      counterData('tollgate_uncounted_calls', uncounted.points()),
+      histogramData('tollgate_model_first_byte_seconds', firstBytes.points()),
+      histogramData('tollgate_model_duration_seconds', durations.points()),
     ],
   }
 }

@@ -1,6 +1,6 @@
 /** Figures per user, subscription and model, limited in number; the rest is counted under a separate label. */
 
-import type { Point } from './metric-data.ts'
+import { getOrAdd } from '../formats/lists.ts'
 
 /** The figures of one user, subscription and model, since it was added. */
 export interface Series<Figures> {
@@ -37,9 +37,9 @@ export function createSeries<Figures>(maxSize: number, begin: () => Figures) {
   ): Figures {
     if (size >= maxSize) dropQuiet()
     if (size >= maxSize) return overflow
-    const byModel = getOrPut(bySubscription, subscription)
+    const byModel = getOrAdd(bySubscription, subscription, () => new Map())
     const figures = begin()
-    getOrPut(byModel, model).set(who, {
+    getOrAdd(byModel, model, () => new Map()).set(who, {
       user,
       subscription,
       model,
@@ -101,18 +101,4 @@ export function createSeries<Figures>(maxSize: number, begin: () => Figures) {
   }
 }
 
-function getOrPut<Key, Inner>(outer: Map<string, Map<Key, Inner>>, key: string): Map<Key, Inner> {
-  let inner = outer.get(key)
-  if (inner === undefined) {
-    inner = new Map()
-    outer.set(key, inner)
-  }
-  return inner
-}
-
 export const overflowLabels = { overflow: 'true' } as const
-
-/** Empty for a value of 0. */
-export function overflowPoint(value: number): readonly Point[] {
-  return value === 0 ? [] : [{ attributes: overflowLabels, value }]
-}

@@ -106,21 +106,9 @@ export function createTelemetry(options: TelemetryOptions) {
       ...models.data(),
       ...api.data(),
       ...(options.histograms?.() ?? []),
-      gaugeData(
-        'tollgate_limit_used_ratio',
-        'Used share of a limit that several callers share; 1 means that it is used up.',
-        limitRatios,
-      ),
-      counterData(
-        'tollgate_identity',
-        'Identity tokens presented, by the source that verified them and the result.',
-        options.proofs?.() ?? [],
-      ),
-      soleHistogram(
-        'tollgate_check_duration_seconds',
-        'How long Check took, from the bytes of the request to those of the response.',
-        durations,
-      ),
+      gaugeData('tollgate_limit_used_ratio', limitRatios),
+      counterData('tollgate_identity', options.proofs?.() ?? []),
+      soleHistogram('tollgate_check_duration_seconds', durations),
     ]
   }
 

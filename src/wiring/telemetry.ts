@@ -41,11 +41,7 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
     sources: sourcesOf(context, measured),
     histograms: () => [
       ...counters().histograms(),
-      soleHistogram(
-        'tollgate_key_store_query_seconds',
-        'How long the key store took to answer a look-up.',
-        queries,
-      ),
+      soleHistogram('tollgate_key_store_query_seconds', queries),
     ],
     limitRatios: createLimitRatios({
       snapshot,
