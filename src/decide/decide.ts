@@ -4,7 +4,7 @@
  */
 
 import type { Mutable } from '../formats/mutable.ts'
-import { capsOf } from '../keys/rules/caps-of-caller.ts'
+import { capsOf, isModelAllowed } from '../keys/rules/caps-of-caller.ts'
 import { readPublishedName, upstreamModelName } from '../models/rules/published-names.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import {
@@ -13,21 +13,18 @@ import {
   isMeteredIfReported,
   isUncounted,
   type PathRules,
+  refuseSpelling,
 } from '../operations/operations.ts'
 import { type CountedLimit, isOfRequests, joinLimits, windowsOf } from '../ratelimit/rules/limit.ts'
-import { owningGroup, poolOf } from './access.ts'
+import { mayUse, owningGroup, poolOf } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
-import type { Decision, Denial, Grant } from './decision.ts'
+import { type Decision, type Denial, deny, type Grant } from './decision.ts'
 import { watchedOf } from './request-hold.ts'
-import { checkAccess } from './steps/access.ts'
-import { checkAddress } from './steps/address.ts'
-import { checkBackend } from './steps/backend.ts'
+import { refuseAddress } from './steps/address.ts'
 import { checkBudget } from './steps/budget.ts'
-import { checkCap } from './steps/cap.ts'
 import { checkCredential } from './steps/credential.ts'
-import { findModel } from './steps/model.ts'
+import { denyModel, findModel } from './steps/model.ts'
 import { checkOperation, nameInBody } from './steps/operation.ts'
-import { checkPath } from './steps/path.ts'
 import type { DecisionContext, Step } from './steps/step.ts'
 import { resolveSubscription } from './steps/subscription.ts'
 
@@ -87,6 +84,33 @@ function decideBySteps(
     if (refusal !== undefined) return refusal
   }
   return grantOf(context)
+}
+
+/** Whether the key may be used from where its client is. */
+function checkAddress({ request, caller }: DecisionContext): Denial | undefined {
+  return refuseAddress(caller, request.address)
+}
+
+/** Whether path and query are spelled so that every server reads them alike. */
+function checkPath({ request, rules }: DecisionContext): Denial | undefined {
+  const { operation, query } = request.target
+  const misspelled = refuseSpelling(operation, query, rules)
+  return misspelled && { allowed: false, ...misspelled }
+}
+
+/** Whether an AccessPolicy opens the model to the caller. */
+function checkAccess({ request, caller, model }: DecisionContext): Denial | undefined {
+  return mayUse(caller, model) ? undefined : denyModel(request)
+}
+
+/** Whether the key's list of models includes the model. */
+function checkCap({ request, caller, model }: DecisionContext): Denial | undefined {
+  return isModelAllowed(caller, model.key) ? undefined : denyModel(request, 'key_models')
+}
+
+/** Whether the model has a server. */
+function checkBackend({ model }: DecisionContext): Denial | undefined {
+  return model.cluster === undefined ? deny('model_unavailable') : undefined
 }
 
 /** Whether the step applies to this caller. */

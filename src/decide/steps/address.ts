@@ -4,11 +4,6 @@ import type { Caller } from '../../identity/rules/caller.ts'
 import { isAddressAllowed } from '../../keys/rules/caps-of-caller.ts'
 import type { AccessRequest } from '../access-request.ts'
 import { type Denial, deny } from '../decision.ts'
-import type { DecisionContext } from './step.ts'
-
-export function checkAddress({ request, caller }: DecisionContext): Denial | undefined {
-  return refuseAddress(caller, request.address)
-}
 
 /** The refusal of a key that is used from elsewhere; undefined for all others, and if the address is not checked. */
 export function refuseAddress(
