@@ -111,17 +111,13 @@ export function createLimits({ counters, increases, holding, charging }: LimitsD
     if (grant.isUnread || (isReserving && request.isUnread && hasReadSize(request))) {
       const limits = grant.limits.filter((limit) => !isOfRequests(limit))
       const states = statesOf(limits, grant, now)
-      return states instanceof Promise
-        ? states.then((late) => enforceUnread(grant, limits, late, now))
-        : enforceUnread(grant, limits, states, now)
+      return andThen(states, (read) => enforceUnread(grant, limits, read, now))
     }
     if (isReserving || (reserve !== undefined && grant.countsRequests)) {
       return reserve(grant, request, now, call)
     }
     const states = statesOf(grant.limits, grant, now)
-    return states instanceof Promise
-      ? states.then((late) => enforceLimits(grant, late, now))
-      : enforceLimits(grant, states, now)
+    return andThen(states, (read) => enforceLimits(grant, read, now))
   }
 
   function charge(decision: Decision, request: AccessRequest): Decision {
@@ -134,11 +130,16 @@ export function createLimits({ counters, increases, holding, charging }: LimitsD
   return (granted, request, now, call) => {
     if (granted.limits.length === 0) return granted
     const grant = increases?.raiseOf(granted, now) ?? granted
-    const decision = enforce(grant, request, now, call)
-    return decision instanceof Promise
-      ? decision.then((late) => charge(late, request))
-      : charge(decision, request)
+    return andThen(enforce(grant, request, now, call), (decision) => charge(decision, request))
   }
+}
+
+/** Continues with the value: at once if it is there. */
+export function andThen<Value, Result>(
+  value: Value | Promise<Value>,
+  act: (value: Value) => Result | Promise<Result>,
+): Result | Promise<Result> {
+  return value instanceof Promise ? value.then(act) : act(value)
 }
 
 type Ask = HoldStore['hold']
@@ -232,10 +233,7 @@ function createReserve(
     }
 
     if (isReserving) return ask(holds.hold, hold, conclude)
-    const used = counters.read(tokens, now)
-    return used instanceof Promise
-      ? used.then((late) => decideCounted(holds.hold, late))
-      : decideCounted(holds.hold, used)
+    return andThen(counters.read(tokens, now), (used) => decideCounted(holds.hold, used))
   }
 }
 

@@ -21,7 +21,7 @@ import { laneOf } from '../table/rules/lane.ts'
 import { missReason } from '../table/rules/rules.ts'
 import { type AdmittingTable, type CheckedRequest, createAdmit } from './admit.ts'
 import { createTemplates } from './allow-template.ts'
-import type { CheckCall, Limits } from './check-limits.ts'
+import { andThen, type CheckCall, type Limits } from './check-limits.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import {
   authenticated,
@@ -92,10 +92,7 @@ export function createCheck(deps: CheckDeps): Check {
     const context = { request, credential, target, now, traceparent, call, mark }
     try {
       const caller = authenticate(credential, now, request.source)
-      const answered =
-        caller instanceof Promise
-          ? caller.then((late) => proceed(context, late))
-          : proceed(context, caller)
+      const answered = andThen(caller, (known) => proceed(context, known))
       return answered instanceof Promise
         ? answered.catch((error) => fail(context, error))
         : answered
@@ -118,9 +115,7 @@ export function createCheck(deps: CheckDeps): Check {
     const decision = authorize(asked, snapshot(), paths)
     if (!decision.allowed) return answer(context, caller, decision)
     const limited = limits(decision, asked, now, call)
-    return limited instanceof Promise
-      ? limited.then((late) => answer(context, caller, late))
-      : answer(context, caller, limited)
+    return andThen(limited, (enforced) => answer(context, caller, enforced))
   }
 
   function answer(context: CheckContext, caller: Caller | null, decided: Decision): Buffer {
