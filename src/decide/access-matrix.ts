@@ -1,6 +1,6 @@
 /** Who may use which model, by which policies and subscriptions. */
 
-import { addTo } from '../formats/lists.ts'
+import { addTo, getOrAdd } from '../formats/lists.ts'
 import type {
   CompiledPolicy,
   CompiledSubscription,
@@ -101,13 +101,8 @@ function rowsOf(
   subject: string | undefined,
 ): readonly AccessRow[] {
   const rows = { group: new Map<string, Row>(), user: new Map<string, Row>() }
-  function rowOf(kind: Row['kind'], name: string): Row {
-    const known = rows[kind].get(name)
-    if (known !== undefined) return known
-    const row = { model, kind, name, policies: [], subscriptions: [] }
-    rows[kind].set(name, row)
-    return row
-  }
+  const rowOf = (kind: Row['kind'], name: string): Row =>
+    getOrAdd(rows[kind], name, () => ({ model, kind, name, policies: [], subscriptions: [] }))
   const requested = (names: Iterable<string>) =>
     [...names].filter((name) => subject === undefined || name === subject)
   for (const policy of policies) {

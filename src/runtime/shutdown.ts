@@ -42,8 +42,10 @@ const marginMs = 100
  */
 export async function stopInOrder(
   stops: readonly Stop[],
-  { log, budgetMs = defaultBudgetMs, monotonic = now, pause = sleep }: ShutdownOptions,
+  { log, budgetMs = defaultBudgetMs, ...clock }: ShutdownOptions,
 ): Promise<boolean> {
+  const { monotonic = () => performance.now() } = clock
+  const { pause = (ms, signal) => delay(ms, undefined, { signal }) } = clock
   const parts = stops.map(
     (stop): TimedStop => (typeof stop === 'function' ? { ...atOnce, stop } : stop),
   )
@@ -79,11 +81,3 @@ export async function stopInOrder(
 }
 
 const atOnce = { name: 'a part that stops at once', shareMs: 0, lost: 'nothing' }
-
-function now(): number {
-  return performance.now()
-}
-
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return delay(ms, undefined, { signal })
-}

@@ -35,7 +35,10 @@ export function checkFiles(config: Config): readonly string[] {
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
     ...(ownLog ? attempt('REVOCATION_LOG_DIR', revocationLogDir, 'written to', tryFolder) : []),
     ...attempt('USAGE_JOURNAL', usageJournal, 'written', (path) => tryJournal(path, config)),
-    ...attempt('USAGE_ARCHIVE_DIR', config.usageArchiveDir, 'written to', tryPrivateFolder),
+    // Archives contain user names, so their folder is private.
+    ...attempt('USAGE_ARCHIVE_DIR', config.usageArchiveDir, 'written to', (path) =>
+      tryFolder(path, 0o700),
+    ),
     ...checkAuditLog(config),
   ]
 }
@@ -108,11 +111,6 @@ function tryFolder(folder: string, mode = 0o777): void {
   const file = join(folder, `.tollgate-${randomUUID()}`)
   writeFileSync(file, '')
   rmSync(file, { force: true })
-}
-
-/** Archives contain user names, so their folder is private. */
-function tryPrivateFolder(path: string): void {
-  tryFolder(path, 0o700)
 }
 
 /** The gateway's user uses the folder, too. */

@@ -1,6 +1,6 @@
 /** The claims of a verified identity token → user and groups. */
 
-import type { JsonObject } from '../../formats/fields.ts'
+import { type JsonObject, valueAt } from '../../formats/fields.ts'
 import type { Person } from '../rules/caller.ts'
 
 export interface ClaimRules {
@@ -58,13 +58,7 @@ function readGroups(raw: unknown): readonly string[] | undefined {
  * By its whole name first (`https://example.com/groups`), then as a path (`realm_access.roles`).
  */
 function findClaim(claims: JsonObject, name: string): unknown {
-  if (Object.hasOwn(claims, name)) return claims[name]
-  let found: unknown = claims
-  for (const step of name.split('.')) {
-    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, step)) return undefined
-    found = (found as JsonObject)[step]
-  }
-  return found
+  return Object.hasOwn(claims, name) ? claims[name] : valueAt(claims, name.split('.'))
 }
 
 /** Text that the database can store byte for byte, and a log can show. */
