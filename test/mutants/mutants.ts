@@ -528,8 +528,10 @@ export const allMutants: readonly Mutant[] = [
     'extauthz/check-limits.ts',
     ['extauthz/check.test.ts'],
     [
-      [': enforceLimits(grant, states, now)', ': grant'],
-      ['? states.then((late) => enforceLimits(grant, late, now))', '? states.then(() => grant)'],
+      [
+        'andThen(states, (read) => enforceLimits(grant, read, now))',
+        'andThen(states, () => grant)',
+      ],
     ],
   ),
   ...mutants(
@@ -924,7 +926,7 @@ export const allMutants: readonly Mutant[] = [
       ['if (findClaim(claims, claim) !== value)', 'if (false)'],
       ['(claims.email_verified ?? true) !== true', '!claims.email_verified'],
       ['.filter((group) => !reserved.test(group))', ''],
-      ['if (Object.hasOwn(claims, name)) return claims[name]', ''],
+      ['Object.hasOwn(claims, name) ? claims[name] : ', ''],
     ],
   ),
   ...mutants(
