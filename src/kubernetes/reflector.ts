@@ -176,11 +176,12 @@ export function startReflector(options: ReflectorOptions): Reflector {
     }
     failures += 1
     const restMs = restAfter(failures, backoff)
-    // A watch that breaks off and continues at once has missed nothing.
+    // A connection that is cut, and a watch that continues at once, have missed nothing. An event that cannot be read
+    // would come again, and an API server that was away, or is silent, may have been restored from a backup: it
+    // accepts a version that it has not reached yet, and reports no change before it.
+    const isLost = failures > 1 || (error as NodeJS.ErrnoException).code !== 'ECONNRESET'
     if (failures > 1) outage.note(errorMessage(error), isRefusal(error) ? 'refused' : undefined)
     const asked = error instanceof KubeError ? 1_000 * Math.min(error.retryAfterSeconds, 60) : 0
-    // After a few watches that break off, the cause may be an object that cannot be parsed.
-    const isLost = error instanceof SyntaxError || failures % 5 === 0
     return { restMs: Math.max(asked, restMs), isLost }
   }
 

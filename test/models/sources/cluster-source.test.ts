@@ -325,6 +325,38 @@ test('a broken watch loses no change', async (t) => {
   t.strictSame(told, [], 'problems that are solved at once are not reported')
 })
 
+test('reads what an API server that was away was restored to', async (t) => {
+  const world = await startDouble(t)
+  const { faults } = world
+  await world.apply(model)
+  for (let i = 0; i < 20; i += 1) await world.apply(modelRef('small', { modelIds: [`id-${i}`] }))
+  const { snapshot } = await follow(t, world)
+  faults.status = 503
+  faults.cut()
+  const times = () => faults.refusedAt.get('/apis/tollgate.dev/v1alpha1/modelrefs') ?? []
+  await poll(() => times().length > 0, 'the watch is refused')
+  faults.goBack(15)
+  faults.status = 0
+  await world.remove(model)
+  await poll(() => snapshot().models.size === 0, 'the deletion is seen')
+})
+
+test('lists again after an event that cannot be read', async (t) => {
+  const world = await startDouble(t)
+  const { faults } = world
+  await world.apply(model)
+  const { snapshot, source } = await follow(t, world)
+  faults.requests.length = 0
+  const path = '/apis/tollgate.dev/v1alpha1/modelrefs?'
+  const asked = () => faults.requests.filter((each) => each.startsWith(`GET ${path}`))
+  faults.cut(`{"type":"MODIFIED","object":"${'x'.repeat(8 * 1_048_576)}"}\n`)
+  await poll(() => asked().length > 1, 'it continues')
+  t.match(asked(), [`GET ${path}limit`, `GET ${path}watch`])
+  await world.apply(modelRef('fresh'))
+  await poll(() => snapshot().models.has('llm/fresh'), 'a later change')
+  t.notOk(source.isUnavailable)
+})
+
 test('does not retry in a tight loop if every watch is 410', async (t) => {
   const world = await startDouble(t)
   await world.apply(model)

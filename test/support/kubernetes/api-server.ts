@@ -39,6 +39,8 @@ export interface ApiServer {
   bookmark(): void
   /** Forgets the history, so that older versions are answered with 410. */
   compact(): void
+  /** Goes back by so many versions, as after the restore of a backup, and keeps the objects. */
+  goBack(versions: number): void
   /** Removes a kind and all its objects; `restore` adds the kind again. */
   forget(plural: string): void
   restore(plural: string): void
@@ -70,6 +72,8 @@ interface Event {
 
 interface Watch {
   readonly asked: Asked
+  /** Real ones accept a version in the future, and are silent until it is reached. */
+  readonly from: number
   readonly response: ServerResponse
 }
 
@@ -93,7 +97,7 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
   function note(type: Event['type'], kind: ApiKind, object: KubeObject): void {
     const event = { version, type, kind, object: structuredClone(object) }
     history.push(event)
-    for (const watch of watches) send(watch, event)
+    for (const watch of watches) if (version > watch.from) send(watch, event)
   }
 
   function send({ asked, response }: Watch, { type, kind, object }: Event): void {
@@ -149,7 +153,7 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
       const object = { kind: 'Status', code: 410, reason: 'Expired', message: 'too old' }
       return response.end(`${JSON.stringify({ type: 'ERROR', object })}\n`)
     }
-    const one = { asked, response }
+    const one = { asked, from, response }
     for (const event of history) if (event.version > from) send(one, event)
     watches.add(one)
     return response.on('close', () => watches.delete(one))
@@ -317,6 +321,10 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
       history = []
       version += 1
       oldest = version
+    },
+    goBack(versions) {
+      history = []
+      version -= versions
     },
     forget(plural) {
       for (const each of [...stored.values()]) if (each.kind.plural === plural) drop(each)
