@@ -55,5 +55,7 @@ async function readList(file: string, input: NodeJS.ReadableStream) {
 /** Prices that the rate lacks are in a comment beside it, for review. */
 function show({ model, prices, others }: PricedModel): string {
   const notes = others.map((each) => `# not imported: ${printable(each)}\n`)
-  return notes.join('') + stringify(new Map([[model, { billingRate: prices }]])).trimEnd()
+  const entry = stringify(new Map([[model, { billingRate: prices }]])).trimEnd()
+  // Without quotes it is a merge key.
+  return notes.join('') + entry.replace(/^<<:/, '"<<":')
 }

@@ -99,6 +99,28 @@ test("OpenRouter's prices are, too", async (t) => {
   t.equal((await run('a/b:free')).status, 0, 'nothing costs nothing')
 })
 
+test('odd lists do not spoil the output', async (t) => {
+  const price = { prompt: '1', completion: '2' }
+  const { status, out, err } = await importing(t, {
+    data: [
+      { id: '<<', pricing: price },
+      { id: 'a', pricing: price },
+      { id: 'b', pricing: price },
+      { id: 'a', pricing: { ...price, completion: '3' } },
+    ],
+  })()
+  t.equal(status, 1)
+  t.match(parse(out, { merge: true }), { '<<': { billingRate: {} }, b: { billingRate: {} } })
+  t.notMatch(out, /^a:/m)
+  t.match(err, /^a: not imported: the list has several models of this id$/m)
+  const infinite = '{"m":{"input_cost_per_token":1e400,"output_cost_per_token":1}}'
+  t.match(await importing(t, infinite)(), {
+    status: 1,
+    out: '',
+    err: /^m: not imported: input_cost_per_token: Infinity$/m,
+  })
+})
+
 test('what is no list of prices in USD is refused', async (t) => {
   t.match(await importing(t, litellm, { BILLING_CURRENCY: 'EUR' })(), {
     status: 1,

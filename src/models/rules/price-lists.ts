@@ -25,14 +25,22 @@ const names: Readonly<Record<string, keyof Prices>> = {
 /** Reasoning is output. */
 const reasoning = ['output_cost_per_reasoning_token', 'internal_reasoning']
 
+const repeated = 'the list has several models of this id'
+
 /** The models of a parsed list, or undefined if it has neither form. */
 export function readPriceList(list: unknown): readonly PricedModel[] | undefined {
   if (!isObject(list)) return undefined
   if (Array.isArray(list.data)) {
-    return list.data.flatMap((each: unknown) => {
-      const isModel = isObject(each) && typeof each.id === 'string' && isObject(each.pricing)
-      return isModel ? [toListed(String(each.id), Object.entries(each.pricing as object))] : []
-    })
+    const models = new Map<string, PricedModel>()
+    for (const each of list.data) {
+      if (!isObject(each) || typeof each.id !== 'string' || !isObject(each.pricing)) continue
+      const { id: model, pricing } = each
+      const isRepeated = models.has(model)
+      const listed = toListed(model, Object.entries(pricing))
+      // Which prices apply is unknown.
+      models.set(model, isRepeated ? { model, prices: undefined, others: [repeated] } : listed)
+    }
+    return [...models.values()]
   }
   const models = Object.entries(list).flatMap(([model, each]) => {
     // The entry `sample_spec` documents the others.
@@ -53,7 +61,8 @@ function toListed(model: string, fields: readonly (readonly [string, unknown])[]
     const price = ours === undefined ? undefined : readPrice(String(value))
     if (ours !== undefined && price !== undefined) prices[ours] = price
     else if (!isNothing(value) && !isOutput(name, value, given)) {
-      others.push(`${name}: ${JSON.stringify(value)}`)
+      // JSON's 1e400 is Infinity, which JSON.stringify shows as null.
+      others.push(`${name}: ${typeof value === 'number' ? value : JSON.stringify(value)}`)
     }
   }
   const isWhole = prices.perInputToken !== undefined && prices.perOutputToken !== undefined
