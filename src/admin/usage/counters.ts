@@ -130,12 +130,14 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
 
   /** Refuses callers who are no administrators; returns the owner of the counters. */
   async function admit(request: FastifyRequest, selected: Selected): Promise<Subject> {
-    for (const [field, text] of Object.entries(selected)) requirePlainText(field, text)
-    addToOutcome(request, targetOf(selected))
+    const { validationError } = request
+    if (validationError === undefined) addToOutcome(request, targetOf(selected))
     if (!(await isAdmin(callerOf(request)))) {
       const message = 'Only an administrator may see or reset counters.'
       throw new ServiceError('admin_required', { message })
     }
+    if (validationError !== undefined) throw validationError
+    for (const [field, text] of Object.entries(selected)) requirePlainText(field, text)
     const { user, key_id: keyId, name, whom, model } = selected
     if (user === undefined && keyId === undefined) {
       if (name !== undefined) return {}
@@ -175,7 +177,13 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     return unknown.length > 0 ? { unknown } : {}
   }
 
-  const reading = { schema: listSchema, config: { audit: 'counter.read' } } as const
+  // Others get 403 whatever they select.
+  const attachValidation = true
+  const reading = {
+    schema: listSchema,
+    config: { audit: 'counter.read' },
+    attachValidation,
+  } as const
   app.get('/v1/counters', reading, async (request) => {
     lookAtOthers(request, {})
     const subject = await admit(request, request.query)
@@ -191,7 +199,11 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
       ...currency,
     }
   })
-  const resetting = { schema: resetSchema, config: { audit: 'counter.reset' } } as const
+  const resetting = {
+    schema: resetSchema,
+    config: { audit: 'counter.reset' },
+    attachValidation,
+  } as const
   app.post('/v1/counters/reset', resetting, async (request) => {
     const subject = await admit(request, request.body)
     // Requests in progress end by themselves.

@@ -136,6 +136,14 @@ test('nobody else may, with a key neither (401, 403)', async (t) => {
     refused(t, await api.ask('POST /v1/counters/reset', reset), 403, 'admin_required')
   }
   refused(t, await api.ask('GET /v1/counters?user=alice'), 401)
+  const before = api.audited.length
+  const wrong = { as: 'alice', body: { usr: 'bob', user: 7 } }
+  refused(t, await api.ask('POST /v1/counters/reset', wrong), 403, 'admin_required')
+  refused(t, await api.ask('GET /v1/counters?usr=bob', { as: 'alice' }), 403, 'admin_required')
+  t.match(api.audited.splice(before), [
+    { action: 'counter.reset', outcome: 'refused', target: {} },
+    { action: 'counter.read', outcome: 'refused' },
+  ])
   t.match(
     api.audited.filter(({ action }) => action !== 'key.create'),
     [
