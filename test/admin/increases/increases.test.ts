@@ -75,6 +75,9 @@ test('an administrator increases a limit of a user, for a while (200)', async (t
   ])
   t.strictSame(await list(api), { object: 'list', data: [{ ...shown, effective: true }] })
   t.match(api.audited.at(-1), { action: 'increase.read', count: 1 })
+  refused(t, await api.ask(`GET ${route}`, { as: 'alice' }), 403, 'admin_required')
+  const refusal = { action: 'increase.read', outcome: 'refused', actor: { user: 'alice' } }
+  t.match(api.audited.at(-1), refusal)
   const raised = { limit: 300, remaining: 300, increasedUntil: until }
   t.match(await limitOf(api, 'alice', 'own'), raised)
   t.equal((await limitOf(api, 'carol', 'own')).limit, 100)
