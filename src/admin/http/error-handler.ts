@@ -128,7 +128,9 @@ function validationMessage({ validation, validationContext }: FastifyError): str
     return `${where} has no field ${name}; it has ${known.join(', ')}.`
   }
   const what = first === undefined ? 'is not valid' : describeProblem(first)
-  return field === '' ? `${whole} ${what}.` : `${field} ${what}.`
+  const { data } = (first ?? {}) as { data?: unknown }
+  const isRepeated = validationContext === 'querystring' && Array.isArray(data)
+  return `${field || whole} ${what}${isRepeated ? ', and given once' : ''}.`
 }
 
 /** Ajv's own text, except for rules whose text does not name the allowed values, or runs types together. */

@@ -293,7 +293,7 @@ test('wrong parameters are named (400)', async (t) => {
     ['group_by=model,model', /^group_by names something twice/],
     ['format=xml', /^format must be one of json, csv/],
     ['usr=bob', /^The query has no field "usr"; it has from, to/],
-    ['user=a&user=b', /^user must be string/],
+    ['user=a&user=b', /^user must be string, and given once\.$/],
     ['model=%00', /^model must not hold NUL/],
   ] as const) {
     wrong(t, await api.ask(`${route}?${query}`, { as: 'alice' }), 400, message)
