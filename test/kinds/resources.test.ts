@@ -262,7 +262,17 @@ const validations = [
     'spec.modelRef.name must have at most 253 characters',
   ],
   [model, ['spec', 'backendUrl'], '', 'spec.backendUrl must not be empty'],
-  ...['small:8000', 'ftp://small', 'file:///etc', 'http://', '//small', 'javascript:0', '\nx'].map(
+  ...[
+    'small:8000',
+    'ftp://small',
+    'file:///etc',
+    'http://',
+    '//small',
+    'javascript:0',
+    '\nx',
+    'http://small:0',
+    'http://small:000/v1',
+  ].map(
     (url) =>
       [
         model,
