@@ -204,6 +204,8 @@ function createClient(
       ...options,
       ...own,
       ...(own.tls && { enableTLSForSentinelMode: true, sentinelTLS: own.tls }),
+      // A sentinel that hangs is passed over.
+      sentinelCommandTimeout: answerTimeoutMs,
       sentinels: [...nodes],
       name,
     })

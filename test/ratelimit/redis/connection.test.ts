@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { connect, type Socket } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import tls from 'node:tls'
 import type { Logger } from 'pino'
@@ -208,6 +209,21 @@ root.test('Sentinel leads to the new primary', { skip }, async (t) => {
   await poll(() => !gateway.isUnavailable, 'the new primary is found', 60_000)
   await gateway.flushed()
   t.equal(await sumIn(secondary, 'sentinel'), 7)
+})
+
+root.test('a sentinel that hangs is passed over', { skip }, async (t) => {
+  const primary = await startValkey(t)
+  const sentinel = await startSentinel(t, primary.port, { downMs: 300, failoverMs: 3_000 })
+  const hanging = createServer().listen(0, '127.0.0.1')
+  await once(hanging, 'listening')
+  const { port } = hanging.address() as AddressInfo
+  const url = `redis+sentinel://127.0.0.1:${port},127.0.0.1:${sentinel.port}/main`
+  const connection = connectRedis(url, () => {})
+  t.teardown(() => {
+    connection.close()
+    hanging.close()
+  })
+  t.equal(await connection.connected(5_000), true)
 })
 
 root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
