@@ -109,7 +109,7 @@ export async function openJournal(options: JournalOptions) {
     /** Reports an allowed request that will have a line. */
     noteAllowed: (): void => upkeep?.guard.noteAllowed(),
     /** Starts the upkeep. Call it once. */
-    keep(by: Pick<UpkeepOptions, 'isWriter' | 'onRenamed' | 'save'>): void {
+    keep(by: Pick<UpkeepOptions, 'isWriter' | 'onRenamed' | 'save' | 'isSaveDue'>): void {
       upkeep = startUpkeep({
         ...{ files, names, folder, mode, health, maxBytes, ...by },
         copies: copies && { ...copies, step },

@@ -31,6 +31,8 @@ export interface UpkeepOptions
   readonly onRestored?: (() => void) | undefined
   /** Saves a checkpoint; called after a rotation. */
   readonly save: () => Promise<void>
+  /** Whether a checkpoint could not be saved otherwise. */
+  readonly isSaveDue: () => boolean
   readonly health: JournalHealth
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
@@ -156,7 +158,7 @@ export function startUpkeep(options: UpkeepOptions) {
       await copies?.step()
     } finally {
       // Also if the copies fail: a checkpoint does not need them.
-      if (isSaveDue) await save()
+      if (isSaveDue || options.isSaveDue()) await save()
     }
   }
 

@@ -17,11 +17,13 @@ interface AdoptionOptions {
   readonly noteBase: (tally: Tally, base: Exact) => Promise<void>
   /** Sends the sum of the window with the next call. */
   readonly send: (tally: Tally) => void
+  /** Called when the disk has failed: the window is adopted after a later response of the store. */
+  readonly onUnsaved: () => void
   readonly onFault: (error: unknown) => void
 }
 
 export function createAdoption(options: AdoptionOptions) {
-  const { catchUp, readToEnds, isWriter, noteBase, send, onFault } = options
+  const { catchUp, readToEnds, isWriter, noteBase, send, onUnsaved, onFault } = options
   const adopting = new Set<Tally>()
 
   /** Recorded before a sum that includes it is sent, so that a process finds it again after a kill. */
@@ -47,7 +49,7 @@ export function createAdoption(options: AdoptionOptions) {
       if (base <= tally.base || !isWriter()) return
       adopting.add(tally)
       void keepBase(tally, base)
-        .catch(onFault)
+        .catch(onUnsaved)
         .finally(() => adopting.delete(tally))
     },
   }

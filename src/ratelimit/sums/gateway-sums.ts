@@ -69,8 +69,13 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   const delivery = createLineDelivery({
     ...{ folder, names: files, file: `${stem}.told`, now, readText, onFault, deliver },
   })
+  /** Whether the disk lacks the checkpoint of this writer, or what it has adopted. */
+  let isUnsaved = false
   const role = createWriterRole(writers, monotonic, {
-    onBegin: () => delivery.begin(tail.position),
+    onBegin() {
+      isUnsaved = true
+      delivery.begin(tail.position)
+    },
     onEnd: delivery.end,
   })
   const shared = createSharedSums({
@@ -102,6 +107,9 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     isWriter: role.confirm,
     noteBase: checkpoint.noteBase,
     send: shared.enter,
+    onUnsaved() {
+      isUnsaved = true
+    },
     onFault,
   })
 
@@ -142,6 +150,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   async function save(): Promise<void> {
     if (!role.confirm() || tail.isPaused) return
     const saved = await checkpoint.save(() => stateOf(gateway, sums.own(now())))
+    isUnsaved = false
     // Another process that became the writer meanwhile may have read the checkpoint before this one.
     if (!role.confirm()) return
     tail.tidy(saved, keptFiles, options.isDone)
@@ -181,12 +190,17 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     },
     /** Whether this gateway has a writer. */
     hasWriter: role.isTaken,
-    /** Becomes the writer. Resolves once the sums are queued for the store and the checkpoint is saved. */
+    /**
+     * Becomes the writer. Resolves once the sums are queued for the store and the checkpoint is saved, or the disk has
+     * failed.
+     */
     async becomeWriter(): Promise<void> {
       if (!(await role.claim(rebuild))) return
       shared.begin()
-      await save()
+      await save().catch(() => {})
     },
+    /** Whether the writer must save again, because the disk has failed. */
+    isSaveDue: (): boolean => isUnsaved,
     /** Call it once a second. Errors are reported. */
     renewRole(): void {
       report(() => {

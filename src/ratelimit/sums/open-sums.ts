@@ -111,6 +111,7 @@ export async function openSums(options: SumsOptions) {
     isWriter: () => current.sums.isWriter,
     onRenamed: () => current.sums.tail.readEnds(true),
     save: () => current.sums.save(),
+    isSaveDue: () => current.sums.isSaveDue(),
   })
   void repeat({ step: tend, restMs: everyMs, onFault, signal: ending.signal })
 

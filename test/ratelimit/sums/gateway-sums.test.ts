@@ -21,6 +21,8 @@ function createWorld() {
     isUnreadable: false,
     /** Whether the shared folder has no room for another file. */
     isFull: false,
+    /** Whether nothing can be written to the disk with the checkpoints. */
+    isDiskFull: false,
     /** Open files. */
     open: 0,
   }
@@ -34,6 +36,7 @@ function createWorld() {
     }
     const now = () => world.now + world.wrongMs
     const folder = folderOf(from, life, now)
+    const kept = keptOf(from, life, isSlow)
     const sums = await openGatewaySums({
       ...{ gateway: 'g', files: [file], tags: ['all'], tagOf: () => 'all', keptFiles: 0 },
       folder: {
@@ -54,7 +57,17 @@ function createWorld() {
         },
       },
       onDelivered: () => (world.told += 1),
-      kept: keptOf(from, life, isSlow),
+      kept: {
+        ...kept,
+        async append(...call) {
+          if (world.isDiskFull) throw new Error('ENOSPC')
+          await kept.append(...call)
+        },
+        async replace(...call) {
+          if (world.isDiskFull) throw new Error('ENOSPC')
+          await kept.replace(...call)
+        },
+      },
       store: new Link(() => server, dice, life),
       longSums: undefined,
       now,
@@ -199,6 +212,30 @@ test('a read that has begun ends where the files are handed over', async (t) => 
   await reading
   t.equal(await handing, true)
   t.equal(one.used(), 5, 'the next name counts what follows')
+})
+
+test('what the store has beyond the lines is adopted once the disk can be written', async (t) => {
+  const { world, start, log } = createWorld()
+  const one = await start()
+  await one.sums.becomeWriter()
+  log(40)
+  await one.sums.tail.readAll()
+  await one.send()
+  one.life.isDead = true
+  world.isDiskFull = true
+  const next = await start(new Disk())
+  await next.sums.becomeWriter()
+  t.equal(next.sums.isSaveDue(), true)
+  await next.sums.shared.fetch([counter], world.now)
+  await next.send()
+  t.equal(next.sums.isSaveDue(), true)
+  world.isDiskFull = false
+  await next.sums.save()
+  t.equal(next.sums.isSaveDue(), false)
+  next.sums.shared.refresh(counter, world.now)
+  await next.send()
+  t.match(next.sums.shared.read(counter, world.now), { used: 40, own: 40 })
+  t.strictSame(world.faults, [])
 })
 
 test('whether a writer is needed shows after some seconds', async (t) => {

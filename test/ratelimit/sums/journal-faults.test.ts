@@ -114,6 +114,29 @@ root.test('a folder that can’t be written', { skip: skipSmallDisk }, async (t)
   t.equal(await one.used(), 3)
 })
 
+root.test('a writer saves its checkpoint later', { skip: skipSmallDisk }, async (t) => {
+  const { path: dataDir } = mountSmallDisk(t)
+  const { path } = makePlaces(t)
+  const first = await openProcess({ path, dataDir })
+  await poll(() => first.sums.isWriter, 'it is the writer')
+  await first.sums.stop(0)
+  const saved = () =>
+    readdirSync(join(dataDir, 'journal')).filter((name) => /sums\.2\.[^.]+$/.test(name))
+  const remount = (mode: string) => {
+    const { stderr } = spawnSync('mount', ['-o', `remount,${mode}`, dataDir], { encoding: 'utf8' })
+    t.equal(stderr, '')
+  }
+  remount('ro')
+  const second = await openHere(t, { path, dataDir })
+  await poll(() => second.sums.isWriter, 'another one takes over')
+  await poll(() => second.problems.includes('kept'), 'the disk is reported')
+  t.strictSame(second.faults, [])
+  t.strictSame(saved(), [])
+  remount('rw')
+  await poll(() => second.problems.includes('no kept'), 'the disk is well')
+  t.equal(saved().length, 1)
+})
+
 root.test('a full file system has room for lines', { skip: skipSmallDisk }, async (t) => {
   const disk = mountSmallDisk(t)
   const { dataDir } = makePlaces(t)
