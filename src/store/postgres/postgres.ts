@@ -46,6 +46,8 @@ const lifetimeSeconds = 3_600
  */
 export function openPool({ url, connections, ...options }: PoolOptions): Pool {
   const all = new Set<pg.PoolClient>()
+  /** Those from before a server refused a write: a new one may lead to the new primary. */
+  const outdated = new WeakSet<pg.PoolClient>()
   const pool = new pg.Pool({
     Client: connectionClass({
       url,
@@ -68,6 +70,14 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
   pool.on('error', () => {})
   let ending: Promise<void> | undefined
 
+  async function connect(): Promise<pg.PoolClient> {
+    for (;;) {
+      const free = await pool.connect()
+      if (!outdated.has(free)) return free
+      free.release(true)
+    }
+  }
+
   /** Runs `use` on a connection of the pool; a caller that gives up waits for neither. */
   function withConnection<T>(
     use: (connection: PostgresConnection) => Promise<T>,
@@ -76,7 +86,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
     let used: PostgresConnection | undefined
     let isOver = false
     async function work(): Promise<T> {
-      const free = await pool.connect().catch((error: unknown) => {
+      const free = await connect().catch((error: unknown) => {
         isReachable = false
         throw error
       })
@@ -90,6 +100,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
         free.release()
         return result
       } catch (error) {
+        if (isReadOnly(error)) for (const each of all) outdated.add(each)
         // After an error of the server the connection is usable, unless it was FATAL, in any
         // language.
         free.release(!(error instanceof pg.DatabaseError && error.severity === 'ERROR'))
@@ -176,6 +187,11 @@ async function orRefused<T>(work: Promise<T>): Promise<T> {
 /** Lock timeout: another transaction has changed a row or a table. */
 function isLocked(error: unknown): boolean {
   return error instanceof pg.DatabaseError && error.code === '55P03'
+}
+
+/** As of a replica, or of a primary that has become one. */
+function isReadOnly(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === '25006'
 }
 
 /** Timeout, by our clock or by the server's `statement_timeout`. */
