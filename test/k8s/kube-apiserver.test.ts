@@ -131,6 +131,7 @@ test('no account can read what it does not need', async (t, kube) => {
       '/api/v1/namespaces/tollgate/secrets/tollgate-stores',
       '/api/v1/namespaces/llm/secrets/provider',
       '/api/v1/configmaps',
+      '/apis/maas.opendatahub.io/v1alpha1/aitenants',
       '/api/v1/namespaces/kube-system/pods',
       '/apis/rbac.authorization.k8s.io/v1/clusterroles',
     ]) {

@@ -27,7 +27,7 @@ import { tierMapping } from '../rules/original/tiers.ts'
 import { prune } from '../rules/reading/prune.ts'
 import type { Refused } from '../rules/refused-resources.ts'
 import { resourceKey } from '../rules/snapshot.ts'
-import { collections, type Group, othersCollections } from './collections.ts'
+import { type Collection, collections, type Group, othersCollections } from './collections.ts'
 import { type FileProblem, longText, readObject } from './documents.ts'
 import { createGathering } from './gathering.ts'
 import {
@@ -163,7 +163,8 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
   // Tollgate's kinds take precedence over the original's, in any order of the list.
   for (const group of Object.keys(collections) as Group[]) {
     if (!groups.includes(group)) continue
-    for (const { apiGroup, kind, plural, namespace, readAs } of collections[group]) {
+    for (const each of collections[group] as readonly Collection[]) {
+      const { apiGroup, kind, plural, namespace, name, readAs } = each
       const apiVersion = `${apiGroup}/v1alpha1`
       const inside = namespace === undefined ? '' : `namespaces/${namespace}/`
       const path = `/apis/${apiVersion}/${inside}${plural}`
@@ -171,7 +172,8 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
       const isKept = keepsObjectsOf.includes(group) && !withoutStatus.has(kind)
       const kept = isKept ? { group, readAs } : undefined
       const shown = `${plural}.${apiGroup}`
-      found.push({ apiVersion, kind, plural, from, kept, shown, path })
+      const fieldSelector = name && `metadata.name=${name}`
+      found.push({ apiVersion, kind, plural, from, kept, shown, path, fieldSelector })
     }
   }
   for (const other of othersCollections) {

@@ -6,11 +6,13 @@ import { routerLabels } from '../rules/reading/parse-routing.ts'
 
 export type Group = keyof typeof collections
 
-interface Collection {
+export interface Collection {
   readonly kind: string
   readonly plural: string
   /** The only namespace that is read, or undefined for all. */
   readonly namespace: string | undefined
+  /** The only name that is read, or undefined for all. */
+  readonly name?: string
   /** The kind that it is read as. */
   readonly readAs: string
   /** Its API group. */
@@ -49,7 +51,11 @@ export const collections = {
     // Newer than the original's Tenant, from which its controller fills it.
     one(originalGroup, 'MaasTenantConfig', 'maastenantconfigs', 'Tenant'),
     one(originalGroup, 'Tenant', 'tenants'),
-    { ...one(originalGroup, 'AITenant', 'aitenants'), namespace: tenantsNamespace },
+    // The default tenant has the name of its namespace.
+    {
+      ...one(originalGroup, 'AITenant', 'aitenants'),
+      ...{ namespace: tenantsNamespace, name: subscriptionNamespace },
+    },
     all(originalGroup, 'ExternalModel', 'externalmodels'),
     all(originalModelsGroup, 'ExternalModel', 'externalmodels'),
     all(originalModelsGroup, 'ExternalProvider', 'externalproviders'),
