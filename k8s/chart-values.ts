@@ -64,6 +64,17 @@ export const values: readonly Value[] = [
     places: [[...gateway, 'initContainers', 'tollgate', 'resources']],
   },
   {
+    name: 'gateway.journalSize',
+    meaning:
+      'of the volume of the journal, in memory, of the files that settings.USAGE_JOURNAL_BYTES limits; counts towards the memory of Envoy',
+    places: [[...gateway, 'volumes', 'journal', 'emptyDir', 'sizeLimit']],
+  },
+  {
+    name: 'gateway.dataSize',
+    meaning: 'of the volume data, which has a copy of the journal',
+    places: [[...gateway, 'volumes', 'data', 'emptyDir', 'sizeLimit']],
+  },
+  {
     name: 'envoy.resources',
     meaning:
       'of Envoy, which sheds load from settings.ENVOY_HEAP_BYTES on: less than its memory limit',

@@ -22,7 +22,6 @@ const note = '# Written by `npm run chart` from k8s/overlays/production.\n'
 const markOfSettings = mark(
   `mergeOverwrite (dict "GATEWAY_URL" (printf "%s://%s-gateway.%s" (${gatewayScheme}) .Release.Name .Release.Namespace)) .Values.settings | toJson`,
 )
-const markOfValue = (name: string): string => mark(`.Values.${name} | toJson`)
 /** A number that is an argument of a command. */
 const argument = 'envoy.concurrency'
 
@@ -41,7 +40,7 @@ export function renderChart(): ReadonlyMap<string, string> {
     if (name !== 'kustomization.yaml') files.set(`crds/${name}`, text)
   }
   restartOnChange(manifests)
-  for (const [place, expression] of derived) replace(manifests, place, mark(expression))
+  for (const [place, expression] of derived) replace(manifests, place, () => mark(expression))
   for (const manifest of manifests) {
     const placed = placeInPods(inRelease(manifest, manifests))
     files.set(`templates/${fileOf(manifest)}`, writeTemplate(manifest, placed))
@@ -68,10 +67,14 @@ function chart(): object {
 function takeDefaults(manifests: readonly Manifest[]): ReadonlyMap<string, Default> {
   const defaults = new Map<string, Default>()
   for (const { name, meaning, places } of values) {
-    const by =
-      name === 'settings'
-        ? markOfSettings
-        : markOfValue(name === argument ? `${name} | toString` : name)
+    const by = (value: unknown): string => {
+      if (name === 'settings') return markOfSettings
+      const plain = name === argument ? Number(value) : value
+      // `--reuse-values` lacks the values that an older chart did not have.
+      const otherwise = isObject(plain) ? '' : ` | default ${JSON.stringify(plain)}`
+      const asText = name === argument ? ' | toString' : ''
+      return mark(`.Values.${name}${otherwise}${asText} | toJson`)
+    }
     const [first, ...others] = places.map((place) => replace(manifests, place, by))
     if (others.some((other) => JSON.stringify(other) !== JSON.stringify(first))) {
       throw new Error(`k8s/overlays/production: not the same everywhere: ${name}`)
@@ -103,7 +106,11 @@ interface Default {
 }
 
 /** Returns the replaced value. */
-function replace(manifests: readonly Manifest[], [target, ...path]: Place, by: unknown): unknown {
+function replace(
+  manifests: readonly Manifest[],
+  [target, ...path]: Place,
+  by: (value: unknown) => string,
+): unknown {
   let inside: unknown = manifests.find(
     ({ kind, metadata }) => `${kind} ${metadata.name}` === target,
   )
@@ -118,7 +125,7 @@ function replace(manifests: readonly Manifest[], [target, ...path]: Place, by: u
     throw new Error(`k8s/overlays/production: nothing at ${target} ${path.join('.')}`)
   }
   const before = around[last]
-  around[last] = by
+  around[last] = by(before)
   return before
 }
 

@@ -224,6 +224,7 @@ test('values change the objects', { skip: noHelm }, async (t) => {
     ...['--set', 'podSecurityContext.runAsUser=null', '--set', 'autoscaling.enabled=false'],
     ...['--set', 'networkPolicies.enabled=false', '--set', 'controller.replicas=1'],
     ...['--set', 'envoy.concurrency=4', '--set-string', 'settings.DRAIN_SECONDS=900'],
+    ...['--set', 'gateway.journalSize=1Gi', '--set', 'gateway.dataSize=5Gi'],
   )
   t.equal(stderr, '')
   const objects = Object.values(read(stdout))
@@ -234,9 +235,17 @@ test('values change the objects', { skip: noHelm }, async (t) => {
   t.match(text, '"secretName":"stores"')
   t.match(text, '"--concurrency","4"')
   t.match(text, '"terminationGracePeriodSeconds":930')
+  t.match(text, '{"medium":"Memory","sizeLimit":"1Gi"}')
+  t.match(text, '{"sizeLimit":"5Gi"}')
   t.notOk(objects.some(({ kind }) => /Policy$|Autoscaler$/.test(kind) && kind !== 'AccessPolicy'))
   const controller = objects.find(({ metadata }) => metadata.name === 'tollgate-controller')
   t.ok(controller)
+})
+
+test('values that an older chart lacked have their defaults', { skip: noHelm }, async (t) => {
+  const older = ['envoy.concurrency', 'gateway.journalSize', 'gateway.dataSize']
+  const { stdout } = template(...older.flatMap((name) => ['--set', `${name}=null`]))
+  t.strictSame(read(stdout), read(template().stdout))
 })
 
 test('a gateway with TLS is asked with TLS', { skip: noHelm }, async (t) => {
