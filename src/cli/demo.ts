@@ -85,8 +85,8 @@ async function writeHistory({ sql, reason }: DemoPlace, { err }: CommandIo): Pro
     return 0
   }
   const history = demoHistory(Date.now())
-  await writeDemoUsage(sql, history, (raw) => {
-    if (raw % 7 === 0) err(`${raw} of ${history.size} days of usage are written.`)
+  await writeDemoUsage(sql, history, (days) => {
+    if (days % 7 === 0) err(`${days} of ${history.size} days of usage are written.`)
   })
   return [...history.values()].reduce((sum, rows) => sum + rows.length, 0)
 }

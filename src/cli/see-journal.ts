@@ -18,17 +18,17 @@ export async function seeJournal(
     askAdmin(admin, '/config_dump?resource=static_listeners').catch(() => undefined),
   ])
   const flushMs = flushMsIn(info)
-  const raw = [...listeners.matchAll(/"path":\s*"([^"]+\.jsonl)"/g)].map(([, path]) => path)
+  const written = [...listeners.matchAll(/"path":\s*"([^"]+\.jsonl)"/g)].map(([, path]) => path)
   const mismatch = findMismatch(files, fileModeOf(socketMode))
   return [
     ...(mismatch === undefined ? [] : [mismatch]),
     ...(flushMs > slowFlushMs
       ? [`Envoy writes its log every ${flushMs} ms: start it with --file-flush-interval-msec 20`]
       : []),
-    ...(listeners === '' || raw.includes(files.envoy)
+    ...(listeners === '' || written.includes(files.envoy)
       ? []
       : [
-          `Envoy writes to ${raw.join(' and ') || 'no journal'}, and USAGE_JOURNAL names ${files.envoy}: run tollgate envoy-config`,
+          `Envoy writes to ${written.join(' and ') || 'no journal'}, and USAGE_JOURNAL names ${files.envoy}: run tollgate envoy-config`,
         ]),
   ]
 }

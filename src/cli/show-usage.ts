@@ -56,8 +56,8 @@ function isLabel(word: string): boolean {
 
 function parametersOf(flags: Call<typeof usageFlags>['flags']): readonly [string, string][] {
   const { by, user, key, model, subscription, organization, label } = flags
-  const raw = { ...toSpan(flags), user, key, model, subscription, organization, label }
-  const all = { ...raw, group_by: by, cost_center: flags['cost-center'] }
+  const filters = { ...toSpan(flags), user, key, model, subscription, organization, label }
+  const all = { ...filters, group_by: by, cost_center: flags['cost-center'] }
   return Object.entries(all).filter((each): each is [string, string] => each[1] !== undefined)
 }
 

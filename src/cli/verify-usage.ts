@@ -164,12 +164,12 @@ function showSum(figure: string, sum: Exact): string {
 
 /** While the ledger lags, the result covers only the lines in it. */
 function soFar(compared: number, { lines }: LedgerLag): string {
-  const raw =
+  const agrees =
     compared === 0
       ? 'the ledger has nothing yet'
       : `the ledger agrees so far (${counted(compared, 'sum')})`
   // Bytes without a newline are a line that the gateway has not finished.
-  return `Not finished: ${raw}, and ${counted(Math.max(1, lines), 'line')} of the journal ${lines > 1 ? 'are' : 'is'} not in the ledger yet.`
+  return `Not finished: ${agrees}, and ${counted(Math.max(1, lines), 'line')} of the journal ${lines > 1 ? 'are' : 'is'} not in the ledger yet.`
 }
 
 /** For whole hours. */

@@ -189,7 +189,7 @@ function grantOf(context: DecisionContext): Grant {
       : undefined,
     payer,
     tariff: listing ? undefined : (tariff?.text ?? windowsOf(limits).member),
-    isBudgeted: tariff?.isBudgeted || own?.charged !== undefined,
+    isByTariff: tariff?.isByTariff || own?.charged !== undefined,
     factors: tariff?.factors,
     pool: subscription.hasPools ? poolOf(subscription.resource, caller.groups) : undefined,
     bodyNames:

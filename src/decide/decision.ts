@@ -50,7 +50,7 @@ export interface Grant {
   /** Prices, weights and limits by name, as in lines. */
   readonly tariff?: string | undefined
   /** Whether there are limits by name, or weights. */
-  readonly isBudgeted?: boolean | undefined
+  readonly isByTariff?: boolean | undefined
   /** How limits count expected tokens, or undefined if there are no prices and weights. */
   readonly factors?: ModelFactors | undefined
   /**

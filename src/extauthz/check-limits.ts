@@ -123,7 +123,7 @@ export function createLimits({ counters, increases, holding, charging }: LimitsD
   function charge(decision: Decision, request: AccessRequest): Decision {
     if (charging === undefined || !decision.allowed) return decision
     const { estimators, isAlways } = charging
-    const isDue = isAlways || (decision.isBudgeted && hasCostLimit(decision))
+    const isDue = isAlways || (decision.isByTariff && hasCostLimit(decision))
     return isDue ? withEstimate(decision, request, estimators) : decision
   }
 

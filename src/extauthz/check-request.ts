@@ -140,7 +140,7 @@ const defaultMethods = ['POST', 'GET']
  * The most frequent first. Other gateways may send all headers of the client: only these names
  * become strings.
  */
-const readHeaders = [
+const knownHeaders = [
   'authorization',
   'x-request-id',
   'x-tollgate-model',
@@ -156,14 +156,14 @@ const readHeaders = [
 const misses = ['unknown', 'stale']
 
 /** A bit for each of their lengths. */
-const readHeaderLengths = readHeaders.reduce((bits, { length }) => bits | (1 << length), 0)
+const knownHeaderLengths = knownHeaders.reduce((bits, { length }) => bits | (1 << length), 0)
 
 /** HttpRequest: method = 2, headers = 3 (a map), path = 4. */
 function readHttp(http: WireReader, draft: Draft): void {
   while (http.next()) {
     if (http.field === 2) draft.method = http.string(defaultMethods)
     else if (http.field === 4) draft.path = http.string()
-    else if (http.field === 3 && !http.skipEntry(readHeaderLengths)) {
+    else if (http.field === 3 && !http.skipEntry(knownHeaderLengths)) {
       const end = http.enter()
       readHeader(http, draft)
       http.leave(end)
@@ -175,7 +175,7 @@ function readHeader(entry: WireReader, draft: Draft): void {
   let key: string | undefined
   while (entry.next()) {
     if (entry.field === 1) {
-      key = entry.oneOf(readHeaders)
+      key = entry.oneOf(knownHeaders)
     } else if (entry.field === 2) {
       if (key === 'authorization') draft.authorization = entry.string()
       else if (key === 'x-request-id') draft.requestId ??= entry.string()

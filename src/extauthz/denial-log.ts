@@ -20,7 +20,7 @@ interface DenialLogOptions {
 
 interface Second {
   readonly startedAt: number
-  raw: number
+  written: number
   omitted: number
 }
 
@@ -37,11 +37,11 @@ export function createDenialLog(options: DenialLogOptions) {
     let second = seconds.get(code)
     if (second === undefined || now - second.startedAt >= secondMs) {
       if (second !== undefined) logOmitted(code, second)
-      second = { startedAt: now, raw: 0, omitted: 0 }
+      second = { startedAt: now, written: 0, omitted: 0 }
       seconds.set(code, second)
     }
-    if (second.raw < perSecond) {
-      second.raw += 1
+    if (second.written < perSecond) {
+      second.written += 1
       return true
     }
     second.omitted += 1

@@ -13,13 +13,13 @@ export function toBoundJson(value: string, bytes: number): string {
   return JSON.stringify(cutText(value, bytes - 2, (char) => JSON.stringify(char).slice(1, -1)))
 }
 
-/** The longest beginning that, as written with `raw`, has at most this many bytes together with the digest. */
-export function cutText(value: string, bytes: number, raw: (char: string) => string): string {
+/** The longest beginning that, as written with `write`, has at most this many bytes together with the digest. */
+export function cutText(value: string, bytes: number, write: (char: string) => string): string {
   const digest = `~${digestOf(value)}`
   let left = bytes - digest.length
   let kept = ''
   for (const char of value) {
-    left -= Buffer.byteLength(raw(char))
+    left -= Buffer.byteLength(write(char))
     if (left < 0) break
     kept += char
   }

@@ -167,9 +167,9 @@ function readMap(
   problems: FieldProblem[],
   path: FieldPath,
 ): unknown {
-  const raw = Object.entries(map).filter(([, text]) => text !== null)
-  const entries = raw.slice(0, maxProperties)
-  if (entries.length < raw.length) {
+  const all = Object.entries(map).filter(([, text]) => text !== null)
+  const entries = all.slice(0, maxProperties)
+  if (entries.length < all.length) {
     const message = `must have at most ${maxProperties} entries; only the first ${maxProperties} are used`
     problems.push({ path, message, isMild: true })
   }

@@ -93,7 +93,7 @@ interface ClaimRow {
  * Part of the statement that creates the secret, if `possible`: records it, and has a row if the attempt
  * may create it, as it always may without an attempt.
  */
-export function recordMade(
+export function recordSecret(
   sql: Sql,
   attempt: Attempt | undefined,
   { keyId, hash }: MadeSecret,

@@ -27,7 +27,7 @@ export function startLastUsed(options: LastUsedOptions) {
   const { write, onFault, everyMs = 2_000, batchSize = 2_000, most = 100_000 } = options
   const noted = new Map<string, number>()
   /** Recently written keys, in the order of writing. */
-  const raw = new Map<string, number>()
+  const written = new Map<string, number>()
   const stopped = new AbortController()
   let isThere = true
   const over = repeat({
@@ -72,14 +72,14 @@ export function startLastUsed(options: LastUsedOptions) {
   function remember(batch: ReadonlyMap<string, number>): void {
     let newest = Number.NEGATIVE_INFINITY
     for (const [hash, instant] of batch) {
-      raw.delete(hash)
-      raw.set(hash, instant)
+      written.delete(hash)
+      written.set(hash, instant)
       newest = Math.max(newest, instant)
     }
     // A much later instant is from before the clock was set back.
-    for (const [hash, instant] of raw) {
+    for (const [hash, instant] of written) {
       if (Math.abs(newest - instant) < noteEveryMs) break
-      raw.delete(hash)
+      written.delete(hash)
     }
   }
 
@@ -88,7 +88,7 @@ export function startLastUsed(options: LastUsedOptions) {
      * Records a use of a secret, by its hash, at an instant (milliseconds since the epoch). Never waits.
      */
     note(hash: string, instant: number): void {
-      const before = raw.get(hash)
+      const before = written.get(hash)
       if (before !== undefined && Math.abs(instant - before) < noteEveryMs) return
       // Beyond the limit, only keys that are already recorded are updated.
       const known = noted.get(hash)

@@ -11,7 +11,7 @@ import {
   withLongDeadline,
 } from '../store/postgres/postgres.ts'
 import { type Fragment, nowByBoth, type Query, type Sql } from '../store/postgres/sql.ts'
-import { type Attempt, recordMade } from './idempotency.ts'
+import { type Attempt, recordSecret } from './idempotency.ts'
 import type { RevokedKey } from './revocations/revocation-log.ts'
 import type { ApiKeyRecord, ApiKeyStatus, PreviousSecret } from './rules/api-key.ts'
 import { compileCaps } from './rules/compiled-caps.ts'
@@ -143,7 +143,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
           for update
         ),
         made as (
-          ${recordMade(sql, attempt, { keyId: id, hash }, sql`exists (select from replaced)`)}
+          ${recordSecret(sql, attempt, { keyId: id, hash }, sql`exists (select from replaced)`)}
         )
         update api_keys set
           key_hash = ${hash}, key_prefix = ${prefix}, last_used_at = null,
@@ -264,7 +264,7 @@ type RevokedRecordRow = Row & { readonly transaction: string }
 function insertOne(sql: Sql, record: ApiKeyRecord, attempt: Attempt | undefined): Query<object[]> {
   const { id, hash } = record
   return sql`
-    with made as (${recordMade(sql, attempt, { keyId: id, hash })})
+    with made as (${recordSecret(sql, attempt, { keyId: id, hash })})
     insert into api_keys (id, username, name, description, key_hash, status, user_groups,
       subscription, ephemeral, created_at, expires_at, key_prefix, labels,
       caps)

@@ -1340,7 +1340,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'extauthz/check-limits.ts',
     ['extauthz/check-limits.test.ts'],
-    [['isAlways || (decision.isBudgeted && hasCostLimit(decision))', 'isAlways']],
+    [['isAlways || (decision.isByTariff && hasCostLimit(decision))', 'isAlways']],
   ),
   ...mutants(
     'usage/ledger/limit-sums.ts',
@@ -1863,7 +1863,7 @@ export const allMutants: readonly Mutant[] = [
     ['table/rules/rules.test.ts'],
     [
       ["if (kind === 'requests' || kind === 'concurrency') return kind", ''],
-      ['if (grant.isBudgeted)', 'if (false)'],
+      ['if (grant.isByTariff)', 'if (false)'],
       ["asked.query !== '' && ", "asked.query === '' && "],
       ['limits.length > cellsOfBlock', 'limits.length > 7'],
     ],

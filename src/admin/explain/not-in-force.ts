@@ -28,7 +28,7 @@ export function notInForce(
   const keys = new Set([...(model ? [model] : closed)].map(({ key }) => key))
   function ofNames(kind: 'ModelRef' | Refused['kind'], names: readonly string[]) {
     const marks = names.flatMap((name) =>
-      namesOfKind(kind).map((raw) => `: error: ${raw} ${name}: `),
+      namesOfKind(kind).map((written) => `: error: ${written} ${name}: `),
     )
     return problems.filter((problem) => marks.some((mark) => problem.includes(mark)))
   }

@@ -129,7 +129,7 @@ function limitText({ kind, limit, limitName, windowMs, scope, keyPrefix }: Count
 /** What else its limits by name, weights and prices depend on, besides ADMISSION_MODE, which the controller may lack. */
 function chargesOf({ terms }: CompiledSubscription, model: string): string {
   const { tariff, observed } = terms.get(model) ?? {}
-  if (!tariff?.isBudgeted && !tariff?.isPriced) return ''
+  if (!tariff?.isByTariff && !tariff?.isPriced) return ''
   const text = tariff.text.replace('"charge":"admission",', '')
   return ` ${text} ${observed?.map(limitText).join() ?? ''}`
 }

@@ -89,14 +89,14 @@ export function parseAuthenticationConfiguration(
 ): AuthenticationConfiguration {
   const lines = new LineCounter()
   const document = parseDocument(text, { lineCounter: lines, logLevel: 'error' })
-  const raw = toPlain(document)
-  if (typeof raw === 'string') return { providers: [], broken: [raw], leftOut: [] }
+  const plain = toPlain(document)
+  if (typeof plain === 'string') return { providers: [], broken: [plain], leftOut: [] }
   const [problems, strange]: [FieldProblem[], FieldProblem[]] = [[], []]
   const show = ({ path, message }: FieldProblem): string =>
     `line ${lineIn(document, path, lines)}: ${showPath(path)} ${message}`.replace('  ', ' ')
 
-  const root = readFields(raw.value, head, problems)
-  for (const path of unknownFields(raw.value, head, [])) {
+  const root = readFields(plain.value, head, problems)
+  for (const path of unknownFields(plain.value, head, [])) {
     strange.push({ path, message: 'is not supported' })
   }
 

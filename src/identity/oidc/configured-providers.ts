@@ -32,12 +32,12 @@ export function openOidc(
     openProvider(configured, context, refusals),
   )
   const own = ownProvider(context)
-  let raw: readonly Configured[] = []
+  let ofFile: readonly Configured[] = []
   let followed: ExternalOidc | undefined
 
   function update(): void {
     const theirs = followed && tenantProvider(followed, context)
-    const others = [...own, ...raw]
+    const others = [...own, ...ofFile]
     if (theirs !== undefined && others.some(({ issuer }) => issuer === theirs.issuer)) {
       const { issuer } = theirs
       log.error(
@@ -70,7 +70,7 @@ export function openOidc(
 
   update()
   const file = followProviders(context, (found) => {
-    raw = found
+    ofFile = found
     update()
   })
   stops.push(() => {

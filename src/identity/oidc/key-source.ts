@@ -62,7 +62,7 @@ export function createKeySource(options: KeySourceOptions) {
   const end = new AbortController()
   let keys: ReturnType<typeof createLocalJWKSet> | undefined
   let discovered: JsonObject | undefined
-  let raw = ''
+  let lastText = ''
   let generation = 0
   let triedAt = Number.NEGATIVE_INFINITY
   let unavailableSince: number | undefined
@@ -87,9 +87,9 @@ export function createKeySource(options: KeySourceOptions) {
       const found = await readDocument(keysUrl(about), end.signal)
       discovered = about
       const text = JSON.stringify(found)
-      if (text !== raw) {
+      if (text !== lastText) {
         keys = createLocalJWKSet(toKeySet(found))
-        raw = text
+        lastText = text
         generation += 1
       }
       if (unavailableSince !== undefined) onUnavailable(undefined)

@@ -8,7 +8,7 @@ export function createProviders<Configured extends { readonly issuer: string }>(
   open: (configured: Configured) => Provider,
 ) {
   interface Entry {
-    readonly raw: string
+    readonly text: string
     readonly provider: Provider
   }
   let inForce: ReadonlyMap<string, Entry> = new Map()
@@ -17,10 +17,10 @@ export function createProviders<Configured extends { readonly issuer: string }>(
     const next = new Map<string, Entry>()
     for (const one of configured) {
       if (next.has(one.issuer)) continue
-      const raw = JSON.stringify(one)
+      const text = JSON.stringify(one)
       const before = inForce.get(one.issuer)
-      const stays = before?.raw === raw
-      next.set(one.issuer, stays ? before : { raw, provider: open(one) })
+      const stays = before?.text === text
+      next.set(one.issuer, stays ? before : { text, provider: open(one) })
     }
     for (const [issuer, entry] of inForce) {
       if (next.get(issuer) !== entry) entry.provider.close()

@@ -32,11 +32,11 @@ export function compileCaps(key: CappedKey): CompiledCaps | undefined {
 /** Its limits, compiled for a model when first asked for, and again for another calendar. */
 function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['limitsOn'] {
   const { tokenRateLimits = [], limits: written = [] } = caps
-  const raw = tokenRateLimits.map(({ limit, window }) => {
+  const rates = tokenRateLimits.map(({ limit, window }) => {
     return { limit, window, windowMs: parseWindow(window) as number }
   })
   const of = { scope: 'key', key: { id, user } } as const
-  const unnamed = toCountedLimits(subscription, '', raw, of)
+  const unnamed = toCountedLimits(subscription, '', rates, of)
   const windows = unnamed.map(({ windowMs }) => windowMs)
   const counted = unnamed.length === 0 ? undefined : `${id} ${windows.join(',')}`
   const named = readKeyLimits(written)

@@ -43,15 +43,15 @@ export function* compileInSteps(
   admissionMode = previous.admissionMode,
 ): Generator<void, Snapshot> {
   const modelRefs = new Map<string, ModelRef>()
-  const raw = { policies: [] as AccessPolicy[], subscriptions: [] as Subscription[] }
+  const found = { policies: [] as AccessPolicy[], subscriptions: [] as Subscription[] }
   const mappings: TierMapping[] = []
   let tenant: Tenant | undefined
   let externalOidc: ExternalOidc | undefined
   for (const resource of resources) {
-    if (resource.kind === 'Subscription') raw.subscriptions.push(resource)
+    if (resource.kind === 'Subscription') found.subscriptions.push(resource)
     else if (resource.metadata.deleting) continue
     else if (resource.kind === 'ModelRef') modelRefs.set(keyOf(resource), resource)
-    else if (resource.kind === 'AccessPolicy') raw.policies.push(resource)
+    else if (resource.kind === 'AccessPolicy') found.policies.push(resource)
     else if (resource.kind === 'ConfigMap') mappings.push(resource)
     // The other kinds have been merged into ModelRefs by now (external-models.ts, join-routes.ts).
     else if (resource.kind === 'Tenant') tenant ??= resource
@@ -60,7 +60,7 @@ export function* compileInSteps(
   }
   const moved = difference(previous.models, modelRefs)
 
-  const policies = yield* compileEach(raw.policies, previous.policies, moved, (resource) => ({
+  const policies = yield* compileEach(found.policies, previous.policies, moved, (resource) => ({
     resource,
     ...referring(resource, modelRefs),
   }))
@@ -70,7 +70,7 @@ export function* compileInSteps(
     previous.tenant?.calendar === tenant?.calendar &&
     previous.tenant?.unreadable === tenant?.unreadable
   const subscriptions = yield* compileEach(
-    raw.subscriptions,
+    found.subscriptions,
     isTenantSame ? previous.subscriptions : new Map(),
     new Set([...moved, ...withOtherLimits(previous.models, modelRefs)]),
     (resource) =>

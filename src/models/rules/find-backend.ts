@@ -210,10 +210,10 @@ function addressOfService(ref: ModelRef, service: InferenceService | undefined):
   const name = `${ref.metadata.namespace}/${ref.backend.name}`
   const nothing = `there is no HTTPRoute of the LLMInferenceService ${name}, `
   if (service === undefined) return `${nothing}which does not exist`
-  const raw = service.addresses.filter(({ url }) => url !== '')
-  const outside = raw.filter((each) => each.name === 'gateway-external')
+  const named = service.addresses.filter(({ url }) => url !== '')
+  const outside = named.filter((each) => each.name === 'gateway-external')
   const secure = outside.find(({ url }) => url.startsWith('https:'))
-  const url = (secure ?? outside[0] ?? raw[0])?.url ?? service.url
+  const url = (secure ?? outside[0] ?? named[0])?.url ?? service.url
   if (url === undefined || url === '') return `${nothing}which has no address yet`
   const fit = url.replace(/\/+$/, '')
   return isUrl(fit)

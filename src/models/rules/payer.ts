@@ -18,9 +18,9 @@ export function writePayer(
     cost_center: costCenter,
     rate: billingRate?.perToken && readPrice(billingRate.perToken),
   }
-  const raw = new URLSearchParams()
-  for (const [name, value] of Object.entries(fields)) if (value) raw.set(name, cutName(value))
-  return raw.toString() || undefined
+  const written = new URLSearchParams()
+  for (const [name, value] of Object.entries(fields)) if (value) written.set(name, cutName(value))
+  return written.toString() || undefined
 }
 
 /** Reads the text of `writePayer`; any other text as if nothing were set. A field that is not set is empty. */

@@ -95,7 +95,7 @@ export interface CompiledTariff {
   readonly hasCostLimit: boolean
   readonly isPriced: boolean
   /** Whether there are limits by name, or weights. */
-  readonly isBudgeted: boolean
+  readonly isByTariff: boolean
   /** How limits count expected tokens. */
   readonly factors: ModelFactors
 }

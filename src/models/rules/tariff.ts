@@ -34,11 +34,11 @@ export function toTariff(tariff: Tariff): CompiledTariff | undefined {
   if (hasCostLimit) add('cost_limit', true)
   if (chargesAdmission) add('charge', 'admission')
   if (members.length === 0) return undefined
-  const isBudgeted = limits.length > 0 || weights !== undefined
+  const isByTariff = limits.length > 0 || weights !== undefined
   const factors = modelFactors(prices, weights)
   const isPriced = prices !== undefined
   members.push(windows)
-  return { text: members.join(','), hasCostLimit, isPriced, isBudgeted, factors }
+  return { text: members.join(','), hasCostLimit, isPriced, isByTariff, factors }
 }
 
 const priceNames = {

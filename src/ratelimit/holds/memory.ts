@@ -13,7 +13,13 @@ import {
 } from '../rules/estimates/hold.ts'
 import type { Hold, HoldAnswer } from '../rules/hold.ts'
 import { memberOf } from './request-ids.ts'
-import { boundWindow, type HoldPlace, type KnownWindows, placesOf, windowedOf } from './windows.ts'
+import {
+  boundWindow,
+  type HoldTarget,
+  type KnownWindows,
+  targetsOf,
+  windowedOf,
+} from './windows.ts'
 
 /** The open holds of one window, or of a counter in all windows. */
 interface Pool {
@@ -24,10 +30,10 @@ interface Pool {
 }
 
 /** A request's hold in one pool. */
-type HeldPlace = Pick<PooledPlace, 'pool' | 'counter'> & { hold: HeldTokens }
+type HeldPlace = Pick<PooledTarget, 'pool' | 'counter'> & { hold: HeldTokens }
 
 interface OpenHold {
-  readonly places: readonly HeldPlace[]
+  readonly targets: readonly HeldPlace[]
   /** In tokens. */
   hold: HeldTokens
   readonly ceiling: number
@@ -37,7 +43,7 @@ interface OpenHold {
   endsAt: number
 }
 
-type PooledPlace = HoldPlace & { readonly pool: Pool }
+type PooledTarget = HoldTarget & { readonly pool: Pool }
 
 /** Interval between two searches for expired leases, in milliseconds. */
 const sweepEveryMs = 1_000
@@ -59,7 +65,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   function end(member: string): void {
     const found = open.get(member)
     if (found === undefined) return
-    for (const { pool, hold } of found.places) {
+    for (const { pool, hold } of found.targets) {
       pool.sums = withHold(pool.sums, hold, -1)
       if (pool.sums.count === 0) pool.among.delete(pool.name)
     }
@@ -75,9 +81,9 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     }
   }
 
-  function poolOf(place: HoldPlace, charge: Hold['charge']): Pool {
-    const { id } = boundWindow(place, charge) ?? {}
-    const [name, among] = id === undefined ? [place.counter.key, ofCounters] : [id, ofWindows]
+  function poolOf(target: HoldTarget, charge: Hold['charge']): Pool {
+    const { id } = boundWindow(target, charge) ?? {}
+    const [name, among] = id === undefined ? [target.counter.key, ofCounters] : [id, ofWindows]
     return among.get(name) ?? { name, among, sums: noHolds }
   }
 
@@ -85,25 +91,26 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     // Read first, because reading lines may end holds.
     const known = windows(windowedOf(asked), now)
     expire(now)
-    const places = placesOf(asked, known).map((place): PooledPlace => {
-      return { ...place, pool: poolOf(place, asked.charge) }
+    const targets = targetsOf(asked, known).map((target): PooledTarget => {
+      return { ...target, pool: poolOf(target, asked.charge) }
     })
     const member = asked.id === undefined ? undefined : memberOf(asked.id)
     const repeated = member === undefined ? undefined : open.get(member)
     if (repeated !== undefined) {
       repeated.repeats += 1
-      return toAnswer(places, now, 'held', repeated.ceiling)
+      return toAnswer(targets, now, 'held', repeated.ceiling)
     }
-    const rooms = places.slice(0, asked.counters.length).map(({ counter, window, pool }) => {
+    const rooms = targets.slice(0, asked.counters.length).map(({ counter, window, pool }) => {
       const { limit, factors } = counter
       return { limit, used: window?.used ?? 0, held: pool.sums, factors }
     })
     const admission = admit(rooms, asked.expected, asked.overshoot, asked.canLimitOutput)
-    const outcome = withTaken(admission.outcome, places)
-    if (admission.outcome !== 'held' || outcome !== 'held') return toAnswer(places, now, outcome, 0)
+    const outcome = withTaken(admission.outcome, targets)
+    if (admission.outcome !== 'held' || outcome !== 'held')
+      return toAnswer(targets, now, outcome, 0)
     const { hold: tokens, holds, ceiling } = admission
     if (member !== undefined) {
-      const held = places.map(({ pool, counter }, i): HeldPlace => {
+      const held = targets.map(({ pool, counter }, i): HeldPlace => {
         return { pool, counter, hold: holds[i] ?? tokens }
       })
       for (const { pool, hold } of held) {
@@ -111,9 +118,9 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
         pool.sums = withHold(pool.sums, hold, 1)
       }
       const endsAt = now + holdLeaseMs
-      open.set(member, { places: held, hold: tokens, ceiling, repeats: 0, endsAt })
+      open.set(member, { targets: held, hold: tokens, ceiling, repeats: 0, endsAt })
     }
-    return toAnswer(places, now, 'held', ceiling)
+    return toAnswer(targets, now, 'held', ceiling)
   }
 
   return {
@@ -131,10 +138,10 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     renew(_, id, output, now) {
       const found = open.get(memberOf(id))
       if (found === undefined) return
-      for (const place of found.places) {
-        const { pool, hold, counter } = place
-        place.hold = grown(hold, output, counter.factors, found.hold)
-        pool.sums = withHold(withHold(pool.sums, hold, -1), place.hold, 1)
+      for (const target of found.targets) {
+        const { pool, hold, counter } = target
+        target.hold = grown(hold, output, counter.factors, found.hold)
+        pool.sums = withHold(withHold(pool.sums, hold, -1), target.hold, 1)
       }
       found.hold = grown(found.hold, output)
       found.endsAt = now + holdLeaseMs
@@ -143,7 +150,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
 }
 
 /** The use of a limit; for requests and concurrency, including open requests. */
-function usedOf({ kind, window, pool }: PooledPlace): Exact {
+function usedOf({ kind, window, pool }: PooledTarget): Exact {
   const used = window?.used ?? 0
   return kind === 'tokens' ? used : plus(used, pool.sums.count)
 }
@@ -151,12 +158,12 @@ function usedOf({ kind, window, pool }: PooledPlace): Exact {
 /** The outcome for tokens, combined with that for requests and concurrency. */
 function withTaken(
   ofTokens: HoldAnswer['outcome'],
-  places: readonly PooledPlace[],
+  targets: readonly PooledTarget[],
 ): HoldAnswer['outcome'] {
   let outcome = ofTokens
-  for (const place of places) {
-    const { kind, counter } = place
-    if (kind === 'tokens' || usedOf(place) < counter.limit) continue
+  for (const target of targets) {
+    const { kind, counter } = target
+    if (kind === 'tokens' || usedOf(target) < counter.limit) continue
     // A request stays counted after its end; for concurrency its place becomes free.
     if (kind === 'requests') return 'spent'
     if (outcome === 'held') outcome = 'busy'
@@ -165,17 +172,17 @@ function withTaken(
 }
 
 function toAnswer(
-  places: readonly PooledPlace[],
+  targets: readonly PooledTarget[],
   now: number,
   outcome: HoldAnswer['outcome'],
   ceiling: number,
 ): HoldAnswer {
-  const windows = places.map((place) => {
-    const state = { used: usedOf(place), resetsAt: place.window?.resetsAt ?? now }
-    const held = place.kind === 'tokens' ? place.pool.sums.mean : 0
+  const windows = targets.map((target) => {
+    const state = { used: usedOf(target), resetsAt: target.window?.resetsAt ?? now }
+    const held = target.kind === 'tokens' ? target.pool.sums.mean : 0
     return held > 0 ? { ...state, held } : state
   })
   if (outcome !== 'busy') return { outcome, ceiling, windows }
-  const counts = places.map(({ kind, pool }) => (kind === 'requests' ? 0 : pool.sums.count))
+  const counts = targets.map(({ kind, pool }) => (kind === 'requests' ? 0 : pool.sums.count))
   return { outcome, ceiling, windows, open: Math.max(...counts) }
 }

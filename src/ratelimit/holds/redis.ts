@@ -15,7 +15,7 @@ import { createRefusedCalls, type RefusalListener } from './refused-calls.ts'
 import { memberOf } from './request-ids.ts'
 import { argsOf, readAnswer } from './spend-call.ts'
 import type { SpendAnswer, SpendCommands } from './spend-scripts.ts'
-import { type HoldPlace, type KnownWindows, placesOf, windowedOf } from './windows.ts'
+import { type HoldTarget, type KnownWindows, targetsOf, windowedOf } from './windows.ts'
 
 /** Milliseconds between two attempts to release what Redis has not acknowledged. */
 const retryMs = 500
@@ -34,7 +34,7 @@ export interface RedisHolds extends HoldStore {
 /** The answer of a home. */
 interface Answered {
   readonly home: Home
-  readonly places: readonly HoldPlace[]
+  readonly targets: readonly HoldTarget[]
   readonly answer: SpendAnswer
   readonly read: HoldAnswer
 }
@@ -122,15 +122,15 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       await read(windowed, now)
       seen = look()
     }
-    const places = placesOf(asked, seen.known)
+    const targets = targetsOf(asked, seen.known)
     const all = [...keys]
     // Concurrency has no window: any key of the same slot serves as placeholder.
-    for (const { window } of places)
+    for (const { window } of targets)
       all.push(window ? windowKey(part.tag, window) : (all[0] as string))
-    const args = argsOf(asked, places, lease, part.gateway, unsettledMs)
+    const args = argsOf(asked, targets, lease, part.gateway, unsettledMs)
     try {
       const answer = await commands.spend(all, [...args, ...seen.ended])
-      return { home, places, answer, read: readAnswer(places, now, answer) }
+      return { home, targets, answer, read: readAnswer(targets, now, answer) }
     } catch (error) {
       refused.note(error)
       if (error instanceof Error) failedPlaces.set(error, part.tag)
@@ -249,9 +249,10 @@ function statesOf(
   isGivenBack: boolean,
 ): Map<Counter, CounterState> {
   const states = new Map<Counter, CounterState>()
-  for (const { places, answer } of answers) {
-    const { windows } = readAnswer(places, now, answer, isGivenBack)
-    for (const [i, { counter }] of places.entries()) states.set(counter, windows[i] as CounterState)
+  for (const { targets, answer } of answers) {
+    const { windows } = readAnswer(targets, now, answer, isGivenBack)
+    for (const [i, { counter }] of targets.entries())
+      states.set(counter, windows[i] as CounterState)
   }
   return states
 }

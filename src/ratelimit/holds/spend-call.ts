@@ -6,13 +6,13 @@ import type { Factors } from '../rules/estimates/hold.ts'
 import type { Hold, HoldAnswer } from '../rules/hold.ts'
 import { memberOf } from './request-ids.ts'
 import type { SpendAnswer } from './spend-scripts.ts'
-import { boundWindow, type HoldPlace } from './windows.ts'
+import { boundWindow, type HoldTarget } from './windows.ts'
 
 /** The field of a place in the home's sums: the field of a counter, or of one of its windows. */
-function nameOf(place: HoldPlace, charge: Hold['charge']): string {
-  const { key } = place.counter
+function nameOf(target: HoldTarget, charge: Hold['charge']): string {
+  const { key } = target.counter
   const { model, counted } = readCounterKey(key)
-  const { id = key } = boundWindow(place, charge) ?? {}
+  const { id = key } = boundWindow(target, charge) ?? {}
   return `${model}|${counted}${id.slice(key.length)}`
 }
 
@@ -22,7 +22,7 @@ function nameOf(place: HoldPlace, charge: Hold['charge']): string {
  */
 export function argsOf(
   asked: Hold,
-  places: readonly HoldPlace[],
+  targets: readonly HoldTarget[],
   lease: number,
   gateway: string,
   unsettledMs: number,
@@ -36,11 +36,11 @@ export function argsOf(
     ...[isSeveral ? -beyondRoom : beyondRoom, least, Number.isFinite(worst) ? worst : -1],
     ...[overshoot, canLimitOutput ? '1' : '0', asker, gateway, unsettledMs],
   ]
-  for (const place of places) {
-    const { kind, counter, window } = place
+  for (const target of targets) {
+    const { kind, counter, window } = target
     const { used, own } = window ?? { used: 0, own: 0 }
     const counted = counter.factors ? `${kind} ${written(counter.factors)}` : kind
-    const figures = [counter.limit, nameOf(place, charge), minus(used, own), own]
+    const figures = [counter.limit, nameOf(target, charge), minus(used, own), own]
     args.push(counted, ...figures.map(String))
   }
   return args
@@ -52,7 +52,7 @@ function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): s
 
 /** Reads the script's answer. `isGivenBack`: the home's grant is released, so the request's own hold is subtracted. */
 export function readAnswer(
-  places: readonly HoldPlace[],
+  targets: readonly HoldTarget[],
   now: number,
   [outcome, ceiling, open, ...figures]: SpendAnswer,
   isGivenBack = false,
@@ -61,8 +61,8 @@ export function readAnswer(
     outcome: outcome === 'repeated' ? 'held' : (outcome as HoldAnswer['outcome']),
     ...(outcome === 'busy' && { open }),
     ceiling: ceiling < 0 ? Number.POSITIVE_INFINITY : ceiling,
-    windows: places.map(({ kind, window }, i) => {
-      const own = isGivenBack ? Number(figures[2 * places.length + i] ?? 0) : 0
+    windows: targets.map(({ kind, window }, i) => {
+      const own = isGivenBack ? Number(figures[2 * targets.length + i] ?? 0) : 0
       const used = readExact(figures[2 * i]) ?? mostExact
       const resetsAt = window?.resetsAt ?? now
       if (kind !== 'tokens') return { used: minus(used, own), resetsAt }

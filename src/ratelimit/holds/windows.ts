@@ -17,7 +17,7 @@ export type KnownWindows = (
 ) => readonly HeldWindow[]
 
 /** A counter in which a request holds. */
-export interface HoldPlace {
+export interface HoldTarget {
   /** `tokens` includes amounts that are computed from tokens, such as money. */
   readonly kind: 'tokens' | 'requests' | 'concurrency'
   readonly counter: HeldCounter
@@ -31,23 +31,23 @@ export function windowedOf({ counters, requestCounters = [] }: Hold): readonly H
   return windowed.length === 0 ? counters : [...counters, ...windowed]
 }
 
-/** The places in the order of `counters`, then of `requestCounters`. `known`: the windows of `windowedOf`. */
-export function placesOf(
+/** The targets in the order of `counters`, then of `requestCounters`. `known`: the windows of `windowedOf`. */
+export function targetsOf(
   { counters, requestCounters = [] }: Hold,
   known: readonly HeldWindow[],
-): readonly HoldPlace[] {
+): readonly HoldTarget[] {
   let next = 0
-  const places = counters.map((counter): HoldPlace => {
+  const targets = counters.map((counter): HoldTarget => {
     return { kind: 'tokens', counter, window: known[next++] }
   })
   for (const counter of requestCounters) {
-    if (isWindowless(counter)) places.push({ kind: 'concurrency', counter, window: undefined })
-    else places.push({ kind: 'requests', counter, window: known[next++] })
+    if (isWindowless(counter)) targets.push({ kind: 'concurrency', counter, window: undefined })
+    else targets.push({ kind: 'requests', counter, window: known[next++] })
   }
-  return places
+  return targets
 }
 
 /** The window that a hold binds, or undefined if it binds every window. */
-export function boundWindow({ kind, window }: HoldPlace, charge: Hold['charge']) {
+export function boundWindow({ kind, window }: HoldTarget, charge: Hold['charge']) {
   return kind === 'tokens' && charge === 'end' ? undefined : window
 }

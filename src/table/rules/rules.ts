@@ -58,7 +58,7 @@ export function missRuleOf(grant: Grant, asked: AskedFor): MissRule | undefined 
   if (grant.isUnread) return 'unread'
   if (!metered) return 'unmetered'
   if (admission !== undefined) return 'reserve'
-  if (grant.isBudgeted) return 'budget'
+  if (grant.isByTariff) return 'budget'
   for (const { kind } of limits) {
     if (kind === 'requests' || kind === 'concurrency') return kind
   }

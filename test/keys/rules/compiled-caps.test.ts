@@ -226,7 +226,7 @@ test('limits by name hold on their models, in the calendar of the Subscription',
     observed: [{ limitName: 'seen' }],
     hasCostLimit: true,
   })
-  t.ok(grant.isBudgeted, 'it is asked each time')
+  t.ok(grant.isByTariff, 'it is asked each time')
   const moved = pricedSnapshot({ calendar: { timeZone: 'Asia/Tokyo', monthStartsOn: 15 } })
   const later = createWorld(moved).ask(chat('small'), key) as Grant
   t.match(later.keyLimits?.charged, /"key seen requests key month15@Asia\/Tokyo"/)

@@ -48,7 +48,7 @@ const cases: readonly (readonly [string, Partial<Grant>, Partial<typeof post>])[
   ['reserve', { admission: { overshoot: 0.1, charge: 'end' } as Grant['admission'] }, {}],
   ['requests', { limits: [...plain.limits, ...limitOf('requests')] }, {}],
   ['concurrency', { limits: [...plain.limits, ...limitOf('concurrency')] }, {}],
-  ['budget', { isBudgeted: true }, {}],
+  ['budget', { isByTariff: true }, {}],
   [
     'limits',
     grantOf(

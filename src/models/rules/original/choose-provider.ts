@@ -101,10 +101,10 @@ function optionOf(
   if (type !== 'simple' && type !== 'apikey') return `authenticates with ${type}`
   const end = Object.hasOwn(paths, apiFormat) ? paths[apiFormat] : undefined
   if (end === undefined) return `has the apiFormat ${apiFormat}`
-  const raw = path ?? end
-  if (/[{}]/.test(raw)) return 'has a path with placeholders'
-  if (!raw.endsWith(end)) return `has a path that does not end in ${end}`
-  return { provider, basePath: raw.slice(0, -end.length) }
+  const whole = path ?? end
+  if (/[{}]/.test(whole)) return 'has a path with placeholders'
+  if (!whole.endsWith(end)) return `has a path that does not end in ${end}`
+  return { provider, basePath: whole.slice(0, -end.length) }
 }
 
 function problemsOf(option: Option, index: number, chosen: Option): Provided['problems'] {

@@ -85,17 +85,17 @@ function isMisspeltTenant(apiVersion: string, kind: string): boolean {
 /** Reads one document, parsed from YAML or JSON. */
 export function parseResource(document: unknown): ParseResult {
   const problems: FieldProblem[] = []
-  const { apiVersion, kind: raw } = readFields(document, envelope, problems) ?? {}
+  const { apiVersion, kind: named } = readFields(document, envelope, problems) ?? {}
   if (problems.length > 0) return { problems }
-  if (apiVersion === 'v1' && raw === 'ConfigMap' && !isTierMapping(document)) {
+  if (apiVersion === 'v1' && named === 'ConfigMap' && !isTierMapping(document)) {
     return { ignored: undefined }
   }
-  const id = `${apiVersion} ${raw}`
+  const id = `${apiVersion} ${named}`
   const kinds = Object.hasOwn(groups, apiVersion) ? groups[apiVersion] : undefined
-  const kind = kinds && Object.hasOwn(kinds, raw) ? kinds[raw] : undefined
+  const kind = kinds && Object.hasOwn(kinds, named) ? kinds[named] : undefined
   if (kind === undefined) {
     const group = ours.find((each) => apiVersion.startsWith(each))
-    const isOurs = group !== undefined || isMisspeltTenant(apiVersion, raw)
+    const isOurs = group !== undefined || isMisspeltTenant(apiVersion, named)
     if (!isOurs) return { ignored: `${id} is not one of our kinds` }
     if (kinds === undefined || group === undefined) {
       const known = Object.keys(groups).filter((each) => each.startsWith(group ?? ours[0]))
@@ -400,7 +400,7 @@ function strangersIn({ modelRefs, limits }: Spec<'Subscription'>): readonly Fiel
  * not in force.
  */
 function toBilledModels(
-  { modelRefs: raw, limits }: Spec<'Subscription'>,
+  { modelRefs: entries, limits }: Spec<'Subscription'>,
   unknown: readonly UnknownField[],
   problems: readonly FieldProblem[],
 ): Pick<Subscription, 'modelRefs' | 'outOfForce' | 'repeated'> {
@@ -422,7 +422,7 @@ function toBilledModels(
   const repeated = new Set<string>()
   const modelRefs: BilledModel[] = []
   const outOfForce: NonNullable<Subscription['outOfForce']>[number][] = []
-  for (const [index, entry] of raw.entries()) {
+  for (const [index, entry] of entries.entries()) {
     const key = keyOfModel(entry)
     if (seen.has(key)) repeated.add(key)
     if (seen.has(key)) continue
