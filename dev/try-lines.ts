@@ -42,7 +42,7 @@ export async function makeTryLines(options: TryLinesOptions): Promise<string[]> 
     const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] })
     try {
       const key = await mint(gateway, identity, subscription, signal)
-      await untilAnswered(status, { url, key, body, signal, withinMs })
+      await untilAvailable(status, { url, key, body, signal, withinMs })
       lines.push(
         `# ${status}: ${shows}`,
         `curl -i ${url} \\`,
@@ -75,10 +75,10 @@ async function mint(
     },
     body: JSON.stringify({ name: 'npm-start', ephemeral: true, subscription }),
   })
-  const answer = await response.text()
-  const key: unknown = response.status === 201 ? JSON.parse(answer).key : undefined
+  const text = await response.text()
+  const key: unknown = response.status === 201 ? JSON.parse(text).key : undefined
   if (typeof key === 'string') return key
-  throw new Unexpected(`No key for ${identity} (${response.status}): ${answer.slice(0, 300)}`)
+  throw new Unexpected(`No key for ${identity} (${response.status}): ${text.slice(0, 300)}`)
 }
 
 interface SampleRequest {
@@ -90,7 +90,7 @@ interface SampleRequest {
 }
 
 /** Retries until the response is as expected, because usage is counted shortly after a response. */
-async function untilAnswered(expected: number, sample: SampleRequest): Promise<void> {
+async function untilAvailable(expected: number, sample: SampleRequest): Promise<void> {
   const { url, key, body, signal, withinMs } = sample
   const deadline = Date.now() + withinMs
   const headers = { authorization: `Bearer ${key}` }

@@ -5,7 +5,7 @@ import { StartError } from '../src/runtime/start-error.ts'
 
 const pollMs = 50
 const withinMs = 60_000
-const answerWithinMs = 2_000
+const responseWithinMs = 2_000
 
 /**
  * Resolves when `path` at this address of this machine returns 200. Rejects with a StartError after the
@@ -21,7 +21,7 @@ export async function waitForHttp(
   let last = 'no answer'
   while (!signal.aborted && Date.now() < deadline) {
     try {
-      const timeout = AbortSignal.timeout(answerWithinMs)
+      const timeout = AbortSignal.timeout(responseWithinMs)
       const asked = { path, signal: AbortSignal.any([signal, timeout]) }
       const response = await sendRequest('http://localhost', { ...targetOf(address), ...asked })
       response.destroy()

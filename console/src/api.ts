@@ -1,15 +1,15 @@
 /** The REST API at this origin, with the types of the service's own schemas. */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import type { pastRefusal } from '../../src/admin/explain/explain-answer.ts'
-import type { ApiKeyAnswer } from '../../src/admin/keys/api-key-record.ts'
+import type { pastRefusal } from '../../src/admin/explain/explain-response.ts'
+import type { ApiKeyResponse } from '../../src/admin/keys/api-key-record.ts'
 import type { keyUsage } from '../../src/admin/keys/key-usage.ts'
 import type { propagationSchema } from '../../src/admin/keys/propagation.ts'
 import type { subscriptionRecord } from '../../src/admin/models/subscription-record.ts'
 import type { usagePage } from '../../src/admin/usage/usage-view.ts'
 import { readClock } from './clock.ts'
 
-export type { ExplainAnswer as Explanation } from '../../src/admin/explain/explain-answer.ts'
+export type { ExplainResponse as Explanation } from '../../src/admin/explain/explain-response.ts'
 export type { IncreaseList } from '../../src/admin/increases/increases.ts'
 export type { LimitRequestList } from '../../src/admin/increases/limit-requests.ts'
 export type { AccessList } from '../../src/admin/operation/list-access.ts'
@@ -18,7 +18,7 @@ export type { ResourceList } from '../../src/admin/operation/list-resources.ts'
 export type { ReplicaState, ServiceState } from '../../src/admin/operation/read-state.ts'
 export type { LimitList } from '../../src/admin/usage/limits.ts'
 export type { SharedLimitList } from '../../src/admin/usage/shared-limits.ts'
-export type ApiKey = ApiKeyAnswer
+export type ApiKey = ApiKeyResponse
 export type Refusal = FromSchema<typeof pastRefusal>
 export type UsagePage = FromSchema<typeof usagePage>
 export type KeyUsage = FromSchema<typeof keyUsage>

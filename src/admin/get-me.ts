@@ -3,14 +3,14 @@
 import type { ExternalDeps } from './deps.ts'
 import type { Api } from './http/api.ts'
 import { callerOf } from './http/authenticate-api.ts'
-import { answers, boolean, optional, string, strings } from './http/schema.ts'
+import { boolean, optional, responses, string, strings } from './http/schema.ts'
 
 const schema = {
   operationId: 'getMe',
   summary: 'Read who you are',
   description: 'The caller, as identified by the credential.',
   tags: ['Service'],
-  response: answers('The caller.', [], 'Me', {
+  response: responses('The caller.', [], 'Me', {
     username: { type: 'string', examples: ['alice'] },
     groups: strings('With a key, those of its creation.', { examples: [['team-a']] }),
     credential: string('Only an identity token may create keys.', {

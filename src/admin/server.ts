@@ -25,7 +25,7 @@ import { type CallerDeps, requireCaller } from './http/authenticate-api.ts'
 import { bodyLimit, readBodies } from './http/body.ts'
 import { endHandshakes, requireCertificate } from './http/client-certificate.ts'
 import { compileLater } from './http/compile-later.ts'
-import { answerErrors, reportRefusals, sendError } from './http/error-handler.ts'
+import { handleErrors, reportRefusals, sendError } from './http/error-handler.ts'
 import { followMethods } from './http/methods.ts'
 import { typeInDocument } from './http/named-schemas.ts'
 import { describeApi } from './http/openapi.ts'
@@ -66,7 +66,7 @@ import { getUsage } from './usage/usage.ts'
 
 interface ListenerDeps {
   /** Called for each response; the route's pattern, empty if there is none. */
-  readonly onAnswered?: (route: string, method: string, status: number, durationMs: number) => void
+  readonly onResponse?: (route: string, method: string, status: number, durationMs: number) => void
   readonly log: FastifyBaseLogger
   /** The gateway's mark; requests that carry it are refused. */
   readonly hopMark?: string
@@ -178,7 +178,7 @@ function createListener({
   log,
   hopMark,
   audit,
-  onAnswered,
+  onResponse,
   onRefused,
   openSpan,
   times = contractTimes,
@@ -258,11 +258,11 @@ function createListener({
   }
   app.addHook('onResponse', (request, reply, done) => {
     const route = request.is404 ? '' : (request.routeOptions.url ?? '')
-    onAnswered?.(route, request.method, reply.statusCode, reply.elapsedTime)
+    onResponse?.(route, request.method, reply.statusCode, reply.elapsedTime)
     done()
   })
   readBodies(app)
-  answerErrors(app, followMethods(app))
+  handleErrors(app, followMethods(app))
   return app
 }
 

@@ -67,10 +67,10 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
     const { status } = response
     const isCsv = response.headers.get('content-type')?.startsWith('text/csv')
     const read = isCsv ? readCsv(response) : response.json()
-    const answer: unknown = await read.catch(() => undefined)
-    const isOk = response.ok && typeof answer === 'object' && answer !== null
+    const content: unknown = await read.catch(() => undefined)
+    const isOk = response.ok && typeof content === 'object' && content !== null
     const retryAfterS = Number(response.headers.get('retry-after') ?? Number.NaN)
-    return { isOk, status, answer, retryAfterS }
+    return { isOk, status, content, retryAfterS }
   }
 
   return async (method, path, body, once) => {
@@ -81,21 +81,21 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
         throw new Unreachable(`${url} cannot be reached (${reasonOf(error)}).`)
       })
       if (asked?.isOk) {
-        const answer = asked.answer as { readonly key?: unknown }
+        const content = asked.content as { readonly key?: unknown }
         // The response of another server must not look like a success, such as a revoked key.
-        if (once && typeof answer.key !== 'string')
+        if (once && typeof content.key !== 'string')
           throw new Error(`${url} responded without a key; it is not a Tollgate gateway.`)
-        if (responseMarks.some((mark) => mark in answer)) return answer
+        if (responseMarks.some((mark) => mark in content)) return content
         throw new Error(`${url} does not answer like a Tollgate.`)
       }
       if (asked !== undefined && (pauseMs === undefined || !isUnsure(asked))) {
-        const message = refusalOf(asked.answer)
+        const message = refusalOf(asked.content)
         if (message === undefined) {
           throw new Error(`${url} answered ${asked.status} without a reason.`)
         }
         const of =
           asked.status === 401 && source !== undefined ? ` The credential is from ${source}.` : ''
-        const isLate = codeOf(asked.answer) === 'too_many_requests' && asked.retryAfterS >= 0
+        const isLate = codeOf(asked.content) === 'too_many_requests' && asked.retryAfterS >= 0
         throw new ApiRefusal(message + of, isLate ? asked.retryAfterS : undefined)
       }
       await delay(pauseMs)
@@ -114,16 +114,16 @@ export function connectApi(
 
 /** A client that waits for the limit of requests after its first response: a list may have more pages than that. */
 function waiting(ask: ApiClient, say: (line: string) => void): ApiClient {
-  let isAnswered = false
+  let hasResponded = false
   return async (...request) => {
     for (let refused = 1; ; refused += 1) {
       try {
-        const answer = await ask(...request)
-        isAnswered = true
-        return answer
+        const content = await ask(...request)
+        hasResponded = true
+        return content
       } catch (error) {
         const restS = (error instanceof ApiRefusal ? error.retryAfterS : undefined) ?? Infinity
-        if (!isAnswered || restS > maxRetryAfterS || refused > maxRefused) throw error
+        if (!hasResponded || restS > maxRetryAfterS || refused > maxRefused) throw error
         say(`Too many requests: continuing in ${restS} s.`)
         await delay(restS * 1_000)
       }
@@ -142,17 +142,17 @@ function isUnreached(error: unknown): boolean {
 }
 
 /** Whether the request may have been done, or is in progress. */
-function isUnsure({ status, answer }: { readonly status: number; readonly answer: unknown }) {
-  const isBusy = codeOf(answer) === 'idempotency_busy'
+function isUnsure({ status, content }: { readonly status: number; readonly content: unknown }) {
+  const isBusy = codeOf(content) === 'idempotency_busy'
   return status === 200 || status === 201 || isBusy || /^50[234]/.test(`${status}`)
 }
 
-function codeOf(answer: unknown): unknown {
-  return (answer as { error?: { code?: unknown } } | null | undefined)?.error?.code
+function codeOf(content: unknown): unknown {
+  return (content as { error?: { code?: unknown } } | null | undefined)?.error?.code
 }
 
-function refusalOf(answer: unknown): string | undefined {
-  const message = (answer as { error?: { message?: unknown } } | null | undefined)?.error?.message
+function refusalOf(content: unknown): string | undefined {
+  const message = (content as { error?: { message?: unknown } } | null | undefined)?.error?.message
   return typeof message === 'string' ? printable(message) : undefined
 }
 

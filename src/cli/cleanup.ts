@@ -23,17 +23,17 @@ const maxBytes = 65_536
 export const cleanup: Run<typeof cleanupFlags> = async ({ operands: [raw], flags }, io) => {
   const call = readTarget(raw ?? defaultOf(io.env), flags)
   const { status, body } = await postWithin(call)
-  const answer = parseJson(body) as
+  const response = parseJson(body) as
     | { deletedCount?: unknown; error?: { message?: unknown } }
     | null
     | undefined
-  if (status === 200 && Number.isSafeInteger(answer?.deletedCount)) {
-    const { deletedCount } = answer as { deletedCount: number }
+  if (status === 200 && Number.isSafeInteger(response?.deletedCount)) {
+    const { deletedCount } = response as { deletedCount: number }
     const said = `Deleted ${deletedCount} expired ephemeral keys.`
     io.out(flags.json ? toJson({ deletedCount }) : said)
     return 0
   }
-  const message = answer?.error?.message
+  const message = response?.error?.message
   const reason = typeof message === 'string' ? `: ${printable(message)}` : ' and no count of keys.'
   throw new Error(`${call.shown} answered ${status}${reason}`)
 }
@@ -77,26 +77,26 @@ function readTarget(
   return { url, socketPath, shown, waitMs: Number(wait) * 1_000, ca, cert, key }
 }
 
-interface Answer {
+interface Cleaned {
   readonly status: number
   readonly body: string
 }
 
 /** A starting service first refuses connections, then responds with 503. */
-async function postWithin(call: Target): Promise<Answer> {
+async function postWithin(call: Target): Promise<Cleaned> {
   const { ca, cert, key, waitMs } = call
   const tls = { ca: read('--ca', ca), cert: read('--cert', cert), key: read('--key', key) }
   const until = performance.now() + waitMs
   for (;;) {
-    const answer = await post(call, tls).catch((error: Error) => error)
-    const isAway = answer instanceof Error || answer.status === 503
+    const response = await post(call, tls).catch((error: Error) => error)
+    const isAway = response instanceof Error || response.status === 503
     if (isAway && performance.now() + pauseMs < until) await delay(pauseMs)
-    else if (answer instanceof Error) throw answer
-    else return answer
+    else if (response instanceof Error) throw response
+    else return response
   }
 }
 
-async function post(call: Target, tls: object): Promise<Answer> {
+async function post(call: Target, tls: object): Promise<Cleaned> {
   const target = new URL('/internal/v1/api-keys/cleanup', call.url)
   const signal = AbortSignal.timeout(timeoutMs)
   const headers = { accept: 'application/json' }

@@ -43,9 +43,9 @@ export const resetLimits: Run<typeof resetLimitsFlags> = async ({ flags }, io) =
     io.err(show(data, currency))
     if (!(await agrees(io, `Reset ${data.length === 1 ? 'it' : `these ${data.length}`}?`))) return 1
   }
-  const answer = (await ask('POST', '/v1/counters/reset', selected)) as CountersReset
-  print(answer, answer.reset, selected, flags.json, io)
-  if (answer.reset.length > 0) io.err('These were reset.')
+  const response = (await ask('POST', '/v1/counters/reset', selected)) as CountersReset
+  print(response, response.reset, selected, flags.json, io)
+  if (response.reset.length > 0) io.err('These were reset.')
   return 0
 }
 
@@ -62,15 +62,15 @@ function selectedBy(flags: Chosen | Call<typeof resetLimitsFlags>['flags']) {
 }
 
 function print(
-  answer: Pick<ShownCounters, 'currency' | 'unknown'>,
+  response: Pick<ShownCounters, 'currency' | 'unknown'>,
   counters: ShownCounters['data'],
   selected: Readonly<Record<string, string>>,
   json: boolean,
   { out, err }: CommandIo,
 ): void {
-  if (json) out(toJson(answer))
-  else if (counters.length === 0) err(explainNothing(answer, selected))
-  else out(show(counters, answer.currency))
+  if (json) out(toJson(response))
+  else if (counters.length === 0) err(explainNothing(response, selected))
+  else out(show(counters, response.currency))
 }
 
 function show(counters: ShownCounters['data'], currency: string | undefined): string {

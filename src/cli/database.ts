@@ -26,7 +26,7 @@ export async function withDatabase<Result>(
   const options = { url, connections: 1, applicationName: `tollgate ${command}` }
   return await withPool(options, async (sql) => {
     if (databaseUrl === undefined) await requireRunning(sql, dataDir)
-    else await requireAnswer(sql, 'DATABASE_URL')
+    else await requireResponse(sql, 'DATABASE_URL')
     return await work(sql, config)
   })
 }
@@ -52,15 +52,15 @@ export async function requireRunning(sql: Pool, dataDir: string): Promise<void> 
 }
 
 /** Rejects with the problem, naming the setting or flag for the database, unless it responds. */
-export async function requireAnswer(sql: Pool, setting: string): Promise<void> {
-  const problem = await tryConnect(sql, answerWithinMs)
+export async function requireResponse(sql: Pool, setting: string): Promise<void> {
+  const problem = await tryConnect(sql, responseWithinMs)
   if (problem === undefined) return
   const message = `${setting}: the database cannot be used (${problem.message}).`
   throw problem.isFinal ? new Error(message) : new Unreachable(message)
 }
 
 /** Longer than the deadlines of the connection itself, in milliseconds. */
-const answerWithinMs = 10_000
+const responseWithinMs = 10_000
 
 export async function withPool<Result>(
   options: PoolOptions,

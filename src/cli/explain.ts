@@ -1,6 +1,6 @@
 /** `tollgate explain`: whether a request would be allowed, and why. */
 
-import type { ExplainAnswer } from '../admin/explain/explain-answer.ts'
+import type { ExplainResponse } from '../admin/explain/explain-response.ts'
 import { showFirst } from '../formats/lists.ts'
 import { connectApi } from './api-client.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
@@ -34,20 +34,20 @@ export const explain: Run<typeof explainFlags> = async ({ operands: [model], fla
     requestId,
   }
   const ask = connectApi(io, flags)
-  const answer = (await ask('POST', '/v1/explain', question)) as ExplainAnswer
-  io.out(flags.json ? toJson(answer) : show(answer, flags))
-  return answer.allowed ? 0 : 1
+  const response = (await ask('POST', '/v1/explain', question)) as ExplainResponse
+  io.out(flags.json ? toJson(response) : show(response, flags))
+  return response.allowed ? 0 : 1
 }
 
 type Asking = Pick<Call<typeof explainFlags>['flags'], 'user' | 'group' | 'subscription'>
 
-function show(answer: ExplainAnswer, asking: Asking): string {
-  const { steps, policies, subscriptions, limits, changesAt, refusal, askedAs, backend } = answer
-  const { unlistedName, table: decided } = answer
+function show(response: ExplainResponse, asking: Asking): string {
+  const { steps, policies, subscriptions, limits, changesAt, refusal, askedAs, backend } = response
+  const { unlistedName, table: decided } = response
   const then = refusal && `At ${printable(refusal.at)} it was ${showOutcome(refusal)}`
   const sections = [
     then,
-    `${then ? 'Now it' : 'It'} would be ${answer.allowed ? 'allowed.' : showOutcome(answer)}`,
+    `${then ? 'Now it' : 'It'} would be ${response.allowed ? 'allowed.' : showOutcome(response)}`,
     showAsked(askedAs, asking),
     backend && printable(`The last request to the model's server failed: ${showFailure(backend)}.`),
     unlistedName && printable(showUnlisted(unlistedName)),
@@ -65,7 +65,7 @@ function show(answer: ExplainAnswer, asking: Asking): string {
         const because = `no: ${(each.passedOver ?? 'not reached').replaceAll('_', ' ')}`
         return { ...toCells('SUBSCRIPTION', each), PAYS: each.pays ? 'yes' : because }
       }),
-      limits.map((each) => toRow(each, answer.currency)),
+      limits.map((each) => toRow(each, response.currency)),
     ].map((rows) => renderCells(rows, 80)),
     changesAt && `This changes at ${printable(changesAt)}.`,
     decided &&
@@ -75,7 +75,7 @@ function show(answer: ExplainAnswer, asking: Asking): string {
 }
 
 /** A limit; columns that are empty in all rows are omitted. */
-function toRow(limit: ExplainAnswer['limits'][number], currency: string | undefined) {
+function toRow(limit: ExplainResponse['limits'][number], currency: string | undefined) {
   const { name, scope = '', kind = 'tokens', window, used, held, resetsAt } = limit
   const sharers = showSharers(limit)
   return {
@@ -92,14 +92,14 @@ function toRow(limit: ExplainAnswer['limits'][number], currency: string | undefi
   }
 }
 
-function showOutcome({ status, code, message, reason }: Omit<ExplainAnswer, 'allowed'>): string {
+function showOutcome({ status, code, message, reason }: Omit<ExplainResponse, 'allowed'>): string {
   const detail = reason === undefined ? '' : ` (${reason})`
   return printable(`refused with ${status} ${code}: ${message}${detail}`)
 }
 
 /** Undefined for the caller's own credential, or the key that was named. */
 function showAsked(
-  askedAs: ExplainAnswer['askedAs'],
+  askedAs: ExplainResponse['askedAs'],
   { user, group = [], subscription }: Asking,
 ): string | undefined {
   if (askedAs?.key === 'newest') {
@@ -117,7 +117,7 @@ function showAsked(
 }
 
 /** Keys with another result: a key represents the user only if all of the user's keys get the same. */
-function showOtherwise({ otherwise = [] }: NonNullable<ExplainAnswer['askedAs']>): string {
+function showOtherwise({ otherwise = [] }: NonNullable<ExplainResponse['askedAs']>): string {
   if (otherwise.length === 0) return ''
   const shown = otherwise.map(({ keyId, name, code }) => {
     return `${name} (${keyId}), ${code === undefined ? 'allowed' : `refused with ${code}`}`
@@ -126,7 +126,7 @@ function showOtherwise({ otherwise = [] }: NonNullable<ExplainAnswer['askedAs']>
 }
 
 /** docs/table.md explains the reasons. */
-function reasonOf({ reason }: NonNullable<ExplainAnswer['table']>): string {
+function reasonOf({ reason }: NonNullable<ExplainResponse['table']>): string {
   return String(reason).replaceAll('_', ' ')
 }
 
@@ -135,11 +135,11 @@ const groupsShown = 10
 /** Maximum number of keys in one sentence. */
 const keysShown = 3
 
-function showFailure({ reason, detail }: NonNullable<ExplainAnswer['backend']>): string {
+function showFailure({ reason, detail }: NonNullable<ExplainResponse['backend']>): string {
   return detail === undefined || detail === '' ? reason : `${reason} (${detail})`
 }
 
-function showUnlisted({ sent, listed }: NonNullable<ExplainAnswer['unlistedName']>): string {
+function showUnlisted({ sent, listed }: NonNullable<ExplainResponse['unlistedName']>): string {
   return (
     `The model's server lists ${listed.join(', ')}, not ${sent}, and may respond with 404: set spec.upstreamModel of the ` +
     'ModelRef to the name that the server uses.'
@@ -147,7 +147,7 @@ function showUnlisted({ sent, listed }: NonNullable<ExplainAnswer['unlistedName'
 }
 
 /** The resource, and where it is defined. */
-function toCells(head: string, resource: ExplainAnswer['steps'][number]['resource']): Cells {
+function toCells(head: string, resource: ExplainResponse['steps'][number]['resource']): Cells {
   if (resource === undefined) return { [head]: '', 'DEFINED IN': '' }
   const { kind, namespace, name, file, line } = resource
   const key = namespace === undefined ? name : `${namespace}/${name}`

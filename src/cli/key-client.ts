@@ -1,6 +1,6 @@
 /** The key endpoints of the API: their paths, searches, and the state of a change. */
 
-import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
+import type { ApiKeyResponse } from '../admin/keys/api-key-record.ts'
 import type { ApiClient } from './api-client.ts'
 import { printable } from './output.ts'
 import type { CommandIo } from './terminal.ts'
@@ -12,7 +12,7 @@ export interface Revoked {
 }
 
 /** A key that was changed or revoked. */
-export type ChangedKey = ApiKeyAnswer & Revoked
+export type ChangedKey = ApiKeyResponse & Revoked
 
 export const keysPath = '/v1/api-keys'
 
@@ -27,12 +27,12 @@ export async function searchKeys(
   ask: ApiClient,
   search: { readonly filters: object; readonly sort: object },
   limit: number,
-): Promise<readonly ApiKeyAnswer[]> {
-  const found = new Map<string, ApiKeyAnswer>()
+): Promise<readonly ApiKeyResponse[]> {
+  const found = new Map<string, ApiKeyResponse>()
   for (let offset = 0; found.size < limit; ) {
     const pagination = { limit: Math.min(pageSize, limit - found.size), offset }
     const page = (await ask('POST', `${keysPath}/search`, { ...search, pagination })) as {
-      readonly data: readonly ApiKeyAnswer[]
+      readonly data: readonly ApiKeyResponse[]
       readonly has_more: boolean
     }
     // A key created meanwhile shifts the pages, so records may repeat.

@@ -1,6 +1,6 @@
 /** The fields of a key in the flags of `tollgate key`, and a key's output. */
 
-import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
+import type { ApiKeyResponse } from '../admin/keys/api-key-record.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { editKeyFlags, newKeyFlags } from './commands/keys.ts'
 import { renderTable } from './output.ts'
@@ -90,7 +90,10 @@ function wrongLimit(part: string): WrongCall {
 }
 
 /** In the form of the flag. */
-function showLimit({ models = [], ...limit }: NonNullable<ApiKeyAnswer['limits']>[number]): string {
+function showLimit({
+  models = [],
+  ...limit
+}: NonNullable<ApiKeyResponse['limits']>[number]): string {
   const { name, of, window, enforce } = limit
   const fields = Object.entries({ name, of, limit: limit.limit, window, enforce }).flatMap(
     ([name, value]) => (value === undefined ? [] : `${name}=${value}`),
@@ -99,7 +102,7 @@ function showLimit({ models = [], ...limit }: NonNullable<ApiKeyAnswer['limits']
 }
 
 /** A key with all fields of its record. */
-export function showKey(record: ApiKeyAnswer): string {
+export function showKey(record: ApiKeyResponse): string {
   const {
     labels = {},
     models = [],

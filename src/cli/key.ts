@@ -1,6 +1,6 @@
 /** `tollgate key new|show|edit|rotate`: an API key from a terminal. */
 
-import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
+import type { ApiKeyResponse } from '../admin/keys/api-key-record.ts'
 import type { CreatedApiKey } from '../admin/keys/create-api-key.ts'
 import type { RotatedApiKey } from '../admin/keys/rotate-api-key.ts'
 import { connectApi } from './api-client.ts'
@@ -35,7 +35,7 @@ export const newKey: Run<typeof newKeyFlags> = async ({ operands: [name], flags 
 
 /** `tollgate key show`. */
 export const readKey: Run<typeof gatewayFlags> = async ({ operands: [id = ''], flags }, io) => {
-  const record = (await connectApi(io, flags)('GET', pathOf(id))) as ApiKeyAnswer
+  const record = (await connectApi(io, flags)('GET', pathOf(id))) as ApiKeyResponse
   io.out(flags.json ? toJson(record) : showKey(record))
   return 0
 }

@@ -1,6 +1,6 @@
 /** `tollgate key list`. */
 
-import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
+import type { ApiKeyResponse } from '../admin/keys/api-key-record.ts'
 import { connectApi } from './api-client.ts'
 import { type Run, WrongCall } from './command.ts'
 import type { listKeysFlags } from './commands/keys.ts'
@@ -44,7 +44,7 @@ function readLimit(raw: string | undefined): number {
 }
 
 /** The owner is shown only if there are several. */
-function showRecords(records: readonly ApiKeyAnswer[]): string {
+function showRecords(records: readonly ApiKeyResponse[]): string {
   const several = new Set(records.map(({ username }) => username)).size > 1
   const header = ['ID', 'KEY', 'NAME', 'SUBSCRIPTION', 'STATUS', 'CREATED', 'EXPIRES', 'LAST USED']
   return renderTable(

@@ -15,7 +15,7 @@ import type { Pool } from '../store/postgres/postgres.ts'
 import { auditTakeOver } from './audit-take-over.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
 import type { migrateFlags } from './commands/operate.ts'
-import { embeddedIn, isRunning, requireAnswer, withPool } from './database.ts'
+import { embeddedIn, isRunning, requireResponse, withPool } from './database.ts'
 import { toJson } from './output.ts'
 
 /** Messages during the run, and the result that --json prints. */
@@ -220,7 +220,7 @@ function withUrl<T>(
 ): Promise<T> {
   const options = { applicationName: 'tollgate migrate', statementTimeoutMs: 0, readOnly }
   return withPool({ url, connections: 2, ...options }, async (sql) => {
-    await requireAnswer(sql, setting)
+    await requireResponse(sql, setting)
     return await action(sql)
   })
 }

@@ -3,7 +3,7 @@
 import { readBody, sendRequest, targetOf } from '../runtime/http-request.ts'
 import type { Address } from '../settings/config.ts'
 
-const answerWithinMs = 10_000
+const responseWithinMs = 10_000
 /** About the size of a list of ten thousand resources, in bytes. */
 const maxBytes = 64 * 2 ** 20
 
@@ -21,7 +21,7 @@ export async function askOwn(
     ...targetOf(address),
     path,
     method,
-    signal: AbortSignal.timeout(answerWithinMs),
+    signal: AbortSignal.timeout(responseWithinMs),
     // The certificate is for a public name; nothing secret is sent to this address.
     ...(hasTls && { rejectUnauthorized: false }),
   })

@@ -1,6 +1,6 @@
 /** `tollgate key revoke`. */
 
-import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
+import type { ApiKeyResponse } from '../admin/keys/api-key-record.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { type ApiClient, connectApi } from './api-client.ts'
 import { type Call, type Run, WrongCall } from './command.ts'
@@ -56,7 +56,7 @@ export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, f
  * The note that a key cannot be revoked because it has ended already; undefined if it has not, or is not the caller's.
  */
 async function endOf(ask: ApiClient, id: string): Promise<string | undefined> {
-  const found = (await ask('GET', pathOf(id)).catch(() => undefined)) as ApiKeyAnswer | undefined
+  const found = (await ask('GET', pathOf(id)).catch(() => undefined)) as ApiKeyResponse | undefined
   if (found === undefined || found.status === 'active') return undefined
   return `This API key is ${printable(found.status)} already.`
 }

@@ -1,7 +1,7 @@
 /** `tollgate simulate`: which past requests the resources in a folder would have refused. */
 
 import { bodyLimit } from '../admin/http/body.ts'
-import type { SimulationAnswer } from '../admin/usage/simulate.ts'
+import type { SimulationResponse } from '../admin/usage/simulate.ts'
 import { parseDuration, toTimestamp } from '../formats/time.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { listFiles } from '../models/sources/listing.ts'
@@ -27,9 +27,9 @@ export const simulate: Run<typeof simulateFlags> = async (
   const resources = await readFolder(folder, io)
   if (resources === undefined) return 1
   const ask = connectApi(io, flags)
-  const answer = (await ask('POST', '/v1/simulate', { resources, ...span })) as SimulationAnswer
-  io.out(flags.json ? toJson(answer) : show(answer))
-  return answer.refused > 0 ? 1 : 0
+  const response = (await ask('POST', '/v1/simulate', { resources, ...span })) as SimulationResponse
+  io.out(flags.json ? toJson(response) : show(response))
+  return response.refused > 0 ? 1 : 0
 }
 
 function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
@@ -67,8 +67,8 @@ function withoutDirectives(text: string): string {
     .join('\n---\n')
 }
 
-function show(answer: SimulationAnswer): string {
-  const { from, to, answers, refused, refusals, limits, currency } = answer
+function show(response: SimulationResponse): string {
+  const { from, to, answers, refused, refusals, limits, currency } = response
   const isEstimate = refusals.some(({ estimated }) => estimated)
   const sections = [
     printable(
@@ -85,29 +85,29 @@ function show(answer: SimulationAnswer): string {
         ],
         ...[count(each.requests), each.first_at, each.last_at],
       ]),
-      answer.more_refusals,
+      response.more_refusals,
     ),
     table(
       ['SUBSCRIPTION', 'MODEL', 'LIMIT', 'MOST USED', 'BY', ''],
       limits.map((each) => [
         ...[each.subscription ?? '-', each.model ?? each.models?.join(', ') ?? 'all'],
         ...[showLimit(each, currency), showFigure(each.most, currency)],
-        ...[printable(each.most_by ?? '-'), showNear(each, answer)],
+        ...[printable(each.most_by ?? '-'), showNear(each, response)],
       ]),
-      answer.more_limits,
+      response.more_limits,
     ),
-    lines(answer.not_judged, (each) => {
+    lines(response.not_judged, (each) => {
       const limit = [each.name, each.kind, each.window].filter(Boolean).join(' ')
       const why = reasons[each.because as keyof typeof reasons]
       return `Not judged: ${limit} from ${each.from} to ${each.to}: ${why}.`
     }),
-    answer.refused_then_approximate > 0 &&
-      `Not replayed: about ${counted(answer.refused_then_approximate, 'request')} refused at that time.`,
+    response.refused_then_approximate > 0 &&
+      `Not replayed: about ${counted(response.refused_then_approximate, 'request')} refused at that time.`,
     lines(
-      answer.gaps,
+      response.gaps,
       (gap) => `Usage from ${gap.from} to ${gap.to ?? 'an unknown time'} was lost.`,
     ),
-    lines(answer.problems, (problem) => problem),
+    lines(response.problems, (problem) => problem),
   ]
   return sections.filter(Boolean).join('\n\n')
 }
@@ -119,7 +119,7 @@ const reasons = {
 }
 
 function showLimit(
-  { name, kind, window, limit = 0 }: Partial<SimulationAnswer['limits'][number]>,
+  { name, kind, window, limit = 0 }: Partial<SimulationResponse['limits'][number]>,
   currency: string | undefined,
   otherwise = '',
 ): string {
@@ -128,15 +128,18 @@ function showLimit(
   return `${name ? `${name}: ` : ''}${showFigure(limit, currency)}${of}${window ? ` / ${window}` : ''}`
 }
 
-function share({ most, limit }: SimulationAnswer['limits'][number]): number {
+function share({ most, limit }: SimulationResponse['limits'][number]): number {
   return Number(most) / Number(limit)
 }
 
 /** A limit with unknown usage is not reported as never near. */
-function showNear(limit: SimulationAnswer['limits'][number], answer: SimulationAnswer): string {
+function showNear(
+  limit: SimulationResponse['limits'][number],
+  response: SimulationResponse,
+): string {
   if (limit.near) return renderBar(share(limit))
   const { name, kind, window } = limit
-  const unknown = answer.not_judged.filter(
+  const unknown = response.not_judged.filter(
     (each) =>
       each.name === name &&
       each.kind === kind &&
@@ -144,7 +147,8 @@ function showNear(limit: SimulationAnswer['limits'][number], answer: SimulationA
       // These are not among the limits.
       each.because !== 'groups_unknown',
   )
-  if (unknown.some(({ from, to }) => from <= answer.from && to >= answer.to)) return 'not judged'
+  if (unknown.some(({ from, to }) => from <= response.from && to >= response.to))
+    return 'not judged'
   return unknown.length > 0 ? 'judged in part' : 'never near'
 }
 

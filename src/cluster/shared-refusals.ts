@@ -58,7 +58,7 @@ const timeoutMs = 1_000
 const aliveSeconds = 5
 const chunkLength = 7_000
 /** Maximum size of an unpacked response: some thousand refusals. */
-const maxAnswerBytes = 8 * 1_024 * 1_024
+const maxResponseBytes = 8 * 1_024 * 1_024
 
 const channel = 'tollgate_refusals'
 const channelOf = (id: string) => `${channel}_${id}`
@@ -76,10 +76,10 @@ export function createOthersRefusals(
     const message = readMessage(payload)
     if (message === undefined) return
     if ('from' in message) asked.get(message.id)?.(message)
-    else if (to === channel && message.by !== self) await answer(message)
+    else if (to === channel && message.by !== self) await respond(message)
   }
 
-  async function answer({ id, by, limit, requestId = '', user, keyId }: Question): Promise<void> {
+  async function respond({ id, by, limit, requestId = '', user, keyId }: Question): Promise<void> {
     const now = clock()
     const found = own.find(requestId, user, now)
     const refusals =
@@ -101,8 +101,8 @@ export function createOthersRefusals(
 
   async function ask(question: Omit<Question, 'id' | 'by'>): Promise<ReportedRefusals> {
     const id = randomUUID()
-    const answers = collect()
-    asked.set(id, answers.add)
+    const responses = collect()
+    asked.set(id, responses.add)
     try {
       const text = JSON.stringify({ ...question, id, by: self } satisfies Question)
       // Postgres delivers equal notifications of a transaction once.
@@ -113,8 +113,8 @@ export function createOthersRefusals(
           from tollgate_replicas where serves_until > now() and id <> ${self}::uuid`,
         timeoutMs,
       )
-      await answers.of(others.filter(({ isAlive }) => isAlive).map((other) => other.id))
-      const whole = answers.whole()
+      await responses.of(others.filter(({ isAlive }) => isAlive).map((other) => other.id))
+      const whole = responses.whole()
       const reported = await Promise.all([...whole.values()].map(read))
       const silent = others.filter((other) => !whole.has(other.id)).map(({ name }) => name)
       return { refusals: reported.flat(), silent }
@@ -175,7 +175,7 @@ function collect() {
 }
 
 async function read(text: string): Promise<readonly PastRefusal[]> {
-  const json = await unpack(Buffer.from(text, 'base64'), { maxOutputLength: maxAnswerBytes })
+  const json = await unpack(Buffer.from(text, 'base64'), { maxOutputLength: maxResponseBytes })
   return JSON.parse(json.toString(), readExact)
 }
 

@@ -26,7 +26,7 @@ import type { HoldStore } from '../ratelimit/holds.ts'
 import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts'
 import { countersOf } from '../ratelimit/rules/counter-cache.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
-import type { Hold, HoldAnswer } from '../ratelimit/rules/hold.ts'
+import type { Hold, HoldResult } from '../ratelimit/rules/hold.ts'
 import { type CountedLimit, isOfRequests } from '../ratelimit/rules/limit.ts'
 
 interface LimitsDeps {
@@ -153,15 +153,15 @@ function createReserve(
   const outages = createHoldOutages()
 
   async function askAgain(first: Asked, asked: Hold, once: () => Asked) {
-    let answer = await first
+    let result = await first
     // Only a shared store answers with a promise.
     if (first instanceof Promise) outages.end(() => holds.placesOf?.(asked) ?? [])
     for (const ms of waitsMs) {
-      if (!mayBeOver(answer, asked.id)) break
+      if (!mayBeOver(result, asked.id)) break
       await pause(ms)
-      answer = await once()
+      result = await once()
     }
-    return answer
+    return result
   }
 
   return function reserve(grant, request, now, call) {
@@ -184,33 +184,33 @@ function createReserve(
     }
 
     /** The answer's windows are those of `tokens`, then those of `requestCounters`. */
-    function conclude(answer: HoldAnswer): Decision {
+    function conclude(result: HoldResult): Decision {
       const own = asker
-      if (answer.outcome === 'held' && id !== undefined && own !== undefined) {
+      if (result.outcome === 'held' && id !== undefined && own !== undefined) {
         call?.whenReset(() => holds.undo([...tokens, ...requestCounters], id, own))
       }
-      return enforceHold(grant, hold, answer, estimator.defaultMs)
+      return enforceHold(grant, hold, result, estimator.defaultMs)
     }
 
-    function ask(from: Ask, asked: Hold, then: (answer: HoldAnswer) => Decision) {
+    function ask(from: Ask, asked: Hold, then: (result: HoldResult) => Decision) {
       // A grant whose response is lost, and the granted part of a refusal, are released under the name of their asker.
       const once = () => {
         asker = nameAsker()
         return from({ ...asked, asker }, now)
       }
-      const answer = once()
-      if (!(answer instanceof Promise) && !mayBeOver(answer, asked.id)) return then(answer)
-      return askAgain(answer, asked, once).then(then, decideAlone)
+      const result = once()
+      if (!(result instanceof Promise) && !mayBeOver(result, asked.id)) return then(result)
+      return askAgain(result, asked, once).then(then, decideAlone)
     }
 
     /** Compares tokens with their counters, and counts the request in the other limits. */
-    function decideCounted(from: Ask, used: HoldAnswer['windows']): Decision | Promise<Decision> {
+    function decideCounted(from: Ask, used: HoldResult['windows']): Decision | Promise<Decision> {
       if (requestCounters.length === 0) return enforceLimits(grant, used, now)
       const isSpent = tokens.some(({ limit }, i) => (used[i]?.used ?? 0) >= limit)
       const asked = { ...hold, counters: [], ...(isSpent && { id: undefined }) }
-      return ask(from, asked, (answer) => {
-        const windows = [...used, ...answer.windows]
-        return conclude({ ...answer, windows, ...(isSpent && { outcome: 'spent' }) })
+      return ask(from, asked, (result) => {
+        const windows = [...used, ...result.windows]
+        return conclude({ ...result, windows, ...(isSpent && { outcome: 'spent' }) })
       })
     }
 
@@ -281,6 +281,6 @@ function hasCostLimit({ limits }: Grant): boolean {
  * Whether the request in the way may have ended, so that only its line is missing: a client that sends one request
  * after another would be refused because of its own last one.
  */
-function mayBeOver({ outcome, open = 0 }: HoldAnswer, id: string | undefined): boolean {
+function mayBeOver({ outcome, open = 0 }: HoldResult, id: string | undefined): boolean {
   return outcome === 'busy' && id !== undefined && open > 0 && open <= fewOpen
 }

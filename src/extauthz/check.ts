@@ -92,10 +92,10 @@ export function createCheck(deps: CheckDeps): Check {
     const context = { request, credential, target, now, traceparent, call, mark }
     try {
       const caller = authenticate(credential, now, request.source)
-      const answered = andThen(caller, (known) => proceed(context, known))
-      return answered instanceof Promise
-        ? answered.catch((error) => fail(context, error))
-        : answered
+      const response = andThen(caller, (known) => proceed(context, known))
+      return response instanceof Promise
+        ? response.catch((error) => fail(context, error))
+        : response
     } catch (error) {
       return fail(context, error)
     }
@@ -108,17 +108,17 @@ export function createCheck(deps: CheckDeps): Check {
       const refusal =
         refuseCaller(caller, tokensOpen) ??
         refuseAddress(caller, addressOf(request, undefined, caller, now, deps))
-      return refusal === undefined ? authenticated : answer(context, caller, refusal)
+      return refusal === undefined ? authenticated : respond(context, caller, refusal)
     }
-    if (target === undefined) return answer(context, caller, { allowed: false, code: 'not_found' })
+    if (target === undefined) return respond(context, caller, { allowed: false, code: 'not_found' })
     const asked = toAccess(request, target, caller, now, deps)
     const decision = authorize(asked, snapshot(), paths)
-    if (!decision.allowed) return answer(context, caller, decision)
+    if (!decision.allowed) return respond(context, caller, decision)
     const limited = limits(decision, asked, now, call)
-    return andThen(limited, (enforced) => answer(context, caller, enforced))
+    return andThen(limited, (enforced) => respond(context, caller, enforced))
   }
 
-  function answer(context: CheckContext, caller: Caller | null, decided: Decision): Buffer {
+  function respond(context: CheckContext, caller: Caller | null, decided: Decision): Buffer {
     if (decided.allowed && decided.isUnread) return unread
     const { request, credential, target, now, traceparent, mark } = context
     const { subscription } = request
@@ -147,7 +147,7 @@ export function createCheck(deps: CheckDeps): Check {
 
   function fail(context: CheckContext, error: unknown): Buffer {
     context.call?.takeBack?.()
-    return answer(context, null, toRefusal(error))
+    return respond(context, null, toRefusal(error))
   }
 
   function modelOf(

@@ -4,14 +4,14 @@ import { text } from 'node:stream/consumers'
 import type { Address } from '../formats/address.ts'
 import { sendRequest, targetOf } from '../runtime/http-request.ts'
 
-const answerWithinMs = 2_000
+const responseWithinMs = 2_000
 const warmingPath = '/config_dump?resource=dynamic_warming_clusters&mask=cluster.name'
 
 /**
  * Envoy's admin page accepted the connection and did not respond in time: it exists and is busy.
  */
-class LateAnswer extends Error {
-  override readonly name = 'LateAnswer'
+class LateResponse extends Error {
+  override readonly name = 'LateResponse'
 }
 
 /** The text of one response; rejects if the page does not respond within 2 s, or not with 200. */
@@ -19,7 +19,7 @@ export async function askAdmin(
   admin: Address,
   path: string,
   method: 'GET' | 'POST' = 'GET',
-  withinMs = answerWithinMs,
+  withinMs = responseWithinMs,
 ): Promise<string> {
   const signal = AbortSignal.timeout(withinMs)
   let isThere = false
@@ -27,21 +27,21 @@ export async function askAdmin(
     isThere = true
   }
   try {
-    const answer = await sendRequest('http://localhost', {
+    const response = await sendRequest('http://localhost', {
       ...targetOf(admin),
       path,
       method,
       signal,
       onConnect,
     })
-    const body = await text(answer)
-    if (answer.statusCode !== 200) {
-      throw new Error(`Envoy's admin page answered ${answer.statusCode}`)
+    const body = await text(response)
+    if (response.statusCode !== 200) {
+      throw new Error(`Envoy's admin page answered ${response.statusCode}`)
     }
     return body
   } catch (cause) {
     if (!isThere || !signal.aborted) throw cause
-    throw new LateAnswer(`Envoy's admin page did not answer within ${withinMs} ms`, { cause })
+    throw new LateResponse(`Envoy's admin page did not answer within ${withinMs} ms`, { cause })
   }
 }
 
@@ -70,7 +70,7 @@ const namesAtOnce = 200
 export async function readLoadedClusters(
   admin: Address,
   named: readonly string[] = [],
-  withinMs = answerWithinMs,
+  withinMs = responseWithinMs,
 ): Promise<LoadedClusters> {
   try {
     const texts = await askAdmin(admin, '/stats?type=TextReadouts', 'GET', withinMs)
@@ -81,7 +81,7 @@ export async function readLoadedClusters(
     const warming = new Set(configs.flatMap(({ cluster }) => cluster?.name ?? []))
     return { version, warming, resolved }
   } catch (error) {
-    if (!(error instanceof LateAnswer)) throw error
+    if (!(error instanceof LateResponse)) throw error
     return { version: undefined, warming: new Set(), resolved: new Set() }
   }
 }

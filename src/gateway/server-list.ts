@@ -27,7 +27,7 @@ interface ServerListOptions {
   readonly signal: AbortSignal
 }
 
-const maxAnswerBytes = 4 * 1_048_576
+const maxResponseBytes = 4 * 1_048_576
 
 /**
  * Identifies a server and our credential there. ModelRefs with the same identity get the same list.
@@ -74,7 +74,7 @@ async function readList(response: IncomingMessage): Promise<readonly ServedModel
     response.destroy()
     throw new Error(`it answered ${statusCode}`)
   }
-  const text = await readBody(response, maxAnswerBytes)
+  const text = await readBody(response, maxResponseBytes)
   if (text === undefined) throw new Error('its list is larger than 4 MiB')
   return inSlices(readServedModels(text))
 }

@@ -7,7 +7,7 @@ import type { ProcessContext } from '../settings/context.ts'
 import { drainEnvoy, isServing } from './drain.ts'
 
 /** The longest wait for a response (milliseconds): far below the listener's timeout. */
-const answerWithinMs = 5_000
+const responseWithinMs = 5_000
 
 /** Between two checks for a new Envoy in place of the drained one. */
 const pollMs = 1_000
@@ -70,7 +70,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
         state = { status: 'draining' }
         done = drain()
       }
-      await withTimeout(answerWithinMs, done)
+      await withTimeout(responseWithinMs, done)
       return state
     },
   }

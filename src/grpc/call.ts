@@ -51,14 +51,14 @@ export interface Subscriber {
 }
 
 /** Serves a unary method: one request message, one response message. */
-export function serveUnary(answer: Unary, onFault: OnFault): Serve {
+export function serveUnary(unary: Unary, onFault: OnFault): Serve {
   return serve(onFault, (call, message) => {
     const { stream } = call
-    const response = answer(message, call.traceparent, stream)
-    if (!(response instanceof Promise)) return answerWith(stream, response)
+    const response = unary(message, call.traceparent, stream)
+    if (!(response instanceof Promise)) return respondWith(stream, response)
     // Only a response that is not immediate can be late.
     call.startTimer()
-    response.then((late) => answerWith(stream, late)).catch((error) => call.fail(error))
+    response.then((late) => respondWith(stream, late)).catch((error) => call.fail(error))
   })
 }
 
@@ -175,7 +175,7 @@ function sendMessage(stream: Stream, message: Buffer): void {
 }
 
 /** Responds with one message and OK; does nothing if the client is gone. */
-function answerWith(stream: Stream, message: Buffer): void {
+function respondWith(stream: Stream, message: Buffer): void {
   if (stream.responded) return
   stream.respond(okHeaders)
   sendMessage(stream, message)

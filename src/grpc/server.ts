@@ -69,8 +69,8 @@ export function createGrpcServer(methods: GrpcMethods) {
   const { onFault, tls, limits = defaultLimits, hopMark } = methods
   const health = createHealth()
   const serves = new Map<string, Serve>()
-  for (const [path, answer] of Object.entries({ ...methods.unary, ...health.unary })) {
-    serves.set(path, serveUnary(answer, onFault))
+  for (const [path, unary] of Object.entries({ ...methods.unary, ...health.unary })) {
+    serves.set(path, serveUnary(unary, onFault))
   }
   for (const [path, subscribe] of Object.entries(health.serverStreaming)) {
     serves.set(path, serveServerStreaming(subscribe, onFault))

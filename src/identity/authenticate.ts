@@ -12,7 +12,7 @@ import {
   looksLikeKey,
   statusAt,
 } from '../keys/rules/api-key.ts'
-import type { KeyAnswer, KeyLookup, KnownKey, Source } from '../keys/store.ts'
+import type { KeyLookup, KnownKey, Source } from '../keys/store.ts'
 import type { Caller, KeyCaller } from './rules/caller.ts'
 
 /** Verifies one kind of credential. Returns null if it is invalid. */
@@ -116,7 +116,7 @@ export function createVerifyKey(
   markers: KeyMarkers,
   noteUse: NoteUse = () => {},
 ): Verify {
-  function toCaller(found: KeyAnswer | undefined, hash: string, now: number): Caller | null {
+  function toCaller(found: KnownKey | undefined, hash: string, now: number): Caller | null {
     if (found === undefined) return null
     const ended = describeEnd(found, now)
     if (ended !== undefined) throw new ServiceError('credential_invalid', { message: ended })

@@ -1,6 +1,6 @@
 /** Derives from a line how its request ended at its model's server. */
 
-import { failureOf, isAnswered, type Outcome } from '../usage/rules/model-failure.ts'
+import { failureOf, hasResponded, type Outcome } from '../usage/rules/model-failure.ts'
 import type { ReadLine } from './read-line.ts'
 
 /** For a line of a request that has ended. */
@@ -15,6 +15,6 @@ export function outcomeOf(line: ReadLine): Outcome {
     durationMs: usage.response.endedAt - startedAt,
     firstByteMs,
     failure: failureOf(line),
-    answered: isAnswered(line),
+    hasResponded: hasResponded(line),
   }
 }

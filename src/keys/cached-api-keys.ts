@@ -7,7 +7,7 @@
 import { type ErrorCode, ServiceError } from '../formats/errors.ts'
 import { createKeyLookups } from './key-lookups.ts'
 import { createKnownKeys, type RememberedKey } from './known-keys.ts'
-import type { ApiKeyTable, FoundKey, KeyAnswer, KnownKey, Source } from './store.ts'
+import type { ApiKeyTable, FoundKey, KnownKey, Source } from './store.ts'
 import { createUnknownHashes } from './unknown-hashes.ts'
 import { createWarmUp } from './warm-up.ts'
 import { writeThrough } from './write-through.ts'
@@ -148,7 +148,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   function findByHash(
     hash: string,
     source: Source = nowhere,
-  ): KeyAnswer | undefined | Promise<KeyAnswer | undefined> {
+  ): KnownKey | undefined | Promise<KnownKey | undefined> {
     const key = known.get(hash)
     const now = monotonic()
     const next = nextStep(freshness.state(), key, now)
@@ -161,7 +161,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     return find(hash, source)
   }
 
-  async function find(hash: string, source: Source): Promise<KeyAnswer | undefined> {
+  async function find(hash: string, source: Source): Promise<KnownKey | undefined> {
     for (let turn = 0; turn < maxTurns; turn += 1) {
       const key = known.get(hash)
       const now = monotonic()
@@ -189,7 +189,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   }
 
   /** Starts reading it again when that is due. */
-  function use(hash: string, key: RememberedKey, now: number): KeyAnswer {
+  function use(hash: string, key: RememberedKey, now: number): KnownKey {
     counts.hits += 1
     const isDue = now >= key.trustedUntil - reviewMs
     if (isDue && lookups.stats.waiting < maxReviewing) {
@@ -203,25 +203,25 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   }
 
   /** The cached key, if it may be used without the table, which may be slow for this long. */
-  function withinGrace(key: KnownKey | undefined, slowForMs = 0): KeyAnswer | undefined {
+  function withinGrace(key: KnownKey | undefined, slowForMs = 0): KnownKey | undefined {
     const ageMs = Math.max(freshness.ageMs(), slowForMs)
     return key === undefined || ageMs >= graceMs ? undefined : { ...key, ageMs }
   }
 
   /** No caller waits for a table that is known to be unavailable. */
-  function findDuringOutage(key: KnownKey | undefined): KeyAnswer {
-    const answer = withinGrace(key)
-    counts[answer === undefined ? 'misses' : 'hits'] += 1
-    if (answer === undefined) throw unavailable
-    return answer
+  function findDuringOutage(key: KnownKey | undefined): KnownKey {
+    const found = withinGrace(key)
+    counts[found === undefined ? 'misses' : 'hits'] += 1
+    if (found === undefined) throw unavailable
+    return found
   }
 
   /** If the table fails although the cache is fresh, as in the first second of an outage, or while it is locked. */
-  function outlast(hash: string, error: unknown): KeyAnswer {
+  function outlast(hash: string, error: unknown): KnownKey {
     const isAway = isOf(error, 'store_unavailable') || isOf(error, 'store_slow')
-    const answer = isAway ? withinGrace(known.get(hash), slowMs()) : undefined
-    if (answer === undefined) throw error
-    return answer
+    const found = isAway ? withinGrace(known.get(hash), slowMs()) : undefined
+    if (found === undefined) throw error
+    return found
   }
 
   function evict(hashes: readonly string[]): void {

@@ -22,7 +22,7 @@ interface KeyLookupsOptions {
 interface Lookup {
   readonly hash: string
   readonly since: number
-  readonly answer: PromiseWithResolvers<KnownKey | undefined>
+  readonly result: PromiseWithResolvers<KnownKey | undefined>
   /** Whether the read in progress may be from before a revocation. */
   outdated: boolean
 }
@@ -115,7 +115,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
         outlast(lookup, key)
       } else {
         lookups.delete(lookup.hash)
-        lookup.answer.resolve(take(lookup.hash, key))
+        lookup.result.resolve(take(lookup.hash, key))
       }
     }
   }
@@ -141,7 +141,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
 
   function fail(lookup: Lookup, error: unknown): void {
     lookups.delete(lookup.hash)
-    lookup.answer.reject(error)
+    lookup.result.reject(error)
   }
 
   return {
@@ -151,14 +151,14 @@ export function createKeyLookups(options: KeyLookupsOptions) {
      */
     find(hash: string, source: Source | undefined): Promise<KnownKey | undefined> {
       const begun = lookups.get(hash)
-      if (begun !== undefined) return begun.answer.promise
-      const answer = Promise.withResolvers<KnownKey | undefined>()
-      const lookup: Lookup = { hash, since: monotonic(), answer, outdated: false }
+      if (begun !== undefined) return begun.result.promise
+      const result = Promise.withResolvers<KnownKey | undefined>()
+      const lookup: Lookup = { hash, since: monotonic(), result, outdated: false }
       lookups.set(hash, lookup)
       if (source === undefined) queue.push(lookup)
       else refuse(queue.offer(networkOf(source() ?? ''), lookup))
       arm()
-      return answer.promise
+      return result.promise
     },
     /** A read of these in progress may be outdated and is repeated. */
     repeat(hashes: readonly string[]): void {

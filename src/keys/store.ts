@@ -20,10 +20,6 @@ export type KnownKey = Pick<
   readonly capped?: CompiledCaps
   /** Until when it is trusted without being read again, by `performance.now()`; undefined if it is not cached. */
   readonly trustedUntil?: number
-}
-
-/** A key as returned by a look-up. */
-export interface KeyAnswer extends KnownKey {
   /** Milliseconds since the store last confirmed it; set if the store is unavailable and the key is from the cache. */
   readonly ageMs?: number
 }
@@ -51,7 +47,7 @@ export interface KeyLookup {
    * Returns without a promise if the key is cached. Sources share the store fairly; excess look-ups
    * of one source fail with `store_unavailable`.
    */
-  findByHash(hash: string, source?: Source): KeyAnswer | undefined | Promise<KeyAnswer | undefined>
+  findByHash(hash: string, source?: Source): KnownKey | undefined | Promise<KnownKey | undefined>
 }
 
 export type ApiKeySort = 'created_at' | 'expires_at' | 'last_used_at' | 'name'

@@ -130,8 +130,8 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
     })
   }
 
-  async function readWhole(answer: IncomingMessage): Promise<string> {
-    const text = await readBody(answer, maxBytes)
+  async function readWhole(response: IncomingMessage): Promise<string> {
+    const text = await readBody(response, maxBytes)
     if (text !== undefined) return text
     throw new TooLarge(`the response of the API server is larger than ${maxBytes / 1_048_576} MiB`)
   }
@@ -140,9 +140,9 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
     async send(request) {
       const deadline = AbortSignal.timeout(timeoutMs)
       const signal = request.signal ? AbortSignal.any([request.signal, deadline]) : deadline
-      const answer = await begin(request, signal)
-      const text = await readWhole(answer)
-      if (!isGood(answer)) throw toError(answer, text)
+      const response = await begin(request, signal)
+      const text = await readWhole(response)
+      if (!isGood(response)) throw toError(response, text)
       return toObject(text)
     },
     async open({ idleMs, ...request }) {
@@ -152,12 +152,12 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
         ? AbortSignal.any([request.signal, opening.signal])
         : opening.signal
       try {
-        const answer = await begin(request, signal)
-        if (!isGood(answer)) throw toError(answer, await readWhole(answer))
-        answer.setTimeout(idleMs, () =>
-          answer.destroy(new Error('the watch timed out: it sent nothing')),
+        const response = await begin(request, signal)
+        if (!isGood(response)) throw toError(response, await readWhole(response))
+        response.setTimeout(idleMs, () =>
+          response.destroy(new Error('the watch timed out: it sent nothing')),
         )
-        return answer
+        return response
       } finally {
         clearTimeout(giveUp)
       }

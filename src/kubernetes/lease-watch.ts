@@ -42,10 +42,10 @@ export function followOthersLease(options: OthersLeaseOptions) {
       selector: `&fieldSelector=metadata.name=${name}`,
       signal,
     })
-    const answered = monotonic()
+    const respondedAt = monotonic()
     for (const object of objects.values()) {
       const key = objectKey(object)
-      seen.set(key, seeLease(object, seen.get(key), answered))
+      seen.set(key, seeLease(object, seen.get(key), respondedAt))
     }
     let alive: AliveLease | undefined
     for (const [key, { durationMs, since, holder }] of seen) {

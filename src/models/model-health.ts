@@ -37,9 +37,9 @@ export function createModelHealth(deps: ModelHealthDeps) {
 
   return {
     /** Call it for each request that has ended. */
-    note({ model, endedAt, failure, answered }: Outcome): void {
+    note({ model, endedAt, failure, hasResponded }: Outcome): void {
       if (failure !== undefined) remember(model, { failure }, endedAt)
-      else if (answered) remember(model, reachable, endedAt)
+      else if (hasResponded) remember(model, reachable, endedAt)
     },
     /** Logs a failure; call it in only one process of a gateway. */
     tell({ model, requestId, failure }: Outcome): void {

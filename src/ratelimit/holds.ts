@@ -7,7 +7,7 @@
 
 import type { Counter } from './rules/counter.ts'
 import type { Growth } from './rules/estimates/log-histogram.ts'
-import type { Hold, HoldAnswer } from './rules/hold.ts'
+import type { Hold, HoldResult } from './rules/hold.ts'
 
 /**
  * Idempotent: a hold changes the sums once when it is taken and once when it ends, however often and in whatever order
@@ -22,9 +22,9 @@ export interface HoldStore {
    * store does not respond, or refuses. `now`, in milliseconds since the epoch, selects the windows; a shared store expires leases
    * by its own clock.
    */
-  hold(asked: Hold, now: number): HoldAnswer | Promise<HoldAnswer>
+  hold(asked: Hold, now: number): HoldResult | Promise<HoldResult>
   /** Decides and holds in this process alone, while a shared store does not respond. */
-  holdAlone?(asked: Hold, now: number): HoldAnswer | Promise<HoldAnswer>
+  holdAlone?(asked: Hold, now: number): HoldResult | Promise<HoldResult>
   /** The places of a shared store that decide a hold. They can be away one by one. */
   placesOf?(asked: Hold): readonly string[]
   /** The place whose failure `hold` has rejected with. */

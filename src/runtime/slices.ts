@@ -13,15 +13,15 @@ const waiting: (() => void)[] = []
  */
 export async function inSlices<Result>(steps: Generator<unknown, Result>): Promise<Result> {
   let until = Number.NEGATIVE_INFINITY
-  let answer: unknown
+  let value: unknown
   for (;;) {
     if (performance.now() >= until) {
       await nextSlice()
       until = performance.now() + sliceMs
     }
-    const step = steps.next(answer)
+    const step = steps.next(value)
     if (step.done) return step.value
-    answer = step.value instanceof Promise ? await step.value : undefined
+    value = step.value instanceof Promise ? await step.value : undefined
   }
 }
 

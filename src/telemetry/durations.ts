@@ -14,7 +14,7 @@ export const callBounds: readonly number[] = [
 ]
 
 /** Upper bounds in seconds, for responses of models. */
-export const answerBounds: readonly number[] = [
+export const responseBounds: readonly number[] = [
   0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
 ]
 

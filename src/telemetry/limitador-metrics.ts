@@ -7,7 +7,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Attributes } from '@opentelemetry/api'
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import type { Attribution, WrittenTelemetry } from '../kinds/resources.ts'
-import { answerBounds } from './durations.ts'
+import { responseBounds } from './durations.ts'
 import { counterData, histogramData, type Point } from './metric-data.ts'
 import { createLabelledDurations } from './model-figures.ts'
 import { createSeries, overflowLabels, type Series, type SeriesSet } from './series.ts'
@@ -43,7 +43,7 @@ export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
     return {
       calls: createSeries(maxSeries, () => ({ calls: 0, limited: 0 })),
       hits: createSeries(maxSeries, () => ({ tokens: 0 })),
-      durations: createLabelledDurations('subscription', answerBounds, maxSubscriptions),
+      durations: createLabelledDurations('subscription', responseBounds, maxSubscriptions),
     }
   }
 

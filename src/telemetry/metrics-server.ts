@@ -24,7 +24,7 @@ export function createMetricsServer(
   tls?: ServerTls,
   hopMark?: string,
 ): Server {
-  const answer: RequestListener = async (request, response) => {
+  const listener: RequestListener = async (request, response) => {
     const path = request.url?.replace(/\?.*$/s, '')
     if (isOwnHop(request.headers[hopHeader], hopMark)) {
       response
@@ -47,8 +47,8 @@ export function createMetricsServer(
     }
   }
   const server: Server = tls
-    ? createSecureServer({ ...tls.options, ...limits }, answer)
-    : createServer(limits, answer)
+    ? createSecureServer({ ...tls.options, ...limits }, listener)
+    : createServer(limits, listener)
   if (tls) tls.follow(server as SecureServer)
   server.maxConnections = 32
   return server

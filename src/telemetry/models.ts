@@ -3,7 +3,7 @@
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import type { Outcome } from '../usage/rules/model-failure.ts'
 import { type Reported, tokensByType } from '../usage/rules/usage.ts'
-import { answerBounds } from './durations.ts'
+import { responseBounds } from './durations.ts'
 import { createFirstBytes } from './first-bytes.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations, createModelCounter } from './model-figures.ts'
@@ -20,8 +20,8 @@ export function createModelMetrics() {
   const unusable = createModelCounter()
   const estimated = createModelCounter()
   const uncounted = createModelCounter()
-  const firstBytes = createLabelledDurations('model', answerBounds, maxMeasured)
-  const durations = createLabelledDurations('model', answerBounds, maxMeasured)
+  const firstBytes = createLabelledDurations('model', responseBounds, maxMeasured)
+  const durations = createLabelledDurations('model', responseBounds, maxMeasured)
   const lastFirstBytes = createFirstBytes()
   return {
     /** Check made this decision for the model; empty if the model does not exist. */

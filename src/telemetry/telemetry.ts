@@ -39,7 +39,7 @@ export interface TelemetryOptions {
 /**
  * A function from bytes to bytes, as at the gateway's edge; it may use the call's `traceparent`.
  */
-type Answering = (
+type Check = (
   bytes: Buffer,
   traceparent?: string,
   call?: { whenReset(undo: () => void): void },
@@ -153,7 +153,7 @@ export function createTelemetry(options: TelemetryOptions) {
     /** Requests that were allowed and whose tokens are not counted. */
     uncountedCalls: models.uncountedCalls,
     /** Called for each response of the REST API. */
-    onApiAnswered: api.count,
+    onApiResponse: api.count,
     /** Called for the outcome of each allowed request, once as well. */
     onEnded(outcome: Outcome) {
       models.countEnded(outcome)
@@ -161,15 +161,15 @@ export function createTelemetry(options: TelemetryOptions) {
     },
     /** Wraps a function so that its durations are recorded as the durations of Checks. */
     timed:
-      (answer: Answering): Answering =>
+      (check: Check): Check =>
       (bytes, traceparent, call) => {
         const begin = monotonic()
-        const answered = answer(bytes, traceparent, call)
-        if (answered instanceof Promise) {
-          return answered.finally(() => durations.observe(monotonic() - begin))
+        const response = check(bytes, traceparent, call)
+        if (response instanceof Promise) {
+          return response.finally(() => durations.observe(monotonic() - begin))
         }
         durations.observe(monotonic() - begin)
-        return answered
+        return response
       },
     scrape: exposition.scrape,
     producer: exposition.producer,

@@ -173,7 +173,7 @@ export function createInternalApi(
 function sharedDeps({ config }: Context, parts: ServiceParts) {
   return {
     hopMark: config.hopMark,
-    onAnswered: parts.telemetry.onApiAnswered,
+    onResponse: parts.telemetry.onApiResponse,
     onRefused: parts.refusals.request,
     snapshot: parts.discovery.snapshot,
     backendOf: parts.health.stateOf,

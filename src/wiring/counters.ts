@@ -16,7 +16,7 @@ import { createResetFeed, type ResetFeed } from '../ratelimit/sums/reset-feed.ts
 import { createSumsLog } from '../ratelimit/sums/sums-log.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { timedStop } from '../runtime/stops.ts'
-import { untilAnswered } from '../store/postgres/until-answered.ts'
+import { untilAvailable } from '../store/postgres/until-available.ts'
 import { createFlushFigures } from '../telemetry/flush-figures.ts'
 import { countedOf } from '../usage/rules/line-charges.ts'
 import type { Settle } from '../usage/settle.ts'
@@ -79,7 +79,7 @@ export async function openCounters(
   )
   stops.push(resets.stop)
   // First, because a line that ended before a reset must not count after it.
-  const early = await untilAnswered(resets.read, context)
+  const early = await untilAvailable(resets.read, context)
   const opened = await openSums({
     path,
     dataDir: config.dataDir,

@@ -5,7 +5,7 @@ import { createPostgresPart } from '../../dev/postgres/postgres-part.ts'
 import { createSupervisor } from '../../dev/supervisor.ts'
 import { timedStop } from '../runtime/stops.ts'
 import { openPool, type Pool } from '../store/postgres/postgres.ts'
-import { waitForDatabase } from '../store/postgres/until-answered.ts'
+import { waitForDatabase } from '../store/postgres/until-available.ts'
 import type { Context } from './context.ts'
 
 export interface Database {

@@ -16,7 +16,7 @@ import { createIncreaseStore } from '../ratelimit/increases/postgres-increases.t
 import { timedStop } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
-import { untilAnswered } from '../store/postgres/until-answered.ts'
+import { untilAvailable } from '../store/postgres/until-available.ts'
 import { callBounds, createDurations } from '../telemetry/durations.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
@@ -116,8 +116,8 @@ export async function openKeys(
     }),
   )
   // Before the process is listed as serving.
-  await untilAnswered(() => noteStart(pool, follower.id), context)
-  await untilAnswered(() => follower.start(), context)
+  await untilAvailable(() => noteStart(pool, follower.id), context)
+  await untilAvailable(() => follower.start(), context)
   // From here on the follower misses no logged revocation; the keeper reads earlier ones.
   await keeper.start()
   const propagation = createPropagationWatch({

@@ -7,7 +7,7 @@ import { createAuthenticate, createVerifyKey } from '../identity/authenticate.ts
 import { createListingSeal } from '../identity/listing-seal.ts'
 import { createModelHealth } from '../models/model-health.ts'
 import { createEstimators } from '../ratelimit/rules/estimates/estimators.ts'
-import { untilAnswered } from '../store/postgres/until-answered.ts'
+import { untilAvailable } from '../store/postgres/until-available.ts'
 import { readSharedSecret } from '../store/shared-secret.ts'
 import type { Context } from './context.ts'
 import { type Counters, openCounters } from './counters.ts'
@@ -35,7 +35,7 @@ export async function openParts(context: Context) {
   const table = createTable(context)
   const database = await openDatabase(context)
   const keyParts = await openKeys(context, database, table, openPods(context, database))
-  const secret = await untilAnswered(() => readSharedSecret(database.pool, 'listing'), context)
+  const secret = await untilAvailable(() => readSharedSecret(database.pool, 'listing'), context)
   const endingSoon = startKeyCleanup(context, database, keyParts)
   const resources = await openResources(context, database, keyParts, table)
   // The resources in force, with the names that model servers list.

@@ -13,7 +13,7 @@ import { checkNamedAddresses } from '../models/sources/named-addresses.ts'
 import { startPipeline } from '../models/sources/pipeline.ts'
 import { createResourceLogger } from '../models/sources/resource-report.ts'
 import { linesShown } from '../runtime/line-limit.ts'
-import { untilAnswered } from '../store/postgres/until-answered.ts'
+import { untilAvailable } from '../store/postgres/until-available.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { Keys } from './keys.ts'
@@ -110,7 +110,7 @@ export async function openResources(
     throw new Error(`RESOURCES: cannot read ${origin.shown}`, { cause: error })
   })
   stops.push(() => pipeline.close())
-  await untilAnswered(() => report.start(), context)
+  await untilAvailable(() => report.start(), context)
   return {
     /** The snapshot in force. */
     snapshot: activation.snapshot,

@@ -7,7 +7,7 @@ import { createMemoryHolds } from '../../src/ratelimit/holds/memory.ts'
 import type { HoldStore } from '../../src/ratelimit/holds.ts'
 import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
-import { type HoldAnswer, noTokens } from '../../src/ratelimit/rules/hold.ts'
+import { type HoldResult, noTokens } from '../../src/ratelimit/rules/hold.ts'
 import { createHoldFollower } from '../../src/usage/hold-follower.ts'
 import { countedOf } from '../../src/usage/rules/line-charges.ts'
 import { readLineHead } from '../../src/usage/rules/read-line-head.ts'
@@ -149,13 +149,13 @@ function createWorld(options: Options = {}) {
       const found = all.find(({ limitName }) => limitName === name)
       if (found === undefined) throw new Error(`no limit ${name}`)
       const asked = { ...noTokens, counters: [counterOf(found, 'ada')], charge }
-      const [window] = (own.hold(asked, clock.now) as HoldAnswer).windows
+      const [window] = (own.hold(asked, clock.now) as HoldResult).windows
       return [window?.used, window?.held ?? 0]
     },
     used: () => counters.windows([counter], clock.now)[0]?.used,
     held() {
       const asked = { ...noTokens, counters: [counter], charge }
-      const { windows } = own.hold(asked, clock.now) as HoldAnswer
+      const { windows } = own.hold(asked, clock.now) as HoldResult
       return windows[0]?.held ?? 0
     },
   }
@@ -927,7 +927,7 @@ for (const admission of [{ mode: 'count' }, { mode: 'reserve' }]) {
       const { windows } = holds.hold(
         { ...noTokens, requestCounters: [counterOf(limit, '')] },
         start,
-      ) as HoldAnswer
+      ) as HoldResult
       return windows.map((each) => each.used)
     }
     const open = [await ask('a', 400), await ask('b', 400), await ask('c', 400)] as const

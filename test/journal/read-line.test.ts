@@ -160,7 +160,7 @@ test('a line says how its request ended at the server', async (t) => {
   const outcome = (text: string) => outcomeOf(readLine(text) as ReadLine)
   t.strictSame(outcome(ofScript()), {
     ...{ model: 'llm/sim', subscription: 'plenty', requestId: 'r1', status: 200 },
-    ...{ durationMs: 38, firstByteMs: 12, failure: undefined, answered: true },
+    ...{ durationMs: 38, firstByteMs: 12, failure: undefined, hasResponded: true },
     endedAt: start + 38,
   })
   for (const [changes, reason] of [
@@ -178,8 +178,8 @@ test('a line says how its request ended at the server', async (t) => {
   ] as const) {
     t.equal(outcome(ofEnvoy(changes)).failure?.reason, reason, JSON.stringify(changes))
   }
-  t.equal(outcome(ofEnvoy()).answered, true)
-  t.equal(outcome(ofEnvoy({ details: 'lua_response' })).answered, false)
+  t.equal(outcome(ofEnvoy()).hasResponded, true)
+  t.equal(outcome(ofEnvoy({ details: 'lua_response' })).hasResponded, false)
 })
 
 test('a client that left before its answer began is told from others', async (t) => {

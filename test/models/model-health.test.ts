@@ -31,7 +31,7 @@ const refused: Outcome = {
   durationMs: 12,
   firstByteMs: undefined,
   failure: { reason: 'refused', detail: 'Connection_refused' },
-  answered: false,
+  hasResponded: false,
 }
 
 test('a failure is logged with model, request and reason', async (t) => {
@@ -74,14 +74,14 @@ test('the state is that of the last request that succeeded or failed', async (t)
   t.match(stateOf(), { failure: { reason: 'refused' } })
   health.note({ ...refused, failure: undefined })
   t.match(stateOf(), { failure: { reason: 'refused' } })
-  health.note({ ...refused, failure: undefined, answered: true })
+  health.note({ ...refused, failure: undefined, hasResponded: true })
   t.strictSame(stateOf(), { failure: null })
 })
 
 test('lines may come in another order than requests ended', async (t) => {
   const { health } = watched()
   const stateOf = () => health.stateOf('llm/small')
-  health.note({ ...refused, failure: undefined, answered: true, endedAt: 1_000_001 })
+  health.note({ ...refused, failure: undefined, hasResponded: true, endedAt: 1_000_001 })
   health.note(refused)
   t.strictSame(stateOf(), { failure: null })
   health.note({ ...refused, endedAt: 1_000_002 })
@@ -94,7 +94,7 @@ test('after a clock that was ahead the state follows requests again', async (t) 
   pass(3_600_000)
   health.note({ ...refused, endedAt: 4_600_000 })
   pass(-3_600_000)
-  health.note({ ...refused, failure: undefined, answered: true, endedAt: 1_000_100 })
+  health.note({ ...refused, failure: undefined, hasResponded: true, endedAt: 1_000_100 })
   t.strictSame(stateOf(), { failure: null })
   health.note(refused)
   t.strictSame(stateOf(), { failure: null }, 'an earlier line changes nothing, as before')

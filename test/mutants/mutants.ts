@@ -73,7 +73,7 @@ export const allMutants: readonly Mutant[] = [
       ['models?.every(', '(models ?? []).every('],
       ['check: ({ spec }) => strangersIn(spec)', 'check: () => []'],
       ['{ salvage: salvageTenant }', '{}'],
-      ['group !== undefined || isMisspeltTenant(apiVersion, raw)', 'group !== undefined'],
+      ['group !== undefined || isMisspeltTenant(apiVersion, named)', 'group !== undefined'],
       ['if (problems.length === 0) modelRefs', 'if (true) modelRefs'],
       ['problems.push({ ...problem, isMild })', 'problems.push(problem)'],
       ['!losesLimits(problem.path)', 'true'],
@@ -943,7 +943,7 @@ export const allMutants: readonly Mutant[] = [
     'identity/oidc/providers.ts',
     ['identity/oidc/configured-providers.test.ts'],
     [
-      ['before?.raw === raw', 'before !== undefined'],
+      ['before?.text === text', 'before !== undefined'],
       ['if (next.has(one.issuer)) continue', ''],
     ],
   ),
@@ -973,7 +973,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (asked - since < durationMs)', 'if (objects.has(key) && asked - since < durationMs)'],
       ['asked + 3 * everyMs', 'Number.POSITIVE_INFINITY'],
-      ['seeLease(object, seen.get(key), answered)', 'seeLease(object, undefined, answered)'],
+      ['seeLease(object, seen.get(key), respondedAt)', 'seeLease(object, undefined, respondedAt)'],
     ],
   ),
   ...mutants(
@@ -1192,7 +1192,7 @@ export const allMutants: readonly Mutant[] = [
       ["kind === 'tokens' ? used : plus(used, pool.sums.count)", 'used'],
       ["if (kind === 'requests') return 'spent'", "if (kind === 'requests') return 'busy'"],
       ["if (outcome === 'held') outcome = 'busy'", ''],
-      ['expire(now)\n    const places', 'const places'],
+      ['expire(now)\n    const targets', 'const targets'],
     ],
   ),
   ...mutants(

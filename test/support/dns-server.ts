@@ -18,7 +18,7 @@ export async function startDnsServer(
   at: BindOptions = { address: '127.0.0.1' },
 ): Promise<number> {
   const socket = createSocket('udp4', (query, { port, address }) => {
-    const answer = toAnswer(query, zone)
+    const answer = toResult(query, zone)
     if (answer !== undefined) socket.send(answer, port, address)
   })
   socket.bind(at)
@@ -27,7 +27,7 @@ export async function startDnsServer(
   return socket.address().port
 }
 
-function toAnswer(query: Buffer, zone: Zone): Buffer | undefined {
+function toResult(query: Buffer, zone: Zone): Buffer | undefined {
   const labels: string[] = []
   let at = 12
   for (let length = query[at] ?? 0; length > 0; length = query[at] ?? 0) {

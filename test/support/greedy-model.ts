@@ -50,7 +50,7 @@ export async function startGreedyModel(): Promise<GreedyModel> {
     if (body.fails) return void request.socket.destroy()
     const output = choices * each
     answered.push({ body, choices, each, totalTokens: input + output })
-    response.end(JSON.stringify(toAnswer(operation, output)))
+    response.end(JSON.stringify(toResult(operation, output)))
   })
   await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening))
   root.teardown(() => {
@@ -60,7 +60,7 @@ export async function startGreedyModel(): Promise<GreedyModel> {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, answered }
 }
 
-function toAnswer(operation: string, output: number): object {
+function toResult(operation: string, output: number): object {
   if (operation === 'messages' || operation === 'responses') {
     const total = operation === 'responses' && { total_tokens: input + output }
     return { usage: { input_tokens: input, output_tokens: output, ...total } }

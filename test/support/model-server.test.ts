@@ -45,7 +45,7 @@ async function startServer(t: Test, models?: readonly string[]) {
       const chunks: Buffer[] = []
       response.on('data', (chunk) => chunks.push(chunk))
       response.once('error', reject)
-      response.once('end', () => resolve(toAnswer(response, Buffer.concat(chunks))))
+      response.once('end', () => resolve(toResult(response, Buffer.concat(chunks))))
     })
     const isText = typeof body === 'string' || body instanceof Buffer || body === undefined
     request.end(isText ? body : JSON.stringify(body))
@@ -55,7 +55,7 @@ async function startServer(t: Test, models?: readonly string[]) {
   return { port, call, tally }
 }
 
-function toAnswer(response: http.IncomingMessage, raw: Buffer): Answer {
+function toResult(response: http.IncomingMessage, raw: Buffer): Answer {
   const bytes = response.headers['content-encoding'] === 'gzip' ? gunzipSync(raw) : raw
   const text = bytes.toString()
   const type = String(response.headers['content-type'])

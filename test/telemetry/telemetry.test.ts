@@ -41,7 +41,7 @@ function ended(more: Partial<Outcome> = {}): Outcome {
     durationMs: 40,
     firstByteMs: undefined,
     failure: undefined,
-    answered: true,
+    hasResponded: true,
     ...more,
   }
 }
@@ -209,10 +209,10 @@ test('weighted tokens are told as limits count them', async (t) => {
 })
 
 test('the REST API has metrics by route', async (t) => {
-  const { onApiAnswered, read } = start(t)
-  onApiAnswered('/v1/api-keys', 'POST', 201, 12)
-  onApiAnswered('/v1/api-keys', 'POST', 400, 1)
-  onApiAnswered('', 'GET', 404, 1)
+  const { onApiResponse, read } = start(t)
+  onApiResponse('/v1/api-keys', 'POST', 201, 12)
+  onApiResponse('/v1/api-keys', 'POST', 400, 1)
+  onApiResponse('', 'GET', 404, 1)
   const scrape = await read()
   const name = 'tollgate_api_requests_total'
   const labels = { route: '/v1/api-keys', method: 'POST', code: '201' }

@@ -14,7 +14,7 @@ function tell(line: ReadLine, unusableUsage: UnusableUsage = 'allow'): unknown[]
       learn: (_, tokens) => told.push(['learned', tokens]),
     },
     clock: () => 2_000_000,
-    all: { onEnded: ({ status, answered }) => told.push(['ended', status, answered]) },
+    all: { onEnded: ({ status, hasResponded }) => told.push(['ended', status, hasResponded]) },
     writer: {
       onEnded: ({ durationMs, firstByteMs }) => told.push(['took', firstByteMs, durationMs]),
       onAdmitted: ({ user }, startedAt) => told.push(['admitted', user, startedAt]),

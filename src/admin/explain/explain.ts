@@ -14,8 +14,8 @@ import type { Api } from '../http/api.ts'
 import { showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { createDryRun } from './dry-run.ts'
-import { responseSchema } from './explain-answer.ts'
 import { type Hypothetical, questionSchema, readQuestion } from './explain-question.ts'
+import { responseSchema } from './explain-response.ts'
 import { toTableJson } from './explain-table.ts'
 import { type OtherKey, toExplanationJson, toPastJson } from './explain-view.ts'
 import { notInForce } from './not-in-force.ts'
@@ -34,7 +34,7 @@ const schema = {
 const pastNotFound =
   'No refusal with this request id is known. Refusals are remembered for an hour, at most 100 per user.'
 /** Not the names: the caller may not be an administrator. */
-const notAllAnswered = 'Not every process of the service has answered; ask again.'
+const notAllResponded = 'Not every process of the service has answered; ask again.'
 
 /** Adds the route. It calls the functions of Check itself; it counts nothing. */
 export function explainRequests(app: Api, deps: ExplainDeps): void {
@@ -89,7 +89,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const [newest] = [...refusals].sort((a, b) => b.at - a.at)
     if (newest !== undefined) return newest
     const isWhole = silent?.length === 0
-    const message = isWhole ? pastNotFound : `${pastNotFound} ${notAllAnswered}`
+    const message = isWhole ? pastNotFound : `${pastNotFound} ${notAllResponded}`
     throw new ServiceError('not_found', { message })
   }
 

@@ -31,7 +31,7 @@ const insteadOf: Readonly<Record<string, string>> = {
 }
 
 /** Gives every refusal of this listener the same envelope. */
-export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
+export function handleErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   app.decorateRequest('refusedWith', null)
   const outages = createLineLimit(oneLineMs)
   /** Number of similar lines that were suppressed, or undefined if this one is, too. A bug is always logged. */
@@ -57,7 +57,7 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
     return sendError(reply, refusal.code, refusal.message)
   })
   const methodsFor = ({ url }: FastifyRequest) => methodsOf(url.replace(/\?.*$/s, ''))
-  const answerUnknown = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
+  const refuseUnknown = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     const isTooLong = request.originalUrl !== request.url
     const methods = isTooLong ? [] : methodsFor(request)
     if (methods.length > 0) reply.header('allow', methods.join(', '))
@@ -68,15 +68,15 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
     const { message } = describe('method_not_allowed')
     return sendError(reply, 'method_not_allowed', instead && `${message} ${instead}`)
   }
-  app.setNotFoundHandler(answerUnknown)
+  app.setNotFoundHandler(refuseUnknown)
   // Before the body: its errors do not matter if no route would read it.
   app.addHook('onRequest', async (request, reply) => {
-    if (request.is404) return answerUnknown(request, reply)
+    if (request.is404) return refuseUnknown(request, reply)
     // The router would take GET /v1/api-keys/search for a key "search"; that path supports only
     // POST.
     const isParameterized = request.routeOptions.url?.includes(':') === true
     if (isParameterized && !methodsFor(request).includes(request.method)) {
-      return answerUnknown(request, reply)
+      return refuseUnknown(request, reply)
     }
   })
 }

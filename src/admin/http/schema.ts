@@ -96,17 +96,17 @@ export function refusals(
 const ofCallers = [401, 403, 429, 500, 503] as const
 
 /** The `response` of a route for callers: an object, and the route's refusals in addition to every route's. */
-export function answers<const Fields extends Readonly<Record<string, object>>>(
+export function responses<const Fields extends Readonly<Record<string, object>>>(
   description: string,
   refused: readonly Refusal[],
   title: string,
   fields: Fields,
 ) {
-  return answersWith(description, refused, object(title, fields))
+  return responsesWith(description, refused, object(title, fields))
 }
 
 /** `answers` for any schema. */
-export function answersWith<Schema extends object>(
+export function responsesWith<Schema extends object>(
   description: string,
   refused: readonly Refusal[],
   schema: Schema,

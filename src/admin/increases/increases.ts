@@ -16,10 +16,10 @@ import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts
 import { callerOf } from '../http/authenticate-api.ts'
 import { ignoreBodies, requirePlainText } from '../http/body.ts'
 import {
-  answers,
   boolean,
   objects,
   optional,
+  responses,
   string,
   timestamp,
   untitledObject,
@@ -90,7 +90,7 @@ const createSchema = {
   summary: 'Increase a limit until a time',
   description: `For administrators. The highest of the limit and its increases applies. Counters do not change, and no model is opened. At most ${maxIncreases.toLocaleString('en')} are in force at a time. The response is sent when every replica has applied it, or after a second: \`propagation\` says which.`,
   body,
-  response: answers(
+  response: responses(
     'The increase, which is in force.',
     [400, 404, 413],
     'IncreaseCreated',
@@ -103,7 +103,7 @@ const listSchema = {
   operationId: 'listIncreases',
   summary: 'List limit increases in force',
   description: 'For administrators.',
-  response: answers('Increases that have not ended, the highest first.', [], 'IncreaseList', {
+  response: responses('Increases that have not ended, the highest first.', [], 'IncreaseList', {
     object: { type: 'string', const: 'list' },
     data: objects('Increase', {
       ...fields,
@@ -122,7 +122,7 @@ const endSchema = {
   description:
     'For administrators. The limit in the resource applies again. The response is sent when every replica has applied it, or after a second: `propagation` says which.',
   params: untitledObject({ increaseId: { type: 'string' } }),
-  response: answers('The increase, which has ended.', [404], 'IncreaseEnded', changed),
+  response: responses('The increase, which has ended.', [404], 'IncreaseEnded', changed),
 } as const
 
 /** The response. */
@@ -163,7 +163,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     return choose(found, asked)
   }
 
-  async function answer(shown: ReturnType<typeof toJson>) {
+  async function respond(shown: ReturnType<typeof toJson>) {
     const currency = currencyOf([shown], deps.billingCurrency)
     return { ...shown, ...currency, propagation: await whenIncreased() }
   }
@@ -207,7 +207,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
       unsure,
     )
     if (added === undefined) throw tooMany()
-    return await answer(toJson(added))
+    return await respond(toJson(added))
   })
   const listing = { schema: listSchema, config: { audit: 'increase.read' } } as const
   app.get('/v1/admin/increases', listing, async (request) => {
@@ -231,7 +231,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
       }
       const shown = toJson(ended)
       addToOutcome(request, auditTargetOf(shown))
-      return await answer(shown)
+      return await respond(shown)
     })
   })
 }

@@ -9,7 +9,7 @@ import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { answers, untitledObject } from '../http/schema.ts'
+import { responses, untitledObject } from '../http/schema.ts'
 import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
 import { oneRequest, toOneRequestJson, toRequestJson } from './limit-requests.ts'
@@ -49,7 +49,7 @@ const approveSchema = {
       until: { ...until, description: 'Not after the requested time, which is the default.' },
     },
   },
-  response: answers('Approved.', [400, 404, 413], 'ApprovedLimitRequest', {
+  response: responses('Approved.', [400, 404, 413], 'ApprovedLimitRequest', {
     ...oneRequest,
     propagation: propagationSchema,
   }),
@@ -67,7 +67,7 @@ const denySchema = {
     additionalProperties: false,
     properties: { reason },
   },
-  response: answers('Denied.', [400, 404, 413], 'DeniedLimitRequest', oneRequest),
+  response: responses('Denied.', [400, 404, 413], 'DeniedLimitRequest', oneRequest),
 } as const
 
 const unsure =

@@ -17,7 +17,7 @@ import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts
 import { callerOf, requireToken } from '../http/authenticate-api.ts'
 import { requirePlainText } from '../http/body.ts'
 import { hasMore, pageQuery, readPage } from '../http/page.ts'
-import { answers, objects, optional, string, timestamp } from '../http/schema.ts'
+import { objects, optional, responses, string, timestamp } from '../http/schema.ts'
 import { orUnsure } from '../keys/propagation.ts'
 import { currencyOf, currencySchema, figure, name, type OwnLimit } from '../usage/limit-state.ts'
 import { limitsOf } from '../usage/limits.ts'
@@ -73,7 +73,7 @@ const createSchema = {
       },
     },
   },
-  response: answers('The request, which is open.', [400, 404, 413], 'LimitRequest', oneRequest),
+  response: responses('The request, which is open.', [400, 404, 413], 'LimitRequest', oneRequest),
 } as const
 
 const listSchema = {
@@ -92,7 +92,7 @@ const listSchema = {
       ...pageQuery,
     },
   },
-  response: answers('A page of limit requests.', [400], 'LimitRequestList', {
+  response: responses('A page of limit requests.', [400], 'LimitRequestList', {
     object: { type: 'string', const: 'list' },
     data: objects('ListedLimitRequest', requestFields),
     currency: currencySchema,

@@ -63,7 +63,7 @@ export const apiKeyRecord = object('ApiKey', {
   previous: optional(previousSecret),
 })
 
-export type ApiKeyAnswer = FromSchema<typeof apiKeyRecord>
+export type ApiKeyResponse = FromSchema<typeof apiKeyRecord>
 
 /**
  * The record with its effective status; dates in both spellings, empty optional fields left out.

@@ -10,7 +10,7 @@ import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, recordAs } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { answers, boolean, optional } from '../http/schema.ts'
+import { boolean, optional, responses } from '../http/schema.ts'
 import { namedField } from './key-fields.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
@@ -43,7 +43,7 @@ const schema = {
       },
     },
   },
-  response: answers('Done, even if there was nothing to revoke.', [400, 413], 'BulkRevoked', {
+  response: responses('Done, even if there was nothing to revoke.', [400, 413], 'BulkRevoked', {
     revokedCount: { type: 'integer', minimum: 0, examples: [3] },
     message: { type: 'string', examples: ['Revoked 3 API keys of user alice.'] },
     dryRun: optional(boolean('Only after a dry run, which revokes nothing.')),

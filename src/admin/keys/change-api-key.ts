@@ -11,7 +11,7 @@ import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf, requireToken } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { answers, optional } from '../http/schema.ts'
+import { optional, responses } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
 import { actOnKey, foundKey, isKeyId } from './key-access.ts'
 import { capFields, namesCaps, readCaps } from './key-caps.ts'
@@ -38,7 +38,7 @@ const schema = {
       ...capFields,
     },
   },
-  response: answers('The changed record.', [400, 404, 413], 'ChangedApiKey', {
+  response: responses('The changed record.', [400, 404, 413], 'ChangedApiKey', {
     ...apiKeyRecord.properties,
     propagation: optional({
       ...propagationSchema,

@@ -5,7 +5,7 @@ import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
-import { answers, optional } from '../http/schema.ts'
+import { optional, responses } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
 import { foundKey, isKeyId } from './key-access.ts'
 import { keyUsage, readKeyUsage } from './key-usage.ts'
@@ -16,7 +16,7 @@ const schema = {
   description: 'Your own key, or any for an administrator; a key with caps reads only itself.',
   tags: ['API keys'],
   params: keyIdParams,
-  response: answers("The key's record, and its use.", [404], 'ApiKeyWithUsage', {
+  response: responses("The key's record, and its use.", [404], 'ApiKeyWithUsage', {
     ...apiKeyRecord.properties,
     usage: optional(keyUsage),
   }),

@@ -3,13 +3,13 @@
 import { ephemeralMaximum, maximumDaysOf } from '../../keys/rules/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { answers, string } from '../http/schema.ts'
+import { responses, string } from '../http/schema.ts'
 
 const schema = {
   operationId: 'getApiKeyConfig',
   summary: 'Read the limits of new API keys',
   tags: ['API keys'],
-  response: answers('The limits.', [], 'ApiKeyConfig', {
+  response: responses('The limits.', [], 'ApiKeyConfig', {
     max_expiration_days: { type: 'integer', minimum: 1, examples: [90] },
     ephemeral_max_expiration: string('A duration, as in `expiresIn`.', { examples: ['1h'] }),
   }),

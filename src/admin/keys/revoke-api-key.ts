@@ -8,15 +8,15 @@ import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { ignoreBodies } from '../http/body.ts'
-import { answers } from '../http/schema.ts'
+import { responses } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
 import { actOnKey, foundKey, isKeyId } from './key-access.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
 /** The responses of a revocation, with these refusals. */
-export function revokedAnswers(...refused: Parameters<typeof answers>[1]) {
+export function revokedResponses(...refused: Parameters<typeof responses>[1]) {
   const fields = { ...apiKeyRecord.properties, propagation: propagationSchema }
-  return answers('The record, now revoked.', refused, 'RevokedApiKey', fields)
+  return responses('The record, now revoked.', refused, 'RevokedApiKey', fields)
 }
 
 const schema = {
@@ -26,7 +26,7 @@ const schema = {
     'Your own active key, or any for an administrator; a key with caps revokes only itself. This cannot be undone; a second request is 404. The response is sent when every replica has applied it, or after a second: `propagation` says which.',
   tags: ['API keys'],
   params: keyIdParams,
-  response: revokedAnswers(404),
+  response: revokedResponses(404),
 } as const
 
 const unsure =

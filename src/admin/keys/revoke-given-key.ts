@@ -12,7 +12,7 @@ import { addressOf } from '../http/trusted-proxies.ts'
 import { toRecordJson } from './api-key-record.ts'
 import { foundKey } from './key-access.ts'
 import { orUnsure } from './propagation.ts'
-import { revokedAnswers } from './revoke-api-key.ts'
+import { revokedResponses } from './revoke-api-key.ts'
 
 const schema = {
   operationId: 'revokeGivenApiKey',
@@ -23,7 +23,7 @@ const schema = {
   body: object('RevokeApiKeyRequest', {
     key: string('The plaintext.', { minLength: 1 }),
   }),
-  response: revokedAnswers(400, 404, 413),
+  response: revokedResponses(400, 404, 413),
 } as const
 
 /**

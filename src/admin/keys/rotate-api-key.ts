@@ -9,7 +9,7 @@ import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf, requireToken } from '../http/authenticate-api.ts'
 import type { BodyOf } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
-import { answers, string } from '../http/schema.ts'
+import { responses, string } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
 import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency-key.ts'
 import { actOnKey, foundKey, isKeyId } from './key-access.ts'
@@ -44,7 +44,7 @@ const schema = {
     },
   },
   response: {
-    ...answers('The record with the new key.', [400, 404, 413], 'RotatedApiKey', {
+    ...responses('The record with the new key.', [400, 404, 413], 'RotatedApiKey', {
       key: string('The plaintext of the key; only this response has it.'),
       ...apiKeyRecord.properties,
       propagation: propagationSchema,

@@ -10,7 +10,7 @@ import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { createTurns } from '../http/rate-limit-key.ts'
-import { answers, boolean, string } from '../http/schema.ts'
+import { boolean, responses, string } from '../http/schema.ts'
 import { apiKeyRecord, toRecordJson } from './api-key-record.ts'
 import { labelsField, namedField, readLabels } from './key-fields.ts'
 
@@ -125,7 +125,7 @@ older form; they are used only if filters, sort and pagination are all absent.`,
       },
     ],
   },
-  response: answers('A page of records.', [400, 413], 'ApiKeyPage', {
+  response: responses('A page of records.', [400, 413], 'ApiKeyPage', {
     object: { type: 'string', const: 'list' },
     data: { type: 'array', items: apiKeyRecord },
     has_more: boolean('Whether a further page has records.'),

@@ -1,7 +1,7 @@
 /** `POST /internal/v1/api-keys/validate` (contract, 3.10): for gateways that use HTTP. */
 
 import { hashOfKey, statusAt } from '../../keys/rules/api-key.ts'
-import type { KeyAnswer } from '../../keys/store.ts'
+import type { KnownKey } from '../../keys/store.ts'
 import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { refusals, string, strings, untitledObject } from '../http/schema.ts'
@@ -44,7 +44,7 @@ const schema = {
  */
 export function validateApiKey(app: Api, deps: OperatorDeps): void {
   /** The cache does not hold names; a key that it answers for in an outage stays valid without. */
-  async function nameOf({ id, ageMs }: KeyAnswer): Promise<{ readonly keyName?: string }> {
+  async function nameOf({ id, ageMs }: KnownKey): Promise<{ readonly keyName?: string }> {
     if (ageMs !== undefined) return {}
     const record = await deps.keys.findById(id).catch(() => undefined)
     return record === undefined ? {} : { keyName: record.name }

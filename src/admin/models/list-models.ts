@@ -26,7 +26,7 @@ import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { bearerOf, callerOf } from '../http/authenticate-api.ts'
-import { answersWith, object, string, untitledObject } from '../http/schema.ts'
+import { object, responsesWith, string, untitledObject } from '../http/schema.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
 import type { ProbeRequest } from './model-probe.ts'
 import { modelRecord, toModelJson } from './model-record.ts'
@@ -57,7 +57,7 @@ Requests with the header anthropic-version are answered in Anthropic's format.`,
       }),
     },
   },
-  response: answersWith('Ordered by id, url and owner.', [], {
+  response: responsesWith('Ordered by id, url and owner.', [], {
     headers: {
       'cache-control': { type: 'string', enum: ['no-store'] },
       'x-access-checked-at': string('When the model servers were queried.', {
@@ -79,7 +79,7 @@ const oneSchema = {
   tags: ['Models'],
   headers: schema.headers,
   params: untitledObject({ id: string('Slashes stay as they are, or are escaped once (`%2F`).') }),
-  response: answersWith('The model.', [400, 404], modelRecord),
+  response: responsesWith('The model.', [400, 404], modelRecord),
 } as const
 
 /** Adds the routes. */

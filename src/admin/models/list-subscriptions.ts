@@ -7,7 +7,7 @@ import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { callerOf } from '../http/authenticate-api.ts'
-import { answersWith, string, untitledObject } from '../http/schema.ts'
+import { responsesWith, string, untitledObject } from '../http/schema.ts'
 import { subscriptionRecord, toSubscriptionJson } from './subscription-record.ts'
 
 const order = 'Ordered by name; empty when there is none.'
@@ -18,7 +18,7 @@ const schema = {
   summary: 'List the subscriptions of the caller',
   description: 'Those that can be used now: Active or Degraded.',
   tags: ['Subscriptions'],
-  response: answersWith(order, [], listed),
+  response: responsesWith(order, [], listed),
 } as const
 
 const modelSchema = {
@@ -29,7 +29,7 @@ const modelSchema = {
   params: untitledObject({
     modelId: string('Name of the ModelRef, in any namespace.', { examples: ['sim-small'] }),
   }),
-  response: answersWith(order, [400, 404], listed),
+  response: responsesWith(order, [400, 404], listed),
 } as const
 
 /** Adds both routes. The responses are bare arrays. */

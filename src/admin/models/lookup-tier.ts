@@ -6,7 +6,7 @@ import { lookupTier } from '../../models/rules/original/tiers.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { sendError } from '../http/error-handler.ts'
-import { answers, object, string } from '../http/schema.ts'
+import { object, responses, string } from '../http/schema.ts'
 
 const schema = {
   operationId: 'lookupTier',
@@ -23,7 +23,7 @@ const schema = {
       examples: [['premium-group', 'system:authenticated']],
     },
   }),
-  response: answers('The tier.', [400, 404, 413], 'Tier', {
+  response: responses('The tier.', [400, 404, 413], 'Tier', {
     tier: { type: 'string', examples: ['premium'] },
     displayName: string('Display name; the name of the tier if it has none.', {
       examples: ['Premium'],

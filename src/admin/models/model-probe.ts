@@ -54,9 +54,9 @@ export interface ProbeOptions {
   readonly monotonic?: () => number
 }
 
-type Answer = Exclude<ProbeOutcome, 'closed' | 'silent'>
+type Responded = Exclude<ProbeOutcome, 'closed' | 'silent'>
 
-const maxAnswerBytes = 4 * 1_048_576
+const maxResponseBytes = 4 * 1_048_576
 const attempts = 4
 const backoff = { firstMs: 100, maxMs: 400, jitter: 0.1 }
 /** Maximum number of models whose responses are cached, over all entries. */
@@ -71,9 +71,9 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
   const { limitMs = 2_000, cacheTtlMs = 5_000, monotonic = () => performance.now() } = options
   const { askGateway, seal, onUnreachable = () => {} } = options
   /** Keyed by all inputs of a response; refusals and failures are not cached. */
-  const answers = new LRUCache<string, Answer>({
+  const outcomes = new LRUCache<string, Responded>({
     maxSize: cachedModels,
-    sizeCalculation: (answer) => 1 + (typeof answer === 'string' ? 0 : answer.length),
+    sizeCalculation: (outcome) => 1 + (typeof outcome === 'string' ? 0 : outcome.length),
     ttl: cacheTtlMs,
     perf: { now: monotonic },
   })
@@ -108,7 +108,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
       return 'silent'
     }
     failures.delete(request.model)
-    if (outcome !== 'closed') answers.set(key, outcome)
+    if (outcome !== 'closed') outcomes.set(key, outcome)
     return outcome
   })
 
@@ -116,7 +116,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
   async function askWithRetries(
     request: ProbeRequest,
     signal: AbortSignal,
-  ): Promise<Answer | 'closed' | undefined> {
+  ): Promise<Responded | 'closed' | undefined> {
     for (let attempt = 1; ; attempt += 1) {
       const outcome = await ask(request, signal).catch(() => undefined)
       if (outcome !== undefined || attempt === attempts || signal.aborted) return outcome
@@ -128,7 +128,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
   async function ask(
     { model, authorization, address, subscription }: ProbeRequest,
     signal: AbortSignal,
-  ): Promise<Answer | 'closed' | undefined> {
+  ): Promise<Responded | 'closed' | undefined> {
     const headers = {
       accept: 'application/json',
       authorization,
@@ -140,7 +140,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
       throw error
     })
     const { statusCode = 0 } = response
-    if (statusCode >= 200 && statusCode < 300) return readAnswer(response)
+    if (statusCode >= 200 && statusCode < 300) return readResult(response)
     response.destroy()
     if (statusCode === 405) return 'unlisted'
     if (statusCode === 404) return 'missing'
@@ -150,7 +150,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
   return async function probeModel(request) {
     const key = keyOf(request)
     const askedAt = failures.get(request.model)
-    const known = answers.get(key)
+    const known = outcomes.get(key)
     if (askedAt === undefined) return known ?? askOnce(key, request)
     if (monotonic() - askedAt >= askAgainMs) {
       failures.set(request.model, monotonic())
@@ -161,8 +161,8 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
 }
 
 /** A response that is no list, or too long, is as none, and a retry would not change it. */
-async function readAnswer(response: IncomingMessage): Promise<Answer> {
-  const text = await readBody(response, maxAnswerBytes)
+async function readResult(response: IncomingMessage): Promise<Responded> {
+  const text = await readBody(response, maxResponseBytes)
   try {
     return text === undefined ? 'missing' : await inSlices(readServedModels(text))
   } catch {

@@ -11,7 +11,7 @@ import { createServer } from '../../runtime/node-http.ts'
 import type { ServerTls } from '../../tls/listener-tls.ts'
 
 /** A process may wait half a minute for its database as it starts; probes must not kill it. */
-const answerWith =
+const listenerOf =
   (isReady: () => boolean, hopMark: string): RequestListener =>
   ({ url, headers }, response) => {
     if (isOwnHop(headers[hopHeader], hopMark)) {
@@ -47,8 +47,8 @@ export async function openEarlyProbes(
   tls?: ServerTls,
   isReady: () => boolean = () => false,
 ) {
-  const answer = answerWith(isReady, hopMark)
-  const server = tls ? createSecureServer(tls.options, answer) : createServer(answer)
+  const listener = listenerOf(isReady, hopMark)
+  const server = tls ? createSecureServer(tls.options, listener) : createServer(listener)
   const address = await listenServer('INTERNAL_ADDRESS', server, internalAddress, socketMode)
   let isOurs = true
   return {

@@ -9,7 +9,7 @@ import type { ExternalDeps } from '../deps.ts'
 import { type Locate, resourceFields, toResourceJson } from '../explain/resource-place.ts'
 import type { Api } from '../http/api.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
-import { answers, boolean, integer, objects, optional, strings } from '../http/schema.ts'
+import { boolean, integer, objects, optional, responses, strings } from '../http/schema.ts'
 import { modelRefsSchema } from '../models/subscription-record.ts'
 
 /** Policies, and subscriptions, of one entry. */
@@ -41,7 +41,7 @@ const schema = {
       ...pageQuery,
     },
   },
-  response: answers(
+  response: responses(
     'A page of them, ordered by model, groups before users, and name.',
     [400],
     'AccessList',

@@ -7,13 +7,13 @@ import type { FromSchema } from 'json-schema-to-ts'
 import type { PastRefusal, RefusalOwner } from '../../decide/past-refusal.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import type { ExternalDeps } from '../deps.ts'
-import { pastRefusal } from '../explain/explain-answer.ts'
+import { pastRefusal } from '../explain/explain-response.ts'
 import { toPastJson } from '../explain/explain-view.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { pageQuery, type Raw, readPage } from '../http/page.ts'
-import { answers, boolean, optional, timestamp } from '../http/schema.ts'
+import { boolean, optional, responses, timestamp } from '../http/schema.ts'
 
 const querystring = { type: 'object', properties: { limit: pageQuery.limit } } as const
 
@@ -37,7 +37,7 @@ const ownSchema = {
   description: `Your model requests that were refused within the last hour, newest first; with a key only the key's. ${ofAllProcesses}`,
   tags: ['Subscriptions'],
   querystring,
-  response: answers('The newest ones.', [400], 'OwnRefusalList', fields),
+  response: responses('The newest ones.', [400], 'OwnRefusalList', fields),
 } as const
 
 const schema = {
@@ -47,7 +47,7 @@ const schema = {
   tags: ['Administration'],
   security: [{ identityToken: [] }],
   querystring,
-  response: answers('The newest ones.', [400], 'RefusalList', {
+  response: responses('The newest ones.', [400], 'RefusalList', {
     ...fields,
     silent: optional({
       type: 'array',

@@ -12,7 +12,7 @@ import type { ExternalDeps, SharedDeps } from '../deps.ts'
 import { placeOf } from '../explain/resource-place.ts'
 import type { Api } from '../http/api.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
-import { answers, integer, objects, optional, strings } from '../http/schema.ts'
+import { integer, objects, optional, responses, strings } from '../http/schema.ts'
 
 export function listResources(app: Api, deps: SharedDeps): void {
   app.get('/internal/v1/resources', async () => ({
@@ -55,32 +55,37 @@ const schema = {
       ...pageQuery,
     },
   },
-  response: answers('A page of them, ordered by kind, namespace and name.', [400], 'ResourceList', {
-    object: { type: 'string', const: 'list' },
-    data: objects('ResourceStatus', {
-      kind: { ...text, examples: ['ModelRef'] },
-      namespace: text,
-      name: text,
-      phase: optional({
-        ...text,
-        description: 'Not of generated policies.',
-        examples: ['Ready'],
+  response: responses(
+    'A page of them, ordered by kind, namespace and name.',
+    [400],
+    'ResourceList',
+    {
+      object: { type: 'string', const: 'list' },
+      data: objects('ResourceStatus', {
+        kind: { ...text, examples: ['ModelRef'] },
+        namespace: text,
+        name: text,
+        phase: optional({
+          ...text,
+          description: 'Not of generated policies.',
+          examples: ['Ready'],
+        }),
+        conditions: objects('Condition', {
+          type: { ...text, examples: ['Ready'] },
+          status: { type: 'string', enum: ['True', 'False', 'Unknown'] },
+          reason: text,
+          message: text,
+        }),
+        file: optional({ ...text, description: 'Of resources in files.' }),
+        line: optional({ type: 'integer', minimum: 1 }),
       }),
-      conditions: objects('Condition', {
-        type: { ...text, examples: ['Ready'] },
-        status: { type: 'string', enum: ['True', 'False', 'Unknown'] },
-        reason: text,
-        message: text,
+      has_more: hasMore,
+      problems: strings('One sentence each, with file and line where there are any.', {
+        examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
       }),
-      file: optional({ ...text, description: 'Of resources in files.' }),
-      line: optional({ type: 'integer', minimum: 1 }),
-    }),
-    has_more: hasMore,
-    problems: strings('One sentence each, with file and line where there are any.', {
-      examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
-    }),
-    more_problems: integer('How many are omitted.', { minimum: 0 }),
-  }),
+      more_problems: integer('How many are omitted.', { minimum: 0 }),
+    },
+  ),
 } as const
 
 /** The response. */

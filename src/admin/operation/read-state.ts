@@ -3,7 +3,7 @@
 import type { FromSchema } from 'json-schema-to-ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { answers, object, optional, strings } from '../http/schema.ts'
+import { object, optional, responses, strings } from '../http/schema.ts'
 
 export interface ServiceStateDeps {
   /** Never rejects; leaves out or reports unavailable parts. */
@@ -40,7 +40,7 @@ const schema = {
     'For administrators: the responding process, all processes that a revocation waits for, and the state of database, Redis and journal as this process sees them.',
   tags: ['Administration'],
   security: [{ identityToken: [] }],
-  response: answers('The state now.', [], 'ServiceState', {
+  response: responses('The state now.', [], 'ServiceState', {
     replica: { ...name, description: 'The responding process.' },
     version: name,
     ready: { ...flag, description: 'As in /readyz.' },

@@ -15,7 +15,7 @@ import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { requirePlainText } from '../http/body.ts'
-import { answers, object, optional, string, timestamp } from '../http/schema.ts'
+import { object, optional, responses, string, timestamp } from '../http/schema.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import {
   currencyOf,
@@ -90,7 +90,7 @@ const listSchema = {
   description: 'For administrators. Those that are not zero or have requests in progress.',
   tags: ['Usage'],
   querystring: selection,
-  response: answers(
+  response: responses(
     'Ordered by subscription, model, kind and length of the window.',
     [400, 404],
     'CounterList',
@@ -110,7 +110,7 @@ const resetSchema = {
 before are not added again; the windows end as before. The usage ledger does not change.`,
   tags: ['Usage'],
   body: selection,
-  response: answers('The previous counters.', [400, 404, 413], 'CountersReset', {
+  response: responses('The previous counters.', [400, 404, 413], 'CountersReset', {
     ...subject,
     at: timestamp,
     reset: { type: 'array', items: counter },

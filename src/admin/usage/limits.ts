@@ -10,7 +10,7 @@ import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { callerOf } from '../http/authenticate-api.ts'
-import { answers, boolean, objects } from '../http/schema.ts'
+import { boolean, objects, responses } from '../http/schema.ts'
 import {
   currencyOf,
   currencySchema,
@@ -34,7 +34,7 @@ const schema = {
     "The limits of the models that you may use, in each of your subscriptions; with a key, in the key's, and the key's own. A limit on several models is one entry. The call counts nothing.",
   tags: ['Usage'],
   querystring: parameters,
-  response: answers(
+  response: responses(
     'Ordered by subscription, model, kind and length of the window; then limits of models and of the installation, and last the limits of the key itself.',
     [400],
     'LimitList',

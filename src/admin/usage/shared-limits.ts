@@ -8,7 +8,7 @@ import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
-import { answers, objects } from '../http/schema.ts'
+import { objects, responses } from '../http/schema.ts'
 import {
   currencyOf,
   currencySchema,
@@ -44,7 +44,7 @@ const schema = {
       ...pageQuery,
     },
   },
-  response: answers(
+  response: responses(
     'A page: limits of subscriptions, then of models, then of the installation; each ordered by the name of its resource, model, kind and length of the window.',
     [400],
     'SharedLimitList',

@@ -13,11 +13,11 @@ import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { createTurns } from '../http/rate-limit-key.ts'
 import {
-  answers,
   boolean,
   object,
   objects,
   optional,
+  responses,
   string,
   strings,
   timestamp,
@@ -77,7 +77,7 @@ const schema = {
   tags: ['Usage'],
   security: [{ identityToken: [] }],
   body,
-  response: answers('The result.', [400, 404, 413], 'SimulationResult', {
+  response: responses('The result.', [400, 404, 413], 'SimulationResult', {
     from: timestamp,
     to: timestamp,
     answers: { ...count, description: 'Responses that were replayed.' },
@@ -156,7 +156,7 @@ const schema = {
 } as const
 
 /** The response. */
-export type SimulationAnswer = FromSchema<(typeof schema.response)[200]>
+export type SimulationResponse = FromSchema<(typeof schema.response)[200]>
 
 /** Adds the route, in a scope of administrators. One simulation runs at a time. */
 export function simulateResources(app: Api, deps: ExternalDeps): void {
@@ -173,8 +173,8 @@ export function simulateResources(app: Api, deps: ExternalDeps): void {
       throw invalidRequest(message)
     }
     await showOthers(request, result.simulation.refusals.length)
-    const answer = toSimulationJson(result, span)
-    return { ...answer, ...currencyOf(answer.limits, billingCurrency) }
+    const response = toSimulationJson(result, span)
+    return { ...response, ...currencyOf(response.limits, billingCurrency) }
   })
 }
 

@@ -8,7 +8,7 @@ import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { createTurns } from '../http/rate-limit-key.ts'
-import { answersWith } from '../http/schema.ts'
+import { responsesWith } from '../http/schema.ts'
 import { focusColumns, toFocusRows } from './focus.ts'
 import { pageSize, parameters, readUsageQuestion, scopeOf } from './usage-question.ts'
 import { csvColumns, toGapJson, toRow, usagePage } from './usage-view.ts'
@@ -20,7 +20,7 @@ const schema = {
 the given user. Pages have ${pageSize.toLocaleString('en')} rows. There is no usage without USAGE_JOURNAL.`,
   tags: ['Usage'],
   querystring: parameters,
-  response: answersWith('A page of sums, in the order of its groups.', [400, 404], {
+  response: responsesWith('A page of sums, in the order of its groups.', [400, 404], {
     content: {
       'application/json': { schema: usagePage },
       'text/csv': { schema: { type: 'string' } },

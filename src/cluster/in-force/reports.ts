@@ -101,15 +101,15 @@ export function watchReports(options: WatchedReportsOptions): void {
     onNotification: () => alarm.ring(),
   })
   signal.addEventListener('abort', () => listener.stop(), { once: true })
-  let answeredAt = Number.NEGATIVE_INFINITY
+  let respondedAt = Number.NEGATIVE_INFINITY
   const outage = createOutage(onProblem)
 
   async function step(): Promise<void> {
     const reports = await reader.read()
-    const isAnswer = !('problem' in reports)
-    if (isAnswer) answeredAt = performance.now()
-    outage.note(isAnswer ? undefined : describe(reader.failure))
-    if (isAnswer || performance.now() - answeredAt > believedMs) onRead(reports, reader.changed)
+    const hasReports = !('problem' in reports)
+    if (hasReports) respondedAt = performance.now()
+    outage.note(hasReports ? undefined : describe(reader.failure))
+    if (hasReports || performance.now() - respondedAt > believedMs) onRead(reports, reader.changed)
   }
 
   // A fault of `onRead` is not handled, like any other bug.

@@ -5,7 +5,7 @@
 
 import type { CounterState } from '../../ratelimit/rules/counter.ts'
 import { mostEver, scarcestOf } from '../../ratelimit/rules/estimates/admit.ts'
-import type { Hold, HoldAnswer } from '../../ratelimit/rules/hold.ts'
+import type { Hold, HoldResult } from '../../ratelimit/rules/hold.ts'
 import {
   isOfRequests,
   type LimitState,
@@ -84,7 +84,7 @@ const maxWaitMs = 30_000
 export function enforceHold(
   grant: Grant,
   hold: Hold,
-  { outcome, ceiling: allowed, windows }: HoldAnswer,
+  { outcome, ceiling: allowed, windows }: HoldResult,
   usualMs: number,
 ): Decision {
   const { admittedAt: now, expected } = hold
@@ -131,8 +131,8 @@ export function enforceHold(
 /** Windows of tokens and then of requests, in the order of the limits. */
 function inOrder(
   { countsRequests, limits }: Grant,
-  windows: HoldAnswer['windows'],
-): HoldAnswer['windows'] {
+  windows: HoldResult['windows'],
+): HoldResult['windows'] {
   if (!countsRequests) return windows
   let token = 0
   let other = limits.filter((limit) => !isOfRequests(limit)).length

@@ -26,7 +26,7 @@ interface AccessReviewOptions {
     readonly namespace: string
   }
   /** Called for each response; for a failure also with a message for the log. */
-  readonly onAnswered: (result: AccessResult, problem?: string) => void
+  readonly onReviewed: (result: AccessResult, problem?: string) => void
   /** A monotonic clock in milliseconds. */
   readonly monotonic?: () => number
 }
@@ -35,7 +35,7 @@ interface AccessReviewOptions {
 const keptMs = 30_000
 
 export function createAccessReview(options: AccessReviewOptions): AccessReview {
-  const { review, resource, onAnswered, monotonic = () => performance.now() } = options
+  const { review, resource, onReviewed, monotonic = () => performance.now() } = options
   const verdicts = createVerdicts<boolean>()
   const pauses = createPauses(monotonic)
 
@@ -51,11 +51,11 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
       const allowed = status.allowed === true && status.denied !== true
       verdicts.keep(key, allowed, at, at + keptMs)
       pauses.succeeded(key)
-      onAnswered(allowed ? 'allowed' : 'denied')
+      onReviewed(allowed ? 'allowed' : 'denied')
       return allowed
     } catch (error) {
       pauses.failed(key)
-      onAnswered('failed', errorMessage(error))
+      onReviewed('failed', errorMessage(error))
       return false
     }
   })

@@ -16,13 +16,13 @@ const maxBytes = 1_048_576
 export function createReview(access: ClusterAccess, options: ClientOptions = {}): Review {
   const client = createClient(access, { maxBytes, ...options })
   return async function review(path, body) {
-    const answer = await client.send({ method: 'POST', path, body }).catch((error: unknown) => {
+    const response = await client.send({ method: 'POST', path, body }).catch((error: unknown) => {
       throw error instanceof KubeError
         ? new KubeError(error.status, toProblem(error.status, path))
         : error
     })
-    if (!isObject(answer.status)) throw new Error(`the API server did not return a ${body.kind}`)
-    return answer.status
+    if (!isObject(response.status)) throw new Error(`the API server did not return a ${body.kind}`)
+    return response.status
   }
 }
 

@@ -43,7 +43,7 @@ export function openCluster(
     mayAdminister: createAccessReview({
       review,
       resource: { ...config.adminAccessReview, namespace: subscriptionNamespace },
-      onAnswered(result, problem) {
+      onReviewed(result, problem) {
         onAccessReviewed(result)
         if (result !== 'failed') return
         log.error(

@@ -70,7 +70,7 @@ export function createCodeFlow(options: CodeFlowOptions) {
         code,
         code_verifier: verifier,
       })
-      const answer = await readDocument(url, new AbortController().signal, form).catch(
+      const response = await readDocument(url, new AbortController().signal, form).catch(
         (error: unknown) => {
           onRefused(`the code was not exchanged: ${errorMessage(error)}`)
           const isRefused = /answered 4\d\d$/.test(errorMessage(error))
@@ -81,7 +81,7 @@ export function createCodeFlow(options: CodeFlowOptions) {
           })
         },
       )
-      const { id_token: token } = answer
+      const { id_token: token } = response
       if (typeof token !== 'string') {
         onRefused('the response to a code has no id_token')
         throw new ServiceError('identity_unavailable')

@@ -43,12 +43,12 @@ export function createReadDocument(options: DocumentOptions = {}): ReadDocument 
       agent: false,
       ...(ca && { ca }),
     } as const
-    const answer = await sendRequest(url, request)
-    if (answer.statusCode !== 200) {
-      answer.destroy()
-      throw new Error(`${url} answered ${answer.statusCode}`)
+    const response = await sendRequest(url, request)
+    if (response.statusCode !== 200) {
+      response.destroy()
+      throw new Error(`${url} answered ${response.statusCode}`)
     }
-    const text = await readBody(answer, maxBytes)
+    const text = await readBody(response, maxBytes)
     if (text === undefined) throw new Error(`${url} is larger than 1 MiB`)
     const value = parseJson(text)
     if (!isObject(value)) throw new Error(`${url} is not a JSON object`)

@@ -56,7 +56,7 @@ interface Logged {
 interface Waiter extends Logged {
   /** The migration that a process must know to apply them. */
   readonly needs: number
-  readonly answer: (propagation: Propagation) => void
+  readonly settle: (propagation: Propagation) => void
   readonly giveUpAt: number
   last: Propagation | undefined
 }
@@ -123,7 +123,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
 
   function finish(waiter: Waiter): void {
     waiting.delete(waiter)
-    waiter.answer(waiter.last ?? unknown(waiter))
+    waiter.settle(waiter.last ?? unknown(waiter))
   }
 
   /**
@@ -154,8 +154,8 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
     const giveUpAt = performance.now() + deadlineMs
     const logged = await log(giveUpAt).catch(() => undefined)
     if (logged === undefined) return unknown({ needs })
-    return await new Promise((answer) => {
-      waiting.add({ ...logged, needs, answer, giveUpAt, last: undefined })
+    return await new Promise((settle) => {
+      waiting.add({ ...logged, needs, settle, giveUpAt, last: undefined })
       polls = 0
       alarm.ring()
     })

@@ -18,8 +18,8 @@ import {
   everyKey,
   followLog,
   increasesChanged,
-  type LogAnswer,
   type LogPosition,
+  type LogState,
   logRows,
   type ReplicaPod,
   removeReplica,
@@ -94,7 +94,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
   const { state, ageMs } = lease
   let position: LogPosition | undefined
   /** Undefined before the first poll. */
-  let last: LogAnswer | undefined
+  let last: LogState | undefined
   const outage = createOutage((cause) => options.onUnavailable?.(cause))
   let listener: NotificationListener | undefined
   let running: Promise<void> | undefined
@@ -149,23 +149,23 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
   }
 
   /** Applies a response; true if nothing is left to acknowledge. */
-  function take(answer: LogAnswer): boolean {
-    const { hashes, ended, silent, source, server } = answer
+  function take(state: LogState): boolean {
+    const { hashes, ended, silent, source, server } = state
     const [before, hadPosition] = [last, position !== undefined]
-    last = answer
+    last = state
     if (silent.join() !== (before?.silent ?? []).join()) options.onSilent?.(silent)
-    options.onSilentPods?.(answer.silentPods)
-    const off = triggersOff(answer)
+    options.onSilentPods?.(state.silentPods)
+    const off = triggersOff(state)
     if (off.join() !== triggersOff(before).join()) options.onTriggersOff?.(off)
     if (source === null) {
       options.evict(hashes, ended)
       return true
     }
-    position = answer.position
+    position = state.position
     if (!hadPosition) return false
     // The log is cut off or has another history, or the triggers were off, so changes may be
     // missing in it.
-    const isGap = !answer.isSame || before?.source !== source
+    const isGap = !state.isSame || before?.source !== source
     if (isGap) options.onGap?.()
     // Another server may have reused transaction numbers that the snapshot counts as known.
     const isOther = before?.server !== server
@@ -252,6 +252,6 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
   }
 }
 
-function triggersOff(answer: LogAnswer | undefined): readonly string[] {
-  return answer === undefined ? [] : triggers.filter((name) => !answer.logging.includes(name))
+function triggersOff(state: LogState | undefined): readonly string[] {
+  return state === undefined ? [] : triggers.filter((name) => !state.logging.includes(name))
 }

@@ -61,7 +61,7 @@ export interface ReplicaNote {
   readonly unseenMs: number
 }
 
-export interface LogAnswer {
+export interface LogState {
   /** Hashes logged since the given position, at most `logRows` + 1; none without a position. */
   readonly hashes: readonly string[]
   /** The ended keys among them. */
@@ -136,11 +136,11 @@ export function followLog(
   replica: ReplicaNote,
   position: LogPosition | undefined,
   deadlineMs?: number,
-): Promise<LogAnswer> {
+): Promise<LogState> {
   const { id, name, place, zones = null, servesMs, unseenMs } = replica
   const pod = replica.pod ? JSON.stringify(replica.pod) : null
   const { sequence = null, mark = null, snapshot = null } = position ?? {}
-  const query = sql<LogAnswer[]>`
+  const query = sql<LogState[]>`
     with newest as (
       select sequence, ${markOf(sql)} as mark from tollgate_revocations
       order by sequence desc limit 1

@@ -38,7 +38,7 @@ const retryMs = [1_000, 2_000, 5_000, 15_000, 30_000] as const
 const concurrency = 50
 const maxBlockMs = 500
 /** How long a start waits for the lists. */
-const firstAnswersMs = 2_000
+const firstListsMs = 2_000
 
 /** When a server is asked again, by `performance.now()`, and one of the models there. */
 interface Turn {
@@ -121,7 +121,7 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
      * Resolves once every server has been asked, or after two seconds, so that requests at start are not refused for
      * listed names.
      */
-    untilAsked: () => withTimeout(firstAnswersMs, allAsked.promise),
+    untilAsked: () => withTimeout(firstListsMs, allAsked.promise),
     /** Records the list of a model's server. */
     note(model: Model, served: readonly ServedModel[]): void {
       if (hasServedNames(model)) learn(model, served)

@@ -11,7 +11,7 @@ import {
   noHolds,
   withHold,
 } from '../rules/estimates/hold.ts'
-import type { Hold, HoldAnswer } from '../rules/hold.ts'
+import type { Hold, HoldResult } from '../rules/hold.ts'
 import { memberOf } from './request-ids.ts'
 import {
   boundWindow,
@@ -87,7 +87,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     return among.get(name) ?? { name, among, sums: noHolds }
   }
 
-  function hold(asked: Hold, now: number): HoldAnswer {
+  function hold(asked: Hold, now: number): HoldResult {
     // Read first, because reading lines may end holds.
     const known = windows(windowedOf(asked), now)
     expire(now)
@@ -98,7 +98,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     const repeated = member === undefined ? undefined : open.get(member)
     if (repeated !== undefined) {
       repeated.repeats += 1
-      return toAnswer(targets, now, 'held', repeated.ceiling)
+      return toResult(targets, now, 'held', repeated.ceiling)
     }
     const rooms = targets.slice(0, asked.counters.length).map(({ counter, window, pool }) => {
       const { limit, factors } = counter
@@ -107,7 +107,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     const admission = admit(rooms, asked.expected, asked.overshoot, asked.canLimitOutput)
     const outcome = withTaken(admission.outcome, targets)
     if (admission.outcome !== 'held' || outcome !== 'held')
-      return toAnswer(targets, now, outcome, 0)
+      return toResult(targets, now, outcome, 0)
     const { hold: tokens, holds, ceiling } = admission
     if (member !== undefined) {
       const held = targets.map(({ pool, counter }, i): HeldPlace => {
@@ -120,7 +120,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
       const endsAt = now + holdLeaseMs
       open.set(member, { targets: held, hold: tokens, ceiling, repeats: 0, endsAt })
     }
-    return toAnswer(targets, now, 'held', ceiling)
+    return toResult(targets, now, 'held', ceiling)
   }
 
   return {
@@ -157,9 +157,9 @@ function usedOf({ kind, window, pool }: PooledTarget): Exact {
 
 /** The outcome for tokens, combined with that for requests and concurrency. */
 function withTaken(
-  ofTokens: HoldAnswer['outcome'],
+  ofTokens: HoldResult['outcome'],
   targets: readonly PooledTarget[],
-): HoldAnswer['outcome'] {
+): HoldResult['outcome'] {
   let outcome = ofTokens
   for (const target of targets) {
     const { kind, counter } = target
@@ -171,12 +171,12 @@ function withTaken(
   return outcome
 }
 
-function toAnswer(
+function toResult(
   targets: readonly PooledTarget[],
   now: number,
-  outcome: HoldAnswer['outcome'],
+  outcome: HoldResult['outcome'],
   ceiling: number,
-): HoldAnswer {
+): HoldResult {
   const windows = targets.map((target) => {
     const state = { used: usedOf(target), resetsAt: target.window?.resetsAt ?? now }
     const held = target.kind === 'tokens' ? target.pool.sums.mean : 0

@@ -7,14 +7,14 @@ import type { HoldStore } from '../holds.ts'
 import { windowKey } from '../redis/keys.ts'
 import type { Counter, CounterState } from '../rules/counter.ts'
 import { holdLeaseMs } from '../rules/estimates/hold.ts'
-import type { Hold, HoldAnswer } from '../rules/hold.ts'
+import type { Hold, HoldResult } from '../rules/hold.ts'
 import type { SharedSums } from '../sums/shared-sums.ts'
 import { askedOf, type Home, homesOf } from './homes.ts'
 import { createMemoryHolds } from './memory.ts'
 import { createRefusedCalls, type RefusalListener } from './refused-calls.ts'
 import { memberOf } from './request-ids.ts'
-import { argsOf, readAnswer } from './spend-call.ts'
-import type { SpendAnswer, SpendCommands } from './spend-scripts.ts'
+import { argsOf, readResult } from './spend-call.ts'
+import type { SpendCommands, SpendResult } from './spend-scripts.ts'
 import { type HoldTarget, type KnownWindows, targetsOf, windowedOf } from './windows.ts'
 
 /** Milliseconds between two attempts to release what Redis has not acknowledged. */
@@ -32,11 +32,11 @@ export interface RedisHolds extends HoldStore {
 }
 
 /** The answer of a home. */
-interface Answered {
+interface Spent {
   readonly home: Home
   readonly targets: readonly HoldTarget[]
-  readonly answer: SpendAnswer
-  readonly read: HoldAnswer
+  readonly result: SpendResult
+  readonly read: HoldResult
 }
 
 interface Undo {
@@ -111,7 +111,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     }
   }
 
-  async function spend(home: Home, asked: Hold, now: number, unsettledMs = 0): Promise<Answered> {
+  async function spend(home: Home, asked: Hold, now: number, unsettledMs = 0): Promise<Spent> {
     const { keys, part } = home
     const windowed = windowedOf(asked)
     // Both are read in one turn: in the next one another request may read lines, and the windows must include the
@@ -129,8 +129,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       all.push(window ? windowKey(part.tag, window) : (all[0] as string))
     const args = argsOf(asked, targets, lease, part.gateway, unsettledMs)
     try {
-      const answer = await commands.spend(all, [...args, ...seen.ended])
-      return { home, targets, answer, read: readAnswer(targets, now, answer) }
+      const result = await commands.spend(all, [...args, ...seen.ended])
+      return { home, targets, result, read: readResult(targets, now, result) }
     } catch (error) {
       refused.note(error)
       if (error instanceof Error) failedPlaces.set(error, part.tag)
@@ -154,39 +154,39 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     homes: readonly Home[],
     asked: Hold,
     now: number,
-  ): Promise<HoldAnswer> {
-    const answers: Answered[] = []
-    const granted: Answered[] = []
+  ): Promise<HoldResult> {
+    const results: Spent[] = []
+    const granted: Spent[] = []
     let next = asked
-    let outcome: HoldAnswer['outcome'] = 'held'
+    let outcome: HoldResult['outcome'] = 'held'
     let [ceiling, open] = [Number.POSITIVE_INFINITY, 0]
     function takeAllBack(): void {
-      for (const { home, answer } of granted.splice(0)) {
+      for (const { home, result } of granted.splice(0)) {
         // A hold that existed before is released only for an asker with a name.
-        if (answer[0] === 'held' || asked.asker) takeBack(home, asked)
+        if (result[0] === 'held' || asked.asker) takeBack(home, asked)
       }
     }
     try {
       for (const home of homes) {
         const unsettledMs = home === homes.at(-1) ? 0 : settlingMs
-        const answered = await spend(home, askedOf(home, next, ceiling), now, unsettledMs)
-        const { read: answer } = answered
-        answers.push(answered)
-        if (answer.outcome === 'held') {
-          if (next.id !== undefined) granted.push(answered)
-          ceiling = Math.min(ceiling, answer.ceiling)
+        const spent = await spend(home, askedOf(home, next, ceiling), now, unsettledMs)
+        const { read: result } = spent
+        results.push(spent)
+        if (result.outcome === 'held') {
+          if (next.id !== undefined) granted.push(spent)
+          ceiling = Math.min(ceiling, result.ceiling)
         } else {
           takeAllBack()
           next = { ...asked, id: undefined }
-          open = Math.max(open, answer.open ?? 0)
-          if (outcome !== 'spent') outcome = answer.outcome
+          open = Math.max(open, result.open ?? 0)
+          if (outcome !== 'spent') outcome = result.outcome
         }
       }
     } catch (error) {
       takeAllBack()
       throw error
     }
-    const states = statesOf(answers, now, outcome !== 'held')
+    const states = statesOf(results, now, outcome !== 'held')
     const all = [...asked.counters, ...(asked.requestCounters ?? [])]
     const windows = all.map((each) => states.get(each) as CounterState)
     return outcome === 'busy' ? { outcome, ceiling, windows, open } : { outcome, ceiling, windows }
@@ -244,13 +244,13 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
 
 /** The counter states in the answers of these homes. */
 function statesOf(
-  answers: readonly Answered[],
+  results: readonly Spent[],
   now: number,
   isGivenBack: boolean,
 ): Map<Counter, CounterState> {
   const states = new Map<Counter, CounterState>()
-  for (const { targets, answer } of answers) {
-    const { windows } = readAnswer(targets, now, answer, isGivenBack)
+  for (const { targets, result } of results) {
+    const { windows } = readResult(targets, now, result, isGivenBack)
     for (const [i, { counter }] of targets.entries())
       states.set(counter, windows[i] as CounterState)
   }

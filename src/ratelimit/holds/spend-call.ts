@@ -3,9 +3,9 @@
 import { minus, mostExact, readExact } from '../../formats/exact.ts'
 import { readCounterKey } from '../rules/counter-key.ts'
 import type { Factors } from '../rules/estimates/hold.ts'
-import type { Hold, HoldAnswer } from '../rules/hold.ts'
+import type { Hold, HoldResult } from '../rules/hold.ts'
 import { memberOf } from './request-ids.ts'
-import type { SpendAnswer } from './spend-scripts.ts'
+import type { SpendResult } from './spend-scripts.ts'
 import { boundWindow, type HoldTarget } from './windows.ts'
 
 /** The field of a place in the home's sums: the field of a counter, or of one of its windows. */
@@ -51,14 +51,14 @@ function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): s
 }
 
 /** Reads the script's answer. `isGivenBack`: the home's grant is released, so the request's own hold is subtracted. */
-export function readAnswer(
+export function readResult(
   targets: readonly HoldTarget[],
   now: number,
-  [outcome, ceiling, open, ...figures]: SpendAnswer,
+  [outcome, ceiling, open, ...figures]: SpendResult,
   isGivenBack = false,
-): HoldAnswer {
+): HoldResult {
   return {
-    outcome: outcome === 'repeated' ? 'held' : (outcome as HoldAnswer['outcome']),
+    outcome: outcome === 'repeated' ? 'held' : (outcome as HoldResult['outcome']),
     ...(outcome === 'busy' && { open }),
     ceiling: ceiling < 0 ? Number.POSITIVE_INFINITY : ceiling,
     windows: targets.map(({ kind, window }, i) => {

@@ -15,7 +15,7 @@ import { firstFloor, holdLeaseMs, mostAmount, mostVariance } from '../rules/esti
 
 /** Keys, then arguments. */
 export interface SpendCommands {
-  spend(keys: readonly string[], args: readonly (string | number)[]): Promise<SpendAnswer>
+  spend(keys: readonly string[], args: readonly (string | number)[]): Promise<SpendResult>
   renewSpent(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
   releaseSpent(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
 }
@@ -25,7 +25,7 @@ export interface SpendCommands {
  * counter the amounts used (text beyond 15 digits) and held; and, if there are other homes, the request's own part of
  * the latter.
  */
-export type SpendAnswer = readonly [
+export type SpendResult = readonly [
   outcome: string,
   ceiling: number,
   open: number,

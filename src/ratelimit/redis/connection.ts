@@ -5,7 +5,7 @@ import { type ChainableCommander, Cluster, Redis } from 'ioredis'
 import { parseRedisUrl, type RedisTarget } from '../../formats/redis-url.ts'
 import { restAfter } from '../../runtime/loop.ts'
 import { type SpendCommands, spendScripts } from '../holds/spend-scripts.ts'
-import { type ScriptCall, type SumCommands, sumScripts, type WriteAnswer } from '../sums/scripts.ts'
+import { type ScriptCall, type SumCommands, sumScripts, type WriteResult } from '../sums/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
 import { type RightsCommands, rightsKey, rightsScript } from './rights-script.ts'
 
@@ -18,7 +18,7 @@ interface ConnectionProblem {
 }
 
 /** A command without a response after this time counts as lost; sums are then sent again, with newer values. */
-const answerTimeoutMs = 500
+const responseTimeoutMs = 500
 const reconnects = { firstMs: 25, maxMs: 500 }
 
 /** Settings of every connection: the client neither queues nor resends commands. */
@@ -27,9 +27,9 @@ const defaults = {
   autoResendUnfulfilledCommands: false,
   // With 0, commands in flight fail at once when a connection ends.
   maxRetriesPerRequest: 0,
-  commandTimeout: answerTimeoutMs,
+  commandTimeout: responseTimeoutMs,
   // An unresponsive connection is closed, so that commands do not pile up on it.
-  socketTimeout: answerTimeoutMs,
+  socketTimeout: responseTimeoutMs,
   connectTimeout: 1_500,
   retryStrategy: (attempt: number) => restAfter(attempt, reconnects),
   // After a failover the old primary is a read-only replica: find the new one. Redis 6 reports
@@ -44,7 +44,7 @@ const defaults = {
 export function connectRedis(
   url: string | (() => string),
   onError: (error: unknown) => void,
-  timeoutMs = answerTimeoutMs,
+  timeoutMs = responseTimeoutMs,
 ) {
   quickenStrings()
   const urlNow = typeof url === 'string' ? () => url : url
@@ -97,20 +97,20 @@ export function connectRedis(
   async function writeAndRelease(
     write: ScriptCall,
     releases: readonly ScriptCall[],
-  ): Promise<WriteAnswer> {
+  ): Promise<WriteResult> {
     sent += 1
     const multi = client.multi()
     run(multi, 'writeSums', write)
     for (const each of releases) run(multi, 'releaseSpent', each)
-    const answers = await execute(multi)
-    const error = answers?.find(([error]) => error !== null)?.[0]
-    if (error === undefined) return answers?.[0]?.[1] as WriteAnswer
+    const results = await execute(multi)
+    const error = results?.find(([error]) => error !== null)?.[0]
+    if (error === undefined) return results?.[0]?.[1] as WriteResult
     if (!error?.message.startsWith('NOSCRIPT')) throw error
     // The server has lost a script, which a separate call reloads. Meanwhile a request may be counted twice, but is
     // never missed.
-    const answer = await commands.writeSums(...write)
+    const result = await commands.writeSums(...write)
     for (const each of releases) await commands.releaseSpent(...each)
-    return answer
+    return result
   }
 
   /** Whether the server responds, and its user may run every command; else `problem` says why. */
@@ -205,7 +205,7 @@ function createClient(
       ...own,
       ...(own.tls && { enableTLSForSentinelMode: true, sentinelTLS: own.tls }),
       // A sentinel that hangs is passed over.
-      sentinelCommandTimeout: answerTimeoutMs,
+      sentinelCommandTimeout: responseTimeoutMs,
       sentinels: [...nodes],
       name,
     })

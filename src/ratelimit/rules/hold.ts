@@ -47,7 +47,7 @@ export interface Held
 }
 
 /** The answer of a hold store. */
-export interface HoldAnswer {
+export interface HoldResult {
   readonly outcome: 'held' | 'busy' | 'spent'
   /** If held: the maximum number of output tokens, or Infinity without a ceiling. */
   readonly ceiling: number

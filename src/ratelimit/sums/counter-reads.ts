@@ -42,7 +42,7 @@ export function createCounterReads(
   /** Whether a Check of this turn has read the end of the file. */
   let isRead = false
   /** Windows that are fetched in this turn, with one call. */
-  let asking: { readonly counters: Counter[]; readonly answered: Promise<void> } | undefined
+  let asking: { readonly counters: Counter[]; readonly done: Promise<void> } | undefined
 
   /** Reads new lines; with `deny`, throws `counters_unavailable` if lines are lost. */
   function readLines(): void {
@@ -91,7 +91,7 @@ export function createCounterReads(
   function fetch(counters: readonly Counter[]): Promise<void> {
     if (asking === undefined) {
       const all: Counter[] = []
-      const answered = new Promise<void>((settle) => setImmediate(settle)).then(() => {
+      const done = new Promise<void>((settle) => setImmediate(settle)).then(() => {
         asking = undefined
         return shared.fetch(all, now()).catch((error: unknown) => {
           // Until a call succeeds, other requests need not wait in vain.
@@ -99,13 +99,13 @@ export function createCounterReads(
           throw error
         })
       })
-      asking = { counters: all, answered }
+      asking = { counters: all, done }
     }
     asking.counters.push(...counters)
-    return asking.answered
+    return asking.done
   }
 
-  function answerWithout(known: readonly CounterState[]): readonly CounterState[] {
+  function decideWithout(known: readonly CounterState[]): readonly CounterState[] {
     // Without a cause, which is logged once when the store becomes unavailable, not for each request.
     if (onLoss === 'deny') throw new ServiceError('counters_unavailable')
     return known
@@ -127,10 +127,10 @@ export function createCounterReads(
       else missing.push(counter)
     }
     if (missing.length === 0) return known
-    if (senders.isUnavailable) return answerWithout(known)
+    if (senders.isUnavailable) return decideWithout(known)
     return fetch(missing).then(
       () => shared.talliesOf(counters, at, toTick(monotonic())).map(stateOf),
-      () => answerWithout(known),
+      () => decideWithout(known),
     )
   }
 

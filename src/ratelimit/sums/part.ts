@@ -145,21 +145,21 @@ export function createPart(options: PartOptions) {
     const sent = writes ? mark.next() : undefined
     // Only if everything due was sent before or goes with this call: a hold ends after its response was counted.
     const holds = writes && due.size <= batch.length ? ended.next(maxEntries) : []
-    const answer = await store.write(sent, entries, holds)
+    const result = await store.write(sent, entries, holds)
     ended.forget(holds)
     for (const [tally] of batch) {
       calm.delete(tally)
       due.delete(tally)
     }
     repairs.forget(rest)
-    const event = sent && mark.compare(sent, answer)
+    const event = sent && mark.compare(sent, result)
     if (event !== undefined) restore()
-    if (event === 'rival') options.onRival(answer.nonce)
+    if (event === 'rival') options.onRival(result.nonce)
     if (event === 'lost') options.onLoss()
     // The clocks are read once for all windows.
     const [receivedAt, tick] = [now(), toTick(monotonic())]
     for (const [i, [tally]] of batch.entries()) {
-      const [field, total] = answer.sums[i] as readonly [Exact, Exact]
+      const [field, total] = result.sums[i] as readonly [Exact, Exact]
       if (!isOver(tally, receivedAt)) receive(tally, field, total, tick)
     }
   }

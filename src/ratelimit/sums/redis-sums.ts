@@ -21,10 +21,10 @@ export function createRedisSums(commands: SumCommands, onFlushed?: OnFlushed): S
       }
       const releases = ended.map((each) => [each.keys, each.ids] as const)
       const begin = performance.now()
-      const answered = await (releases.length === 0
+      const result = await (releases.length === 0
         ? commands.writeSums(keys, args)
         : commands.writeAndRelease([keys, args], releases))
-      const [number, nonce, ...figures] = answered
+      const [number, nonce, ...figures] = result
       if (figures.length !== 2 * entries.length) throw new Error(unexpected)
       const sums = entries.map((_, i): [Exact, Exact] => [
         exactOf(figures[2 * i]),

@@ -2,17 +2,17 @@
 
 /** Keys, then arguments. */
 export interface SumCommands {
-  writeSums(keys: readonly string[], args: readonly (string | number)[]): Promise<WriteAnswer>
+  writeSums(keys: readonly string[], args: readonly (string | number)[]): Promise<WriteResult>
   readSums(keys: readonly string[], args: readonly []): Promise<readonly string[]>
   oldSums(keys: readonly string[], args: readonly string[]): Promise<readonly number[]>
   /** `writeSums` and releases of holds, in one transaction. */
-  writeAndRelease(write: ScriptCall, releases: readonly ScriptCall[]): Promise<WriteAnswer>
+  writeAndRelease(write: ScriptCall, releases: readonly ScriptCall[]): Promise<WriteResult>
 }
 
 export type ScriptCall = readonly [keys: readonly string[], args: readonly (string | number)[]]
 
 /** The previous mark, then for each window the field and the total: numbers, or text beyond 15 digits. */
-export type WriteAnswer = readonly [number: number, nonce: string, ...sums: (number | string)[]]
+export type WriteResult = readonly [number: number, nonce: string, ...sums: (number | string)[]]
 
 /**
  * Life of a mark in milliseconds: shorter than the life of windows of a minute or more, so that a step of the server's

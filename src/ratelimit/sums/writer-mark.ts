@@ -10,7 +10,7 @@ import type { Mark, Written } from './sum-store.ts'
 export function createWriterMark(key: string, nonce: string, monotonic: () => number) {
   let number = 0
   let acknowledged = 0
-  let answeredAt = Number.NEGATIVE_INFINITY
+  let respondedAt = Number.NEGATIVE_INFINITY
 
   return {
     key,
@@ -32,8 +32,8 @@ export function createWriterMark(key: string, nonce: string, monotonic: () => nu
       const isRival = had.nonce !== nonce
       const isLoss = sent.acknowledged > 0 && (isRival || had.number < sent.acknowledged)
       acknowledged = isLoss ? 0 : sent.number
-      const silentMs = monotonic() - answeredAt
-      answeredAt = monotonic()
+      const silentMs = monotonic() - respondedAt
+      respondedAt = monotonic()
       if (!isLoss) return undefined
       if (isRival && had.nonce !== '') return 'rival'
       return silentMs < markMs ? 'lost' : 'expired'

@@ -65,7 +65,7 @@ export function createSql(send: Send): Sql {
         return sent
       },
       // biome-ignore lint/suspicious/noThenProperty: a query is awaited like its result
-      then: (onAnswered, onRejected) => query.run().then(onAnswered, onRejected),
+      then: (onFulfilled, onRejected) => query.run().then(onFulfilled, onRejected),
       catch: (onRejected) => query.run().catch(onRejected),
     }
     return query

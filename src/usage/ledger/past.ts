@@ -18,10 +18,10 @@ interface PastOptions {
   readonly kept: readonly KeptJournal[]
   readonly unusableUsage: UnusableUsage
   /** Maximum number of responses; more are an error. */
-  readonly maxAnswers: number
+  readonly maxResponses: number
 }
 
-export class TooManyAnswers extends Error {}
+export class TooManyResponses extends Error {}
 
 /** An hour is replayed from its lines if their number equals the ledger's number of responses. */
 export async function readPast(options: PastOptions) {
@@ -55,7 +55,7 @@ export async function readPast(options: PastOptions) {
 
 /** Responses by the hour in which they ended. */
 async function readLines(
-  { span, kept, unusableUsage, maxAnswers }: PastOptions,
+  { span, kept, unusableUsage, maxResponses }: PastOptions,
   spenders: ReturnType<typeof createSpenders>,
 ) {
   const found = new Map<number, PastUsage[]>()
@@ -70,7 +70,7 @@ async function readLines(
         if (endedAt < span.from || endedAt >= span.to) continue
         if (!isCharged(usage, charge)) continue
         count += 1
-        if (count > maxAnswers) throw new TooManyAnswers()
+        if (count > maxResponses) throw new TooManyResponses()
         const spender = spenders(usage.user, usage.subscription, usage.model, usage.pool)
         addTo(found, endedAt - (endedAt % hourMs), {
           spender,

@@ -8,7 +8,7 @@ import { type Simulation, simulate } from '../rules/simulate.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
 import { findKept, type KeptPlaces } from './ledger-lines.ts'
-import { readPast, TooManyAnswers } from './past.ts'
+import { readPast, TooManyResponses } from './past.ts'
 
 export interface SimulationTask extends KeptPlaces {
   /** Documents of resources. */
@@ -16,7 +16,7 @@ export interface SimulationTask extends KeptPlaces {
   readonly span: Span
   readonly sums: PastSums
   readonly unusableUsage: UnusableUsage
-  readonly maxAnswers: number
+  readonly maxResponses: number
 }
 
 export type SimulationResult =
@@ -30,7 +30,7 @@ export type SimulationResult =
     }
 
 async function run(task: SimulationTask): Promise<SimulationResult> {
-  const { text, span, sums, unusableUsage, maxAnswers } = task
+  const { text, span, sums, unusableUsage, maxResponses } = task
   const { snapshot, problems } = await loadDocuments(text)
   const errors = problems.filter(({ severity }) => severity === 'error')
   if (errors.length > 0) return { refused: errors.map(sentence) }
@@ -38,11 +38,11 @@ async function run(task: SimulationTask): Promise<SimulationResult> {
   // reports them.
   const kept = await findKept(task, sums, span, () => {})
   try {
-    const past = await readPast({ span, rows: sums.rows, kept, unusableUsage, maxAnswers })
+    const past = await readPast({ span, rows: sums.rows, kept, unusableUsage, maxResponses })
     const simulation = simulate(past.usage, snapshot)
     return { simulation, summed: past.summed, problems: problems.map(sentence) }
   } catch (error) {
-    if (error instanceof TooManyAnswers) return { isTooMuch: true }
+    if (error instanceof TooManyResponses) return { isTooMuch: true }
     throw error
   }
 }

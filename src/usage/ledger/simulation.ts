@@ -12,7 +12,7 @@ const worker = new URL('./simulation-worker.ts', import.meta.url)
 /** Below the gateway's timeout of 35 seconds. */
 const deadlineMs = 20_000
 /** Maximum number of responses, of about 200 bytes each; a pod has memory for them beside a million keys. */
-const maxAnswers = 500_000
+const maxResponses = 500_000
 const maxRows = 200_000
 const resourceLimits = { maxOldGenerationSizeMb: 192 }
 
@@ -31,7 +31,7 @@ export function createSimulate(
   if (kept.path === undefined) return undefined
   return async (text: string, span: Span) => {
     const sums = await readSums(span.from, span.to, maxRows)
-    const result = await run({ ...kept, text, span, sums, unusableUsage, maxAnswers })
+    const result = await run({ ...kept, text, span, sums, unusableUsage, maxResponses })
     if ('isTooMuch' in result) throw new ServiceError('usage_timeout')
     if ('refused' in result) return result
     const refusedThen = sums.rows.reduce((sum, { refusals }) => sum + refusals, 0)

@@ -36,7 +36,7 @@ export interface Outcome {
   /** Undefined if the server responded, or did not cause the failure. */
   readonly failure: ModelFailure | undefined
   /** Whether the server responded, with any status. */
-  readonly answered: boolean
+  readonly hasResponded: boolean
 }
 
 /** Envoy's words about a request, as in its line. */
@@ -58,7 +58,7 @@ export function failureOf(ended: EndedStream): ModelFailure | undefined {
 }
 
 /** Whether the server's own response was forwarded. */
-export function isAnswered({ details }: Pick<EndedStream, 'details'>): boolean {
+export function hasResponded({ details }: Pick<EndedStream, 'details'>): boolean {
   return details.startsWith('via_upstream')
 }
 

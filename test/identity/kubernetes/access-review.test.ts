@@ -17,7 +17,7 @@ async function createWorld(t: Test) {
   const mayAdminister = createAccessReview({
     review: createReview({ server: server.url, tokenFile: server.tokenFile }, { timeoutMs: 200 }),
     resource,
-    onAnswered(result, problem) {
+    onReviewed(result, problem) {
       answers.push(result)
       if (problem !== undefined) failures.push(problem)
     },

@@ -20,7 +20,7 @@ interface Secret {
 interface Confirmed {
   readonly name: string
   readonly sentAt: number
-  readonly answeredAt: number
+  readonly respondedAt: number
   /** How many of the secrets that were known when it was sent may still work afterwards. */
   readonly spared: number
 }
@@ -81,7 +81,7 @@ t.test('no secret works after a confirmed change that ends it', { skip }, async 
       if (body.key) know(body.key)
       if ((body.propagation as Propagation).state !== 'confirmed') return
       const spared = name === 'overlap' ? 1 : 0
-      confirmed.push({ name, sentAt, answeredAt: performance.now(), spared })
+      confirmed.push({ name, sentAt, respondedAt: performance.now(), spared })
     }
 
     const names = ['rotate', 'overlap', 'patch', 'repeat-1', 'repeat-1', 'repeat-2', 'repeat-2']
@@ -101,14 +101,14 @@ t.test('no secret works after a confirmed change that ends it', { skip }, async 
     isOver = true
     await Promise.all(probing)
 
-    for (const { name, sentAt, answeredAt, spared } of confirmed) {
+    for (const { name, sentAt, respondedAt, spared } of confirmed) {
       counts.confirmed += 1
       const older = secrets.filter(({ knownAt }) => knownAt < sentAt)
       // Of a deleted key no secret works, whenever it was made known.
       const ended = name === 'delete' ? secrets : older
-      const working = ended.filter(({ acceptedAt }) => acceptedAt > answeredAt)
+      const working = ended.filter(({ acceptedAt }) => acceptedAt > respondedAt)
       if (working.length <= spared) continue
-      const late = working.map(({ acceptedAt }) => Math.round(acceptedAt - answeredAt))
+      const late = working.map(({ acceptedAt }) => Math.round(acceptedAt - respondedAt))
       t.fail(`round ${counts.rounds}: ${name} was confirmed, and a secret worked ${late} ms later`)
     }
   }

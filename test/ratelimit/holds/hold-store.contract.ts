@@ -11,7 +11,7 @@ import {
   noHolds,
   withHold,
 } from '../../../src/ratelimit/rules/estimates/hold.ts'
-import { type Hold, type HoldAnswer, noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import { type Hold, type HoldResult, noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import { poll } from '../../support/poll.ts'
 import { createRandom } from '../../support/random.ts'
@@ -101,9 +101,9 @@ function expectedAtRandom(): Expected {
   }
 }
 
-const usedOf = ({ windows }: HoldAnswer) => windows.map(({ used }) => used)
+const usedOf = ({ windows }: HoldResult) => windows.map(({ used }) => used)
 
-const heldOf = ({ windows }: HoldAnswer) => windows.map(({ held = 0 }) => held)
+const heldOf = ({ windows }: HoldResult) => windows.map(({ held = 0 }) => held)
 
 /** Waits until a window of the counter begins, so that it does not end too early. */
 async function toBegin(world: HoldWorld, counter: Counter): Promise<void> {
@@ -120,7 +120,7 @@ async function end(world: HoldWorld, requestCounters: readonly Required<Counter>
 }
 
 export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld>): void {
-  type Ask = (asked: Hold) => Promise<HoldAnswer>
+  type Ask = (asked: Hold) => Promise<HoldResult>
   const claim = (
     title: string,
     body: (t: Test, world: HoldWorld & { hold: Ask }) => Promise<void>,
@@ -704,7 +704,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       canLimitOutput: boolean,
     ) {
       const homes = world.isJoint ? [[0, 1, 2]] : [[0], [1], [2]]
-      let [ceiling, outcome] = [Number.POSITIVE_INFINITY, 'held' as HoldAnswer['outcome']]
+      let [ceiling, outcome] = [Number.POSITIVE_INFINITY, 'held' as HoldResult['outcome']]
       const holds: HeldTokens[] = []
       const tokens: HeldTokens[] = []
       for (const home of homes) {

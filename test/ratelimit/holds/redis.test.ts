@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
 import { createRedisHolds } from '../../../src/ratelimit/holds/redis.ts'
-import type { SpendAnswer } from '../../../src/ratelimit/holds/spend-scripts.ts'
+import type { SpendResult } from '../../../src/ratelimit/holds/spend-scripts.ts'
 import { oldKeyOf } from '../../../src/ratelimit/redis/keys.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { type Hold, noTokens } from '../../../src/ratelimit/rules/hold.ts'
@@ -165,7 +165,7 @@ root.test('a hold whose answer cannot be read is given back', async (t) => {
   const released: (readonly string[])[] = []
   const holds = createRedisHolds({
     commands: {
-      spend: async () => null as unknown as SpendAnswer,
+      spend: async () => null as unknown as SpendResult,
       releaseSpent: async (keys) => released.push(keys),
       renewSpent: async () => {},
     },

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { failureOf, isAnswered } from '../../../src/usage/rules/model-failure.ts'
+import { failureOf, hasResponded } from '../../../src/usage/rules/model-failure.ts'
 
 const ended = (details: string, flags: string, transport = '', failure?: string) => ({
   flags,
@@ -41,6 +41,6 @@ test('a reason from Envoy’s script takes precedence', async (t) => {
 test('a client that disconnects and a body that we refuse are not failures', async (t) => {
   t.equal(failureOf(ended('downstream_remote_disconnect', 'DC')), undefined)
   t.equal(failureOf(ended('lua_response', '')), undefined)
-  t.notOk(isAnswered(ended('lua_response', '')))
-  t.ok(isAnswered(ended('via_upstream', '')))
+  t.notOk(hasResponded(ended('lua_response', '')))
+  t.ok(hasResponded(ended('via_upstream', '')))
 })

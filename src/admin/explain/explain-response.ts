@@ -3,12 +3,12 @@
 import type { FromSchema } from 'json-schema-to-ts'
 import { stepNames } from '../../decide/decide.ts'
 import {
-  answers,
   integer,
   nullableTimestamp,
   object,
   objects,
   optional,
+  responses,
   string,
   strings,
   timestamp,
@@ -62,7 +62,7 @@ export const pastRefusal = object('PastRefusal', {
   path: optional({ type: 'string' }),
 })
 
-export const responseSchema = answers(
+export const responseSchema = responses(
   'The decision, as it would be made at that time.',
   [400, 404, 413],
   'Explanation',
@@ -168,4 +168,4 @@ export const responseSchema = answers(
 )
 
 /** The response. */
-export type ExplainAnswer = FromSchema<(typeof responseSchema)[200]>
+export type ExplainResponse = FromSchema<(typeof responseSchema)[200]>

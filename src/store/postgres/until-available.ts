@@ -26,7 +26,7 @@ const logEveryMs = 5_000
  * help.
  */
 export async function waitForDatabase(pool: Pool, context: Waiting): Promise<void> {
-  await untilAnswered(async () => {
+  await untilAvailable(async () => {
     const problem = await tryConnect(pool)
     if (problem?.isFinal) throw new Error(`DATABASE_URL: ${problem.message}`)
     if (problem) throw new ServiceError('store_unavailable', { cause: new Error(problem.message) })
@@ -44,7 +44,7 @@ export async function waitForDatabase(pool: Pool, context: Waiting): Promise<voi
  * Repeats `ask`, whose result a start needs, while it rejects with a ServiceError: the database is unavailable or slow,
  * or another transaction holds a lock.
  */
-export async function untilAnswered<T>(
+export async function untilAvailable<T>(
   ask: () => Promise<T>,
   { log, signal }: Waiting,
 ): Promise<T> {
