@@ -11,7 +11,7 @@ import {
 import { parseRedisUrl } from '../formats/redis-url.ts'
 import { parseDuration } from '../formats/time.ts'
 import { isTrustworthy } from '../formats/trustworthy.ts'
-import { isMeterName, type MeterName, meterable } from '../operations/operations.ts'
+import { isMeterName, meterable } from '../operations/operations.ts'
 
 /** The result for a text that a reader does not accept. */
 export const invalid: unique symbol = Symbol('invalid')
@@ -84,33 +84,25 @@ export const address: Reader<Address> = {
 }
 
 /** One or more, separated by commas. */
-export const addresses: Reader<readonly Address[]> = {
-  form: '`host:port` or `unix:/path`, or a comma-separated list of these',
-  read(raw) {
-    const found = itemsOf(raw).map(parseAddress)
-    return found.length > 0 && found.every((address) => address !== undefined) ? found : invalid
-  },
-}
+export const addresses = listOf(
+  '`host:port` or `unix:/path`, or a comma-separated list of these',
+  parseAddress,
+)
 
 /** The beginning of a key after `sk-`. */
-export const marker: Reader<string> = {
-  form: '1 to 16 lower-case letters and digits',
-  read: (raw) => (isMarker(raw) ? raw : invalid),
-}
+export const marker = matching('1 to 16 lower-case letters and digits', /^[a-z0-9]{1,16}$/)
 
 export const markers: Reader<ReadonlySet<string>> = {
   form: 'a comma-separated list of markers, each of 1 to 16 lower-case letters and digits',
-  read: (raw) => (itemsOf(raw).every(isMarker) ? new Set(itemsOf(raw)) : invalid),
+  read: (raw) =>
+    itemsOf(raw).every((item) => marker.read(item) !== invalid) ? new Set(itemsOf(raw)) : invalid,
 }
 
 /** Operations that can be counted, as named in `METER_PATHS`. */
-export const meters: Reader<readonly MeterName[]> = {
-  form: `a comma-separated list of ${Object.keys(meterable).join(', ')}`,
-  read(raw) {
-    const found = itemsOf(raw)
-    return found.length > 0 && found.every(isMeterName) ? found : invalid
-  },
-}
+export const meters = listOf(
+  `a comma-separated list of ${Object.keys(meterable).join(', ')}`,
+  (item) => (isMeterName(item) ? item : undefined),
+)
 
 /** A resource of the cluster, with its group. */
 export const resourceName: Reader<{ readonly resource: string; readonly group: string }> = {
@@ -124,10 +116,10 @@ export const resourceName: Reader<{ readonly resource: string; readonly group: s
 const label = '[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?'
 
 /** An object of the cluster, with its namespace. */
-export const namespacedName: Reader<string> = {
-  form: '`<namespace>/<name>` in lower case',
-  read: (raw) => (new RegExp(`^${label}/${label}(\\.${label})*$`).test(raw) ? raw : invalid),
-}
+export const namespacedName = matching(
+  '`<namespace>/<name>` in lower case',
+  new RegExp(`^${label}/${label}(\\.${label})*$`),
+)
 
 /** A name whose namespace may be omitted. */
 export const ownedName: Reader<{ readonly namespace: string | undefined; readonly name: string }> =
@@ -141,30 +133,25 @@ export const ownedName: Reader<{ readonly namespace: string | undefined; readonl
     },
   }
 
-export const domainName: Reader<string> = {
-  form: 'a domain name in lower case',
-  read: (raw) => (new RegExp(`^${label}(\\.${label})*$`).test(raw) ? raw : invalid),
-}
+export const domainName = matching(
+  'a domain name in lower case',
+  new RegExp(`^${label}(\\.${label})*$`),
+)
 
 /** Addresses, networks in CIDR notation, and `loopback`. */
-export const networks: Reader<readonly string[]> = {
-  form: 'a comma-separated list of addresses, networks like `10.0.0.0/8`, and `loopback`',
-  read(raw) {
-    const found = itemsOf(raw)
-    return found.length > 0 && found.every(isNetwork) ? found : invalid
-  },
-}
+export const networks = listOf(
+  'a comma-separated list of addresses, networks like `10.0.0.0/8`, and `loopback`',
+  (item) => (isNetwork(item) ? item : undefined),
+)
 
 /** Host names, addresses, networks in CIDR notation, and `loopback`. */
-export const hosts: Reader<readonly string[]> = {
-  form: 'a comma-separated list of host names, addresses, networks like `10.0.0.0/8`, and `loopback`',
-  read(raw) {
-    const found = itemsOf(raw)
-    const isHost = (item: string): boolean =>
-      isNetwork(item) || (/[a-z]/.test(item) && domainName.read(item) !== invalid)
-    return found.length > 0 && found.every(isHost) ? found : invalid
+export const hosts = listOf(
+  'a comma-separated list of host names, addresses, networks like `10.0.0.0/8`, and `loopback`',
+  (item) => {
+    const isHost = isNetwork(item) || (/[a-z]/.test(item) && domainName.read(item) !== invalid)
+    return isHost ? item : undefined
   },
-}
+)
 
 export const names: Reader<ReadonlySet<string>> = {
   form: 'a comma-separated list',
@@ -181,10 +168,7 @@ export const someNames: Reader<ReadonlySet<string>> = {
 }
 
 /** As in FOCUS. */
-export const currency: Reader<string> = {
-  form: 'three capital letters (ISO 4217)',
-  read: (raw) => (/^[A-Z]{3}$/.test(raw) ? raw : invalid),
-}
+export const currency = matching('three capital letters (ISO 4217)', /^[A-Z]{3}$/)
 
 /** Origins as browsers write them. */
 export const origins: Reader<readonly string[]> = {
@@ -379,6 +363,25 @@ export function orOff<T>(reader: Reader<T>): Reader<T | undefined> {
   }
 }
 
+/** A text of this form. */
+function matching(form: string, pattern: RegExp): Reader<string> {
+  return { form, read: (raw) => (pattern.test(raw) ? raw : invalid) }
+}
+
+/** One or more items, separated by commas; `read` returns undefined for an invalid one. */
+function listOf<Item>(
+  form: string,
+  read: (item: string) => Item | undefined,
+): Reader<readonly Item[]> {
+  return {
+    form,
+    read(raw) {
+      const found = itemsOf(raw).map(read)
+      return found.length > 0 && found.every((item) => item !== undefined) ? found : invalid
+    },
+  }
+}
+
 function itemsOf(raw: string): readonly string[] {
   return raw
     .split(',')
@@ -392,10 +395,6 @@ function isNetwork(item: string): boolean {
   const maxBits = isIP(address) === 6 ? 128 : 32
   const isGood = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= maxBits)
   return isIP(address) !== 0 && isGood && others.length === 0
-}
-
-function isMarker(raw: string): boolean {
-  return /^[a-z0-9]{1,16}$/.test(raw)
 }
 
 /** Milliseconds; besides the durations of keys also `0` and `250ms`. */
