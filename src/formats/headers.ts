@@ -49,6 +49,9 @@ export function traceIdOf(traceparent: string | readonly string[] | undefined): 
   return typeof traceparent === 'string' ? parseTraceParent(traceparent)?.traceId : undefined
 }
 
+/** In which the gateway names the client of a request to the API; it removes a client's own. */
+export const clientHeader = 'x-tollgate-client'
+
 /** No address is longer, with a zone and a port. */
 const maxLength = 80
 const maxPort = 65_535

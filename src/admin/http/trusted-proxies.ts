@@ -2,7 +2,7 @@
 
 import type { FastifyRequest } from 'fastify'
 import { isWithinAny, networksAmong } from '../../formats/cidr.ts'
-import { readClientAddress, readForwarded } from '../../formats/headers.ts'
+import { clientHeader, readClientAddress, readForwarded } from '../../formats/headers.ts'
 
 /** In place of the address of a Unix socket's peer, which has none. */
 const local = 'local'
@@ -45,7 +45,7 @@ export function gatewayAddressOf(
   trustedHops: number,
 ): string | undefined {
   const { remoteAddress: peer } = raw.socket
-  const direct = headers['x-tollgate-client']?.toString()
+  const direct = headers[clientHeader]?.toString()
   if (trusts(peer) && direct !== undefined && trustedHops === 0) return readClientAddress(direct)
   const forwarded = headers['x-forwarded-for']?.toString()
   if (trusts(peer) && (forwarded !== undefined || trustedHops > 0)) {

@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
+import { clientHeader } from '../../formats/headers.ts'
 import type { Api } from '../http/api.ts'
 
 /** How long everything is still answered, so that each response announces the shutdown (milliseconds). */
@@ -22,7 +23,7 @@ export function isDraining(response: ServerResponse): boolean {
 
 /** Whether Envoy forwards the request for a client, whom it names. */
 export function isFromGateway({ headers }: IncomingMessage): boolean {
-  return headers['x-tollgate-client'] !== undefined
+  return headers[clientHeader] !== undefined
 }
 
 /** The open connections of gateways that have brought a client's request. */
