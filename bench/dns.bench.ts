@@ -7,7 +7,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
-import { renderClusters, writeClusters } from '../src/gateway/clusters.ts'
+import { joinClusters, noClusters, renderCluster, writeClusters } from '../src/gateway/clusters.ts'
 import { startDnsServer } from '../test/support/dns-server.ts'
 import { startEnvoy } from '../test/support/envoy.ts'
 import { poll } from '../test/support/poll.ts'
@@ -32,7 +32,7 @@ test('DNS questions', { timeout: 300_000 }, async (t) => {
     cluster: `model/llm/m${i}`,
     backendUrl: `http://m${i}.models.example:8000`,
   }))
-  await writeClusters(clusters, renderClusters([], '0'))
+  await writeClusters(clusters, noClusters)
   await startEnvoy(t, {
     folder,
     clustersFile: join(clusters, 'clusters.json'),
@@ -51,7 +51,7 @@ test('DNS questions', { timeout: 300_000 }, async (t) => {
       })
     },
   })
-  await writeClusters(clusters, renderClusters(backends, '1'))
+  await writeClusters(clusters, joinClusters(backends.map(renderCluster), '1'))
   await poll(() => names.size === models, 'each name has been queried', 120_000)
   const begin = questions
   await delay(1_000 * seconds)

@@ -9,7 +9,6 @@ import type { Address } from '../formats/address.ts'
 import { hopHeader } from '../formats/hop.ts'
 import { idleSeconds } from '../kinds/model-server-schema.ts'
 import type { GatewayTracing } from '../settings/otel-variables.ts'
-import { parseTemplate } from './template.ts'
 import { putTracing } from './tracing.ts'
 
 /**
@@ -146,15 +145,9 @@ type Bootstrap = {
 }
 
 /**
- * Renders the text of envoy/bootstrap.yaml with these settings, as JSON for Envoy's `--config-path`
- * in a file named `*.json`. Throws if the template lacks a part that must be replaced, or if `grpc`
- * or `api` is empty.
+ * Fills the parsed envoy/bootstrap.yaml, which it changes, with these settings: JSON for Envoy's `--config-path` in a
+ * file named `*.json`. Throws if the template lacks a part that must be replaced, or if `grpc` or `api` is empty.
  */
-export function renderBootstrap(template: string, settings: BootstrapSettings): string {
-  return fillTemplate(parseTemplate(template), settings)
-}
-
-/** As `renderBootstrap`, for a parsed template, which it changes. */
 export function fillTemplate(parsed: unknown, settings: BootstrapSettings): string {
   const bootstrap = parsed as Bootstrap
   const { clusters, listeners, secrets } = bootstrap.static_resources

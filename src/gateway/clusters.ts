@@ -35,19 +35,7 @@ export const clustersFile = 'clusters.json'
 const types = 'type.googleapis.com/envoy'
 const clusterType = `${types}.config.cluster.v3.Cluster`
 
-/**
- * Renders a `DiscoveryResponse` (envoy.service.discovery.v3) in JSON. If several backends have one
- * cluster name, the first is used. Throws a TypeError for a URL that is not http or https.
- */
-export function renderClusters(backends: readonly Backend[], version: string): string {
-  const texts = new Map<string, string>()
-  for (const backend of backends) {
-    if (!texts.has(backend.cluster)) texts.set(backend.cluster, renderCluster(backend))
-  }
-  return joinClusters(texts.values(), version)
-}
-
-/** The response with clusters that are already rendered. */
+/** A `DiscoveryResponse` (envoy.service.discovery.v3) in JSON, with clusters that are already rendered. */
 export function joinClusters(texts: Iterable<string>, version: string): string {
   const about = JSON.stringify({ version_info: version, type_url: clusterType }).slice(0, -1)
   return `${about},"resources":[${[...texts].join(',')}]}\n`
@@ -57,7 +45,7 @@ export function joinClusters(texts: Iterable<string>, version: string): string {
 export const noClusters = joinClusters([], '0')
 
 /**
- * One cluster of the response. Its text does not depend on the others, so Envoy leaves unchanged clusters untouched.
+ * One cluster of the response; throws a TypeError for a URL that is not http or https. Its text does not depend on the others, so Envoy leaves unchanged clusters untouched.
  */
 export function renderCluster(backend: Backend): string {
   return JSON.stringify({ '@type': clusterType, ...toCluster(backend) })

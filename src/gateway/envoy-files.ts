@@ -11,9 +11,9 @@ import { fileModeOf, prepareFolder } from '../journal/prepare-folder.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import { checkSockets } from '../settings/check-files.ts'
 import type { Config } from '../settings/config.ts'
-import { findAuthorities, isName, renderBootstrap, renderCertificate } from './bootstrap.ts'
+import { fillTemplate, findAuthorities, isName, renderCertificate } from './bootstrap.ts'
 import { clustersFile, noClusters, writeClusters } from './clusters.ts'
-import { readTemplate } from './template.ts'
+import { parseTemplate, readTemplate } from './template.ts'
 
 /**
  * The texts of `bootstrap.json` in ENVOY_CONFIG_DIR, and of `certificate.json`, which names the listener's certificate;
@@ -23,7 +23,7 @@ export function renderEnvoyFiles(config: Config) {
   const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key, envoyConfigDir } = config
   const certificate =
     cert === undefined || key === undefined ? undefined : renderCertificate(cert, key)
-  const bootstrap = renderBootstrap(readTemplate(), {
+  const bootstrap = fillTemplate(parseTemplate(readTemplate()), {
     gateway: config.gatewayAddress,
     admin: config.envoyAdminAddress,
     hopMark: config.hopMark,

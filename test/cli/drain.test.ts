@@ -4,7 +4,7 @@ import { Agent, createServer, get, type IncomingMessage, type ServerResponse } f
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
-import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+import { noClusters, writeClusters } from '../../src/gateway/clusters.ts'
 import { runAt } from '../support/command.ts'
 import { type RunningEnvoy, startEnvoy } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
@@ -26,7 +26,7 @@ interface Slow {
 async function startSlow(t: Test): Promise<Slow> {
   const folder = temporaryFolder(t)
   mkdirSync(join(folder, 'clusters'))
-  await writeClusters(join(folder, 'clusters'), renderClusters([], '0'))
+  await writeClusters(join(folder, 'clusters'), noClusters)
   const held: ServerResponse[] = []
   const api = createServer(({ headers }, response) => {
     if (headers['user-agent'] === 'Envoy/HC') response.end()

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import { writeHeader } from '../../src/extauthz/allow-template.ts'
 import { readCheckRequest } from '../../src/extauthz/check-request.ts'
-import { renderClusters } from '../../src/gateway/clusters.ts'
+import { joinClusters, renderCluster } from '../../src/gateway/clusters.ts'
 import { createGrpcServer } from '../../src/grpc/server.ts'
 import { writeStruct } from '../../src/grpc/struct.ts'
 import { WireWriter } from '../../src/grpc/wire.ts'
@@ -91,7 +91,7 @@ async function startWorld(t: Test) {
   t.teardown(() => service.stop(0))
   const clustersFile = join(folder, 'clusters.json')
   const cluster = { cluster: 'llm/sim', backendUrl: model.url }
-  await replaceFile(clustersFile, renderClusters([cluster], '1'))
+  await replaceFile(clustersFile, joinClusters([renderCluster(cluster)], '1'))
   const grpc = [{ host: '127.0.0.1', port }]
   const place = join(folder, 'lines')
   const journal = join(place, 'usage.jsonl')

@@ -3,8 +3,12 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { test } from 'tap'
-import { findAuthorities, renderBootstrap } from '../../src/gateway/bootstrap.ts'
-import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+import {
+  type BootstrapSettings,
+  fillTemplate,
+  findAuthorities,
+} from '../../src/gateway/bootstrap.ts'
+import { noClusters, writeClusters } from '../../src/gateway/clusters.ts'
 import { parseTemplate, readTemplate } from '../../src/gateway/template.ts'
 import { idleSeconds } from '../../src/kinds/model-server-schema.ts'
 import { isNamedByBody, isNamedByPath } from '../../src/operations/operations.ts'
@@ -16,6 +20,9 @@ const template = readTemplate()
 const parsed = JSON.parse(JSON.stringify(parseTemplate(template)))
 const envoy = envoyPath()
 const needsEnvoy = envoy === undefined ? 'no Envoy' : false
+
+const renderBootstrap = (text: string, settings: BootstrapSettings) =>
+  fillTemplate(parseTemplate(text), settings)
 
 const settings = {
   gateway: { host: '0.0.0.0', port: 8443 },
@@ -281,7 +288,7 @@ const tracing = {
 
 test('Envoy accepts the rendered bootstrap', { skip: needsEnvoy }, async (t) => {
   const directory = temporaryFolder(t)
-  await writeClusters(directory, renderClusters([], '0'))
+  await writeClusters(directory, noClusters)
   for (const [name, changes] of Object.entries({
     tcp: { admin: { host: '127.0.0.1', port: 0 }, grpc: [{ host: 'localhost', port: 1 }] },
     unix: {},
@@ -304,7 +311,7 @@ test('Envoy accepts the template with its scripts', { skip: needsEnvoy }, async 
   const directory = temporaryFolder(t, { 'bootstrap.json': JSON.stringify(parsed) })
   // Its relative paths are resolved in Envoy’s working directory.
   await mkdir(join(directory, '.data/journal'), { recursive: true })
-  await writeClusters(join(directory, '.data/envoy'), renderClusters([], '0'))
+  await writeClusters(join(directory, '.data/envoy'), noClusters)
   await t.resolves(validate(join(directory, 'bootstrap.json'), directory))
 })
 

@@ -4,7 +4,12 @@ import { join } from 'node:path'
 import { rootCertificates } from 'node:tls'
 import { promisify } from 'node:util'
 import { test } from 'tap'
-import { type Backend, renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+import {
+  type Backend,
+  joinClusters,
+  renderCluster,
+  writeClusters,
+} from '../../src/gateway/clusters.ts'
 import { parseTemplate, readTemplate } from '../../src/gateway/template.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -20,7 +25,7 @@ type Cluster = {
 type Discovery = { version_info: string; resources: Cluster[] }
 
 const render = (backends: readonly Backend[], version = '1') =>
-  JSON.parse(renderClusters(backends, version)) as Discovery
+  JSON.parse(joinClusters(backends.map(renderCluster), version)) as Discovery
 const cluster = (backendUrl: string) => render([{ cluster: 'm', backendUrl }]).resources[0]
 const endpoint = (backendUrl: string) =>
   cluster(backendUrl)?.load_assignment.endpoints[0]?.lb_endpoints[0]?.endpoint
@@ -85,18 +90,13 @@ test('the Host header and SNI may differ from the address', async (t) => {
 
 test('secrets are referenced by name and file', async (t) => {
   const place = (name: string) => ({ name, path: `/secrets/${name}.json` })
-  const text = renderClusters(
-    [
-      {
-        cluster: 'm',
-        backendUrl: 'https://model.example',
-        connectMs: 500,
-        credential: { header: 'api-key', secret: place('one') },
-        authorities: place('two'),
-      },
-    ],
-    '1',
-  )
+  const text = renderCluster({
+    cluster: 'm',
+    backendUrl: 'https://model.example',
+    connectMs: 500,
+    credential: { header: 'api-key', secret: place('one') },
+    authorities: place('two'),
+  })
   t.match(text, '"connect_timeout":"0.5s"')
   t.match(text, '"header":"api-key","credential":{"name":"one"')
   t.match(text, '"path":"/secrets/one.json"')
@@ -120,12 +120,6 @@ test('a cluster does not depend on the others', async (t) => {
   const two = { cluster: 'two', backendUrl: 'http://127.0.0.1:2' }
   t.strictSame(render([one], 'a').resources[0], render([two, one], 'b').resources[1])
   t.equal(render([one], 'a').version_info, 'a')
-})
-
-test('duplicate names become one cluster', async (t) => {
-  const urls = ['http://127.0.0.1:1', 'http://127.0.0.1:2']
-  const { resources } = render(urls.map((backendUrl) => ({ cluster: 'm', backendUrl })))
-  t.strictSame(resources, [cluster('http://127.0.0.1:1')])
 })
 
 test('rejects other schemes', async (t) => {
