@@ -4,7 +4,7 @@ import { hash } from 'node:crypto'
 import { BoundedMap } from '../runtime/bounded-map.ts'
 
 /** Maximum number of entries; at least half as many stay, those used last. */
-const entries = 20_000
+export const maxVerdicts = 20_000
 
 /** An empty cache. */
 export function createVerdicts<Verdict>() {
@@ -13,7 +13,7 @@ export function createVerdicts<Verdict>() {
     readonly from: number
     readonly until: number
   }
-  const kept = new BoundedMap<string, Entry>(entries)
+  const kept = new BoundedMap<string, Entry>(maxVerdicts)
   return {
     /** The cached verdict if it is valid at `now`, or was at most `graceMs` ago; undefined otherwise. */
     find(key: string, now: number, graceMs = 0): Verdict | undefined {

@@ -48,10 +48,13 @@ export class BoundedMap<Key, Value> {
 /** The size of the pools of shared texts and lists. */
 const maxShared = 65_536
 
-/** Returns equal texts, and equal lists of texts, as one: caches of many entries then store each once, while it is pooled. */
-export function createPools() {
+/**
+ * Returns equal texts, and equal lists of texts, as one: caches of many entries then store each once, while it is pooled.
+ * `maxLists`: of a cache with fewer entries, their number: the pool would keep lists alive that no entry has.
+ */
+export function createPools(maxLists = maxShared) {
   const texts = new BoundedMap<string, string>(maxShared)
-  const lists = new BoundedMap<string, readonly string[]>(maxShared)
+  const lists = new BoundedMap<string, readonly string[]>(maxLists)
 
   function shareText(text: string): string {
     const known = texts.get(text)

@@ -37,3 +37,13 @@ test('equal texts and lists are one', async (t) => {
   t.equal(other, one)
   t.strictSame([list(['a,b']), list(['b', 'a']), list([])], [['a,b'], ['b', 'a'], []])
 })
+
+test('a pool keeps no more lists than it may', async (t) => {
+  const { list } = createPools(4)
+  const [first, second] = [list(['1']), list(['2'])]
+  for (const each of ['3', '4', '5', '6']) {
+    t.equal(list(['1']), first, 'it is read again and again')
+    list([each])
+  }
+  t.not(list(['2']), second)
+})

@@ -15,7 +15,7 @@ import { createOutage } from '../../runtime/outage.ts'
 import { createSingleFlight } from '../../runtime/single-flight.ts'
 import { withAbort } from '../../runtime/with-abort.ts'
 import type { TokenCaller } from '../rules/caller.ts'
-import { createVerdicts, hashOfToken } from '../verdicts.ts'
+import { createVerdicts, hashOfToken, maxVerdicts } from '../verdicts.ts'
 import { createPauses } from './pauses.ts'
 import type { Review } from './review.ts'
 
@@ -47,7 +47,7 @@ export function createTokenReview(options: TokenReviewOptions) {
   // A separate cache, so that a flood of refused tokens evicts no valid one.
   const believed = createVerdicts<TokenCaller>()
   const refused = createVerdicts<null>()
-  const pools = createPools()
+  const pools = createPools(maxVerdicts)
   const inTurn = createFairLimiter({
     ...limits,
     refusal: () => new ServiceError('identity_unavailable'),

@@ -4,7 +4,7 @@ import { type CryptoKey, errors, type JWSHeaderParameters, jwtVerify } from 'jos
 import { ServiceError } from '../../formats/errors.ts'
 import { createPools } from '../../runtime/bounded-map.ts'
 import type { TokenCaller } from '../rules/caller.ts'
-import { createVerdicts, hashOfToken } from '../verdicts.ts'
+import { createVerdicts, hashOfToken, maxVerdicts } from '../verdicts.ts'
 import { type ClaimRules, readClaims } from './claims.ts'
 import type { CodeFlow } from './code-flow.ts'
 import type { FoundKeys, KeySource } from './key-source.ts'
@@ -43,7 +43,7 @@ const algorithms = [
 export function createProvider(options: ProviderOptions) {
   const { issuer, audiences, claims, ttlMs = 300_000, keys, shared, onRefused } = options
   const verdicts = createVerdicts<{ caller: TokenCaller; provedBy: number }>()
-  const pools = createPools()
+  const pools = createPools(maxVerdicts)
   const proof = {
     by: 'oidc',
     issuer,
