@@ -10,6 +10,7 @@ import { hostname } from 'node:os'
 import { dirname } from 'node:path'
 import { replaceFile, replaceFileSync } from '../runtime/replace-file.ts'
 import { unlessMissing } from '../runtime/unless-missing.ts'
+import type { Position } from './followed-files.ts'
 import { readSmallText } from './small-file.ts'
 
 interface NameFile {
@@ -21,6 +22,8 @@ interface NameFile {
   readonly host: string
   /** The previous name, if it differs. */
   readonly was?: string | undefined
+  /** The position from which lines count under this name, after a change. */
+  readonly from?: readonly (readonly [head: string, bytes: number])[] | undefined
 }
 
 interface NameOptions {
@@ -58,6 +61,7 @@ function hostId(): string {
  */
 export function openName({ kept, shared, journal, host = hostId() }: NameOptions) {
   const known = read(kept) ?? read(shared)
+  let from = known?.from
   const found = create(kept, known?.name ?? inventName())
   let beside = create(shared, found.name)
   if (beside.name === found.was) {
@@ -92,7 +96,7 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
 
   function textOf(own: string, was?: string) {
     return (inode: bigint): string => {
-      const written: NameFile = { name: own, journal, inode: String(inode), host, was }
+      const written: NameFile = { name: own, journal, inode: String(inode), host, was, from }
       return `${JSON.stringify(written)}\n`
     }
   }
@@ -103,12 +107,17 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
     },
     /** Whether the name was created on another machine or disk, where a gateway may still use it. */
     isCopied,
+    /** The position from which lines count under this name; undefined if it is the first one. */
+    get begunAt(): Position | undefined {
+      return from && new Map(from)
+    },
     /** Reads the name again; returns whether another process has changed it. */
     refresh(): boolean {
-      const last = name
       // Reads the shared file, which is in memory if possible: a disk may hang.
-      name = read(shared)?.name ?? name
-      return name !== last
+      const found = read(shared)
+      if (found === undefined || found.name === name) return false
+      ;({ name, from } = found)
+      return true
     },
     /** Writes the name again where its file was removed, if the folder is there. Waits for disks, which may hang. */
     async putBack(): Promise<void> {
@@ -122,8 +131,9 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
         ).catch(unlessMissing)
       }
     },
-    /** Changes the gateway's name to `next`. */
-    rename(next: string): void {
+    /** Changes the gateway's name to `next`, under which lines from this position on count. */
+    rename(next: string, position?: Position): void {
+      if (position !== undefined) from = [...position]
       for (const path of new Set([kept, shared])) write(path, next, true, name)
       name = next
     },

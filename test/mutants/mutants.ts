@@ -1554,7 +1554,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'ratelimit/sums/open-sums.ts',
     ['ratelimit/sums/copied-volume.test.ts'],
-    [['name.rename(handedOverTo)', 'throw error']],
+    [['name.rename(...handedOver)', 'throw error']],
   ),
   // I4, I6 and the form of answers.
   ...mutants(

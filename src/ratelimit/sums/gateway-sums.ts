@@ -51,7 +51,7 @@ export interface GatewaySumsOptions
   /** Called when another gateway writes under the same name: a copied volume. */
   readonly onDouble: () => void
   /** Called when the files were handed over to this gateway name, under which the caller must open them again. */
-  readonly onRenamed?: (gateway: string) => void
+  readonly onRenamed?: (gateway: string, position: Position) => void
   /** Called for errors of background work, which is retried. */
   readonly onFault: (error: unknown) => void
 }
@@ -134,7 +134,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     const { gateway: owner = gateway } = state
     // Without a store the name is not visible to other gateways.
     if (owner !== gateway && options.store !== undefined) {
-      options.onRenamed?.(owner)
+      options.onRenamed?.(owner, state.position)
       throw new Error(`the sums belong to gateway ${owner}, not to ${gateway}`)
     }
     resets.noteAll(state.resets)

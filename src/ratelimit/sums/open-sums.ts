@@ -41,7 +41,7 @@ export async function openSums(options: SumsOptions) {
 
   async function open(writesFrom: number) {
     for (;;) {
-      let handedOverTo: string | undefined
+      let handedOver: Parameters<typeof name.rename> | undefined
       try {
         const sums = await openGatewaySums({
           ...options,
@@ -51,7 +51,7 @@ export async function openSums(options: SumsOptions) {
           files: journal.names,
           resets,
           stem: journal.stem,
-          begunAt: store === undefined ? undefined : journal.earlierPosition(),
+          begunAt: store && (name.begunAt ?? journal.earlierPosition()),
           isDone: journal.isDone,
           onLine(line, counted) {
             journal.noteLine()
@@ -64,16 +64,16 @@ export async function openSums(options: SumsOptions) {
           onDouble() {
             isCopied = true
           },
-          onRenamed(next) {
-            handedOverTo = next
+          onRenamed(...to) {
+            handedOver = to
           },
         })
         const { isFailing, noteRead: onRead } = journal
         return { sums, running: runSums({ ...options, sums, writesFrom, isFailing, onRead }) }
       } catch (error) {
         // Another process is handing over, or was killed before it changed the name.
-        if (handedOverTo === undefined) throw error
-        name.rename(handedOverTo)
+        if (handedOver === undefined) throw error
+        name.rename(...handedOver)
       }
     }
   }
@@ -91,7 +91,7 @@ export async function openSums(options: SumsOptions) {
       if (current.running.isUnavailable) return
       const [from, to] = [name.name, inventName()]
       if (!(await current.running.handOver(to))) return
-      name.rename(to)
+      name.rename(to, current.sums.tail.position)
       options.onRenamed?.(from, to)
       await goOn(monotonic() + othersLookMs)
     }

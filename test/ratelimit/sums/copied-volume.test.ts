@@ -94,6 +94,35 @@ root.test(
   },
 )
 
+root.test(
+  'lines from before a change of the name count under the former one, also without DATA_DIR',
+  async (t) => {
+    const { fields, total, open, copy, log, placesOf } = makeWorld(t)
+    const first = await open('a')
+    log('a', 40)
+    await poll(() => total() === 40, 'the store has it')
+    await first.sums.stop(1_000)
+    copy('a', 'b')
+    const heir = await open('b')
+    await poll(() => heir.sums.name !== first.sums.name, 'it has another name')
+    log('b', 3)
+    await poll(() => fields().get(heir.sums.name) === 3, 'under which it counts')
+    await heir.sums.stop(1_000)
+    rmSync(placesOf('b').dataDir, { recursive: true })
+    for (let lives = 0; lives < 2; lives += 1) {
+      const last = await open('b')
+      t.equal(last.sums.name, heir.sums.name)
+      await poll(() => last.sums.isWriter, 'it writes')
+      t.equal(await last.used(), 43)
+      log('b', 0)
+      await poll(() => last.sums.unflushed === 0, 'the store has it')
+      t.equal(total(), 43)
+      await last.sums.stop(1_000)
+      rmSync(placesOf('b').dataDir, { recursive: true })
+    }
+  },
+)
+
 root.test('a copy of a volume that lives is told from it', async (t) => {
   const { placesOf, total, open, copy, log } = makeWorld(t)
   const first = await open('a')
