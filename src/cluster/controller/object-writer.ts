@@ -1,6 +1,7 @@
 /** Writes objects that differ to the cluster, in turn and at a limited rate. */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import { valueAt } from '../../formats/fields.ts'
 import { isRefusal, type KubeClient, KubeError, type KubeRequest } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
 import { BoundedMap } from '../../runtime/bounded-map.ts'
@@ -26,6 +27,8 @@ interface ObjectWriterOptions {
   readonly mayWrite: () => boolean
   readonly onProblem: (path: string, problem: string) => void
   readonly signal: AbortSignal
+  /** Within this many milliseconds a watch reports what was written, if it still exists. */
+  readonly echoMs?: number
 }
 
 const writesPerSecond = 20
@@ -38,15 +41,15 @@ const paceMs = 5_000
  * changes before it.
  */
 const maxUrgent = 100
+/** A write that the API server has not stored is left out for so many milliseconds, while nothing changes. */
+const unstoredMs = 240_000
 /** Targets compared in one turn of the event loop. */
 const atOnce = 20
-/** Within this many milliseconds a watch reports what was written, if it still exists. */
-const echoMs = 10_000
 
 export type ObjectWriter = ReturnType<typeof startObjectWriter>
 
 export function startObjectWriter(options: ObjectWriterOptions) {
-  const { client, mayWrite, onProblem, signal } = options
+  const { client, mayWrite, onProblem, signal, echoMs = 10_000 } = options
   const urgent = new Map<string, WriteTarget>()
   const routine = new Map<string, WriteTarget>()
   const failures = new Map<string, number>()
@@ -96,7 +99,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
       rest(target)
       return false
     }
-    await client.send({ ...request, signal })
+    const answer = await client.send({ ...request, signal })
     paces.set(path, { count: recent + 1, at: performance.now() })
     if (Math.floor(recent) === burst - 1 && !contested.has(path)) {
       contested.add(path)
@@ -106,11 +109,14 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     written += 1
     const sent = { before, text }
     echoes.set(path, sent)
-    setTimeout(() => {
+    // Otherwise an older definition lacks a field, or another manager keeps one, and no watch reports it.
+    const isStored = !isVersion(answer, before)
+    const expire = (): void => {
       if (echoes.get(path) !== sent) return
       echoes.delete(path)
-      requeue(target)
-    }, echoMs).unref()
+      if (isStored) requeue(target)
+    }
+    setTimeout(expire, isStored ? echoMs : unstoredMs).unref()
     return true
   }
 
@@ -193,6 +199,12 @@ export function startObjectWriter(options: ObjectWriterOptions) {
       return urgent.size + routine.size
     },
   }
+}
+
+/** Whether this response is the object as it was. */
+function isVersion(answer: unknown, before: KubeObject | undefined): boolean {
+  const version = before?.metadata.resourceVersion
+  return version !== undefined && valueAt(answer, ['metadata', 'resourceVersion']) === version
 }
 
 /** The path of an object's kind and namespace; of all their statuses, for the path of a status. */

@@ -36,3 +36,28 @@ test('an object that somebody else changes back is not written without end', asy
   t.match(told, [/^.contested: .*another controller/])
   t.equal(told.length, 1)
 })
+
+test('a write that changes nothing is not repeated', async (t) => {
+  const closing = new AbortController()
+  t.teardown(() => closing.abort())
+  const writes = { kept: 0, stored: 0 }
+  const client = {
+    async send({ path }: { path: keyof typeof writes }) {
+      writes[path] += 1
+      return { metadata: { resourceVersion: path === 'kept' ? '7' : '8' } }
+    },
+  } as unknown as KubeClient
+  const object = { metadata: { name: 'small', resourceVersion: '7' } }
+  const writer = startObjectWriter({
+    ...{ client, mayWrite: () => true, signal: closing.signal, echoMs: 50 },
+    onProblem: (path, problem) => t.fail(`${path}: ${problem}`),
+  })
+  const target = (path: string): WriteTarget => ({
+    path,
+    current: () => object,
+    next: () => ({ method: 'PATCH', path }),
+  })
+  writer.enqueue([target('kept'), target('stored')])
+  await poll(() => writes.stored > 2, 'what no watch reports is written again')
+  t.equal(writes.kept, 1)
+})
