@@ -54,7 +54,7 @@ export function connectRedis(
   const client: Redis | Cluster = createClient(target, {
     ...defaults,
     retryStrategy(attempt) {
-      renewCredentials(client, urlNow())
+      renewCredentials(client as Redis, urlNow())
       return defaults.retryStrategy(attempt)
     },
     commandTimeout: timeoutMs,
@@ -68,9 +68,11 @@ export function connectRedis(
   client.on('connect', () => {
     problem = undefined
   })
-  client.on('close', () => {
-    if (client instanceof Cluster) renewCredentials(client, urlNow())
-  })
+  // Each node has a copy of the options, also for the connections by which the client asks it for the other nodes.
+  if (client instanceof Cluster)
+    client.on('+node', () => {
+      for (const node of client.nodes()) renewCredentials(node, urlNow())
+    })
 
   const scripts = { ...sumScripts, ...spendScripts, ...rightsScript }
   type Script = keyof typeof scripts
@@ -165,10 +167,9 @@ async function execute(multi: ChainableCommander) {
 }
 
 /** Sets the credentials for the next connection. */
-function renewCredentials(client: Redis | Cluster, url: string): void {
+function renewCredentials({ options }: Redis, url: string): void {
   const { username, password } = parseRedisUrl(url)?.options ?? {}
-  const options = client instanceof Cluster ? client.options.redisOptions : client.options
-  if (options !== undefined) Object.assign(options, { username, password })
+  Object.assign(options, { username, password })
 }
 
 /** Recognizes refused credentials and commands, a database that does not exist, and untrusted certificates. */

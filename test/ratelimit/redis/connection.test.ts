@@ -8,6 +8,7 @@ import type { Logger } from 'pino'
 import root, { type Test } from 'tap'
 import { spendScripts } from '../../../src/ratelimit/holds/spend-scripts.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
+import { markKeyOf, tagsOf } from '../../../src/ratelimit/redis/keys.ts'
 import { rightsScript } from '../../../src/ratelimit/redis/rights-script.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { sumScripts } from '../../../src/ratelimit/sums/scripts.ts'
@@ -225,6 +226,33 @@ root.test('a sentinel that hangs is passed over', { skip }, async (t) => {
   })
   t.equal(await connection.connected(5_000), true)
 })
+
+root.test(
+  'each new connection to a node of a Cluster has the current password',
+  { skip },
+  async (t) => {
+    const nodes = await startCluster(t)
+    const onEach = (...call: [string, ...string[]]) =>
+      Promise.all(nodes.map(({ client }) => client.call(...call)))
+    await onEach('ACL', 'SETUSER', 'ada', 'on', '>first', '~*', '&*', '+@all')
+    let password = 'first'
+    const url = () => `redis+cluster://ada:${password}@127.0.0.1:${nodes[0]?.port}`
+    const connection = connectRedis(url, () => {})
+    t.teardown(() => connection.close())
+    const { tags } = tagsOf(true)
+    const read = () =>
+      Promise.all(tags.map((tag) => connection.commands.readSums([markKeyOf(tag, 'g')], [])))
+    t.equal(await connection.connected(5_000), true)
+    await read()
+    await onEach('ACL', 'SETUSER', 'ada', 'resetpass', '>second')
+    password = 'second'
+    const isRead = () => read().then(Boolean, () => false)
+    await nodes[1]?.client.call('CLIENT', 'KILL', 'USER', 'ada')
+    await poll(isRead, 'a node is connected again')
+    await onEach('CLIENT', 'KILL', 'USER', 'ada')
+    await poll(isRead, 'all are')
+  },
+)
 
 root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
   const nodes = await startCluster(t)
