@@ -11,11 +11,6 @@ local ffi = require("ffi")
 local LANES = ""
 
 ffi.cdef([[
-  int open(const char*, int, ...);
-  int close(int);
-  long pread(int, void*, size_t, long);
-  long pwrite(int, const void*, size_t, long);
-  int fcntl(int, int, ...);
   typedef struct { short type, whence; long start, length; int pid; } lanes_lock;
   typedef struct { uint64_t magic; uint32_t form, lanes; double file; int32_t check; } lanes_head;
   typedef struct { double start, added; } lanes_cell;

@@ -24,15 +24,6 @@ local MAGIC, MAGIC_END, FORM = 0x4c4f5454, 0x31, 1
 local HEAD_BYTES, FAILED_AT = 20, 16
 
 local ffi = require("ffi")
-ffi.cdef([[
-  int open(const char*, int, ...);
-  int close(int);
-  long write(int, const void*, size_t);
-  long pread(int, void*, size_t, long);
-  long pwrite(int, const void*, size_t, long);
-  int unlink(const char*);
-  int clock_gettime(int, void*);
-]])
 local C = ffi.C
 local head, failed, time = ffi.new("uint32_t[5]"), ffi.new("uint32_t[1]"), ffi.new("long[2]")
 -- Opened for the first line: each thread has this script, even the main thread, which writes none.

@@ -11,10 +11,6 @@ local byte, find, floor, format, match = string.byte, string.find, math.floor, s
 local TABLE = ""
 
 ffi.cdef([[
-  int open(const char*, int, ...);
-  int close(int);
-  long pread(int, void*, size_t, long);
-  int clock_gettime(int, void*);
   typedef struct {
     uint64_t magic; uint32_t form, generation; double file, lease, clock;
     uint32_t buckets, blocks, templates, lanes, rest[9]; int32_t check;

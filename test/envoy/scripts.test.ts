@@ -72,7 +72,7 @@ test('the script tells limits as Check does', { skip }, async (t) => {
   const offered = `
 function set_limit(at, of, resets) left[at], resets_at[at] = of, resets end
 _G.limits_text = limits_text`
-  const ask = await startLoneScript(t, ['lanes', 'table'], code, (text) =>
+  const ask = await startLoneScript(t, ['system', 'lanes', 'table'], code, (text) =>
     text.includes('local function limits_text') ? text + offered : text,
   )
   const random = createRandom()
@@ -115,7 +115,7 @@ function startAdding(t: Test, journal: string) {
     local added = 0
     for _ = 1, tonumber(times) do added = added + (add_by_table(name, 12, now_ms()) and 1 or 0) end
     return added`
-  return startLoneScript(t, ['line', 'sha256', 'lanes', 'table'], code, (text) =>
+  return startLoneScript(t, ['system', 'line', 'sha256', 'lanes', 'table'], code, (text) =>
     text
       .replace('local TABLE = ""', `local TABLE = "${table}"`)
       .replace('local LANES = ""', `local LANES = "${lanes}"`),
@@ -177,7 +177,7 @@ test('the script frees the ballast only where there is no space', { skip }, asyn
   for (const lines of [join(folder, 'missing'), '/dev/full']) {
     const ask = await startLoneScript(
       t,
-      ['line'],
+      ['system', 'line'],
       'return tostring(append_line("\\n{}\\n", now_ms()))',
       (text) =>
         text
