@@ -1,7 +1,10 @@
-/** Envoy's admin page: which clusters Envoy has loaded, and reopening its log files. */
+/** Envoy's admin page: which clusters Envoy has loaded, its threads, and reopening its log files. */
 
+import { availableParallelism } from 'node:os'
 import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Address } from '../formats/address.ts'
+import { infoPath, workersIn } from '../journal/envoy-log.ts'
 import { sendRequest, targetOf } from '../runtime/http-request.ts'
 
 const responseWithinMs = 2_000
@@ -103,4 +106,18 @@ async function readResolved(
     for (const [, name = ''] of text.matchAll(/^(\S+?)::\S+:\d+::cx_active::/gm)) resolved.add(name)
   }
   return resolved
+}
+
+/** How often Envoy is asked for its number of threads, and after how many failures the CPUs of this machine count instead. */
+const [workersMs, asksAtMost] = [100, 100]
+
+/** How many threads of Envoy serve requests. Polls until the page reports it, as a starting Envoy does not yet, or until `isStopped`. */
+export async function countWorkers(admin: Address, isStopped: () => boolean): Promise<number> {
+  for (let asked = 0; asked < asksAtMost && !isStopped(); asked += 1) {
+    const info = await askAdmin(admin, infoPath).catch(() => '')
+    const workers = workersIn(info)
+    if (workers > 0) return workers
+    await delay(workersMs, undefined, { ref: false })
+  }
+  return availableParallelism()
 }

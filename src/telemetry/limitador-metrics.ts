@@ -3,16 +3,18 @@
  * and the duration of allowed requests. The Tenant and the settings choose their labels.
  */
 
+import { createHmac } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Attributes } from '@opentelemetry/api'
 import type { MetricData } from '@opentelemetry/sdk-metrics'
+import { getOrAdd } from '../formats/lists.ts'
 import type { Attribution, WrittenTelemetry } from '../kinds/resources.ts'
+import { BoundedMap } from '../runtime/bounded-map.ts'
 import { responseBounds } from './durations.ts'
 import { counterData, histogramData, type Point } from './metric-data.ts'
 import { createLabelledDurations } from './model-figures.ts'
 import { createSeries, overflowLabels, type Series, type SeriesSet } from './series.ts'
-import { toUsageLabels } from './usage-labels.ts'
-import { createUserNames } from './user-names.ts'
+import { toUsageLabels, type UserNaming } from './usage-labels.ts'
 
 export interface LimitadorMetricsOptions {
   /** Maximum number of combinations of labels. */
@@ -136,5 +138,24 @@ export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
       figures.calls.age()
       figures.hits.age()
     },
+  }
+}
+
+/** Maximum number of cached hashes; every request needs a label. */
+const maxHashes = 50_000
+const hashLength = 12
+
+/**
+ * The label of a user: the name, or the first 12 hexadecimal characters of its HMAC-SHA-256 with
+ * `key` (the same in every process with this key), or empty for all users.
+ */
+function createUserNames(key: string): (user: string, naming: UserNaming) => string {
+  const hashes = new BoundedMap<string, string>(maxHashes)
+  return function nameOf(user, naming) {
+    if (naming === 'on') return user
+    if (naming === 'off') return ''
+    return getOrAdd(hashes, user, () =>
+      createHmac('sha256', key).update(user).digest('hex').slice(0, hashLength),
+    )
   }
 }

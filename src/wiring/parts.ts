@@ -1,27 +1,31 @@
 /** The parts that every process of the service has: callers, resources, counters and metrics. */
 
+import { createOthersRefusals } from '../cluster/shared-refusals.ts'
 import { traceKey } from '../extauthz/check-spans.ts'
 import { createDenialLog } from '../extauthz/denial-log.ts'
 import { createRefusalMemory } from '../extauthz/refusal-memory.ts'
+import { askServer } from '../gateway/server-list.ts'
 import { createAuthenticate, createVerifyKey } from '../identity/authenticate.ts'
 import { createListingSeal } from '../identity/listing-seal.ts'
 import { createModelHealth } from '../models/model-health.ts'
-import { createEstimators } from '../ratelimit/rules/estimates/estimators.ts'
+import { createNameDiscovery, type NameDiscovery } from '../models/names/name-discovery.ts'
+import { shareLearned } from '../ratelimit/estimates/sharing.ts'
+import { createEstimators, type Estimators } from '../ratelimit/rules/estimates/estimators.ts'
+import { resetsChannel } from '../ratelimit/sums/postgres-resets.ts'
+import { timedStop } from '../runtime/stops.ts'
+import { startListener } from '../store/postgres/listener.ts'
 import { untilAvailable } from '../store/postgres/until-available.ts'
 import { readSharedSecret } from '../store/shared-secret.ts'
 import type { Context } from './context.ts'
 import { type Counters, openCounters } from './counters.ts'
-import { openDatabase } from './database.ts'
-import { startSharing } from './estimates.ts'
+import { type Database, openDatabase } from './database.ts'
 import { startKeyCleanup } from './key-cleanup.ts'
 import { openKeys } from './keys.ts'
 import { openLedger } from './ledger.ts'
-import { startNotifications } from './notifications.ts'
 import { openPods } from './pods.ts'
-import { openResources } from './resources.ts'
-import { openServedNames } from './served-names.ts'
+import { openResources, type Resources } from './resources.ts'
 import { openSettle, startNotices } from './settle.ts'
-import { createTable } from './table.ts'
+import { createTable, type Table } from './table.ts'
 import { openTelemetry } from './telemetry.ts'
 import { openTokens } from './tokens.ts'
 import { openTracing, startExport } from './tracing.ts'
@@ -106,4 +110,71 @@ export async function openParts(context: Context) {
     pastRefusals,
     othersRefusals,
   }
+}
+
+/** Notifications between the processes of a database, on one connection, until the service stops. */
+function startNotifications(
+  { clock, onFault, stops }: Context,
+  { pool, url }: Database,
+  own: Pick<Parameters<typeof createOthersRefusals>[0], 'id' | 'own'>,
+  { resets }: Pick<Counters, 'resets'>,
+) {
+  const othersRefusals = createOthersRefusals({ ...own, sql: pool, clock, onFault })
+  const listener = startListener({
+    url,
+    channels: [...othersRefusals.channels, resetsChannel],
+    onNotification(notification) {
+      if (notification === undefined || notification.channel === resetsChannel) resets?.ring()
+      else othersRefusals.hear(notification)
+    },
+  })
+  stops.push(listener.stop)
+  return othersRefusals
+}
+
+/** How long a server may take to list its models; milliseconds. */
+const askMs = 2_000
+
+/** Asks the servers of models without ids of their own. */
+function openServedNames(
+  { config, log, onFault, stops }: Context,
+  { snapshot, latest, readSecret }: Pick<Resources, 'snapshot' | 'latest' | 'readSecret'>,
+  table: Pick<Table, 'beginAnew'>,
+): NameDiscovery {
+  const { backendCaFile: caFile, hopMark } = config
+  const discovery = createNameDiscovery({
+    snapshot,
+    latest,
+    log,
+    onFault,
+    onNames: table.beginAnew,
+    ask: (ref) =>
+      askServer(ref, { readSecret, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),
+  })
+  stops.push(() => discovery.close())
+  return discovery
+}
+
+/** Shares the estimators' averages with other processes until the service stops, while anything may be estimated. */
+function startSharing(
+  { config, onFault, stops }: Context,
+  { pool }: Database,
+  estimators: Estimators,
+  { snapshot }: Pick<Resources, 'snapshot'>,
+): void {
+  const isNeeded = () => config.chargeUnreported || mayEstimate(snapshot())
+  const sharing = shareLearned({ sql: pool, estimators, isNeeded, onFault })
+  stops.push(timedStop('what was learned', sharing.stop))
+}
+
+/**
+ * Whether requests may be estimated: to reserve, or under limits on cost, which only models with prices have. Keys may
+ * have such limits of their own, too.
+ */
+export function mayEstimate({ subscriptions }: ReturnType<Resources['snapshot']>): boolean {
+  for (const { admission, terms } of subscriptions.values()) {
+    if (admission) return true
+    for (const { tariff } of terms.values()) if (tariff?.isPriced) return true
+  }
+  return false
 }

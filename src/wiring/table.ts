@@ -1,6 +1,6 @@
 /** The decision table of this process, as the settings say. */
 
-import { countWorkers } from '../gateway/envoy-workers.ts'
+import { countWorkers } from '../gateway/admin-page.ts'
 import { fileModeOf } from '../journal/prepare-folder.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createOutage } from '../runtime/outage.ts'

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { mayEstimate } from '../../src/wiring/estimates.ts'
+import { mayEstimate } from '../../src/wiring/parts.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
 function snapshotWith(more: Parameters<typeof subscription>[3]) {
