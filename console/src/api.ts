@@ -104,6 +104,14 @@ export class ApiError extends Error {
   }
 }
 
+/** A response of any status. Rejects with an ApiError if there is none, or when the signal aborts. */
+export function reach(path: string, init: RequestInit): Promise<Response> {
+  return fetch(path, { credentials: 'omit', ...init }).catch((error: unknown) => {
+    if (init.signal?.aborted) throw error
+    throw new ApiError(0, 'unreachable', 'The gateway cannot be reached.')
+  })
+}
+
 /** Sends a request with a credential. Rejects with an ApiError. */
 export async function send(
   token: string,
@@ -112,21 +120,22 @@ export async function send(
   body?: unknown,
   more: Readonly<Record<string, string>> = {},
 ) {
-  let response: Response
-  try {
-    response = await fetch(path, {
-      method,
-      headers: { authorization: `Bearer ${token}`, ...more },
-      credentials: 'omit',
-      cache: 'no-store',
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    })
-  } catch {
-    throw new ApiError(0, 'unreachable', 'The gateway cannot be reached.')
-  }
+  const response = await reach(path, {
+    method,
+    headers: { authorization: `Bearer ${token}`, ...more },
+    cache: 'no-store',
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  })
   readClock(response)
   if (!response.ok) throw await refusalIn(response)
   return response
+}
+
+/** The token for what proves an identity. Rejects with an ApiError. */
+export async function exchange(path: string, proof: object): Promise<string> {
+  const response = await reach(path, { method: 'POST', body: JSON.stringify(proof) })
+  if (!response.ok) throw await refusalIn(response)
+  return (await jsonOf<{ readonly token: string }>(response)).token
 }
 
 /** The text of a response. Rejects with an ApiError if its end is lost. */

@@ -3,7 +3,7 @@
  * returns, never a token.
  */
 
-import { ApiError, jsonOf, refusalIn } from './api.ts'
+import { ApiError, exchange } from './api.ts'
 
 export interface Provider {
   readonly issuer: string
@@ -102,12 +102,7 @@ export async function finish(): Promise<string | undefined> {
     throw new ApiError(0, 'refused', `The identity provider says: ${text}`)
   }
   const { issuer, verifier } = begun
-  const response = await fetch('/console/sign-in', {
-    method: 'POST',
-    body: JSON.stringify({ issuer, code, verifier }),
-  })
-  if (!response.ok) throw await refusalIn(response)
-  return (await jsonOf<{ readonly token: string }>(response)).token
+  return exchange('/console/sign-in', { issuer, code, verifier })
 }
 
 function takeBegun(): Begun | undefined {

@@ -1,6 +1,6 @@
 /** Signing in to the sample of `npm start`, with the code of the link that it prints. */
 
-import { jsonOf, refusalIn } from './api.ts'
+import { type ApiError, exchange } from './api.ts'
 
 const keptUnder = 'tollgate-sample'
 const inFragment = /^#sample=([\w-]{1,128})$/
@@ -33,13 +33,10 @@ export function hasSampleCode(): boolean {
 }
 
 /** The token of a sample user. Rejects with an ApiError; discards a code of an earlier start. */
-export async function signInToSample(user: string): Promise<string> {
+export function signInToSample(user: string): Promise<string> {
   const code = sessionStorage.getItem(keptUnder) ?? ''
-  const response = await fetch('/console/sign-in/sample', {
-    method: 'POST',
-    body: JSON.stringify({ code, user }),
+  return exchange('/console/sign-in/sample', { code, user }).catch((error: ApiError) => {
+    if (error.status === 401) sessionStorage.removeItem(keptUnder)
+    throw error
   })
-  if (response.status === 401) sessionStorage.removeItem(keptUnder)
-  if (!response.ok) throw await refusalIn(response)
-  return (await jsonOf<{ readonly token: string }>(response)).token
 }

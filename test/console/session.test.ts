@@ -250,6 +250,21 @@ test('the page is there while the gateway does not say how to sign in', async (t
   t.strictSame(complaints, [])
 })
 
+test('a provider signs in nobody while the gateway is away', async (t, world) => {
+  const { gateway, page: own } = world
+  // Not the watched page: the browser writes the lost request to its log.
+  const page = await own.context().newPage()
+  const back = `${gateway.url}/console/signed-in`
+  const address = `${back}?${new URLSearchParams({ redirect_uri: back, code: 'x' })}`
+  const json = { providers: [{ issuer: 'https://i', name: 'School', page: address }] }
+  await page.route('**/console/sign-in', (route) =>
+    route.request().method() === 'POST' ? route.abort() : route.fulfill({ json }),
+  )
+  await page.goto(`${gateway.url}/console`)
+  await page.getByRole('button', { name: 'School' }).click()
+  await page.getByRole('alert').getByText('The gateway cannot be reached.').waitFor()
+})
+
 test('a fault of a page leaves the others', async (t, { page, gateway }) => {
   // Not the watched page: React writes the fault to its log.
   const other = await page.context().newPage()

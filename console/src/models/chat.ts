@@ -1,6 +1,6 @@
 /** One chat call through the gateway, as any client makes it: with a key, and streamed. */
 
-import { ApiError, cutOff, refusalIn } from '../api.ts'
+import { ApiError, cutOff, reach, refusalIn } from '../api.ts'
 
 export interface ChatRequest {
   readonly key: string
@@ -43,10 +43,9 @@ export async function chat(
   const from = performance.now()
   // On the model's own path, its server would get a published id unchanged.
   const path = model.startsWith('publishers/') ? '' : `/${owner}`
-  const response = await fetch(`${path}/v1/chat/completions`, {
+  const response = await reach(`${path}/v1/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    credentials: 'omit',
     signal,
     body: JSON.stringify({
       model,
@@ -55,9 +54,6 @@ export async function chat(
       stream: true,
       stream_options: { include_usage: true },
     }),
-  }).catch((error: unknown) => {
-    if (signal.aborted) throw error
-    throw new ApiError(0, 'unreachable', 'The gateway cannot be reached.')
   })
   if (!response.ok || response.body === null) throw await refusalIn(response)
   const type = response.headers.get('content-type')
