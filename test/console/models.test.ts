@@ -353,6 +353,29 @@ test('what came before a connection was lost stays', async (t, { page, gateway, 
   t.equal(await page.getByTestId('answer').innerText(), 'half of it')
 })
 
+test('a model answers one prompt at a time', async (t, { page, gateway, signIn }) => {
+  await signIn(gateway.newUser(), 'models')
+  await open(page, 'plenty')
+  let letGo: () => void = () => undefined
+  const held = new Promise<void>((resolve) => {
+    letGo = resolve
+  })
+  let calls = 0
+  await page.route('**/v1/chat/completions', async (route) => {
+    calls += 1
+    await held
+    await route.continue()
+  })
+  const sent = page.waitForRequest('**/v1/chat/completions')
+  await page.getByRole('button', { name: 'Send' }).click()
+  await sent
+  await page.getByLabel('Max. tokens').press('Enter')
+  letGo()
+  await page.getByText('18 tokens: 2 of the prompt, 16 of the answer').waitFor()
+  t.match(await page.getByTestId('answer').innerText(), /^\w+( \w+){15}$/)
+  t.equal(calls, 1)
+})
+
 test('subscriptions have one order on all pages, that of the service', async (t, world) => {
   const { page, gateway, signIn } = world
   const user = gateway.newUser()

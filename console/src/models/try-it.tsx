@@ -29,6 +29,8 @@ export function TryIt({ model, subscription, onAnswered }: TryItProps) {
 
   async function ask(event: FormEvent<HTMLFormElement>) {
     event.preventDefault()
+    // Enter sends a form that has no button for it, too.
+    if (running) return
     const prompt = String(new FormData(event.currentTarget).get('prompt'))
     const control = new AbortController()
     current.current = control
