@@ -4,6 +4,7 @@
  */
 
 import { ApiError, exchange } from './api.ts'
+import { storage } from './storage.ts'
 
 export interface Provider {
   readonly issuer: string
@@ -69,7 +70,7 @@ export async function begin({ issuer, page }: Provider): Promise<undefined> {
   const url = new URL(page)
   const back = new URL(url.searchParams.get('redirect_uri') ?? '').pathname
   const begun: Begun = { issuer, state, verifier, back, address }
-  sessionStorage.setItem(keptUnder, JSON.stringify(begun))
+  storage.setItem(keptUnder, JSON.stringify(begun))
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))
   url.searchParams.set('state', state)
   url.searchParams.set('code_challenge', toBase64Url(new Uint8Array(digest)))
@@ -106,8 +107,8 @@ export async function finish(): Promise<string | undefined> {
 }
 
 function takeBegun(): Begun | undefined {
-  const kept = sessionStorage.getItem(keptUnder)
-  sessionStorage.removeItem(keptUnder)
+  const kept = storage.getItem(keptUnder)
+  storage.removeItem(keptUnder)
   return kept === null ? undefined : JSON.parse(kept)
 }
 

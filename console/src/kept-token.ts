@@ -3,6 +3,8 @@
  * it expires or the service refuses it. Never stores an API key, and nothing at all if the service forbids it.
  */
 
+import { storage } from './storage.ts'
+
 const keptUnder = 'tollgate-token'
 /** Maximum duration of a timer in browsers, in milliseconds. */
 const longestMs = 2 ** 31 - 1
@@ -24,13 +26,13 @@ export function allowKeeping(isAllowed: boolean): void {
 export function keepToken(token: string, expiresAt: number | undefined): void {
   if (!mayKeep) return
   const kept: Kept = { token, expiresAt }
-  sessionStorage.setItem(keptUnder, JSON.stringify(kept))
+  storage.setItem(keptUnder, JSON.stringify(kept))
   forgetAt(kept)
 }
 
 /** The token, if there is one that has not expired. */
 export function keptToken(): string | undefined {
-  const text = sessionStorage.getItem(keptUnder)
+  const text = storage.getItem(keptUnder)
   if (text === null) return undefined
   const kept: Kept = JSON.parse(text)
   if (kept.expiresAt !== undefined && kept.expiresAt <= Date.now()) {
@@ -42,7 +44,7 @@ export function keptToken(): string | undefined {
 }
 
 export function forgetToken(): void {
-  sessionStorage.removeItem(keptUnder)
+  storage.removeItem(keptUnder)
 }
 
 /** Discards the token when it expires, even while the page is not used. */

@@ -1,6 +1,7 @@
 /** Signing in to the sample of `npm start`, with the code of the link that it prints. */
 
 import { type ApiError, exchange } from './api.ts'
+import { storage } from './storage.ts'
 
 const keptUnder = 'tollgate-sample'
 const inFragment = /^#sample=([\w-]{1,128})$/
@@ -22,21 +23,21 @@ export const sampleRoles: Readonly<Record<string, string>> = {
 function takeCode(): boolean {
   const code = inFragment.exec(location.hash)?.[1]
   if (code === undefined) return false
-  sessionStorage.setItem(keptUnder, code)
+  storage.setItem(keptUnder, code)
   history.replaceState(null, '', location.pathname + location.search)
   return true
 }
 
 /** Whether the link has opened this tab. */
 export function hasSampleCode(): boolean {
-  return sessionStorage.getItem(keptUnder) !== null
+  return storage.getItem(keptUnder) !== null
 }
 
 /** The token of a sample user. Rejects with an ApiError; discards a code of an earlier start. */
 export function signInToSample(user: string): Promise<string> {
-  const code = sessionStorage.getItem(keptUnder) ?? ''
+  const code = storage.getItem(keptUnder) ?? ''
   return exchange('/console/sign-in/sample', { code, user }).catch((error: ApiError) => {
-    if (error.status === 401) sessionStorage.removeItem(keptUnder)
+    if (error.status === 401) storage.removeItem(keptUnder)
     throw error
   })
 }

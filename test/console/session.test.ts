@@ -265,6 +265,22 @@ test('a provider signs in nobody while the gateway is away', async (t, world) =>
   await page.getByRole('alert').getByText('The gateway cannot be reached.').waitFor()
 })
 
+test('the page works in a browser that stores nothing', async (t, { page, gateway }) => {
+  await page.addInitScript(`for (const name of ['sessionStorage', 'localStorage'])
+    Object.defineProperty(window, name, {
+      get() { throw new DOMException('Access is denied for this document.', 'SecurityError') },
+    })`)
+  const user = gateway.newUser()
+  await page.goto(`${gateway.url}/console/keys`)
+  await page.getByLabel('Identity token').fill(`token-${user}`)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByText('You have no active key').waitFor()
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await page.getByText('You have signed out.').waitFor()
+  await page.reload()
+  await page.getByLabel('Identity token').waitFor()
+})
+
 test('a fault of a page leaves the others', async (t, { page, gateway }) => {
   // Not the watched page: React writes the fault to its log.
   const other = await page.context().newPage()
