@@ -18,6 +18,7 @@ import { allowKeeping, forgetToken, keptToken } from './kept-token.ts'
 import { Problem } from './parts/problem.tsx'
 import { hasSampleCode, sampleRoles, signInToSample } from './sample.ts'
 import { openSession, type Session } from './session.tsx'
+import { isOutage } from './use-loaded.ts'
 
 interface SignInProps {
   /** Why the last session ended, if it did. */
@@ -79,6 +80,14 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
     return () => clearTimeout(timer)
   }, [ways])
 
+  // A token from before a reload could not be verified, as while the gateway restarts.
+  const triesAgain = error !== undefined && isOutage(error) && keptToken() !== undefined
+  useEffect(() => {
+    if (!triesAgain) return undefined
+    const timer = setTimeout(() => void enter(Promise.resolve(keptToken())), againMs)
+    return () => clearTimeout(timer)
+  }, [triesAgain, enter])
+
   // A hidden page is shown again with its own title.
   useEffect(() => {
     const before = document.title
@@ -102,6 +111,7 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
   function paste(event: FormEvent<HTMLFormElement>) {
     event.preventDefault()
     const token = String(new FormData(event.currentTarget).get('token')).trim()
+    forgetToken()
     void enter(Promise.resolve(token.replace(/^bearer\s+/i, '')))
   }
 
@@ -131,6 +141,11 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
           </Alert>
         )}
         <Problem error={error} />
+        {triesAgain && (
+          <Text size="sm" role="status">
+            This page tries again every {againMs / 1_000} seconds.
+          </Text>
+        )}
         <Paper withBorder p="lg">
           <Stack>
             {isOneClick && (

@@ -93,6 +93,6 @@ export function useLoaded<Value>(
 }
 
 /** Whether a later attempt may succeed. */
-function isOutage({ status }: ApiError): boolean {
+export function isOutage({ status }: ApiError): boolean {
   return status === 0 || status === 429 || status >= 500
 }

@@ -265,6 +265,38 @@ test('a provider signs in nobody while the gateway is away', async (t, world) =>
   await page.getByRole('alert').getByText('The gateway cannot be reached.').waitFor()
 })
 
+test('a reload while the gateway restarts needs no new token', async (t, world) => {
+  const { gateway } = world
+  const { page, expected } = await withOwnClock(t, world)
+  expected.add(503)
+  await page.goto(`${gateway.url}/console/keys`)
+  const signIn = async (user: string) => {
+    await page.getByLabel('Identity token').fill(`token-${user}`)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+  }
+  const user = gateway.newUser()
+  await signIn(user)
+  await page.getByRole('button', { name: 'Sign out' }).waitFor()
+  const error = { message: 'The store is away.', type: 'server_error', code: 'store_unavailable' }
+  await page.route('**/v1/me', (route) => route.fulfill({ status: 503, json: { error } }))
+  await page.reload()
+  await page.getByText('This page tries again every 5 seconds.').waitFor()
+  await isAccessible(t, page, 'a sign-in that is tried again')
+  await page.unroute('**/v1/me')
+  await page.clock.runFor(5_000)
+  await page.getByRole('button', { name: 'Sign out' }).waitFor()
+  await page.getByText(user, { exact: true }).waitFor()
+
+  await page.route('**/v1/me', (route) => route.fulfill({ status: 503, json: { error } }))
+  await page.reload()
+  await page.getByText('This page tries again every 5 seconds.').waitFor()
+  await signIn(gateway.newUser())
+  await page.getByText('This page tries again').waitFor({ state: 'detached' })
+  await page.unroute('**/v1/me')
+  await page.clock.runFor(10_000)
+  t.equal(await page.getByRole('button', { name: 'Sign out' }).count(), 0, 'not as somebody else')
+})
+
 test('the page works in a browser that stores nothing', async (t, { page, gateway }) => {
   await page.addInitScript(`for (const name of ['sessionStorage', 'localStorage'])
     Object.defineProperty(window, name, {
