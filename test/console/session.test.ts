@@ -313,6 +313,38 @@ test('the page works in a browser that stores nothing', async (t, { page, gatewa
   await page.getByLabel('Identity token').waitFor()
 })
 
+test('an increase is in force until the end by the clock of the service', async (t, world) => {
+  const { gateway } = world
+  const { page } = await withOwnClock(t, world, 3_600_000)
+  const at = (ms: number) => new Date(Date.now() + ms).toISOString()
+  const limit = {
+    ...{ subscription: 'plenty', model: null, name: 'funds', kind: 'cost', window: 'month' },
+    ...{ limit: '200', scope: 'user' },
+  }
+  const grantedUntil = at(1_800_000)
+  const request = {
+    ...{ ...limit, id: 'x', user: 'ada', reason: 'a deadline', until: grantedUntil },
+    ...{ createdAt: at(-9e6), state: 'approved', decidedBy: 'admin', decidedAt: at(-8e6) },
+    ...{ grantedLimit: '200', grantedUntil },
+  }
+  const present = {
+    ...{ ...limit, used: '0', remaining: '200', percentLeft: 100, enforced: true },
+    ...{ startsAt: at(-9e8), resetsAt: at(9e8), increasedUntil: grantedUntil },
+  }
+  const list = (data: object[]) => ({ json: { object: 'list', data, has_more: false } })
+  await page.route('**/v1/limit-requests?*', (route) => route.fulfill(list([request])))
+  await page.route('**/v1/limits', (route) => route.fulfill(list([present])))
+  await page.goto(`${gateway.url}/console/budgets`)
+  await page.getByLabel('Identity token').fill(`token-${gateway.newUser()}`)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  const own = page.getByRole('region', { name: 'Your requests' })
+  await own.getByRole('row').filter({ hasText: 'a deadline' }).getByText('approved').waitFor()
+  await page.getByRole('link', { name: 'Ask for more of funds' }).click()
+  const earliest = await page.getByLabel('Until').getAttribute('min')
+  const aheadMs = Date.parse(`${earliest}+01:00`) - Date.now()
+  t.ok(Math.abs(aheadMs) < 120_000, `an increase can begin at ${earliest}`)
+})
+
 test('a fault of a page leaves the others', async (t, { page, gateway }) => {
   // Not the watched page: React writes the fault to its log.
   const other = await page.context().newPage()

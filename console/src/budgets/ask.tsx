@@ -71,7 +71,7 @@ function Form({ limit, currency, onClose, onAsked }: FormProps) {
       <Text size="sm" className="breaks" component="div">
         <LimitCell limit={limit} />
       </Text>
-      <MoreFields about={now} until={usualEnd(resetsAt, Date.now())} />
+      <MoreFields about={now} until={usualEnd(resetsAt)} />
       <ReasonField about="Shown to the administrators who decide." />
     </DialogForm>
   )

@@ -69,7 +69,7 @@ function Form({ limit, currency, onClose, onGranted }: FormProps) {
       )}
       <MoreFields
         about={limit ? `Now ${whole(limit, currency)}.` : 'Above the limit in the resource.'}
-        until={usualEnd(limit?.resetsAt ?? null, Date.now())}
+        until={usualEnd(limit?.resetsAt ?? null)}
       />
       <ReasonField about="Listed with the increase." />
     </DialogForm>

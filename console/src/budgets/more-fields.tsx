@@ -1,4 +1,5 @@
 import { Textarea, TextInput } from '@mantine/core'
+import { now } from '../clock.ts'
 import { useFieldError } from '../parts/field-error.tsx'
 import { maxDays, toField } from './more.ts'
 
@@ -14,7 +15,7 @@ interface MoreFieldsProps {
 
 /** The amount and the end of an increase. */
 export function MoreFields({ about, limit, until, latest }: MoreFieldsProps) {
-  const end = latest ?? Date.now() + maxDays * 86_400_000
+  const end = latest ?? now() + maxDays * 86_400_000
   return (
     <>
       <TextInput
@@ -40,7 +41,7 @@ export function MoreFields({ about, limit, until, latest }: MoreFieldsProps) {
             : 'Not after the requested time; in your time zone.'
         }
         defaultValue={toField(until)}
-        min={toField(Date.now())}
+        min={toField(now())}
         max={toField(end)}
         required
       />

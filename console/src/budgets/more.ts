@@ -1,6 +1,7 @@
 /** Temporary increases of a limit: the fields that identify the limit, and the fields of forms. */
 
 import type { Me } from '../api.ts'
+import { now } from '../clock.ts'
 import { textIn } from '../parts/dialog-form.tsx'
 import { ungrouped } from '../parts/numbers.ts'
 import { addressOf } from '../route.ts'
@@ -45,7 +46,8 @@ export function toField(ms: number): string {
 }
 
 /** The end of the window if that is more than a day away; else a week. */
-export function usualEnd(resetsAt: string | null, now: number): number {
+export function usualEnd(resetsAt: string | null): number {
+  const at = now()
   const end = resetsAt === null ? 0 : Date.parse(resetsAt)
-  return end > now + dayMs && end < now + maxDays * dayMs ? end : now + 7 * dayMs
+  return end > at + dayMs && end < at + maxDays * dayMs ? end : at + 7 * dayMs
 }

@@ -1,5 +1,6 @@
 import { Text } from '@mantine/core'
 import type { LimitRequestList } from '../api.ts'
+import { now } from '../clock.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Dot } from '../parts/dot.tsx'
 import { Time } from '../parts/time.tsx'
@@ -54,10 +55,10 @@ const spreadMs = 2_000
 function isOver(request: LimitRequest, limits: readonly Limit[]): boolean {
   const { state, decidedAt = '', grantedUntil = '' } = request
   if (state !== 'approved') return false
-  const now = Date.now()
-  if (Date.parse(grantedUntil) <= now) return true
+  const at = now()
+  if (Date.parse(grantedUntil) <= at) return true
   const limit = limits.find((each) => idOf(each) === idOf(request))
-  return limit?.increasedUntil === undefined && Date.parse(decidedAt) < now - spreadMs
+  return limit?.increasedUntil === undefined && Date.parse(decidedAt) < at - spreadMs
 }
 
 interface StateProps {
