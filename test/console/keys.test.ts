@@ -220,6 +220,26 @@ test('chosen models stay chosen in another subscription, as far as it has them',
   await page.getByText('only llm/other', { exact: true }).waitFor()
 })
 
+test('models of one name are told apart', async (t, { page, gateway, signIn }) => {
+  const record = (name: string, models: readonly string[]) => ({
+    ...{ subscription_id_header: name, subscription_description: '', display_name: '' },
+    ...{ priority: 0, organization_id: '' },
+    model_refs: models.map((model) => {
+      const [namespace, own] = model.split('/')
+      return { namespace, name: own, token_rate_limits: [{ limit: 5, window: '1h' }] }
+    }),
+  })
+  const records = [record('a', ['one/sim', 'two/sim']), record('b', ['one/big'])]
+  await page.route('**/v1/subscriptions', (route) => route.fulfill({ json: records }))
+  await signIn(gateway.newUser())
+  await page.getByRole('button', { name: 'New key' }).first().click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByRole('term').first().waitFor()
+  t.strictSame(await dialog.getByRole('term').allInnerTexts(), ['one/sim', 'two/sim'])
+  await dialog.getByLabel('Subscription').selectOption('b')
+  t.strictSame(await dialog.getByRole('term').allInnerTexts(), ['one/big'])
+})
+
 test('a choice in a form stays when its subscription arrives', async (t, world) => {
   const { page, gateway, signIn } = world
   const name = `late-${gateway.newUser()}`

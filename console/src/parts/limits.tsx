@@ -201,13 +201,13 @@ export function LimitBars<State extends LimitState>({
 export function Gives({
   models,
 }: {
-  readonly models: readonly (StatedLimits & { readonly name: string })[]
+  readonly models: readonly (StatedLimits & { readonly namespace: string; readonly name: string })[]
 }) {
   return (
     <dl className="gives">
-      {models.map(({ name, ...stated }) => (
-        <Fragment key={name}>
-          <dt>{name}</dt>
+      {models.map(({ namespace, name, ...stated }) => (
+        <Fragment key={`${namespace}/${name}`}>
+          <dt>{`${namespace}/${name}`}</dt>
           <dd>
             <LimitList {...stated} />
           </dd>
