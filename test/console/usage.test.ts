@@ -82,7 +82,7 @@ test('a key has a page, with its use today and this month', async (t, world) => 
   await keepPicture(page, 'key')
   const address = page.url()
   await used.getByRole('link').click()
-  await page.getByText('Only of the key').waitFor()
+  await page.getByText('Only of the key test.').waitFor()
   await page.getByRole('row', { name: 'llm/sim' }).getByRole('cell', { name: '1,234' }).waitFor()
   await page.getByRole('link', { name: 'All keys' }).click()
   await page.getByText('Only of the key').waitFor({ state: 'detached' })

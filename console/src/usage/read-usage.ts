@@ -109,7 +109,7 @@ export async function findUsage(asked: Asked, { call, me }: Session): Promise<Fo
   const [totals, times, names, limits] = await Promise.all([
     readPages(`${address}&group_by=${group}`, call),
     readPages(`${address}&group_by=${asked.span.unit},${group}`, call),
-    group === 'key' ? namesOfKeys(asked, call) : new Map<string, string>(),
+    group === 'key' || asked.key !== '' ? namesOfKeys(asked, call) : new Map<string, string>(),
     isOwn
       ? call<LimitList>('GET', `/v1/limits?${only}`)
       : ({ data: [] } as Pick<LimitList, 'data' | 'currency'>),
