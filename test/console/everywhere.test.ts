@@ -381,6 +381,17 @@ test('the focus stays where the user is, although a page is slow', async (t, wor
   t.equal(await page.title(), 'test · Tollgate')
 })
 
+test('the answer to a question follows the focus', async (t, { page, gateway, signIn }) => {
+  await signIn(gateway.newUser(), 'explain')
+  for (const model of ['llm/sim', 'llm/none']) {
+    await page.getByLabel('Model').fill(model)
+    await page.getByRole('button', { name: 'Would it pass?' }).press('Enter')
+    await page.getByText(model === 'llm/sim' ? 'It would pass.' : 'It would be refused').waitFor()
+    t.equal(await page.evaluate('document.activeElement.textContent'), 'Why?', model)
+    t.equal(await page.getByLabel('Model').inputValue(), model)
+  }
+})
+
 test('times are local, with UTC on hover', async (t, world) => {
   const { page, gateway, signIn } = world
   const user = gateway.newUser()

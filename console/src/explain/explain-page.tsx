@@ -46,13 +46,15 @@ export function ExplainPage() {
   const keys = useOwnKeys().value?.data ?? []
   return (
     <Page
+      // The next question has its answer below the heading, which gets the focus.
+      key={query.toString()}
       title="Why?"
       about="How the gateway would decide a request, or has decided a refused one, step by step. Nothing is counted."
     >
       <Problem error={question && error} />
       {question && value === undefined && error === undefined && <Pending />}
       {question && value && !error && <Answer explanation={value} keys={keys} />}
-      <div className="columns" key={query.toString()}>
+      <div className="columns">
         <Panel title="A refused request">
           <QuestionForm>
             <TextInput
