@@ -81,6 +81,20 @@ test('an administrator sees conditions and problems by file and line', async (t,
   await row.waitFor({ state: 'detached' })
 })
 
+test('a page after the last one says that it is empty', async (t, { page, signIn }) => {
+  for (const [path, heading] of [
+    ['access', 'Access'],
+    ['resources', 'Resources'],
+  ] as const) {
+    await signIn('admin', `${path}?page=9`)
+    await page.getByText('This page is empty').waitFor()
+    await isAccessible(t, page, `${heading}, after its end`)
+    await page.getByRole('button', { name: 'Go to the first page' }).click()
+    await page.getByRole('row', { name: 'llm/sim' }).first().waitFor()
+    t.equal(new URL(page.url()).search, '')
+  }
+})
+
 test('an administrator sees a refusal, and why', async (t, world) => {
   const { page, gateway, signIn } = world
   const user = gateway.newUser()

@@ -6,7 +6,7 @@ import { Filter } from '../parts/filter.tsx'
 import { LimitList } from '../parts/limits.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
-import { Pages, pageIn } from '../parts/pages.tsx'
+import { EmptyPage, Pages, pageIn } from '../parts/pages.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { WrittenAt } from '../parts/written-at.tsx'
@@ -41,7 +41,8 @@ export function AccessPage() {
       </Group>
       <Problem error={error} />
       {value === undefined && error === undefined && <Pending />}
-      {value?.data.length === 0 && (
+      {value?.data.length === 0 && page > 1 && <EmptyPage />}
+      {value?.data.length === 0 && page === 1 && (
         <Nothing title="Nobody, as far as policies and subscriptions say">
           A model needs an AccessPolicy and a Subscription that name it. Names are compared exactly.
         </Nothing>
@@ -54,7 +55,7 @@ export function AccessPage() {
           keyOf={({ model, subject_kind, subject }) => `${model} ${subject_kind} ${subject}`}
         />
       )}
-      {value && <Pages page={page} hasMore={value.has_more} />}
+      {value && value.data.length > 0 && <Pages page={page} hasMore={value.has_more} />}
     </Page>
   )
 }

@@ -5,7 +5,7 @@ import { Dot } from '../parts/dot.tsx'
 import { Filter } from '../parts/filter.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
-import { Pages, pageIn } from '../parts/pages.tsx'
+import { EmptyPage, Pages, pageIn } from '../parts/pages.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { WrittenAt } from '../parts/written-at.tsx'
@@ -49,7 +49,8 @@ export function ResourcesPage() {
       <Problem error={error} />
       {value === undefined && error === undefined && <Pending />}
       {value && value.problems.length > 0 && <Problems {...value} />}
-      {value?.data.length === 0 && <Nothing title="No resource matches" />}
+      {value?.data.length === 0 &&
+        (page > 1 ? <EmptyPage /> : <Nothing title="No resource matches" />)}
       {value && value.data.length > 0 && (
         <DataTable
           label="Resources"
@@ -58,7 +59,7 @@ export function ResourcesPage() {
           keyOf={({ kind, namespace, name }) => `${kind} ${namespace}/${name}`}
         />
       )}
-      {value && <Pages page={page} hasMore={value.has_more} />}
+      {value && value.data.length > 0 && <Pages page={page} hasMore={value.has_more} />}
     </Page>
   )
 }

@@ -4,6 +4,7 @@ import { Filter } from '../parts/filter.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
+import { EmptyPage } from '../parts/pages.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { OwnerField, WhoseSwitch } from '../parts/whose-switch.tsx'
@@ -152,15 +153,7 @@ interface NoKeysProps {
 }
 
 function NoKeys({ wanted, isMine, canCreate, onNew }: NoKeysProps) {
-  if (wanted.page > 1) {
-    return (
-      <Nothing title="This page is empty">
-        <Button variant="default" onClick={() => refine({ page: '' })}>
-          Go to the first page
-        </Button>
-      </Nothing>
-    )
-  }
+  if (wanted.page > 1) return <EmptyPage />
   if (wanted.text !== '' || wanted.status !== 'active' || !isMine) {
     return (
       <Nothing title="No key fits">

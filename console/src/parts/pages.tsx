@@ -1,5 +1,6 @@
 import { Button, Group, Text } from '@mantine/core'
 import { refine } from '../route.ts'
+import { Nothing } from './nothing.tsx'
 
 /** The page number in the address; the first page by default. */
 export function pageIn(query: URLSearchParams): number {
@@ -16,6 +17,17 @@ export function Pages({ page, hasMore }: { readonly page: number; readonly hasMo
       </Text>
       <Turn label="Next" isEnd={!hasMore} to={page + 1} />
     </Group>
+  )
+}
+
+/** In place of the rows of a page after the last one, such as of an old link. */
+export function EmptyPage() {
+  return (
+    <Nothing title="This page is empty">
+      <Button variant="default" onClick={() => refine({ page: '' })}>
+        Go to the first page
+      </Button>
+    </Nothing>
   )
 }
 
