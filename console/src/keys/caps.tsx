@@ -7,7 +7,7 @@ import { linesIn, textIn } from '../parts/dialog-form.tsx'
 import { useFieldError } from '../parts/field-error.tsx'
 import { LimitList } from '../parts/limits.tsx'
 import { wholeIn } from '../parts/numbers.ts'
-import { inWords, LimitFields, limitKey, limitsIn, toModel } from './limit-fields.tsx'
+import { inWords, LimitFields, limitKey, limitsIn, nameOf, toModel } from './limit-fields.tsx'
 
 const names = ['models', 'tokenRateLimits', 'limits', 'allowedAddresses'] as const
 
@@ -161,11 +161,6 @@ function toLines({
     limits: limits.map(limitKey),
     allowedAddresses,
   }
-}
-
-/** `<namespace>/<name>` of a model. */
-export function nameOf({ namespace = '', name }: { namespace?: string; name: string }): string {
-  return `${namespace}/${name}`
 }
 
 function toLimit(written: string) {

@@ -6,8 +6,8 @@ import { endWith, PropagationNote } from '../parts/propagation.tsx'
 import { toast } from '../parts/toast.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
-import { nameOf } from './caps.tsx'
 import { changesIn, KeyFields } from './key-fields.tsx'
+import { nameOf } from './limit-fields.tsx'
 
 interface EditKeyProps {
   /** If undefined, the dialog is closed. */

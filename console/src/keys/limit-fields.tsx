@@ -145,7 +145,7 @@ function Row({ index, limit, onRemove }: RowProps) {
         mt="xs"
         label="Models"
         placeholder="all of the key"
-        defaultValue={models.map(({ namespace, name }) => `${namespace}/${name}`).join(', ')}
+        defaultValue={models.map(nameOf).join(', ')}
       />
       <Group justify="space-between" mt="sm" wrap="nowrap">
         <Checkbox
@@ -200,7 +200,12 @@ function limitIn(form: FormData, index: number): KeyLimit {
   }
 }
 
-/** `<namespace>/<name>`. */
+/** `<namespace>/<name>` of a model. */
+export function nameOf({ namespace = '', name }: { namespace?: string; name: string }): string {
+  return `${namespace}/${name}`
+}
+
+/** The model of a name. */
 export function toModel(written: string) {
   const [namespace = '', ...name] = written.trim().split('/')
   return { namespace, name: name.join('/') }
@@ -228,9 +233,7 @@ export function inWords({
   enforce = true,
 }: KeyLimit): string {
   const per = window === undefined ? '' : ` per ${windowIn(window)}`
-  const only = models
-    ? ` of ${models.map(({ namespace, name }) => `${namespace}/${name}`).join(', ')}`
-    : ''
+  const only = models ? ` of ${models.map(nameOf).join(', ')}` : ''
   return `${name}: ${amountIn(of, Number(limit), `${limit}`)}${per}${only}${enforce ? '' : ', only counted'}`
 }
 

@@ -1,17 +1,17 @@
 import { Checkbox, NativeSelect, Paper } from '@mantine/core'
-import { useState } from 'react'
+import { Fragment, useState } from 'react'
 import type { CreatedKey, NewKey as NewKeyBody, Subscription } from '../api.ts'
 import { byPreference } from '../models/offers.ts'
 import { useAttempts } from '../parts/attempts.ts'
 import { DialogForm, textIn } from '../parts/dialog-form.tsx'
-import { Gives } from '../parts/limits.tsx'
+import { LimitList } from '../parts/limits.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
-import { nameOf } from './caps.tsx'
 import { KeyFields, keyFieldsIn } from './key-fields.tsx'
+import { nameOf } from './limit-fields.tsx'
 import { KeyModal, type Make } from './show-key.tsx'
 
 interface NewKeyProps {
@@ -94,7 +94,16 @@ function Form({ onCancel, make }: FormProps) {
           }))}
         />
         <Paper withBorder p="sm">
-          <Gives models={paying.model_refs} />
+          <dl className="gives">
+            {paying.model_refs.map((model) => (
+              <Fragment key={nameOf(model)}>
+                <dt>{nameOf(model)}</dt>
+                <dd>
+                  <LimitList {...model} />
+                </dd>
+              </Fragment>
+            ))}
+          </dl>
         </Paper>
         <NativeSelect
           name="lifetime"

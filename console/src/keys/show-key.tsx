@@ -16,7 +16,7 @@ import { stay } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { agentSnippets } from './agent-snippets.ts'
-import { nameOf } from './caps.tsx'
+import { nameOf } from './limit-fields.tsx'
 import { exportKey, type Snippet, snippets } from './snippets.ts'
 
 interface KeyModalProps {

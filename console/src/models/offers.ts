@@ -1,6 +1,7 @@
 /** The models that the caller may use, with the subscriptions that pay for each. */
 
 import type { Model, Subscription } from '../api.ts'
+import { nameOf } from '../keys/limit-fields.tsx'
 import { type Limit, limitsIn } from '../parts/limits.tsx'
 import type { Session } from '../session.tsx'
 
@@ -38,7 +39,5 @@ function maxLimit({ model_refs }: Subscription): number {
 
 /** The limits of a model under a subscription. */
 export function limitsOf({ model_refs }: Subscription, { owned_by }: Model): readonly Limit[] {
-  return limitsIn(
-    model_refs.find(({ namespace, name }) => `${namespace}/${name}` === owned_by) ?? {},
-  )
+  return limitsIn(model_refs.find((model) => nameOf(model) === owned_by) ?? {})
 }

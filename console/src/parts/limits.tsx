@@ -1,5 +1,5 @@
 import { Text } from '@mantine/core'
-import { Fragment, type ReactNode } from 'react'
+import type { ReactNode } from 'react'
 import { count, money, some } from './numbers.ts'
 import { Time } from './time.tsx'
 
@@ -194,25 +194,5 @@ export function LimitBars<State extends LimitState>({
         )
       })}
     </div>
-  )
-}
-
-/** The models that a subscription pays for. */
-export function Gives({
-  models,
-}: {
-  readonly models: readonly (StatedLimits & { readonly namespace: string; readonly name: string })[]
-}) {
-  return (
-    <dl className="gives">
-      {models.map(({ namespace, name, ...stated }) => (
-        <Fragment key={`${namespace}/${name}`}>
-          <dt>{`${namespace}/${name}`}</dt>
-          <dd>
-            <LimitList {...stated} />
-          </dd>
-        </Fragment>
-      ))}
-    </dl>
   )
 }
