@@ -57,7 +57,63 @@ export async function readWays(): Promise<Ways> {
 }
 
 /** Navigates to the provider's page. Rejects with an ApiError. */
-export async function begin({ issuer, page }: Provider): Promise<undefined> {
+export async function begin(provider: Provider): Promise<undefined> {
+  const { begun, url } = await prepare(provider)
+  storage.setItem(keptUnder, JSON.stringify(begun))
+  location.assign(url)
+  return undefined
+}
+
+let waiting: BroadcastChannel | undefined
+
+/**
+ * Opens the provider's page in a new tab, since this page has a form that must not be lost. Once the provider has
+ * redirected that tab, it hands its address to this one, which alone knows the verifier and calls `onBack` with the
+ * token. Rejects with an ApiError.
+ */
+export async function beginBeside(
+  provider: Provider,
+  onBack: (token: Promise<string>) => void,
+): Promise<undefined> {
+  const { begun, url } = await prepare(provider)
+  stopWaiting()
+  const channel = new BroadcastChannel(keptUnder)
+  waiting = channel
+  channel.onmessage = ({ data }) => {
+    const back = new URL(String(data), location.origin)
+    if (back.searchParams.get('state') !== begun.state) return
+    channel.postMessage(begun.state)
+    stopWaiting()
+    onBack(tokenAt(back, begun))
+  }
+  open(url, '_blank', 'noopener')
+  return undefined
+}
+
+/** No longer expects the tab that `beginBeside` has opened. */
+export function stopWaiting(): void {
+  waiting?.close()
+  waiting = undefined
+}
+
+/** Duration after which no other tab takes an address; milliseconds. */
+const takenMs = 2_000
+
+/** Whether another tab takes the address to which a provider has redirected this one. */
+function isTaken(address: URL): Promise<boolean> {
+  const channel = new BroadcastChannel(keptUnder)
+  const taken = new Promise<boolean>((resolve) => {
+    channel.onmessage = ({ data }) => {
+      if (data === address.searchParams.get('state')) resolve(true)
+    }
+    setTimeout(() => resolve(false), takenMs)
+  })
+  channel.postMessage(address.pathname + address.search)
+  return taken.finally(() => channel.close())
+}
+
+/** A sign-in at the provider, and the address of its page for it. Rejects with an ApiError. */
+async function prepare({ issuer, page }: Provider): Promise<{ begun: Begun; url: URL }> {
   if (!isSecureContext) {
     throw new ApiError(
       0,
@@ -70,12 +126,10 @@ export async function begin({ issuer, page }: Provider): Promise<undefined> {
   const url = new URL(page)
   const back = new URL(url.searchParams.get('redirect_uri') ?? '').pathname
   const begun: Begun = { issuer, state, verifier, back, address }
-  storage.setItem(keptUnder, JSON.stringify(begun))
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))
   url.searchParams.set('state', state)
   url.searchParams.set('code_challenge', toBase64Url(new Uint8Array(digest)))
-  location.assign(url)
-  return undefined
+  return { begun, url }
 }
 
 /**
@@ -83,13 +137,20 @@ export async function begin({ issuer, page }: Provider): Promise<undefined> {
  * the address that was open before. Rejects with an ApiError.
  */
 export async function finish(): Promise<string | undefined> {
-  const { pathname } = location
-  if (!backs.test(pathname)) return undefined
-  const query = new URLSearchParams(location.search)
+  const here = new URL(location.href)
+  if (!backs.test(here.pathname)) return undefined
   const begun = takeBegun()
   // First, because the code must not stay in the address.
   history.replaceState(null, '', begun?.address ?? '/console')
   dispatchEvent(new PopStateEvent('popstate'))
+  if (begun === undefined && (await isTaken(here))) {
+    throw new ApiError(0, 'elsewhere', 'Go on in the tab with your form, and close this one.')
+  }
+  return tokenAt(here, begun)
+}
+
+/** The token for the code in the address to which a provider has redirected the browser. */
+async function tokenAt({ pathname, searchParams: query }: URL, begun?: Begun): Promise<string> {
   const code = query.get('code')
   const refusal = query.get('error_description') ?? query.get('error')
   const from = query.get('iss')

@@ -13,7 +13,15 @@ import {
 } from '@mantine/core'
 import { type FormEvent, useCallback, useEffect, useState } from 'react'
 import type { ApiError } from './api.ts'
-import { begin, finish, isReturning, readWays, type Ways } from './code-flow.ts'
+import {
+  begin,
+  beginBeside,
+  finish,
+  isReturning,
+  readWays,
+  stopWaiting,
+  type Ways,
+} from './code-flow.ts'
 import { allowKeeping, forgetToken, keptToken } from './kept-token.ts'
 import { Problem } from './parts/problem.tsx'
 import { hasSampleCode, sampleRoles, signInToSample } from './sample.ts'
@@ -23,7 +31,7 @@ import { isOutage } from './use-loaded.ts'
 interface SignInProps {
   /** Why the last session ended, if it did. */
   readonly notice: string | undefined
-  /** Whether a form waits for its user; another page in this tab would replace it. */
+  /** Whether a form waits for its user, so that no other page may be opened in this tab. */
   readonly keepsForm: boolean
   readonly onSession: (session: Session) => void
   readonly onEnd: () => void
@@ -88,6 +96,8 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
     return () => clearTimeout(timer)
   }, [triesAgain, enter])
 
+  useEffect(() => stopWaiting, [])
+
   // A hidden page is shown again with its own title.
   useEffect(() => {
     const before = document.title
@@ -117,13 +127,14 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
 
   const isOneClick = ways?.sampleUsers !== undefined && hasSampleCode()
   const hasWays = ways !== undefined && (ways.providers.length > 0 || isOneClick)
-  // The form would only flash.
-  if (isRestoring) {
+  const isElsewhere = error?.code === 'elsewhere'
+  // The form would only flash, or is not needed.
+  if (isRestoring || isElsewhere) {
     return (
       <Container size={440} py={80} component="main">
         <Title order={1}>Tollgate</Title>
         <Text c="dimmed" role="status">
-          Signing in at {location.host} …
+          {isElsewhere ? error.message : `Signing in at ${location.host} …`}
         </Text>
       </Container>
     )
@@ -159,15 +170,16 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
               <Button
                 key={provider.issuer}
                 loading={isBusy}
-                onClick={() => void enter(begin(provider))}
+                onClick={() =>
+                  void enter(keepsForm ? beginBeside(provider, enter) : begin(provider))
+                }
               >
                 Sign in with {provider.name}
               </Button>
             ))}
             {keepsForm && ways && ways.providers.length > 0 && (
               <Text size="sm" c="dimmed">
-                The form is lost if you sign in with a provider, which opens its page in place of
-                this one. A token keeps it.
+                A provider opens its page in a new tab. Your form stays in this one.
               </Text>
             )}
             {ways && <Missing {...ways} />}

@@ -64,6 +64,51 @@ test('the page says that it signs in, while the provider is slow', async (t, wor
   await page.getByRole('button', { name: 'Sign out' }).waitFor()
 })
 
+test('a form outlives the sign-in with a provider', async (t, { page, gateway, expected }) => {
+  expected.add(401)
+  provider.welcome('ada', `${gateway.url}/console/signed-in`)
+  await page.goto(`${gateway.url}/console/keys`)
+  await page.getByRole('button', { name: button }).click()
+  await page.getByRole('button', { name: 'New key' }).click()
+  const dialog = page.getByRole('dialog')
+  const name = dialog.locator('input[name=name]')
+  await name.fill('long thought about')
+  const error = { message: 'The token has expired.', type: 'authentication_error', code: 'x' }
+  await page.route('**/v1/api-keys', (route) => route.fulfill({ status: 401, json: { error } }))
+  await dialog.getByRole('button', { name: 'Create key' }).click()
+  await page.getByText('Sign in again as ada, and go on with the form.').waitFor()
+  await page.unroute('**/v1/api-keys')
+  const exchanges: string[] = []
+  page.on('request', (request) => {
+    if (request.method() === 'POST' && request.url().endsWith('/sign-in'))
+      exchanges.push(request.postData() ?? '')
+  })
+  const opened = page.context().waitForEvent('page')
+  await page.getByRole('button', { name: button }).click()
+  const other = await opened
+  await other.getByText('Go on in the tab with your form, and close this one.').waitFor()
+  t.equal(other.url(), `${gateway.url}/console`, 'the code is not in the address any more')
+  t.equal(await other.evaluate('sessionStorage.length'), 0, 'no other tab has the token')
+  await name.waitFor()
+  t.equal(await name.inputValue(), 'long thought about')
+  await dialog.getByRole('button', { name: 'Create key' }).click()
+  t.match(await page.getByTestId('key').textContent(), /^sk-/)
+  await page.getByRole('button', { name: 'I have copied it' }).click()
+  t.equal(exchanges.length, 1)
+
+  await page.getByRole('button', { name: 'New key' }).click()
+  await page.route('**/v1/api-keys', (route) => route.fulfill({ status: 401, json: { error } }))
+  await name.fill('another')
+  await dialog.getByRole('button', { name: 'Create key' }).click()
+  await page.getByText('Sign in again as ada, and go on with the form.').waitFor()
+  const closed = page.context().waitForEvent('page')
+  await page.getByRole('button', { name: button }).click()
+  await (await closed).close()
+  await other.goto(`${gateway.url}/console/signed-in?code=stolen&state=forged`)
+  await other.getByText('This sign-in was not begun in this tab; begin again.').waitFor()
+  t.equal(exchanges.filter((each) => each.includes('stolen')).length, 0, 'no forged address')
+})
+
 test('an answer to another sign-in is not accepted', async (t, { page, gateway, expected }) => {
   await page.goto(`${gateway.url}/console/signed-in?code=stolen&state=forged`)
   await page.getByText('This sign-in was not begun in this tab; begin again.').waitFor()
