@@ -250,7 +250,7 @@ test('the page is there while the gateway does not say how to sign in', async (t
   t.strictSame(complaints, [])
 })
 
-test('a provider signs in nobody while the gateway is away', async (t, world) => {
+test('a provider signs in nobody while the gateway is away', async (_t, world) => {
   const { gateway, page: own } = world
   // Not the watched page: the browser writes the lost request to its log.
   const page = await own.context().newPage()
@@ -297,7 +297,7 @@ test('a reload while the gateway restarts needs no new token', async (t, world) 
   t.equal(await page.getByRole('button', { name: 'Sign out' }).count(), 0, 'not as somebody else')
 })
 
-test('the page works in a browser that stores nothing', async (t, { page, gateway }) => {
+test('the page works in a browser that stores nothing', async (_t, { page, gateway }) => {
   await page.addInitScript(`for (const name of ['sessionStorage', 'localStorage'])
     Object.defineProperty(window, name, {
       get() { throw new DOMException('Access is denied for this document.', 'SecurityError') },
