@@ -130,6 +130,15 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
     })
   }
 
+  /** Throws the error of a response, or that there was none in time. */
+  function fail(error: unknown, isLate: boolean): never {
+    // Another token may be there by now.
+    if (last !== undefined && error instanceof KubeError && error.status === 401)
+      last = { ...last, readAt: Number.NEGATIVE_INFINITY }
+    if (!isLate) throw error
+    throw new Error(`timeout: the API server did not respond within ${timeoutMs / 1_000} s`)
+  }
+
   async function readWhole(response: IncomingMessage): Promise<string> {
     const text = await readBody(response, maxBytes)
     if (text !== undefined) return text
@@ -140,14 +149,18 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
     async send(request) {
       const deadline = AbortSignal.timeout(timeoutMs)
       const signal = request.signal ? AbortSignal.any([request.signal, deadline]) : deadline
-      const response = await begin(request, signal)
-      const text = await readWhole(response)
-      if (!isGood(response)) throw toError(response, text)
-      return toObject(text)
+      try {
+        const response = await begin(request, signal)
+        const text = await readWhole(response)
+        if (!isGood(response)) throw toError(response, text)
+        return toObject(text)
+      } catch (error) {
+        return fail(error, deadline.aborted)
+      }
     },
     async open({ idleMs, ...request }) {
       const opening = new AbortController()
-      const giveUp = setTimeout(() => opening.abort(new Error('no answer in time')), timeoutMs)
+      const giveUp = setTimeout(() => opening.abort(), timeoutMs)
       const signal = request.signal
         ? AbortSignal.any([request.signal, opening.signal])
         : opening.signal
@@ -158,6 +171,8 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
           response.destroy(new Error('the watch timed out: it sent nothing')),
         )
         return response
+      } catch (error) {
+        return fail(error, opening.signal.aborted)
       } finally {
         clearTimeout(giveUp)
       }

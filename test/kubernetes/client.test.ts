@@ -1,7 +1,10 @@
+import { writeFileSync } from 'node:fs'
 import http from 'node:http'
+import { join } from 'node:path'
 import { test } from 'tap'
 import { createClient } from '../../src/kubernetes/client.ts'
 import { listenLocally } from '../support/listening.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 test('a body that is read as YAML has no characters that only JSON allows', async (t) => {
   const received: string[] = []
@@ -20,4 +23,27 @@ test('a body that is read as YAML has no characters that only JSON allows', asyn
   t.match(yaml, '"a\\u007f\\u0085\\u2028\\ufeff\\uffff\\"\\\\\\n😀é"')
   t.strictSame(JSON.parse(yaml), body)
   t.equal(json, JSON.stringify(body))
+})
+
+test('a token that is refused is read again with the next request', async (t) => {
+  const tokenFile = join(temporaryFolder(t), 'token')
+  writeFileSync(tokenFile, 'former')
+  const server = http.createServer(({ headers }, response) => {
+    response.statusCode = headers.authorization === 'Bearer former' ? 401 : 200
+    response.end('{}')
+  })
+  const url = `http://127.0.0.1:${await listenLocally(t, server)}`
+  const client = createClient({ server: url, tokenFile })
+  await t.rejects(client.send({ path: '/' }), { status: 401, message: /401/ })
+  writeFileSync(tokenFile, 'fresh')
+  await t.resolves(client.send({ path: '/' }))
+})
+
+test('says how long it waited for a response', async (t) => {
+  const server = http.createServer(() => {})
+  const url = `http://127.0.0.1:${await listenLocally(t, server)}`
+  const client = createClient({ server: url }, { timeoutMs: 50 })
+  const late = { message: 'timeout: the API server did not respond within 0.05 s' }
+  await t.rejects(client.send({ path: '/' }), late)
+  await t.rejects(client.open({ path: '/', idleMs: 1_000 }), late)
 })
