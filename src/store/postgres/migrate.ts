@@ -2,8 +2,9 @@
 
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
-import { advisoryLocks } from './advisory-locks.ts'
+import { advisoryLocks, lockDeadlineMs } from './advisory-locks.ts'
 import type { Pool } from './postgres.ts'
 import type { Sql } from './sql.ts'
 
@@ -31,21 +32,30 @@ interface Applied {
  * Applies pending migrations in one transaction under an advisory lock, so that only one of several processes that
  * start together migrates. Returns the names that were applied. Rejects with a readable Error if the database refuses,
  * or if the schema does not match: an applied migration has changed since, or a newer version's schema does not support
- * this one.
+ * this one. While other transactions hold a lock that it needs, it tries again for `waitMs`.
  */
-export async function migrate(sql: Pool, folder = defaultFolder): Promise<readonly string[]> {
-  return await applyPending(sql, await readMigrations(folder)).catch((error: unknown) => {
-    if (!(error instanceof pg.DatabaseError)) throw error
-    const mend =
-      mends.find(([pattern]) => pattern.test(`${error.code} ${error.message}`))?.[1] ?? ''
-    throw new Error(`The schema cannot be migrated: ${error.message}${mend}.`)
-  })
+export async function migrate(sql: Pool, folder = defaultFolder, waitMs = 30_000) {
+  const migrations = await readMigrations(folder)
+  for (const giveUpAt = performance.now() + waitMs; ; await delay(lockRestMs)) {
+    try {
+      return await applyPending(sql, migrations)
+    } catch (error) {
+      if (!(error instanceof pg.DatabaseError)) throw error
+      if (error.code === '55P03' && performance.now() < giveUpAt) continue
+      const mend = mends.find(([form]) => form.test(`${error.code} ${error.message}`))?.[1] ?? ''
+      throw new Error(`The schema cannot be migrated: ${error.message}${mend}.`)
+    }
+  }
 }
+
+/** Meanwhile the requests that have waited behind it go on. */
+const lockRestMs = 1_000
 
 /** By the code and the message of the database's error. */
 const mends: readonly (readonly [RegExp, string])[] = [
   [/^42501/, ', so use the role that owns the tables and may create others in their schema'],
   [/^25006/, ', so name the primary, not a replica, and a role that may write'],
+  [/^55P03/, ', so end the transactions that use its tables, such as a backup'],
   [/^3F000/, ', so create the schema that the search_path of this role names'],
   [/statement pooling/, ', so set pool_mode to session or transaction'],
 ]
@@ -54,16 +64,16 @@ function applyPending(sql: Pool, migrations: readonly Migration[]): Promise<read
   return sql.begin(async (transaction) => {
     await transaction`set local statement_timeout = 0`
     await transaction`select pg_advisory_xact_lock(${advisoryLocks.migrations})`
-    await checkEncoding(transaction)
     await transaction`set local client_min_messages = warning`
+    // Requests wait behind a statement that waits for a lock of a table.
+    await transaction`select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)`
     await transaction`create table if not exists tollgate_migrations (
-      name text primary key,
-      applied_at timestamptz not null default now()
-    )`
-    await transaction`alter table tollgate_migrations add column if not exists checksum text`
-    await transaction`alter table tollgate_migrations add column if not exists works_with text`
-    const before = await transaction<Applied[]>`
-      select name, checksum, works_with as "worksWith" from tollgate_migrations order by name`
+      name text primary key, applied_at timestamptz not null default now(), checksum text, works_with text)`
+    const { before, isOld } = await readApplied(transaction)
+    // A change of a table waits for all that read it, such as a backup.
+    if (isOld)
+      await transaction`alter table tollgate_migrations
+        add column if not exists checksum text, add column if not exists works_with text`
     const { pending } = compare(migrations, before)
     for (const { text } of pending) await transaction.unsafe(text)
     // A migration from before checksums is assumed to be unchanged.
@@ -86,7 +96,7 @@ function applyPending(sql: Pool, migrations: readonly Migration[]): Promise<read
  * exist yet.
  */
 export async function planMigrations(sql: Sql | undefined, folder = defaultFolder) {
-  const before = sql === undefined ? [] : await readApplied(sql)
+  const before = sql === undefined ? [] : (await readApplied(sql)).before
   const { pending, newer } = compare(await readMigrations(folder), before)
   return { applied: before.map(({ name }) => name), pending, newer }
 }
@@ -103,16 +113,18 @@ async function checkEncoding(sql: Sql): Promise<void> {
   )
 }
 
-async function readApplied(sql: Sql): Promise<readonly Applied[]> {
+/** Also from a table that is older than two of its columns, or does not exist. */
+async function readApplied(sql: Sql) {
   await checkEncoding(sql)
-  const [table] = await sql<{ columns: number }[]>`
+  const [{ columns } = { columns: 0 }] = await sql<{ columns: number }[]>`
     select count(*)::int as columns from information_schema.columns
     where table_name = 'tollgate_migrations' and table_schema = any(current_schemas(false))
       and column_name in ('name', 'checksum', 'works_with')`
-  if (!table?.columns) return []
-  return await sql<Applied[]>`
+  if (columns === 0) return { before: [], isOld: false }
+  const before = await sql<Applied[]>`
     select name, to_jsonb(m) ->> 'checksum' as checksum, to_jsonb(m) ->> 'works_with' as "worksWith"
     from tollgate_migrations m order by name`
+  return { before, isOld: columns < 3 }
 }
 
 async function readMigrations(folder: URL): Promise<readonly Migration[]> {

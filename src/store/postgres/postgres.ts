@@ -100,7 +100,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
         free.release()
         return result
       } catch (error) {
-        if (isReadOnly(error)) for (const each of all) outdated.add(each)
+        if (isOf(error, '25006')) for (const each of all) outdated.add(each)
         // After an error of the server the connection is usable, unless it was FATAL, in any
         // language.
         free.release(!(error instanceof pg.DatabaseError && error.severity === 'ERROR'))
@@ -178,26 +178,21 @@ async function orRefused<T>(work: Promise<T>): Promise<T> {
   } catch (error) {
     // Of a statement in a transaction.
     if (error instanceof ServiceError) throw error
-    if (isLocked(error)) throw new ServiceError('store_locked', { cause: error })
+    // Another transaction has changed a row or a table.
+    if (isOf(error, '55P03')) throw new ServiceError('store_locked', { cause: error })
     if (isSlow(error)) throw new ServiceError('store_slow', { cause: error })
     throw isOutage(error) ? new ServiceError('store_unavailable', { cause: error }) : error
   }
 }
 
-/** Lock timeout: another transaction has changed a row or a table. */
-function isLocked(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && error.code === '55P03'
-}
-
-/** As of a replica, or of a primary that has become one. */
-function isReadOnly(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && error.code === '25006'
+/** Whether the server's error has this code. */
+function isOf(error: unknown, code: string): boolean {
+  return error instanceof pg.DatabaseError && error.code === code
 }
 
 /** Timeout, by our clock or by the server's `statement_timeout`. */
 function isSlow(error: unknown): boolean {
-  if (error instanceof GivenUp) return error.isReachable
-  return error instanceof pg.DatabaseError && error.code === '57014'
+  return error instanceof GivenUp ? error.isReachable : isOf(error, '57014')
 }
 
 /**
@@ -216,12 +211,10 @@ function isOutage(error: unknown): boolean {
 
 /** Whether the database responds now. */
 export async function ping(sql: Sql): Promise<boolean> {
-  try {
-    await sql`select 1`.run(pingDeadlineMs)
-    return true
-  } catch {
-    return false
-  }
+  return await sql`select 1`.run(pingDeadlineMs).then(
+    () => true,
+    () => false,
+  )
 }
 
 /** Long enough for a slow server, and short enough to report a missing one within two seconds. */

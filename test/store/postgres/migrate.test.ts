@@ -1,11 +1,13 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { copyFileSync, writeFileSync } from 'node:fs'
+import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { type Test, test } from 'tap'
 import { createPostgresApiKeys } from '../../../src/keys/postgres-api-keys.ts'
 import { migrate, planMigrations } from '../../../src/store/postgres/migrate.ts'
+import { within } from '../../../src/store/postgres/postgres.ts'
 import { createDatabase } from '../../support/database.ts'
 import { createPool } from '../../support/key-store.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -112,6 +114,61 @@ test('keys of each earlier schema work after an upgrade', async (t) => {
   await sql`update api_keys set status = 'revoked'`
   const logged = await sql`select key_hash from tollgate_revocations where ended`
   t.equal(logged.length, all.length, 'revocations of each are logged')
+})
+
+test('a start does not wait for a backup that reads the tables', async (t) => {
+  const url = await createDatabase(t)
+  const [sql, other] = [await createPool(t, url), await createPool(t, url)]
+  await migrate(sql)
+  const ended = Promise.withResolvers<void>()
+  const begun = Promise.withResolvers<void>()
+  const backup = other.begin(async (reading) => {
+    await reading`select from tollgate_migrations, api_keys`
+    begun.resolve()
+    await ended.promise
+  })
+  await begun.promise
+  const migrated = await Promise.race([migrate(sql), delay(5_000, 'waits', { ref: false })])
+  ended.resolve()
+  await backup
+  t.strictSame(migrated, [])
+})
+
+test('a migration that waits for a lock does not keep others waiting', async (t) => {
+  const url = await createDatabase(t)
+  const [sql, other, third] = [
+    await createPool(t, url),
+    await createPool(t, url),
+    await createPool(t, url),
+  ]
+  await migrate(sql)
+  const folder = pathToFileURL(`${temporaryFolder(t)}/`)
+  for (const name of all) copyFileSync(new URL(name, migrations), new URL(name, folder))
+  const next = '0099-next.sql'
+  writeFileSync(new URL(next, folder), 'alter table api_keys add column next text;')
+  const ended = Promise.withResolvers<void>()
+  const begun = Promise.withResolvers<void>()
+  const backup = other.begin(async (reading) => {
+    await reading`select from api_keys`
+    begun.resolve()
+    await ended.promise
+  })
+  await begun.promise
+  await t.rejects(migrate(sql, folder, 0), {
+    message: /lock timeout, so end the transactions that use its tables, such as a backup\.$/,
+  })
+  const migrating = migrate(sql, folder)
+  let waits = 0
+  for (let i = 0; i < 20; i += 1) {
+    await within(third`select from api_keys`).catch(() => {
+      waits += 1
+    })
+    await delay(100)
+  }
+  t.equal(waits, 0, 'requests are answered meanwhile')
+  ended.resolve()
+  await backup
+  t.strictSame(await migrating, [next])
 })
 
 test('a failed migration leaves nothing behind', async (t) => {
