@@ -25,7 +25,7 @@ import { type Lane, readLane } from '../table/rules/lane.ts'
 import { type CountableLine, chargeOfLine } from '../usage/rules/line-charges.ts'
 import { sayLeft } from '../usage/rules/model-failure.ts'
 import { isWhole, type LineHead, parseObject, readLineHead } from '../usage/rules/read-line-head.ts'
-import { nothingReported, type UnusableUsage } from '../usage/rules/usage.ts'
+import type { UnusableUsage } from '../usage/rules/usage.ts'
 import { earlierLines, fromEarlier } from './earlier-line.ts'
 
 /** Every admitted request has exactly one line `ended`, and before it one `running` every 10 s. */
@@ -91,32 +91,12 @@ function toLine(fields: Fields, head: LineHead): Mutable<ReadLine> | undefined {
   const flags = textOf(fields.flags)
   const isSent = sent === true || isWhole(sent)
   const figures = typeof reported === 'string' ? parseObject(reported) : reported
-  const { startedAt, id, by, held } = head
-  const usage: Mutable<ReadLine['usage']> = {
-    user: head.user,
-    subscription: head.subscription,
-    model: head.model,
-    status,
-    bytes: isWhole(bytes) ? bytes : 0,
-    reported: isObject(figures) ? new Map(Object.entries(figures)) : nothingReported,
-    response: { id, endedAt: startedAt + ms },
-  }
-  // Assigned one by one, as in `readLineHead`.
-  if (head.keyId !== undefined) usage.keyId = head.keyId
-  if (head.group !== undefined) usage.group = head.group
-  if (head.payer !== undefined) usage.payer = head.payer
-  if (head.keyCounters !== undefined) usage.keyCounters = head.keyCounters
-  if (head.estimate !== undefined) usage.estimate = head.estimate
-  if (head.prices !== undefined) usage.prices = head.prices
-  if (head.weights !== undefined) usage.weights = head.weights
-  if (head.limits !== undefined) {
-    usage.limits = head.limits
-    if (head.pool !== undefined) usage.pool = head.pool
-    if (head.organization !== undefined) usage.organization = head.organization
-    if (head.hasCostLimit) usage.hasCostLimit = true
-  }
-  if (head.windows !== undefined) usage.windows = head.windows
-  if (head.chargesAdmission) usage.chargesAdmission = true
+  const { startedAt, by, held, usage } = head
+  const { id } = usage.response
+  usage.status = status
+  if (isWhole(bytes)) usage.bytes = bytes
+  if (isObject(figures)) usage.reported = new Map(Object.entries(figures))
+  usage.response = { id, endedAt: startedAt + ms }
   if (held !== undefined) usage.held = { ...held, id, tookMs: ms, isBroken: flags !== '' }
   if (status === 0 && isSent && sayLeft(flags)) usage.hasLeft = true
   return {

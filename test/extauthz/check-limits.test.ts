@@ -10,11 +10,11 @@ import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators
 import { type HoldResult, noTokens } from '../../src/ratelimit/rules/hold.ts'
 import { createHoldFollower } from '../../src/usage/hold-follower.ts'
 import { countedOf } from '../../src/usage/rules/line-charges.ts'
-import { readLineHead } from '../../src/usage/rules/read-line-head.ts'
 import { createSettle } from '../../src/usage/settle.ts'
 import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { checkOf, checkResponse, readDenial } from '../support/envoy-messages.ts'
+import { readHead } from '../support/line-head.ts'
 import { createRandom } from '../support/random.ts'
 import { endOf } from '../support/window-ends.ts'
 
@@ -95,7 +95,7 @@ function createWorld(options: Options = {}) {
   function follow(allowed: Buffer, fields: object): number {
     const { metadata } = readAllow(allowed)
     if (metadata.line === undefined) return 0
-    const startedAt = readLineHead(metadata.line)?.startedAt ?? 0
+    const startedAt = readHead(metadata.line)?.startedAt ?? 0
     const { metered, line: check } = metadata
     const written = {
       v: 1,
@@ -566,10 +566,7 @@ test('what one user sends sets the estimates of nobody else', async (t) => {
   const measure = async ({ ask }: ReturnType<typeof createWorld>) => {
     const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => ask(`b${i}`, 400)))
     const [first] = answers as [Buffer]
-    return [
-      answers.filter(isAllowed).length,
-      readLineHead(readAllow(first).metadata.line)?.estimate,
-    ]
+    return [answers.filter(isAllowed).length, readHead(readAllow(first).metadata.line)?.estimate]
   }
   const alone = world()
   alone.caller.user = 'bob'
@@ -854,7 +851,7 @@ test('without the field every answer is the same, byte for byte', async (t) => {
   )
   const [first, ...others] = answers.flat()
   for (const each of others) t.strictSame(each, first)
-  t.equal(readLineHead(readAllow(first as Buffer).metadata.line)?.held, undefined)
+  t.equal(readHead(readAllow(first as Buffer).metadata.line)?.held, undefined)
 })
 
 const counting = { admission: { mode: 'count' } }

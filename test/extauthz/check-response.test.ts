@@ -8,9 +8,9 @@ import type { Dialect } from '../../src/operations/dialect.ts'
 import { toCountedLimit, toCountedLimits } from '../../src/ratelimit/rules/counted-limits.ts'
 import { limitStates } from '../../src/ratelimit/rules/limit.ts'
 import { toPolicies } from '../../src/ratelimit/rules/limit-headers.ts'
-import { readLineHead } from '../../src/usage/rules/read-line-head.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 import { checkResponse, readDenial, structOf } from '../support/envoy-messages.ts'
+import { readHead } from '../support/line-head.ts'
 
 const now = Date.UTC(2026, 0, 1)
 const model = snapshotOf(modelRef('small')).models.get('llm/small')
@@ -52,7 +52,7 @@ function metadataOf(granted: Grant, dialect: Dialect = 'openai', templateOf = cr
     dynamic_metadata: { fields: Record<string, { stringValue?: string }> }
   }
   const { fields } = dynamic_metadata
-  return { fields, line: readLineHead(fields.line?.stringValue) }
+  return { fields, line: readHead(fields.line?.stringValue) }
 }
 
 test('an allow contains exactly what Envoy needs', async (t) => {

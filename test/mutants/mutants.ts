@@ -1673,8 +1673,12 @@ export const allMutants: readonly Mutant[] = [
       ['text.lastIndexOf(each)', 'text.indexOf(each)'],
       ['fields.metered === true', 'fields.metered !== false'],
       ['status === 0 && isSent && sayLeft', 'status === 0 && sayLeft'],
-      ['if (head.windows !== undefined)', 'if (false)'],
     ],
+  ),
+  ...mutants(
+    'usage/rules/read-line-head.ts',
+    ['journal/read-line.test.ts'],
+    [["if (typeof windows === 'string')", 'if (false)']],
   ),
   ...mutants(
     'usage/ledger/feed.ts',

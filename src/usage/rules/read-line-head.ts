@@ -4,18 +4,16 @@ import { isObject } from '../../formats/fields.ts'
 import type { Mutable } from '../../formats/mutable.ts'
 import { parseEstimate } from '../../ratelimit/rules/unreported.ts'
 import type { DecidedBy } from './line-head.ts'
-import type { HeldUsage, Usage } from './usage.ts'
+import { type HeldUsage, nothingReported, type Usage } from './usage.ts'
 
 /** The head of a line. */
-export type LineHead = Omit<
-  Usage,
-  'status' | 'reported' | 'bytes' | 'hasLeft' | 'response' | 'held'
-> & {
+export interface LineHead {
   readonly startedAt: number
-  readonly id: string
   readonly by: DecidedBy
   /** Undefined if nothing was held. */
   readonly held: Omit<HeldUsage, 'id' | 'tookMs' | 'isBroken'> | undefined
+  /** The part of the usage that is known at admission, with the request's id; the line's other fields complete it. */
+  readonly usage: Mutable<Usage & Required<Pick<Usage, 'response'>>>
 }
 
 /** Reads a head, from text or parsed; returns undefined for anything else. Never throws. */
@@ -28,33 +26,32 @@ export function readLineHead(written: unknown): LineHead | undefined {
   if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
   if (typeof model !== 'string' || (by !== 'check' && by !== 'table')) return undefined
   // Assigned one by one: this runs for each line, and spreading takes longer than parsing.
-  const head: Mutable<LineHead> = {
-    startedAt: start,
-    id,
-    by,
+  const usage: LineHead['usage'] = {
     user,
     subscription,
     model,
-    held: undefined,
+    status: 0,
+    bytes: 0,
+    reported: nothingReported,
+    response: { id, endedAt: start },
   }
-  if (typeof key === 'string') head.keyId = key
-  if (typeof group === 'string') head.group = group
-  if (typeof payer === 'string') head.payer = payer
-  if (typeof cap === 'string') head.keyCounters = cap
+  if (typeof key === 'string') usage.keyId = key
+  if (typeof group === 'string') usage.group = group
+  if (typeof payer === 'string') usage.payer = payer
+  if (typeof cap === 'string') usage.keyCounters = cap
   const estimate = parseEstimate(fields.estimate)
-  if (estimate !== undefined) head.estimate = estimate
-  if (isObject(held)) head.held = readHeld(held)
-  if (typeof prices === 'string') head.prices = prices
-  if (typeof weights === 'string') head.weights = weights
+  if (estimate !== undefined) usage.estimate = estimate
+  if (typeof prices === 'string') usage.prices = prices
+  if (typeof weights === 'string') usage.weights = weights
   if (limits !== undefined || keyLimits !== undefined) {
-    head.limits = [...textsIn(limits), ...textsIn(keyLimits)]
-    if (typeof pool === 'string') head.pool = pool
-    if (typeof organization === 'string') head.organization = organization
-    if (fields.cost_limit === true || fields.key_cost_limit === true) head.hasCostLimit = true
+    usage.limits = [...textsIn(limits), ...textsIn(keyLimits)]
+    if (typeof pool === 'string') usage.pool = pool
+    if (typeof organization === 'string') usage.organization = organization
+    if (fields.cost_limit === true || fields.key_cost_limit === true) usage.hasCostLimit = true
   }
-  if (typeof windows === 'string') head.windows = windows
-  if (fields.charge === 'admission') head.chargesAdmission = true
-  return head
+  if (typeof windows === 'string') usage.windows = windows
+  if (fields.charge === 'admission') usage.chargesAdmission = true
+  return { startedAt: start, by, held: isObject(held) ? readHeld(held) : undefined, usage }
 }
 
 function textsIn(list: unknown): readonly string[] {

@@ -13,10 +13,9 @@ import { readTarget, type Target } from '../../../src/operations/target.ts'
 import { tagsOf } from '../../../src/ratelimit/redis/keys.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
 import { writeSubject } from '../../../src/usage/rules/line-head.ts'
-import { readLineHead } from '../../../src/usage/rules/read-line-head.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
-import { writeLineHead } from '../../support/line-head.ts'
+import { readHead, writeLineHead } from '../../support/line-head.ts'
 import { endOf } from '../../support/window-ends.ts'
 
 const now = Date.UTC(2026, 0, 1)
@@ -244,7 +243,7 @@ test('under a cost limit of the key nothing is free', async (t) => {
     const asked = { startedAt: now, id: 'r', by: 'check', user: 'ada', keyId: 'id-1' } as const
     const more = { keyCounters: undefined, keyLimits: keyLimits?.charged, held: undefined }
     const text = writeSubject({ ...subject, group: undefined, tariff })
-    return readLineHead(writeLineHead({ ...asked, ...more }, text))
+    return readHead(writeLineHead({ ...asked, ...more }, text))
   }
   t.match(headOf(key), {
     ...{ prices: 'token=0.001', limits: ['key daily cost key day@UTC'], hasCostLimit: true },

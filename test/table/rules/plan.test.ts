@@ -3,9 +3,9 @@ import type { Grant } from '../../../src/decide/decision.ts'
 import { toCheckResponse } from '../../../src/extauthz/check-response.ts'
 import { maxRecordText, maxTemplateText } from '../../../src/table/rules/format.ts'
 import { recordText, templateText } from '../../../src/table/rules/plan.ts'
-import { readLineHead } from '../../../src/usage/rules/read-line-head.ts'
 import { modelRef, snapshotOf } from '../../support/documents.ts'
 import { checkResponse } from '../../support/envoy-messages.ts'
+import { readHead } from '../../support/line-head.ts'
 import { grantOf } from '../../support/table-world.ts'
 
 const specs: readonly object[] = [
@@ -75,8 +75,8 @@ test('table and check say the same of a grant', async (t) => {
       t.equal(plan.flags.includes('a'), fields.dialect?.stringValue === 'anthropic')
       const caller = recordText(grant.caller, grant.keyLimits?.counted)
       const line = `{"start":5,"id":"request-1","by":"table",${plan.subject},${caller}}`
-      const checked = readLineHead(fields.line?.stringValue)
-      t.strictSame(readLineHead(line), { ...checked, by: 'table', held: undefined })
+      const checked = readHead(fields.line?.stringValue)
+      t.strictSame(readHead(line), { ...checked, by: 'table', held: undefined })
     }
   }
 })

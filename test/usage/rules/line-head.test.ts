@@ -2,8 +2,7 @@ import { test } from 'tap'
 import { writePayer } from '../../../src/models/rules/payer.ts'
 import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import { lineBytes, writeSubject } from '../../../src/usage/rules/line-head.ts'
-import { readLineHead } from '../../../src/usage/rules/read-line-head.ts'
-import { writeLineHead } from '../../support/line-head.ts'
+import { readHead, writeLineHead } from '../../support/line-head.ts'
 
 const asked = {
   startedAt: 1_795_264_413_046,
@@ -19,11 +18,11 @@ const subject = { subscription: 'plenty', model: 'llm/sim', payer: undefined, gr
 test('what is known of a request is read as it was written', async (t) => {
   const text = writeLineHead(asked, writeSubject(subject))
   t.match(text, /^\{"start":1795264413046,/, 'the script reads its time at the beginning')
-  t.strictSame(readLineHead(text), {
+  t.strictSame(readHead(text), {
     ...{ startedAt: asked.startedAt, id: asked.id, by: 'check', user: 'ann' },
     ...{ subscription: 'plenty', model: 'llm/sim', keyId: asked.keyId, held: undefined },
   })
-  t.strictSame(readLineHead(JSON.parse(text)), readLineHead(text), 'as an object, too')
+  t.strictSame(readHead(JSON.parse(text)), readHead(text), 'as an object, too')
 })
 
 test('a request that holds room says so', async (t) => {
@@ -33,7 +32,7 @@ test('a request that holds room says so', async (t) => {
   }
   const more = { ...asked, keyId: '', keyCounters: 'id-1 60000,3600000', held }
   const whole = { ...subject, payer: 'organization=acme&rate=0.1', group: 'red' }
-  const read = readLineHead(writeLineHead(more, writeSubject(whole)))
+  const read = readHead(writeLineHead(more, writeSubject(whole)))
   t.strictSame(read, {
     ...{ startedAt: asked.startedAt, id: asked.id, by: 'check', user: 'ann' },
     ...{ subscription: 'plenty', model: 'llm/sim', group: 'red' },
@@ -44,7 +43,7 @@ test('a request that holds room says so', async (t) => {
     },
   })
   const none = { ...held, ceiling: Number.POSITIVE_INFINITY, bytes: undefined }
-  const least = readLineHead(writeLineHead({ ...asked, held: none }, writeSubject(subject)))
+  const least = readHead(writeLineHead({ ...asked, held: none }, writeSubject(subject)))
   t.match(least?.held, { admittedAt: 1_795_264_413_050, bytes: undefined, ceiling: undefined })
 })
 
@@ -73,7 +72,7 @@ test('no name forges anything', async (t) => {
     t.notMatch(text, /[\n\r\0]/, `name ${i} is on one line`)
     const { startedAt, by, keyId } = asked
     const expected = { ...whole, user: name, keyCounters: name, id: 'i', startedAt, by, keyId }
-    t.strictSame(readLineHead(text), { ...expected, held: undefined }, `name ${i}`)
+    t.strictSame(readHead(text), { ...expected, held: undefined }, `name ${i}`)
     t.equal(userInLines(name), name, `name ${i} is short enough`)
   }
 })
@@ -98,7 +97,7 @@ test('long names are cut, and still differ', async (t) => {
       )
     }
     const text = writeWith(name)
-    const [one, other] = [readLineHead(text), readLineHead(writeWith(`${name}y`))]
+    const [one, other] = [readHead(text), readHead(writeWith(`${name}y`))]
     t.ok(Buffer.byteLength(text) <= lineBytes - 900, `${Buffer.byteLength(text)} bytes`)
     t.equal(one?.user, userInLines(name))
     for (const field of ['id', 'user', 'subscription', 'model', 'group', 'payer'] as const) {
@@ -132,7 +131,7 @@ test('anything else is none', async (t) => {
     text.slice(0, -1),
     `${text}}`,
   ]) {
-    t.equal(readLineHead(other), undefined)
+    t.equal(readHead(other), undefined)
   }
   const fields = JSON.parse(text) as object
   for (const [name, value] of [
@@ -150,7 +149,7 @@ test('anything else is none', async (t) => {
       ['model', undefined],
     ],
   ] as const) {
-    t.equal(readLineHead({ ...fields, [String(name)]: value }), undefined, String(name))
+    t.equal(readHead({ ...fields, [String(name)]: value }), undefined, String(name))
   }
-  t.match(readLineHead({ ...fields, held: {}, estimate: 1 }), { held: undefined })
+  t.match(readHead({ ...fields, held: {}, estimate: 1 }), { held: undefined })
 })
