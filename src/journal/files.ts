@@ -51,7 +51,11 @@ export function renamedAt(name: string, file: string): number | undefined {
 
 /** An unused name for a file that is rotated at this time, in milliseconds since the epoch, or a little later. */
 export function rotatedName(file: string, at: number, taken: ReadonlySet<string>): string {
-  for (let ms = at; ; ms += 1) if (!taken.has(`${file}.${ms}`)) return `${file}.${ms}`
+  for (let ms = Math.max(0, at); ; ms += 1) {
+    // A wrong clock, or a copy that has lost its time, may give fewer digits.
+    const name = `${file}.${String(ms).padStart(13, '0')}`
+    if (!taken.has(name)) return name
+  }
 }
 
 /** The one of these base names that a current or rotated file has, or undefined for other files. */

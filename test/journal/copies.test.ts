@@ -4,14 +4,16 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { createCopies } from '../../src/journal/copies.ts'
-import { openFolder } from '../../src/journal/folder.ts'
+import { listLineFiles, openFolder } from '../../src/journal/folder.ts'
 import { mountSmallDisk, skipSmallDisk } from '../support/small-disk.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
@@ -60,6 +62,20 @@ test('a copy has each byte of its file, whatever it is called', async (t) => {
   await heir.step()
   await copies.step()
   t.strictSame(copied(), there(), 'two that write write the same')
+})
+
+test('a copy whose time was lost is restored under a name that is read', async (t) => {
+  const { begin, log, path, keptPath } = makeWorld(t)
+  log('\nfirst\n')
+  await begin().step()
+  rmSync(join(path, 'usage.jsonl'))
+  for (const at of [0, -5]) {
+    utimesSync(join(keptPath, readdirSync(keptPath)[0] ?? ''), at, at)
+    await begin().fill()
+    t.match(listLineFiles(openFolder(path), files), [{ size: 7 }])
+    for (const name of readdirSync(path)) rmSync(join(path, name))
+    renameSync(join(keptPath, readdirSync(keptPath)[0] ?? ''), join(keptPath, 'usage.jsonl'))
+  }
 })
 
 test('a half-written copy is completed, another file’s is kept aside', async (t) => {
