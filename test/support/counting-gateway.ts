@@ -32,6 +32,8 @@ export interface CountingOptions {
   readonly url?: string | undefined
   readonly now?: () => number
   readonly flushMs?: number
+  /** `allow` by default. */
+  readonly onLoss?: 'allow' | 'deny'
   /** The gateways that get its resets. */
   readonly all?: readonly CountingGateway[]
 }
@@ -39,7 +41,7 @@ export interface CountingOptions {
 const file = 'usage.jsonl'
 
 export async function startCountingGateway(options: CountingOptions): Promise<CountingGateway> {
-  const { gateway, url, now = Date.now, flushMs = 5, all = [] } = options
+  const { gateway, url, now = Date.now, flushMs = 5, onLoss = 'allow', all = [] } = options
   const folder = makeTemporaryFolder()
   mkdirSync(join(folder.path, 'lines'))
   const path = join(folder.path, 'lines', file)
@@ -62,7 +64,7 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
   })
   await sums.becomeWriter()
   const running = runSums({
-    ...{ ...clocks, sums, flushMs, onLoss: 'allow', onUnavailable: () => {}, onFault },
+    ...{ ...clocks, sums, flushMs, onLoss, onUnavailable: () => {}, onFault },
   })
   const { windows } = running
   const redisHolds =

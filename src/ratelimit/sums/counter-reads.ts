@@ -10,6 +10,7 @@ import { isWithin, type Tally, toTick, usedOf } from '../rules/tally.ts'
 import type { WindowedCounter } from '../rules/windows.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import type { LineWatch } from './line-watch.ts'
+import type { Part } from './part.ts'
 import type { PartSenders } from './part-senders.ts'
 import type { WindowUsage } from './shared-sums.ts'
 
@@ -32,6 +33,11 @@ const farMs = 80
 const fewFields = 20
 const settled = Promise.resolve()
 
+interface Asking {
+  readonly counters: Counter[]
+  readonly done: Promise<void>
+}
+
 export function createCounterReads(
   { flushMs, onLoss, isFailing = () => false, now, monotonic }: CounterReadsOptions,
   { shared, tail }: Pick<GatewaySums, 'shared' | 'tail'>,
@@ -41,8 +47,8 @@ export function createCounterReads(
   const isAlone = shared.parts.size === 0
   /** Whether a Check of this turn has read the end of the file. */
   let isRead = false
-  /** Windows that are fetched in this turn, with one call. */
-  let asking: { readonly counters: Counter[]; readonly done: Promise<void> } | undefined
+  /** Windows that are fetched in this turn, with one call for each part. */
+  const asking = new Map<Part | undefined, Asking>()
 
   /** Reads new lines; with `deny`, throws `counters_unavailable` if lines are lost. */
   function readLines(): void {
@@ -88,21 +94,25 @@ export function createCounterReads(
     return { used: usedOf(tally), resetsAt: tally.end }
   }
 
-  function fetch(counters: readonly Counter[]): Promise<void> {
-    if (asking === undefined) {
-      const all: Counter[] = []
-      const done = new Promise<void>((settle) => setImmediate(settle)).then(() => {
-        asking = undefined
-        return shared.fetch(all, now()).catch((error: unknown) => {
-          // Until a call succeeds, other requests need not wait in vain.
-          for (const counter of all) senders.noteOutcome(shared.partOf(counter), error)
-          throw error
-        })
+  function fetch(part: Part | undefined, counters: readonly Counter[]): Promise<void> {
+    const { counters: all, done } = asking.get(part) ?? ask(part)
+    all.push(...counters)
+    return done
+  }
+
+  function ask(part: Part | undefined): Asking {
+    const all: Counter[] = []
+    const done = new Promise<void>((settle) => setImmediate(settle)).then(() => {
+      asking.delete(part)
+      return shared.fetch(all, now()).catch((error: unknown) => {
+        // Until a call succeeds, other requests need not wait in vain.
+        senders.noteOutcome(part, error)
+        throw error
       })
-      asking = { counters: all, done }
-    }
-    asking.counters.push(...counters)
-    return asking.done
+    })
+    const begun = { counters: all, done }
+    asking.set(part, begun)
+    return begun
   }
 
   function decideWithout(known: readonly CounterState[]): readonly CounterState[] {
@@ -127,11 +137,15 @@ export function createCounterReads(
       else missing.push(counter)
     }
     if (missing.length === 0) return known
-    if (senders.isUnavailable) return decideWithout(known)
-    return fetch(missing).then(
-      () => shared.talliesOf(counters, at, toTick(monotonic())).map(stateOf),
-      () => decideWithout(known),
-    )
+    const parts = Map.groupBy(missing, shared.partOf)
+    const there = [...parts].filter(([part]) => !senders.isAway(part))
+    const isLacking = there.length < parts.size
+    if (there.length === 0 || (isLacking && onLoss === 'deny')) return decideWithout(known)
+    return Promise.allSettled(there.map(([part, own]) => fetch(part, own))).then((fetched) => {
+      const found = shared.talliesOf(counters, at, toTick(monotonic())).map(stateOf)
+      const isWhole = !isLacking && fetched.every(({ status }) => status === 'fulfilled')
+      return isWhole ? found : decideWithout(found)
+    })
   }
 
   return {

@@ -44,6 +44,8 @@ export function createPartSenders(options: PartSendersOptions) {
       for (const part of parts.values()) due += part.due
       return due
     },
+    /** Whether the store does not respond for this part. In a Cluster its nodes can be away one by one. */
+    isAway: (part: Part | undefined): boolean => failing.has(part),
     noteOutcome,
     /** Schedules a call of this part, as in part-sender.ts. */
     arm: (part: Part | undefined, intervals: number): void => senders.get(part)?.arm(intervals),

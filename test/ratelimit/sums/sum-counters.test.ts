@@ -1,10 +1,13 @@
 import root, { test } from 'tap'
 import { createCounters } from '../../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
+import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { startCluster } from '../../support/cluster.ts'
 import { type CountingGateway, startCountingGateway } from '../../support/counting-gateway.ts'
+import { poll } from '../../support/poll.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
+import { lasting } from '../../support/window-ends.ts'
 import { type CounterWorld, testCounterStore } from './counter-store.contract.ts'
 
 async function createWorld(url?: string): Promise<CounterWorld> {
@@ -58,6 +61,47 @@ test('alone, a hold knows the line that was just written', async (t) => {
     world.log([counter], 1)
   }
   t.match(await world.holds.hold(asked, world.now()), { outcome: 'spent' })
+})
+
+test('a node of a Cluster that is away is an outage of its counters alone', {
+  skip: skipValkey,
+}, async (t) => {
+  const nodes = await startCluster(t)
+  const url = `redis+cluster://127.0.0.1:${nodes[1]?.port}`
+  const start = (gateway: string, onLoss: 'allow' | 'deny') =>
+    startCountingGateway({ gateway, url, onLoss })
+  const all = await Promise.all([start('1', 'allow'), start('2', 'allow'), start('3', 'deny')])
+  t.teardown(() => Promise.all(all.map((each) => each.close())))
+  const [one, other, denying] = all
+  await nodes[0]?.kill()
+  await poll(() => all.every(({ running }) => running.isUnavailable), 'the node is missed')
+  const counters = Array.from({ length: 60 }, (_, i): Counter => {
+    const user = `user-${i}`
+    return {
+      key: `basic\nllm/small\n3600000\n${user}`,
+      owner: lasting(user),
+      window: { ms: 3_600_000 },
+    }
+  })
+  other.log({ at: Date.now(), amount: 5, counters })
+  const stored = async () => {
+    const keys = await Promise.all(nodes.slice(1).map(({ client }) => client.keys('*user-*')))
+    return keys.flat().length
+  }
+  await poll(async () => (await stored()) > 20, 'the others have their sums')
+  const there = await stored()
+  const seenBy = ({ running }: CountingGateway) =>
+    Promise.all(
+      counters.map(async (counter) => {
+        const read = async () => (await running.read([counter], Date.now()))[0]?.used
+        return await read().catch(({ code }) => code)
+      }),
+    )
+  const seen = await seenBy(one)
+  t.equal(seen.filter((used) => used === 5).length, there)
+  t.equal(seen.filter((used) => used === 0).length, counters.length - there)
+  const orRefused = seen.map((used) => used || 'counters_unavailable')
+  t.strictSame(await seenBy(denying), orRefused)
 })
 
 test('without a database a reset is refused', async (t) => {
