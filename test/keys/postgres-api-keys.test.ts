@@ -5,7 +5,15 @@ import type { ApiKeyRecord } from '../../src/keys/rules/api-key.ts'
 import type { ApiKeySort, FoundKey } from '../../src/keys/store.ts'
 import { advisoryLocks } from '../../src/store/postgres/advisory-locks.ts'
 import { expiringKeys } from '../../src/usage/notices/postgres-notices.ts'
-import { createMigrated, createRecord, createSearch, knownOf, now } from '../support/key-store.ts'
+import { createMigratedDatabase } from '../support/database.ts'
+import {
+  createMigrated,
+  createPool,
+  createRecord,
+  createSearch,
+  knownOf,
+  now,
+} from '../support/key-store.ts'
 
 const foundOf = (record: ApiKeyRecord) => ({ ...knownOf(record), hash: record.hash })
 
@@ -27,6 +35,19 @@ test('a record is read as it was written', async (t) => {
   t.equal(await keys.findById('nowhere'), undefined)
   t.strictSame(await keys.findByHashes(['nothing']), [])
   t.strictSame(await keys.findByHashes([]), [])
+})
+
+test('no default of the database lets a user have more keys than the maximum', async (t) => {
+  const url = await createMigratedDatabase(t)
+  const owner = await createPool(t, url)
+  const name = new URL(url).pathname.slice(1)
+  await owner.unsafe(
+    `alter database "${name}" set default_transaction_isolation = 'repeatable read'`,
+  )
+  const keys = createPostgresApiKeys(await createPool(t, url, 10))
+  const adding = Array.from({ length: 10 }, () => keys.insert(createRecord(), undefined, 3))
+  const refused = (await Promise.allSettled(adding)).filter(({ status }) => status === 'rejected')
+  t.match(refused, Array(7).fill({ reason: { code: 'too_many_keys' } }))
 })
 
 test('many hashes are found with one query', async (t) => {

@@ -24,7 +24,7 @@ export interface PoolOptions extends Partial<Omit<ConnectionOptions, 'url'>> {
 export interface Pool extends Sql {
   /**
    * Runs `work` in a transaction on one connection: commits when it resolves, rolls back when it
-   * rejects. `mode` is appended to `begin`. After `deadlineMs` the transaction is abandoned.
+   * rejects. `mode` is appended to `begin`, by default read committed. After `deadlineMs` the transaction is abandoned.
    */
   begin<T>(work: (transaction: Sql) => Promise<T>, mode?: string, deadlineMs?: number): Promise<T>
   /** Waits at most this many milliseconds for queries in progress, and closes every connection. */
@@ -121,9 +121,10 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
     withConnection((connection) => ask(connection, statement), deadlineMs),
   )
   return Object.assign(sql, {
-    begin<T>(work: (transaction: Sql) => Promise<T>, mode = '', deadlineMs?: number): Promise<T> {
+    begin<T>(work: (transaction: Sql) => Promise<T>, mode?: string, deadlineMs?: number) {
       return withConnection(async (connection) => {
-        await connection.query(`begin ${mode}`)
+        // With another default of the database, a count after a lock would be one from before it.
+        await connection.query(`begin ${mode ?? 'isolation level read committed'}`)
         try {
           const result = await work(sqlOver(connection))
           await connection.query('commit')
@@ -167,7 +168,7 @@ export function transact<T>(
   pool: Pool,
   work: (sql: Sql) => Promise<T>,
   deadlineMs = statementDeadlineMs,
-  mode = '',
+  mode?: string,
 ): Promise<T> {
   return orRefused(pool.begin(work, mode, deadlineMs))
 }
