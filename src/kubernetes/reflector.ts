@@ -15,7 +15,7 @@ export interface ReflectorOptions extends Pick<ListOptions, 'keep' | 'pageSize'>
   readonly client: KubeClient
   /** `/apis/<group>/<version>/…/<plural>`, without a query. */
   readonly path: string
-  /** The path of an older version, for clusters without the collection at `path`. */
+  /** The path of another version, for clusters without the collection at `path`, or that cannot convert to it. */
   readonly olderPath?: string | undefined
   readonly fieldSelector?: string | undefined
   readonly labelSelector?: string | undefined
@@ -85,11 +85,14 @@ export function startReflector(options: ReflectorOptions): Reflector {
     listedAt = performance.now()
     path = newest
     const ask = () => listObjects(client, path, { selector, keep, pageSize, signal })
-    const listed = await ask().catch((error: unknown) => {
-      const isAbsent = error instanceof KubeError && error.status === 404
-      if (!isAbsent || olderPath === undefined) throw error
+    const listed = await ask().catch(async (error: unknown) => {
+      // Or the webhook that converts stored objects to this version fails.
+      const isMissing = error instanceof KubeError && (error.status === 404 || error.status === 500)
+      if (!isMissing || olderPath === undefined) throw error
       path = olderPath
-      return ask()
+      return await ask().catch((other: unknown) => {
+        throw error.status === 404 ? other : error
+      })
     })
     replaceAll(listed.objects)
     missed = 0

@@ -197,6 +197,18 @@ test('reads an older version of a kind if it is the only one', async (t) => {
   t.notOk(source.isUnavailable)
 })
 
+test('reads another version of a kind if the first cannot be converted to', async (t) => {
+  const world = await startDouble(t)
+  const newest = '/apis/serving.kserve.io/v1alpha1/'
+  world.faults.refuses = (_, url) => (url.startsWith(newest) ? 500 : 0)
+  await world.apply(modelRef('small', { backendUrl: undefined }))
+  const service = inferenceService({ url: 'https://a.example.com' }, 'small')
+  await world.apply({ ...service, apiVersion: 'serving.kserve.io/v1alpha2' })
+  const { snapshot, source } = await follow(t, world)
+  t.equal(snapshot().models.get('llm/small')?.phase, 'Ready')
+  t.notOk(source.isUnavailable)
+})
+
 inWorlds('changes take effect as they arrive', async (t, world) => {
   const { snapshot } = await follow(t, world)
   t.equal(snapshot().models.size, 0, 'a cluster without resources is valid')
