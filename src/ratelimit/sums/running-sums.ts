@@ -43,7 +43,8 @@ export function runSums(options: RunningSumsOptions) {
     const mayWrite = monotonic() >= writesFrom
     if (mayWrite && !sums.hasWriter()) void sums.becomeWriter().catch(onFault)
     senders.maintain()
-    if (!senders.isUnavailable) await shared.reread()
+    // The senders notice an outage, too, and report it.
+    if (!senders.isUnavailable) await shared.reread().catch(() => {})
     if (monotonic() - savedLongAt < saveLongMs) return
     savedLongAt = monotonic()
     shared.sweep(!senders.isUnavailable)

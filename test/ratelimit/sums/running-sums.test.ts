@@ -1,5 +1,6 @@
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
 import { ServiceError } from '../../../src/formats/errors.ts'
 import { type Exact, parseExact } from '../../../src/formats/exact.ts'
@@ -240,6 +241,28 @@ root.test('gateways that share a Redis', { skip: skipValkey }, async (t) => {
     }
   })
 })
+
+root.test(
+  'an outage of Redis while windows are read again is no fault',
+  { skip: skipValkey },
+  async (t) => {
+    let aheadMs = 0
+    const monotonic = () => performance.now() + aheadMs
+    const valkey = await startValkey(t)
+    const one = await startProcess(t, { path: folder(t), valkey, monotonic })
+    await poll(() => one.sums.isWriter, 'it is the writer')
+    t.equal(await one.used(), 0)
+    aheadMs = 30_000
+    t.equal(await one.used(), 0)
+    await one.running.readFresh([hour], Date.now())
+    await valkey.client.client('PAUSE', 60_000)
+    // The window is in use, and was read a minute ago.
+    aheadMs = 61_000
+    await poll(() => one.running.isUnavailable, 'Redis is away')
+    await delay(1_500)
+    t.strictSame(one.faults, [])
+  },
+)
 
 root.test('a folder that can’t be watched is looked at more often', async (t) => {
   const path = folder(t)
