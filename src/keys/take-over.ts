@@ -57,9 +57,11 @@ export async function inspectTable(sql: Sql) {
       : await sql<{ name: string }[]>`
           select distinct coalesce(${sql.identifier(tenantColumn)}::text, '') as name from api_keys order by 1`
   const statuses = await sql<{ status: string; keys: number }[]>`
-    select status, count(*)::int as keys from api_keys group by status order by status`
+    select case when status = 'active' and expires_at <= now() then 'expired' else status end as status,
+      count(*)::int as keys
+    from api_keys group by 1 order by 1`
   return {
-    /** Keys by stored status. */
+    /** Keys by effective status. */
     statuses: Object.fromEntries(statuses.map(({ status, keys }) => [status, keys])),
     /** The `laterColumns` that it has. */
     later: laterColumns.filter((name) => names.has(name)),

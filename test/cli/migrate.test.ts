@@ -240,8 +240,17 @@ test('takes over a table in place', async (t) => {
   await original.sql`alter table api_keys alter column labels set not null`
   const before = await fingerprint(original.sql)
 
-  const dry = await run(['--in-place', '--dry-run'], { DATABASE_URL: original.url })
+  const counted = () => run(['--in-place', '--dry-run'], { DATABASE_URL: original.url })
+  const dry = await counted()
   t.match(dry, { status: 0, text: /Nothing was written/ })
+  const [, active, expired] = /(\d+) active, (\d+) expired/.exec(dry.text) ?? []
+  // Its row stays active.
+  await original.sql`update api_keys set expires_at = now() where status = 'active' and id like '%0'`
+  const later = /(\d+) active, (\d+) expired/.exec((await counted()).text) ?? []
+  const more = Number(later[2]) - Number(expired)
+  t.ok(more > 0)
+  t.equal(Number(later[1]), Number(active) - more, 'a key past its expiry counts as expired')
+  await original.sql`update api_keys set expires_at = null where expires_at <= now()`
   t.match((await original.sql`select to_regclass('tollgate_migrations') as r`)[0], { r: null })
 
   const { status, text } = await run(['--in-place', '--from', original.url], {})
