@@ -21,6 +21,15 @@ export function parseAddress(raw: string): Address | undefined {
   return path === undefined ? parseSocketAddress(raw) : { path }
 }
 
+/** Where a URL leads; `plainPort` if it names no port and no TLS. */
+export function targetOfUrl({ hostname, port, protocol }: URL, plainPort = 80): SocketAddress {
+  return {
+    // URL keeps the brackets of an IPv6 address.
+    host: hostname.replace(/^\[|\]$/g, ''),
+    port: port === '' ? (protocol === 'https:' ? 443 : plainPort) : Number(port),
+  }
+}
+
 /** The address at which this machine reaches a listener on every interface. */
 export function localHost(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1'

@@ -1,5 +1,6 @@
 /** Which addresses models may have in this installation. */
 
+import { targetOfUrl } from '../formats/address.ts'
 import type { CheckAddress } from '../models/rules/refuse-addresses.ts'
 import { settings } from '../settings/all-settings.ts'
 import type { Config } from '../settings/config.ts'
@@ -7,7 +8,6 @@ import { createAddressRules } from './model-address.ts'
 
 /** From the listeners of the settings; a port that is chosen at start is unknown. */
 export function addressRulesOf(config: Config): CheckAddress {
-  const { hostname, port, protocol } = new URL(config.gatewayUrl)
   const all = [
     [settings.gatewayAddress, config.gatewayAddress],
     [settings.apiAddress, config.apiAddress],
@@ -17,10 +17,7 @@ export function addressRulesOf(config: Config): CheckAddress {
     [settings.envoyAdminAddress, config.envoyAdminAddress],
     ...config.gatewayGrpcEndpoints.map((at) => [settings.gatewayGrpcEndpoints, at] as const),
     ...config.gatewayApiEndpoints.map((at) => [settings.gatewayApiEndpoints, at] as const),
-    [
-      settings.gatewayUrl,
-      { host: hostname, port: Number(port) || (protocol === 'https:' ? 443 : 80) },
-    ],
+    [settings.gatewayUrl, targetOfUrl(new URL(config.gatewayUrl))],
   ] as const
   return createAddressRules({
     listeners: all.flatMap(([{ name }, address]) =>

@@ -6,6 +6,7 @@
 import { mkdir } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
+import { targetOfUrl } from '../formats/address.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import type { SecretLocation } from './secret-location.ts'
 
@@ -68,10 +69,7 @@ function toCluster(backend: Backend): object {
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {
     throw new TypeError(`${backendUrl} is neither http nor https`)
   }
-  const secure = url.protocol === 'https:'
-  // URL keeps the brackets of an IPv6 address.
-  const host = url.hostname.replace(/^\[|\]$/g, '')
-  const port = url.port === '' ? (secure ? 443 : 80) : Number(url.port)
+  const { host, port } = targetOfUrl(url)
   return {
     name: cluster,
     ...resolution(host),
@@ -97,7 +95,7 @@ function toCluster(backend: Backend): object {
         ...(credential && { http_filters: identifying(credential) }),
       },
     },
-    ...(secure && { transport_socket: tlsTo(written ?? host, authorities) }),
+    ...(url.protocol === 'https:' && { transport_socket: tlsTo(written ?? host, authorities) }),
     // The Host header for the backend, by the route's auto_host_rewrite.
     load_assignment: assignment(cluster, host, port, written ?? url.host),
   }

@@ -4,6 +4,7 @@
  */
 
 import { isIP } from 'node:net'
+import { targetOfUrl } from '../formats/address.ts'
 import { isWithinAny, networksAmong, parseNetwork, toIpv4 } from '../formats/cidr.ts'
 import type { CheckAddress } from '../models/rules/refuse-addresses.ts'
 
@@ -65,8 +66,8 @@ export function createAddressRules({
   return (backendUrl) => {
     const url = URL.parse(backendUrl)
     if (url === null) return undefined
-    const hosts = spellingsOf(url.hostname)
-    const port = Number(url.port) || (url.protocol === 'https:' ? 443 : 80)
+    const { host, port } = targetOfUrl(url)
+    const hosts = spellingsOf(host)
     const own = listeners.find(
       (each) =>
         each.port === port &&

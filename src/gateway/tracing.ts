@@ -1,6 +1,7 @@
 /** Envoy's tracer: a span for each sampled request, sent to an OpenTelemetry collector. */
 
 import { isIP } from 'node:net'
+import { targetOfUrl } from '../formats/address.ts'
 import type { GatewayTracing } from '../settings/otel-variables.ts'
 import { assignment, tlsTo } from './clusters.ts'
 
@@ -101,9 +102,8 @@ function toService({ endpoint, protocol, headers, timeoutMs }: GatewayTracing): 
 }
 
 function toCluster({ endpoint, protocol }: GatewayTracing): object {
-  const { protocol: scheme, hostname, port } = new URL(endpoint)
-  const host = hostname.replace(/^\[(.*)\]$/, '$1')
-  const portValue = Number(port) || (scheme === 'https:' ? 443 : protocol === 'grpc' ? 4317 : 80)
+  const url = new URL(endpoint)
+  const { host, port } = targetOfUrl(url, protocol === 'grpc' ? 4317 : 80)
   return {
     name: cluster,
     type: isIP(host) === 0 ? 'STRICT_DNS' : 'STATIC',
@@ -118,8 +118,8 @@ function toCluster({ endpoint, protocol }: GatewayTracing): object {
         },
       },
     }),
-    ...(scheme === 'https:' && { transport_socket: tlsTo(host) }),
-    load_assignment: assignment(cluster, host, portValue),
+    ...(url.protocol === 'https:' && { transport_socket: tlsTo(host) }),
+    load_assignment: assignment(cluster, host, port),
   }
 }
 

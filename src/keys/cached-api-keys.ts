@@ -149,12 +149,9 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     hash: string,
     source: Source = nowhere,
   ): KnownKey | undefined | Promise<KnownKey | undefined> {
-    const key = known.get(hash)
-    const now = monotonic()
-    const next = nextStep(freshness.state(), key, now)
-    if (next === 'use') return use(hash, key as RememberedKey, now)
-    if (next === 'outlast') return findDuringOutage(key)
-    if (key === undefined && unknownHashes.has(hash)) {
+    const cached = fromCache(hash)
+    if (typeof cached === 'object') return cached
+    if (cached === 'read' && known.get(hash) === undefined && unknownHashes.has(hash)) {
       counts.unknownHits += 1
       return undefined
     }
@@ -163,18 +160,16 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
 
   async function find(hash: string, source: Source): Promise<KnownKey | undefined> {
     for (let turn = 0; turn < maxTurns; turn += 1) {
-      const key = known.get(hash)
-      const now = monotonic()
-      const next = nextStep(freshness.state(), key, now)
-      if (next === 'use') return use(hash, key as RememberedKey, now)
-      if (next === 'outlast') return findDuringOutage(key)
-      if (next === 'read') {
+      const cached = fromCache(hash)
+      if (typeof cached === 'object') return cached
+      if (cached === 'read') {
         counts.misses += 1
         // A known key is read without a source: the limit of a source is for floods of unknown keys.
         const reading = lookups
           .find(hash, known.has(hash) ? undefined : source)
           .catch((error: unknown) => outlast(hash, error))
-        const meanwhile = slowSince === undefined ? undefined : withinGrace(key, slowMs())
+        const meanwhile =
+          slowSince === undefined ? undefined : withinGrace(known.get(hash), slowMs())
         if (meanwhile !== undefined) {
           reading.catch(() => {})
           return meanwhile
@@ -186,6 +181,17 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       await freshness.confirm()
     }
     throw unavailable
+  }
+
+  /** The cached key, or what must happen first. */
+  function fromCache(hash: string): KnownKey | 'read' | 'confirm' {
+    const key = known.get(hash)
+    const state = freshness.state()
+    if (state === 'unavailable') return findDuringOutage(key)
+    if (key === undefined) return 'read'
+    if (state === 'unconfirmed') return 'confirm'
+    const now = monotonic()
+    return now < key.trustedUntil ? use(hash, key, now) : 'read'
   }
 
   /** Starts reading it again when that is due. */
@@ -261,21 +267,6 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
       warmUp.run(table.findLastUsed(Math.min(limit, entries), now)),
     stats: () => ({ entries: known.size, ...counts, ...lookups.stats }),
   }
-}
-
-/**
- * The next step for a key: to `use` the cached one, to `read` it first, to have the cache confirmed, or to
- * `outlast` an outage of the table.
- */
-function nextStep(
-  state: ReturnType<Freshness['state']>,
-  key: RememberedKey | undefined,
-  now: number,
-): 'use' | 'read' | 'confirm' | 'outlast' {
-  if (state === 'unavailable') return 'outlast'
-  if (key === undefined) return 'read'
-  if (state === 'unconfirmed') return 'confirm'
-  return now < key.trustedUntil ? 'use' : 'read'
 }
 
 function isOf(error: unknown, code: ErrorCode): boolean {

@@ -1380,7 +1380,7 @@ export const allMutants: readonly Mutant[] = [
     'keys/cached-api-keys.ts',
     ['keys/cached-api-keys.test.ts'],
     [
-      ["if (state === 'unavailable') return 'outlast'\n", ''],
+      ["if (state === 'unavailable') return findDuringOutage(key)\n", ''],
       ['ageMs >= graceMs', 'ageMs >= 2 * graceMs'],
       ['now < key.trustedUntil', 'now < key.trustedUntil + 9 * reviewMs'],
       ["if (state === 'unconfirmed') return 'confirm'\n", ''],
