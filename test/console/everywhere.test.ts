@@ -381,6 +381,26 @@ test('the focus stays where the user is, although a page is slow', async (t, wor
   t.equal(await page.title(), 'test · Tollgate')
 })
 
+test('cards use the width that they have', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  await gateway.mint({ user })
+  await signIn(user)
+  await page.getByRole('row', { name: 'test' }).waitFor()
+  for (const [viewport, most] of [
+    [narrow, 4],
+    [{ width: 800, height: 600 }, 3],
+  ] as const) {
+    await page.setViewportSize(viewport)
+    const tops = (await page.evaluate(topsOfCells)) as number[]
+    t.equal(tops.length, 5)
+    t.ok(new Set(tops).size < most, `${new Set(tops).size} lines at ${viewport.width}`)
+  }
+})
+
+/** Of the cells below the heading of a card. */
+const topsOfCells = `[...document.querySelectorAll('.data td:not(:first-child, [data-kind=acts])')]
+  .map((each) => Math.round(each.getBoundingClientRect().top))`
+
 test('the answer to a question follows the focus', async (t, { page, gateway, signIn }) => {
   await signIn(gateway.newUser(), 'explain')
   for (const model of ['llm/sim', 'llm/none']) {

@@ -154,7 +154,7 @@ const columns: readonly Column<ReplicaState>[] = [
       </>
     ),
   },
-  { title: 'Place', cell: ({ place }) => place },
+  { title: 'Place', kind: 'wide', cell: ({ place }) => place },
   {
     title: 'Seen',
     cell: ({ unseen_seconds: seconds }) => (

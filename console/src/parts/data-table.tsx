@@ -14,7 +14,7 @@ export interface Column<Row> {
   readonly head?: ReactNode
   readonly sorted?: 'ascending' | 'descending' | undefined
   /**
-   * `number`: aligned right; `wide`: gets room first; `tall`: may have several lines, and is below its label on cards;
+   * `number`: aligned right; `wide`: gets room first; `tall`: may have several lines, and has a card's whole width;
    * `acts`: buttons or links, without a visible title.
    */
   readonly kind?: 'number' | 'wide' | 'tall' | 'acts'
