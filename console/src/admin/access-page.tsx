@@ -66,6 +66,7 @@ const columns: readonly Column<Subject>[] = [
   { title: 'Model', kind: 'wide', cell: ({ model }) => model },
   {
     title: 'Who',
+    kind: 'wide',
     cell: ({ subject_kind, subject }) => (
       <>
         {subject_kind} <code className="code">{subject}</code>
@@ -101,7 +102,7 @@ const columns: readonly Column<Subject>[] = [
     cell: ({ subscriptions, more_subscriptions }) => (
       <>
         {subscriptions.map(({ pays, limits, limit_names = [], ...subscription }) => (
-          <div key={subscription.name}>
+          <div key={subscription.name} className="listed">
             <WrittenAt {...subscription} kind={undefined} />
             <div className="note">
               <LimitList token_rate_limits={limits} {...subscription} />

@@ -7,7 +7,6 @@ import { compact, count, duration, money, some } from '../parts/numbers.ts'
 import { Panel } from '../parts/panel.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
-import { within } from '../parts/within.ts'
 import { addressOf } from '../route.ts'
 import { type Session, useSession } from '../session.tsx'
 import { maxRows, readPages, type UsageRow } from '../usage/read-usage.ts'
@@ -126,7 +125,7 @@ function Refused({ list }: { readonly list: RefusalList | undefined }) {
   const all = list?.data.length ?? 0
   return (
     <Stat
-      title={list?.since === undefined ? 'Refusals, last hour' : `Refusals ${within(list.since)}`}
+      title={list?.since === undefined ? 'Refusals, last hour' : 'Refusals since the start'}
       label="Refusals"
       value={list && `${count(all)}${all >= maxRefusals ? '+' : ''}`}
       foot={list && `${count(limits)} by limits, ${count(all - limits)} for other reasons`}
