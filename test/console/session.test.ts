@@ -345,6 +345,28 @@ test('an increase is in force until the end by the clock of the service', async 
   t.ok(Math.abs(aheadMs) < 120_000, `an increase can begin at ${earliest}`)
 })
 
+test('what keys have used is read again', async (t, world) => {
+  const { gateway } = world
+  const { page } = await withOwnClock(t, world)
+  const user = gateway.newUser()
+  const { id } = await gateway.mint({ user })
+  let tokens = 5
+  const zero = { answers: 0, refusals_approximate: 0, input_tokens: 0, output_tokens: 0 }
+  await page.route('**/v1/usage?*', (route) =>
+    route.fulfill({
+      json: { data: [{ ...zero, key_id: id, total_tokens: tokens }], has_more: false, gaps: [] },
+    }),
+  )
+  await page.goto(`${gateway.url}/console/keys`)
+  await page.getByLabel('Identity token').fill(`token-${user}`)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  const row = page.getByRole('row', { name: 'test' })
+  await row.getByRole('cell', { name: '5', exact: true }).waitFor()
+  tokens = 77
+  await page.clock.runFor(60_000)
+  await row.getByRole('cell', { name: '77', exact: true }).waitFor()
+})
+
 test('a fault of a page leaves the others', async (t, { page, gateway }) => {
   // Not the watched page: React writes the fault to its log.
   const other = await page.context().newPage()

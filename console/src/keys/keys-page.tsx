@@ -21,18 +21,24 @@ import { RevokeAll } from './revoke-all.tsx'
 type Dialog = 'revoke-all' | KeyDialog | undefined
 
 const everyMs = 30_000
+const spendingEveryMs = 60_000
 
 export function KeysPage() {
   const session = useSession()
   const { query } = usePlace()
   const wanted = readWanted(query, session)
+  // Is read once: it may read a thousand keys.
+  const isSearch = wanted.text !== ''
   const { value, error, reload } = useLoaded(
     JSON.stringify(wanted),
     () => findKeys(wanted, session),
-    // A search may read a thousand keys.
-    wanted.text === '' ? everyMs : undefined,
+    isSearch ? undefined : everyMs,
   )
-  const spending = useLoaded(wanted.username ?? '', () => readSpending(wanted, session))
+  const spending = useLoaded(
+    wanted.username ?? '',
+    () => readSpending(wanted, session),
+    isSearch ? undefined : spendingEveryMs,
+  )
   const [dialog, setDialog] = useState<Dialog>()
   const close = () => setDialog(undefined)
   const isMine = wanted.username === session.me.username
