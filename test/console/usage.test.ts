@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
-import { launch } from '../support/browser.ts'
+import type { Browser } from 'playwright-core'
+import { launch, openPage } from '../support/browser.ts'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { type Gateway, models, subscriptions } from '../support/gateway.ts'
 import { keepPicture } from '../support/pictures.ts'
@@ -68,6 +69,20 @@ test('usage stands beside what is left, and one limit beside its bars', async (t
   await page.locator(line).waitFor({ state: 'attached' })
   t.equal(await left.getByText('left of').count(), 1)
   await isAccessible(t, page, 'usage of one model')
+})
+
+test('a finger on a bar shows its numbers', async (t, { page: shared, gateway }) => {
+  const user = gateway.newUser()
+  await use(gateway, user)
+  const browser = shared.context().browser() as Browser
+  const { page } = await openPage(t, browser, { hasTouch: true })
+  await page.goto(`${gateway.url}/console/usage`)
+  await page.getByLabel('Identity token').fill(`token-${user}`)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  const plot = page.getByRole('img', { name: /^Tokens by day/ })
+  const { width = 0 } = (await plot.boundingBox()) ?? {}
+  await plot.tap({ position: { x: width - 20, y: 60 } })
+  await page.locator('.tip').getByText('llm/sim').waitFor()
 })
 
 test('a key has a page, with its use today and this month', async (t, world) => {

@@ -71,8 +71,10 @@ export function Bars({ label, times, series, ceiling = 0, format, height = 240 }
           aria-label={label}
           width={width}
           height={height}
+          onPointerDown={point}
           onPointerMove={point}
-          onPointerLeave={() => setAt(undefined)}
+          // A finger leaves it when it is lifted.
+          onPointerLeave={({ pointerType }) => pointerType !== 'touch' && setAt(undefined)}
         >
           {ticks.map((tick) => (
             <g key={tick}>
