@@ -83,6 +83,17 @@ test('a page says what to do about a refusal', async (t, world) => {
   }
 })
 
+test('refusals that cannot be read are not called none', async (t, world) => {
+  const { page, gateway, expected, signIn } = world
+  expected.add(503)
+  const error = { message: 'The store is away.', type: 'server_error', code: 'store_unavailable' }
+  await page.route('**/v1/refusals?*', (route) => route.fulfill({ status: 503, json: { error } }))
+  await signIn(gateway.newUser(), 'explain')
+  const panel = page.getByRole('region', { name: 'A refused request' })
+  await panel.getByRole('alert').getByText('The store is away.').waitFor()
+  t.equal(await panel.getByText(/was refused/).count(), 0)
+})
+
 test('times go on although nothing is read again', async (t, { page, gateway, signIn }) => {
   const user = gateway.newUser()
   await gateway.mint({ user })

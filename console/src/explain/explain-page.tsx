@@ -1,4 +1,4 @@
-import { Button, Text, TextInput } from '@mantine/core'
+import { Button, Space, Text, TextInput } from '@mantine/core'
 import type { Explanation } from '../api.ts'
 import { useOwnKeys } from '../keys/own-keys.ts'
 import { RefusalRow } from '../overview/last-refusals.tsx'
@@ -69,6 +69,8 @@ export function ExplainPage() {
               Explain
             </Button>
           </QuestionForm>
+          {refusals.error && <Space h="sm" />}
+          <Problem error={refusals.error} />
           <Text size="sm" c="dimmed" my="sm">
             {refusals.value &&
               (refusals.value.data.length === 0
