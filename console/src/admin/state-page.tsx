@@ -1,4 +1,4 @@
-import { Alert, Text } from '@mantine/core'
+import { Alert } from '@mantine/core'
 import type { ReactNode } from 'react'
 import type { ReplicaState, ServiceState } from '../api.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
@@ -9,6 +9,7 @@ import { count, duration } from '../parts/numbers.ts'
 import { Page } from '../parts/page.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
+import { Section } from '../parts/section.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 
@@ -167,17 +168,14 @@ const columns: readonly Column<ReplicaState>[] = [
 
 function Replicas({ replicas }: { readonly replicas: readonly ReplicaState[] }) {
   return (
-    <div>
-      <Text fw={600} component="h2" size="md" mb="xs">
-        Processes that a revocation waits for
-      </Text>
+    <Section title="Processes that a revocation waits for">
       <DataTable
         label="Processes"
         columns={columns}
         rows={replicas}
         keyOf={({ name, place }) => `${name} ${place}`}
       />
-    </div>
+    </Section>
   )
 }
 

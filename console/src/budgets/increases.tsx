@@ -9,12 +9,12 @@ import { count } from '../parts/numbers.ts'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { endWith, PropagationNote } from '../parts/propagation.tsx'
+import { Section } from '../parts/section.tsx'
 import { Time } from '../parts/time.tsx'
 import { refine } from '../route.ts'
 import { useSession } from '../session.tsx'
 import type { Loaded } from '../use-loaded.ts'
 import { AmountCell, LimitCell, Said } from './cells.tsx'
-import { Section } from './section.tsx'
 
 type Increase = IncreaseList['data'][number]
 

@@ -5,13 +5,13 @@ import { figure } from '../parts/limits.tsx'
 import { some } from '../parts/numbers.ts'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
+import { Section } from '../parts/section.tsx'
 import { Time } from '../parts/time.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { AmountCell, LimitCell, Said } from './cells.tsx'
 import { Decide, type Decision } from './decide.tsx'
 import { type OpenRequest, readOpenRequests } from './read-requests.ts'
-import { Section } from './section.tsx'
 
 const everyMs = 60_000
 

@@ -3,10 +3,10 @@ import type { LimitRequestList } from '../api.ts'
 import { now } from '../clock.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Dot } from '../parts/dot.tsx'
+import { Section } from '../parts/section.tsx'
 import { Time } from '../parts/time.tsx'
 import { idOf, type Limit } from './budget.ts'
 import { AmountCell, LimitCell, Said } from './cells.tsx'
-import { Section } from './section.tsx'
 
 export type LimitRequest = LimitRequestList['data'][number]
 

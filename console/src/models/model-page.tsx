@@ -1,10 +1,11 @@
-import { Card, Grid, NativeSelect, Stack, Text } from '@mantine/core'
+import { Grid, NativeSelect, Stack, Text } from '@mantine/core'
 import { useState } from 'react'
 import type { Explanation, LimitList } from '../api.ts'
 import { LimitBars } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
+import { Panel } from '../parts/panel.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { addressOf, usePlace } from '../route.ts'
@@ -78,10 +79,7 @@ function Open({ model, subscriptions }: Offer) {
       />
       <Grid>
         <Grid.Col span={{ base: 12, md: 5 }}>
-          <Card withBorder component="section" aria-label="What is left">
-            <Text fw={600} component="h2" size="md" mb="sm">
-              What is left
-            </Text>
+          <Panel title="What is left">
             <Problem error={state.error} />
             {value && !value.explanation.allowed && (
               <Text size="sm" mb="sm" className="breaks">
@@ -94,7 +92,7 @@ function Open({ model, subscriptions }: Offer) {
               Updated every {everyMs / 1_000} seconds. Each user has their own limits, except shared
               ones.
             </Text>
-          </Card>
+          </Panel>
         </Grid.Col>
         <Grid.Col span={{ base: 12, md: 7 }}>
           <TryIt key={name} {...{ model }} subscription={name} onAnswered={state.reload} />

@@ -1,8 +1,9 @@
-import { Button, Card, Code, Group, NumberInput, Stack, Table, Text, Textarea } from '@mantine/core'
+import { Button, Code, Group, NumberInput, Stack, Table, Text, Textarea } from '@mantine/core'
 import { type FormEvent, useEffect, useRef, useState } from 'react'
 import type { ApiError, Model } from '../api.ts'
 import { Link } from '../parts/link.tsx'
 import { duration } from '../parts/numbers.ts'
+import { Panel } from '../parts/panel.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
@@ -55,10 +56,7 @@ export function TryIt({ model, subscription, onAnswered }: TryItProps) {
   }
 
   return (
-    <Card withBorder component="section" aria-label="Try it">
-      <Text fw={600} component="h2" size="md" mb="sm">
-        Try it
-      </Text>
+    <Panel title="Try it">
       <form onSubmit={ask}>
         <Stack gap="sm">
           <Textarea
@@ -110,7 +108,7 @@ export function TryIt({ model, subscription, onAnswered }: TryItProps) {
         </Text>
       )}
       {answer && <Facts {...answer} />}
-    </Card>
+    </Panel>
   )
 }
 

@@ -11,6 +11,7 @@ import { some } from '../parts/numbers.ts'
 import { Panel } from '../parts/panel.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
+import { Section } from '../parts/section.tsx'
 import { Time } from '../parts/time.tsx'
 import { addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
@@ -48,19 +49,13 @@ export function Mine() {
       {usage.value && <Periods {...usage.value} />}
       {usage.value && <TokensPlot {...usage.value} more={addressOf('usage')} />}
       {budgets.length > 0 && (
-        <section aria-label="Budgets">
-          <div className="spread">
-            <Text className="title" component="h2">
-              Budgets
-            </Text>
-            <Link to={addressOf('budgets')}>All budgets</Link>
-          </div>
+        <Section title="Budgets" action={<Link to={addressOf('budgets')}>All budgets</Link>}>
           <Cards
             budgets={budgets.slice(0, shownBudgets)}
             currency={limits.value?.currency}
             more={(budget) => <AskLink limit={budget} />}
           />
-        </section>
+        </Section>
       )}
       <div className="halves">
         {limits.value && <Left {...limits.value} />}

@@ -1,7 +1,8 @@
-import { Card, SimpleGrid, Text } from '@mantine/core'
+import { Card, SimpleGrid } from '@mantine/core'
 import type { LimitList } from '../api.ts'
 import { AskLink } from '../budgets/ask-link.tsx'
 import { LimitBars, partLeft } from '../parts/limits.tsx'
+import { Section } from '../parts/section.tsx'
 import type { Asked, FoundUsage } from './read-usage.ts'
 
 type Limit = LimitList['data'][number]
@@ -45,10 +46,7 @@ export function LimitsNow({
   const shown = byUse(limits).slice(0, maxCards)
   if (shown.length === 0) return null
   return (
-    <section aria-label="What is left now">
-      <Text fw={600} component="h2" size="md" mb="xs">
-        What is left now
-      </Text>
+    <Section title="What is left now">
       <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }}>
         {shown.map(({ model, subscription, states }) => (
           <Card key={`${model} ${subscription}`} withBorder p="md">
@@ -65,7 +63,7 @@ export function LimitsNow({
           </Card>
         ))}
       </SimpleGrid>
-    </section>
+    </Section>
   )
 }
 
