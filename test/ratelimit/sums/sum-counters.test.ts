@@ -102,6 +102,14 @@ test('a node of a Cluster that is away is an outage of its counters alone', {
   t.equal(seen.filter((used) => used === 0).length, counters.length - there)
   const orRefused = seen.map((used) => used || 'counters_unavailable')
   t.strictSame(await seenBy(denying), orRefused)
+  const held = await Promise.allSettled(
+    counters.map(async (counter) => {
+      const windowed = { ...counter, window: { ms: 60_000 } }
+      const asked = { ...noTokens, id: counter.key, requestCounters: [{ ...windowed, limit: 9 }] }
+      return (await denying.holds.hold(asked, Date.now())).outcome
+    }),
+  )
+  t.equal(held.filter((each) => each.status === 'fulfilled').length, there)
 })
 
 test('without a database a reset is refused', async (t) => {
