@@ -60,6 +60,11 @@ export function createTally(
   }
 }
 
+/** Whether the store has reported it since its start; else it is known, if at all, as too young for others to have counted. */
+export function isHeard({ heardAt, readAt }: Tally): boolean {
+  return ticksBetween(heardAt, readAt) < longAgoMs
+}
+
 /** The use that this gateway has counted. */
 export function ownOf({ sum, base }: Tally): Exact {
   return plus(sum, base)

@@ -6,7 +6,7 @@
 import { ServiceError } from '../../formats/errors.ts'
 import type { Counter, CounterState } from '../rules/counter.ts'
 import { countOf } from '../rules/fields.ts'
-import { isWithin, type Tally, toTick, usedOf } from '../rules/tally.ts'
+import { isHeard, isWithin, type Tally, toTick, usedOf } from '../rules/tally.ts'
 import type { WindowedCounter } from '../rules/windows.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import type { LineWatch } from './line-watch.ts'
@@ -133,8 +133,9 @@ export function createCounterReads(
     const missing: Counter[] = []
     for (const [i, counter] of counters.entries()) {
       const tally = tallies[i] as Tally
-      if (tally.isKnown) keepFresh(counter, tally, at)
-      else missing.push(counter)
+      if (tally.isKnown && (isHeard(tally) || !senders.isAway(shared.partOf(counter)))) {
+        keepFresh(counter, tally, at)
+      } else missing.push(counter)
     }
     if (missing.length === 0) return known
     const parts = Map.groupBy(missing, shared.partOf)

@@ -264,6 +264,41 @@ root.test(
   },
 )
 
+root.test(
+  'windows that begin in an outage of Redis are unknown',
+  { skip: skipValkey },
+  async (t) => {
+    const valkey = await startValkey(t)
+    const [strict, lax] = await Promise.all(
+      (['deny', 'allow'] as const).map((onLoss) =>
+        startProcess(t, { path: folder(t), gateway: onLoss, valkey, onLoss }),
+      ),
+    )
+    const second = { ...hour, key: 's\nm\n1s\nann', window: { ms: 1_000 } }
+    const read = async (one = strict) => await one?.running.read([second], Date.now())
+    const codes = new Set<string>()
+    const beat = async () => {
+      codes.add(
+        await read().then(
+          () => '',
+          ({ code }) => code,
+        ),
+      )
+      t.match(await read(lax), [{ used: 0 }])
+      await delay(10)
+    }
+    for (let beats = 0; beats < 120; beats += 1) await beat()
+    t.strictSame([...codes], [''])
+    valkey.freeze()
+    while (strict?.running.isUnavailable === false) await beat()
+    codes.clear()
+    for (let beats = 0; beats < 120; beats += 1) await beat()
+    t.ok(codes.has('counters_unavailable'))
+    valkey.thaw()
+    await poll(() => read().then(Boolean, () => false), 'it is back')
+  },
+)
+
 root.test('a folder that can’t be watched is looked at more often', async (t) => {
   const path = folder(t)
   mkdirSync(join(path, 'lines'))
