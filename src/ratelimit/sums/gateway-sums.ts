@@ -169,9 +169,11 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     try {
       delivery.savePosition(tail.position)
       await checkpoint.save(() => stateOf(next, []))
-    } catch (error) {
+    } catch {
+      // The upkeep saves again, and reports the disk.
       tail.isPaused = false
-      throw error
+      isUnsaved = true
+      return false
     }
     return true
   }

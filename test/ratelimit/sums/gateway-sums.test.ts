@@ -214,6 +214,21 @@ test('a read that has begun ends where the files are handed over', async (t) => 
   t.equal(one.used(), 5, 'the next name counts what follows')
 })
 
+test('files are handed over once the disk can be written', async (t) => {
+  const { world, start, log } = createWorld()
+  const one = await start()
+  await one.sums.becomeWriter()
+  world.isDiskFull = true
+  t.equal(await one.sums.handOver('h'), false)
+  t.equal(one.sums.isSaveDue(), true)
+  log(5)
+  await one.sums.tail.readAll()
+  t.equal(one.used(), 5, 'it goes on meanwhile')
+  await one.send()
+  world.isDiskFull = false
+  t.equal(await one.sums.handOver('h'), true)
+})
+
 test('what the store has beyond the lines is adopted once the disk can be written', async (t) => {
   const { world, start, log } = createWorld()
   const one = await start()
