@@ -49,7 +49,8 @@ const silenceMs = 90_000
 /** The first pause between two attempts, which then doubles. */
 const minRestMs = 200
 const backoff = { firstMs: minRestMs, maxMs: 10_000, jitter: 0.25 }
-const maxLineLength = 8 * 1_048_576
+/** etcd takes objects of at most 1.5 MiB, each character of which may have six in JSON. */
+const maxLineLength = 16 * 1_048_576
 /** The number of refusals before one counts: an API server that is starting has no roles yet. */
 const refusalsBelieved = 3
 
@@ -244,7 +245,7 @@ async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
     }
     rest.push(chunk.subarray(start))
     size += chunk.length - start
-    if (size > maxLineLength) throw new Error('a watch has a line of more than 8 MiB')
+    if (size > maxLineLength) throw new Error('a watch has a line of more than 16 MiB')
   }
 }
 

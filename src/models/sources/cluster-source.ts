@@ -6,7 +6,7 @@
 import { hash } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Owner } from '../../cluster/rules/generated-policies.ts'
-import { isObject } from '../../formats/fields.ts'
+import { isObject, type JsonObject } from '../../formats/fields.ts'
 import type { Schema } from '../../formats/schema.ts'
 import { subscriptionNamespace } from '../../kinds/metadata.ts'
 import { documents } from '../../kinds/resource-schemas.ts'
@@ -199,6 +199,7 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
     shown: 'configmaps',
     path: '/api/v1/configmaps',
     fieldSelector: `metadata.name=${tierMapping}`,
+    keep: keepTiers,
   })
   return found.map((each) => ({ ...each, last: new Map() }))
 }
@@ -227,6 +228,21 @@ function keepRead(object: KubeObject, schema: Schema): KubeObject {
   const { metadata, ...rest } = prune(object, schema) as KubeObject
   const versions = { ...(uid && { uid }), ...(resourceVersion && { resourceVersion }) }
   return { ...rest, metadata: { ...metadata, ...versions } }
+}
+
+/** A text that is too long, whatever it says. */
+const tooLong = ' '.repeat(longText + 1)
+
+/** What is read of a ConfigMap: whoever may write one in any namespace may write more than a MiB into it. */
+export function keepTiers({ metadata, data }: KubeObject): KubeObject {
+  const { name, namespace, uid, resourceVersion, creationTimestamp, deletionTimestamp } =
+    metadata as JsonObject
+  const kept = { name, namespace, uid, resourceVersion, creationTimestamp, deletionTimestamp }
+  const { tiers } = isObject(data) ? data : {}
+  const isLong = typeof tiers === 'string' && tiers.length > longText
+  return JSON.parse(
+    JSON.stringify({ metadata: kept, data: data && { tiers: isLong ? tooLong : tiers } }),
+  ) as KubeObject
 }
 
 /** Reads what has changed. */

@@ -7,7 +7,9 @@ import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import {
   type ClusterSource,
   createClusterSource,
+  keepTiers,
 } from '../../../src/models/sources/cluster-source.ts'
+import { readObject } from '../../../src/models/sources/documents.ts'
 import { loadSnapshot, type Pipeline, startPipeline } from '../../../src/models/sources/pipeline.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { inWorlds, startDouble, type World } from '../../support/kubernetes/world.ts'
@@ -337,6 +339,21 @@ test('a broken watch loses no change', async (t) => {
   t.strictSame(told, [], 'problems that are solved at once are not reported')
 })
 
+test('keeps of a tier mapping only what is read', async (t) => {
+  const mapping = (tiers: string) => ({
+    metadata: { name: 'tier-to-group-mapping', uid: '1', annotations: { a: 'x'.repeat(200_000) } },
+    data: { tiers, other: 'x'.repeat(1_000_000) },
+  })
+  t.strictSame(keepTiers(mapping('[]')), {
+    metadata: { name: 'tier-to-group-mapping', uid: '1' },
+    data: { tiers: '[]' },
+  })
+  const long = keepTiers(mapping('<'.repeat(1_000_000)))
+  t.ok(JSON.stringify(long).length < 40_000)
+  const { problems } = readObject({ apiVersion: 'v1', kind: 'ConfigMap', ...long })
+  t.match(problems, [{ message: /data.tiers must have at most 32768 characters/ }])
+})
+
 test('reads what an API server that was away was restored to', async (t) => {
   const world = await startDouble(t)
   const { faults } = world
@@ -361,7 +378,7 @@ test('lists again after an event that cannot be read', async (t) => {
   faults.requests.length = 0
   const path = '/apis/tollgate.dev/v1alpha1/modelrefs?'
   const asked = () => faults.requests.filter((each) => each.startsWith(`GET ${path}`))
-  faults.cut(`{"type":"MODIFIED","object":"${'x'.repeat(8 * 1_048_576)}"}\n`)
+  faults.cut(`{"type":"MODIFIED","object":"${'x'.repeat(16 * 1_048_576)}"}\n`)
   await poll(() => asked().length > 1, 'it continues')
   t.match(asked(), [`GET ${path}limit`, `GET ${path}watch`])
   await world.apply(modelRef('fresh'))
