@@ -353,6 +353,28 @@ test('what came before a connection was lost stays', async (t, { page, gateway, 
   t.equal(await page.getByTestId('answer').innerText(), 'half of it')
 })
 
+test('limits of one name are told apart', async (t, { page, gateway, signIn }) => {
+  const resetsAt = new Date(Date.now() + 9e6).toISOString()
+  const limit = (of: object, amount: number) => ({
+    ...{ name: 'daily', kind: 'tokens', window: 'day', scope: 'user', limit: amount, used: 0 },
+    ...{ subscription: null, model: null, models: null, enforced: true, percentLeft: 100 },
+    ...{ remaining: amount, startsAt: resetsAt, resetsAt, ...of },
+  })
+  const [paid, own] = [{ subscription: 'plenty' }, { model: 'llm/sim' }]
+  let data = [limit(paid, 500), limit(own, 500), limit(own, 900)]
+  await page.route('**/v1/limits?*', (route) => route.fulfill({ json: { object: 'list', data } }))
+  await signIn(gateway.newUser(), 'models')
+  await open(page, 'plenty')
+  const bars = page.getByRole('region', { name: 'What is left' }).getByRole('progressbar')
+  await poll(async () => (await bars.count()) === 3, 'three limits')
+  data = [limit(own, 900)]
+  await page
+    .getByText(/left of 500/)
+    .first()
+    .waitFor({ state: 'detached' })
+  t.equal(await bars.count(), 1)
+})
+
 test('a model answers one prompt at a time', async (t, { page, gateway, signIn }) => {
   await signIn(gateway.newUser(), 'models')
   await open(page, 'plenty')

@@ -161,14 +161,15 @@ export function LimitBars<State extends LimitState>({
   if (limits.length === 0) return <Text size="sm">No limit.</Text>
   return (
     <div className="limits">
-      {limits.map((state) => {
-        const { name, kind, window, limit, used, remaining, percentLeft, resetsAt } = state
+      {limits.map((state, at) => {
+        const { kind, limit, used, remaining, percentLeft, resetsAt } = state
         const { increasedUntil, refuses } = state
         const left = remaining === null ? `${percentLeft}%` : figure(kind, remaining, currency)
         // Without a figure, the name already describes the limit.
         const about = nameIn(limit === null ? { ...state, name: null } : state)
         return (
-          <div key={`${name} ${state.scope} ${state.whom} ${kind} ${window} ${limit}`}>
+          // biome-ignore lint/suspicious/noArrayIndexKey: limits of two resources may be equal, and a row has no state
+          <div key={at}>
             <p>
               <span>
                 <b>{isSpent(state) ? 'Nothing' : left}</b> left of {whole(state, currency)}
