@@ -85,6 +85,30 @@ test('a finger on a bar shows its numbers', async (t, { page: shared, gateway })
   await page.locator('.tip').getByText('llm/sim').waitFor()
 })
 
+test('very large numbers are whole', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  await use(gateway, user)
+  await page.route('**/v1/usage?*', async (route) => {
+    const response = await route.fetch()
+    const json = await response.json()
+    const large = { total_tokens: 9e15, answers: 9e15, cached_tokens: 9e15, input_tokens: 9e15 }
+    for (const row of json.data) Object.assign(row, large)
+    await route.fulfill({ response, json })
+  })
+  await page.setViewportSize({ width: 360, height: 640 })
+  await signIn(user, 'usage')
+  await page.getByRole('img', { name: /^Tokens by day/ }).waitFor()
+  const cut = `[...document.querySelectorAll('.bars text, .sums span, .data td > div')]
+    .filter((each) => {
+      const { left, right } = each.getBoundingClientRect()
+      const card = each.closest('.bars, .sums, td').getBoundingClientRect()
+      const isWide = each.scrollWidth > each.clientWidth && each.matches('td > div')
+      return left < card.left - 1 || right > card.right + 1 || isWide
+    })
+    .map((each) => each.textContent)`
+  t.strictSame(await page.evaluate(cut), [])
+})
+
 test('a key has a page, with its use today and this month', async (t, world) => {
   const { page, gateway, expected, signIn } = world
   const user = gateway.newUser()

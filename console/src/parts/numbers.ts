@@ -7,6 +7,10 @@ const short = new Intl.NumberFormat(numberLocale, {
   notation: 'compact',
   maximumSignificantDigits: 3,
 })
+const huge = new Intl.NumberFormat(numberLocale, {
+  notation: 'scientific',
+  maximumSignificantDigits: 3,
+})
 const percent = new Intl.NumberFormat(numberLocale, { style: 'percent', maximumFractionDigits: 0 })
 const exact = new Intl.NumberFormat(numberLocale, { style: 'percent', maximumFractionDigits: 1 })
 
@@ -15,9 +19,9 @@ export function count(value: number): string {
   return whole.format(value)
 }
 
-/** `12.3K`. */
+/** `12.3K`; `1.2E16`, for which there is no letter. */
 export function compact(value: number): string {
-  return short.format(value)
+  return (value < 1e15 ? short : huge).format(value)
 }
 
 /** `24 %`; small shares are more precise. */
