@@ -14,7 +14,7 @@ import { isWaitingFor, useLoaded } from '../use-loaded.ts'
 import { Health } from './health.tsx'
 import { LastRefusals } from './last-refusals.tsx'
 import { Change } from './periods.tsx'
-import { type Period, type Periods, readPeriods } from './read-periods.ts'
+import { type Period, type Periods, readPeriods, shownDays } from './read-periods.ts'
 import { Stat } from './stat.tsx'
 import { Shares, TokensPlot } from './tokens-plot.tsx'
 
@@ -83,7 +83,7 @@ interface UsageOfAll {
 
 async function readUsage(session: Session): Promise<UsageOfAll | undefined> {
   if (!session.me.ledger) return undefined
-  const from = new Date(now() - 13 * dayMs).toISOString().slice(0, 10)
+  const from = new Date(now() - (shownDays - 1) * dayMs).toISOString().slice(0, 10)
   const [periods, users] = await Promise.all([
     readPeriods(session, undefined),
     readPages(`/v1/usage?from=${from}&group_by=user`, session.call),
@@ -149,7 +149,11 @@ function FirstByte({ state }: { readonly state: ServiceState | undefined }) {
 
 function TopUsers({ users, hasMoreUsers }: UsageOfAll) {
   return (
-    <Panel title="Top users" more={[addressOf('usage', { owner: '*', by: 'user' }), 'All users']}>
+    <Panel
+      title={`Top users, last ${shownDays} days`}
+      label="Top users"
+      more={[addressOf('usage', { owner: '*', by: 'user' }), 'All users']}
+    >
       <Shares
         rows={users}
         nameOf={({ user = '' }) => user}
