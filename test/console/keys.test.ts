@@ -220,6 +220,21 @@ test('chosen models stay chosen in another subscription, as far as it has them',
   await page.getByText('only llm/other', { exact: true }).waitFor()
 })
 
+test('a label that is given twice is not dropped', async (t, { page, gateway, signIn }) => {
+  await signIn(gateway.newUser())
+  await page.getByRole('button', { name: 'New key' }).first().click()
+  const dialog = page.getByRole('dialog')
+  await dialog.locator('input[name=name]').fill('labelled')
+  const labels = dialog.getByLabel('Labels')
+  await labels.fill('team=search\nteam=ranking')
+  await dialog.getByRole('button', { name: 'Create key' }).click()
+  await dialog.getByText('Labels must have different names.').waitFor()
+  t.equal(await labels.inputValue(), 'team=search\nteam=ranking')
+  await labels.fill('team=search\nuse=ranking')
+  await dialog.getByRole('button', { name: 'Create key' }).click()
+  await page.getByTestId('key').waitFor()
+})
+
 test('models of one name are told apart', async (t, { page, gateway, signIn }) => {
   const record = (name: string, models: readonly string[]) => ({
     ...{ subscription_id_header: name, subscription_description: '', display_name: '' },

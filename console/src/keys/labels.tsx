@@ -1,4 +1,5 @@
 import { Textarea } from '@mantine/core'
+import { ApiError } from '../api.ts'
 import { linesIn } from '../parts/dialog-form.tsx'
 import { useFieldError } from '../parts/field-error.tsx'
 
@@ -24,15 +25,19 @@ interface Labelled {
   readonly labels?: Labels | undefined
 }
 
-/** The labels in a form; those in `from` as they are, with their blanks. The API validates them. */
+/** The labels in a form; those in `from` as they are, with their blanks. The API validates them. Throws an ApiError if two have the same name. */
 export function labelsIn(form: FormData, { labels = {} }: Labelled = {}): Labels {
   const before = new Map(Object.entries(labels).map((label) => [toLine(label).trim(), label]))
-  return Object.fromEntries(
-    linesIn(form, 'labels').map((line) => {
-      const [name = '', ...value] = line.split('=')
-      return before.get(line) ?? [name.trim(), value.join('=').trim()]
-    }),
-  )
+  const written = linesIn(form, 'labels').map((line) => {
+    const [name = '', ...value] = line.split('=')
+    return before.get(line) ?? ([name.trim(), value.join('=').trim()] as const)
+  })
+  const given = Object.fromEntries(written)
+  // The API would not see the first of two.
+  if (Object.keys(given).length < written.length) {
+    throw new ApiError(400, 'invalid_request', 'labels must have different names.')
+  }
+  return given
 }
 
 export function areLabelsChanged(form: FormData, { labels = {} }: Labelled): boolean {
