@@ -9,7 +9,7 @@ import { renderResources } from '../docs/render-resources.ts'
 import { object, optional, type Rule, type Schema } from '../src/formats/schema.ts'
 import { specs } from '../src/kinds/resource-schemas.ts'
 import {
-  generated,
+  generatedSchemas,
   generatedStatus,
   statuses,
 } from '../src/models/rules/reading/generated-schemas.ts'
@@ -79,7 +79,7 @@ function own(
 }
 
 function written(
-  kind: keyof typeof generated,
+  kind: keyof typeof generatedSchemas,
   plural: string,
   shortName: string,
   column: Column,
@@ -91,7 +91,7 @@ function written(
     plural,
     shortName,
     columns,
-    ...generated[kind],
+    ...generatedSchemas[kind],
     isSpecRequired: true,
     rules: [],
     status,

@@ -8,10 +8,10 @@ import { type Admission, admit, fits } from '../../src/ratelimit/rules/estimates
 import {
   createEstimator,
   type Estimator,
-  type Expected,
+  type Expectation,
 } from '../../src/ratelimit/rules/estimates/estimator.ts'
 import {
-  grown,
+  growHold,
   type HeldSums,
   type HeldTokens,
   noHolds,
@@ -22,7 +22,7 @@ import { modelMax, type Trace, type TracedRequest, users } from './trace.ts'
 /** Decides by the same figures as the service. */
 export type Policy = (
   room: { readonly limit: number; readonly used: number; readonly held: HeldSums },
-  expected: Expected,
+  expected: Expectation,
   request: TracedRequest,
 ) => Admission
 
@@ -139,7 +139,7 @@ export function replay(
     }
     function follow(afterS: number): void {
       const seen = Math.max(0, (afterS - request.firstTokenS) * request.tokensPerS)
-      const after = grown(own, estimator.expectMore({ bytes, maxOutput }, seen, ceiling))
+      const after = growHold(own, estimator.expectMore({ bytes, maxOutput }, seen, ceiling))
       window.held = withHold(withHold(window.held, own, -1), after, 1)
       own = after
     }
@@ -163,7 +163,7 @@ function settle(
   window: Window,
   { bytes, maxOutput, input, part, fate }: TracedRequest,
   output: number,
-  { isCut, estimator, expected }: { isCut: boolean; estimator: Estimator; expected: Expected },
+  { isCut, estimator, expected }: { isCut: boolean; estimator: Estimator; expected: Expectation },
 ): void {
   if (fate === 'failed') return
   window.true += input + output

@@ -8,7 +8,7 @@ import type { ResourceChange } from './event.ts'
 type Known = ReadonlyMap<string, Resource>
 
 /** By kind and name, as `<kind>/<namespace>/<name>`. */
-export function knownOf(resources: readonly Resource[]): Known {
+export function resourcesByName(resources: readonly Resource[]): Known {
   return new Map(resources.map((resource) => [resourceKey(resource), resource]))
 }
 

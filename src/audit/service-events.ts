@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import type { Resource } from '../kinds/resources.ts'
-import { changesOf, inParts, knownOf } from './changes.ts'
+import { changesOf, inParts, resourcesByName } from './changes.ts'
 import { type AuditEvent, type ResourceChange, serviceActor } from './event.ts'
 import type { AuditTrail } from './trail.ts'
 
@@ -35,8 +35,8 @@ export function createResourceAudit(
     // Nearly all are the same objects; the few others are compared by name.
     const [before, now] = [new Set(last), new Set(fresh)]
     const changes = changesOf(
-      knownOf(last.filter((each) => !now.has(each))),
-      knownOf(fresh.filter((each) => !before.has(each))),
+      resourcesByName(last.filter((each) => !now.has(each))),
+      resourcesByName(fresh.filter((each) => !before.has(each))),
     )
     last = fresh
     const requestId = randomUUID()

@@ -18,7 +18,7 @@ import { withSettings } from '../settings/setting.ts'
 import type { Run } from './command.ts'
 import type { checkFlags } from './commands/operate.ts'
 import { loadFolder, withoutResources } from './input-file.ts'
-import { counted, printable, renderTable, toJson } from './output.ts'
+import { formatCount, printable, renderTable, toJson } from './output.ts'
 
 /**
  * Prints problems and advice, then the phase that each resource has in the service. Returns the exit status: 1 if there
@@ -102,7 +102,9 @@ export const check: Run<typeof checkFlags> = async (
     out(`\n${renderTable(names, cells, 320)}`)
   }
   const left = unread.size > 0 ? ` and ${unread.size} not read` : ''
-  out(`\n${counted(resources.length, 'resource')}${left}, ${counted(problems.length, 'problem')}`)
+  out(
+    `\n${formatCount(resources.length, 'resource')}${left}, ${formatCount(problems.length, 'problem')}`,
+  )
   return status
 }
 

@@ -7,7 +7,7 @@ import { isOption } from './parse-command.ts'
 const follows = /^(?=:|[.[]\d| (?:must|may|is|has|names|stands|cannot|and)\b)/
 
 /** Rewrites the message for users of this command. */
-export function inWordsOf(command: Command, message: string): string {
+export function rewordFor(command: Command, message: string): string {
   let said = message
   for (const [field, word] of wordsOf(command)) {
     // Other names are English words, and fields only where a message begins.

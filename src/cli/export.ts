@@ -13,7 +13,7 @@ import { loadConfig } from '../settings/config.ts'
 import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import { readInput } from './input-file.ts'
-import { counted, printable, toJson } from './output.ts'
+import { formatCount, printable, toJson } from './output.ts'
 
 /**
  * Runs the command; returns the exit status. Rejects with a readable error if something cannot be
@@ -28,7 +28,9 @@ export const runExport: Run<typeof json> = async ({ operands: names, flags }, io
     io.out(documents.map((document) => stringify(document).trimEnd()).join('\n---\n'))
   }
   const missing = notes.filter(({ severity }) => severity === 'error').length
-  io.err(`${counted(documents.length, 'resource')} exported, ${counted(missing, 'problem')}`)
+  io.err(
+    `${formatCount(documents.length, 'resource')} exported, ${formatCount(missing, 'problem')}`,
+  )
   return missing > 0 ? 1 : 0
 }
 

@@ -7,7 +7,7 @@ import { loadConfig } from '../settings/config.ts'
 import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import { readInput } from './input-file.ts'
-import { counted, printable, toJson } from './output.ts'
+import { formatCount, printable, toJson } from './output.ts'
 
 /** The currency of the lists. */
 const currency = 'USD'
@@ -37,7 +37,7 @@ export const importPrices: Run<typeof json> = async (
   }
   const lacking = chosen.filter(({ prices, others }) => prices === undefined || others.length > 0)
   io.err(
-    `${counted(priced.length, 'model')} with prices; ${lacking.length} with prices that were not imported`,
+    `${formatCount(priced.length, 'model')} with prices; ${lacking.length} with prices that were not imported`,
   )
   return lacking.length + missing.length > 0 ? 1 : 0
 }

@@ -60,7 +60,7 @@ function shorten(text: string, maxLength: number): string {
 }
 
 /** `1 model`, `2,000 models`. */
-export function counted(count: number, noun: string): string {
+export function formatCount(count: number, noun: string): string {
   return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`
 }
 

@@ -11,7 +11,7 @@ import { type Call, type Run, WrongCall } from './command.ts'
 import type { simulateFlags } from './commands/operate.ts'
 import { loadFolder, readInput, withoutResources } from './input-file.ts'
 import { showFigure } from './limit-cells.ts'
-import { counted, printable, renderBar, renderTable, toJson } from './output.ts'
+import { formatCount, printable, renderBar, renderTable, toJson } from './output.ts'
 import type { CommandIo } from './terminal.ts'
 import { toSpan } from './time-flag.ts'
 
@@ -102,7 +102,7 @@ function show(response: SimulationResponse): string {
       return `Not judged: ${limit} from ${each.from} to ${each.to}: ${why}.`
     }),
     response.refused_then_approximate > 0 &&
-      `Not replayed: about ${counted(response.refused_then_approximate, 'request')} refused at that time.`,
+      `Not replayed: about ${formatCount(response.refused_then_approximate, 'request')} refused at that time.`,
     lines(
       response.gaps,
       (gap) => `Usage from ${gap.from} to ${gap.to ?? 'an unknown time'} was lost.`,

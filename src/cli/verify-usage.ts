@@ -14,7 +14,7 @@ import type { LedgerState } from '../usage/store.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { verifyUsageFlags } from './commands/usage.ts'
 import { withDatabase } from './database.ts'
-import { counted, printable, renderTable, toJson } from './output.ts'
+import { formatCount, printable, renderTable, toJson } from './output.ts'
 import type { CommandIo } from './terminal.ts'
 import { farthest, readTimeFlag } from './time-flag.ts'
 
@@ -167,9 +167,9 @@ function soFar(compared: number, { lines }: LedgerLag): string {
   const agrees =
     compared === 0
       ? 'the ledger has nothing yet'
-      : `the ledger agrees so far (${counted(compared, 'sum')})`
+      : `the ledger agrees so far (${formatCount(compared, 'sum')})`
   // Bytes without a newline are a line that the gateway has not finished.
-  return `Not finished: ${agrees}, and ${counted(Math.max(1, lines), 'line')} of the journal ${lines > 1 ? 'are' : 'is'} not in the ledger yet.`
+  return `Not finished: ${agrees}, and ${formatCount(Math.max(1, lines), 'line')} of the journal ${lines > 1 ? 'are' : 'is'} not in the ledger yet.`
 }
 
 /** For whole hours. */

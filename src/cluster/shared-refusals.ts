@@ -8,7 +8,7 @@ import { randomUUID } from 'node:crypto'
 import { promisify } from 'node:util'
 import { deflateRaw, inflateRaw } from 'node:zlib'
 import {
-  isOf,
+  isRefusalOf,
   type OthersRefusals,
   type PastRefusal,
   type PastRefusals,
@@ -130,7 +130,7 @@ export function createOthersRefusals(
     async recent(limit, whose) {
       const { refusals, silent } = await ask({ limit, ...whose })
       // A process of an older version sends the refusals of all users.
-      return { refusals: refusals.filter((each) => !whose || isOf(each, whose)), silent }
+      return { refusals: refusals.filter((each) => !whose || isRefusalOf(each, whose)), silent }
     },
     channels: [channel, channelOf(self)],
     hear: (notification) => void receive(notification).catch(onFault),

@@ -38,7 +38,7 @@ export interface RefusalOwner {
 }
 
 /** Whether a refusal is one of theirs; one without a valid credential has no owner. */
-export function isOf({ caller }: PastRefusal, { user, keyId }: RefusalOwner): boolean {
+export function isRefusalOf({ caller }: PastRefusal, { user, keyId }: RefusalOwner): boolean {
   if (caller?.user !== user) return false
   return keyId === undefined || (caller.by === 'key' && caller.keyId === keyId)
 }

@@ -8,7 +8,7 @@ import type { Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf } from '../operations/dialect.ts'
 import type { PathRules } from '../operations/operations.ts'
 import type { Target } from '../operations/target.ts'
-import { missRuleOf, type Unpublished } from '../table/rules/rules.ts'
+import { missRuleOf, type UnpublishedReason } from '../table/rules/rules.ts'
 import type { DecisionTable, PublishedEstimate } from '../table/table.ts'
 import type { CheckRequest } from './check-request.ts'
 
@@ -43,7 +43,7 @@ export interface CheckedRequest {
  * a miss. Never throws.
  */
 export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
-  return (allowed: Allowed): Unpublished | undefined => {
+  return (allowed: Allowed): UnpublishedReason | undefined => {
     const { grant, key, credential, request, target, now, traceparent, mark } = allowed
     const { operation, query, modelKey } = target
     const rule =

@@ -1,6 +1,6 @@
 /** `envoy.service.auth.v3.CheckRequest` → the few strings that a decision needs. */
 
-import { readClientAddress, readForwarded } from '../formats/headers.ts'
+import { clientOfForwardedFor, readClientAddress } from '../formats/headers.ts'
 import type { Mutable } from '../formats/mutable.ts'
 import { WireError, WireReader } from '../grpc/wire.ts'
 import { listingHeader } from '../identity/authenticate.ts'
@@ -200,7 +200,7 @@ const sourcePath = [1, 1, 1, 1, 2]
 function readSource(bytes: Buffer, trustedHops: number): string | undefined {
   if (trustedHops > 0) {
     const forwarded = readLate(bytes, 'x-forwarded-for')
-    return forwarded && readForwarded(forwarded, trustedHops)
+    return forwarded && clientOfForwardedFor(forwarded, trustedHops)
   }
   const peer = readPeer(bytes)
   return peer && readClientAddress(peer)

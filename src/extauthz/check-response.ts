@@ -149,12 +149,12 @@ function putPolicies(shared: string, own = ''): void {
 }
 
 /** Lets a request continue so that its body is read; the second Check decides. */
-export const authenticated: Buffer = new WireWriter()
+export const authenticatedResponse: Buffer = new WireWriter()
   .message(1, () => {})
   .message(3, () => {})
   .finish()
 
-/** Like `authenticated`, but the gateway asks again with the size of the body. */
+/** Like `authenticatedResponse`, but the gateway asks again with the size of the body. */
 export const unread: Buffer = new WireWriter()
   .message(1, () => {})
   .message(3, (writer) => writeHeader(writer, 'x-tollgate-again', 'true'))

@@ -24,7 +24,7 @@ import { createTemplates } from './allow-template.ts'
 import { andThen, type CheckCall, type Limits } from './check-limits.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import {
-  authenticated,
+  authenticatedResponse,
   type LinedRequest,
   tagSpan,
   toCheckResponse,
@@ -108,7 +108,7 @@ export function createCheck(deps: CheckDeps): Check {
       const refusal =
         refuseCaller(caller, tokensOpen) ??
         refuseAddress(caller, addressOf(request, undefined, caller, now, deps))
-      return refusal === undefined ? authenticated : respond(context, caller, refusal)
+      return refusal === undefined ? authenticatedResponse : respond(context, caller, refusal)
     }
     if (target === undefined) return respond(context, caller, { allowed: false, code: 'not_found' })
     const asked = toAccess(request, target, caller, now, deps)

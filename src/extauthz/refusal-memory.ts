@@ -4,7 +4,7 @@
  */
 
 import { clientCodeOf } from '../decide/limit-message.ts'
-import { isOf, type PastRefusal, type PastRefusals } from '../decide/past-refusal.ts'
+import { isRefusalOf, type PastRefusal, type PastRefusals } from '../decide/past-refusal.ts'
 import { messageOf } from '../decide/refusal-message.ts'
 import { describe } from '../formats/errors.ts'
 import { lastValue } from '../formats/headers.ts'
@@ -70,7 +70,7 @@ export function createRefusalMemory(startedAt = Date.now()): RefusalMemory {
       return user === undefined ? newest(slots.filter(isIt))[0] : ownOf(user).findLast(isIt)
     },
     recent(limit, now, whose) {
-      const among = whose ? ownOf(whose.user).filter((each) => isOf(each, whose)) : slots
+      const among = whose ? ownOf(whose.user).filter((each) => isRefusalOf(each, whose)) : slots
       return newest(among.filter((each) => isRecent(each, now))).slice(0, limit)
     },
     since: (now) => (now - startedAt < rememberedMs ? startedAt : undefined),

@@ -71,7 +71,7 @@ export function readClientAddress(raw: string): string | undefined {
  * The client in `x-forwarded-for`: Envoy appends the last address, and each of `hops` trusted proxies in front of it
  * the one before; entries that a client has written precede them. Undefined if the proxies have named none.
  */
-export function readForwarded(header: string, hops: number): string | undefined {
+export function clientOfForwardedFor(header: string, hops: number): string | undefined {
   let end = header.length
   // From the end, and no further: the beginning may be long.
   for (let hop = 0; hop < hops; hop += 1) {

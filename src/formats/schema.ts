@@ -200,7 +200,7 @@ export function labels(
 }
 
 /** Adds a default, `missing`, to a field. */
-export function filled<Value>(of: Schema<Value>, missing: unknown): Schema<Value> {
+export function withDefault<Value>(of: Schema<Value>, missing: unknown): Schema<Value> {
   return { ...of, missing }
 }
 

@@ -17,7 +17,7 @@ interface Published {
 }
 
 /** A part that repeats earlier decisions, such as the decision table. */
-export interface Remembering {
+export interface DecisionCache {
   /** Resolves once no earlier decision is reused; they stay unused until as many calls of `resume`. */
   suspend(): Promise<void>
   resume(): void
@@ -31,7 +31,7 @@ export function createActivation(
   clusterFile: ClusterFile,
   secrets: SecretFiles,
   onActive: () => void,
-  table: Remembering,
+  table: DecisionCache,
 ) {
   let latest: Published | undefined
   let active: Snapshot | undefined

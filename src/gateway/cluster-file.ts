@@ -15,7 +15,12 @@ import { createMutex } from '../runtime/mutex.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
 import { unlessMissing } from '../runtime/unless-missing.ts'
 import type { LoadedClusters } from './admin-page.ts'
-import { createClusterWaits, type Rendered, type Unseen, type Version } from './cluster-waits.ts'
+import {
+  createClusterWaits,
+  type RenderedCluster,
+  type Unseen,
+  type Version,
+} from './cluster-waits.ts'
 import { clustersFile, joinClusters, noClusters, renderCluster, writeClusters } from './clusters.ts'
 import { locationOf, serverSecrets } from './secret-location.ts'
 
@@ -53,7 +58,7 @@ type Written = ReadonlyMap<string, string>
 export function createClusterFile(deps: ClusterFileDeps) {
   const closing = new AbortController()
   const withLock = createMutex()
-  const rendered = new WeakMap<ModelRef, Rendered>()
+  const rendered = new WeakMap<ModelRef, RenderedCluster>()
   const waits = createClusterWaits()
   const { waiting, unseen } = waits
   let models: Snapshot['models'] | undefined
@@ -67,7 +72,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   let nextPoll: NodeJS.Timeout | undefined
 
   function* versionOf(from: Snapshot['models']): Generator<void, Version> {
-    const clusters = new Map<string, Rendered>()
+    const clusters = new Map<string, RenderedCluster>()
     const name = createHash('sha256')
     for (const key of [...from.keys()].sort()) {
       const { cluster, resource } = from.get(key) as Model

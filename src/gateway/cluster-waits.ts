@@ -6,7 +6,7 @@
 import type { LoadedClusters } from './admin-page.ts'
 
 /** A cluster as in the file; equal texts are equal clusters. */
-export interface Rendered {
+export interface RenderedCluster {
   readonly cluster: string
   readonly text: string
   readonly digest: string
@@ -17,7 +17,7 @@ export interface Rendered {
 /** The clusters of a snapshot by model key, and the `version_info` of their file. */
 export interface Version {
   readonly name: string
-  readonly clusters: ReadonlyMap<string, Rendered>
+  readonly clusters: ReadonlyMap<string, RenderedCluster>
 }
 
 /** Envoy responds and has not loaded the cluster, or its admin page does not respond. */
@@ -35,13 +35,17 @@ const resolvingMs = 3_000
 const versionsKept = 16
 
 export function createClusterWaits() {
-  const waiting = new Map<string, Rendered & { since: number }>()
-  const unseen = new Map<string, { readonly is: Rendered; readonly reason: Unseen }>()
+  const waiting = new Map<string, RenderedCluster & { since: number }>()
+  const unseen = new Map<string, { readonly is: RenderedCluster; readonly reason: Unseen }>()
   const versions: Version[] = []
-  let served: ReadonlyMap<string, Rendered> = new Map()
+  let served: ReadonlyMap<string, RenderedCluster> = new Map()
   let isFirst = true
 
-  function hasLoaded(loaded: LoadedClusters | undefined, key: string, is: Rendered): boolean {
+  function hasLoaded(
+    loaded: LoadedClusters | undefined,
+    key: string,
+    is: RenderedCluster,
+  ): boolean {
     const clusters = versions.find(({ name }) => name === loaded?.version)?.clusters
     return clusters?.get(key)?.text === is.text && !loaded?.warming.has(is.cluster)
   }
@@ -55,7 +59,7 @@ export function createClusterWaits() {
 
   return {
     /** Keys of the models that Envoy cannot serve yet as planned. */
-    waiting: waiting as ReadonlyMap<string, Rendered>,
+    waiting: waiting as ReadonlyMap<string, RenderedCluster>,
     /** By key: why models stopped waiting although Envoy was not seen to load their cluster. */
     unseen: unseen as ReadonlyMap<string, { readonly reason: Unseen }>,
     /** Makes models with a new cluster wait. */
@@ -83,7 +87,7 @@ export function createClusterWaits() {
       const timeout = loaded === undefined ? noAdminTimeoutMs : timeoutMs
       const waitsMs = !isFirst ? timeout : loaded === undefined ? 0 : startTimeoutMs
       const reason: Unseen = loaded === undefined ? 'no answer' : 'not taken'
-      const released = new Map<string, Rendered>()
+      const released = new Map<string, RenderedCluster>()
       const overdue: string[] = []
       for (const [key, is] of waiting) {
         const isLoaded = hasLoaded(loaded, key, is)

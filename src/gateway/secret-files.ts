@@ -18,7 +18,7 @@ import {
   secretFolder,
   serverSecrets,
 } from './secret-location.ts'
-import type { Reading } from './secret-source.ts'
+import type { SecretReading } from './secret-source.ts'
 
 /** Milliseconds between two checks of the files. */
 const restMs = 1_000
@@ -32,7 +32,7 @@ const discovery = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3
 interface SecretFilesDeps {
   /** The folder of Envoy's clusters. */
   readonly directory: string
-  readonly read: (secret: Secret) => Promise<Reading>
+  readonly read: (secret: Secret) => Promise<SecretReading>
   /** Called once for each problem with a file, and again if it recurs. */
   readonly onProblem: (problem: string) => void
   readonly onFault: (error: unknown) => void

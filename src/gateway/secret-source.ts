@@ -10,10 +10,10 @@ import { join, sep } from 'node:path'
 import type { Secret } from './secret-location.ts'
 
 /** The text of a secret, or the problem with its file. The problem never contains the text. */
-export type Reading = { readonly text: string } | { readonly problem: string }
+export type SecretReading = { readonly text: string } | { readonly problem: string }
 
 /** Reads an entry of a Secret in the cluster. */
-type ReadEntry = (namespace: string, name: string, key: string) => Promise<Reading>
+type ReadEntry = (namespace: string, name: string, key: string) => Promise<SecretReading>
 
 const maxBytes = 1_048_576
 const headerValue = /^[!-~](?:[ -~]*[!-~])?$/
@@ -21,7 +21,7 @@ const certificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE----
 
 /** Reads the secret that a resource names: from a Secret with `readEntry`, otherwise from a file of the folder. */
 export function createReadSecret(folder: string | undefined, readEntry?: ReadEntry) {
-  return async (secret: Secret): Promise<Reading> => {
+  return async (secret: Secret): Promise<SecretReading> => {
     const { namespace, secretRef, prefix } = secret
     if (secretRef === undefined || readEntry === undefined) return await readSecret(folder, secret)
     const { name, key } = secretRef
@@ -32,7 +32,7 @@ export function createReadSecret(folder: string | undefined, readEntry?: ReadEnt
 }
 
 /** Reads one secret. Authors of a namespace's resources can reach only that namespace's files. */
-async function readSecret(folder: string | undefined, secret: Secret): Promise<Reading> {
+async function readSecret(folder: string | undefined, secret: Secret): Promise<SecretReading> {
   const { namespace, file, secretRef } = secret
   if (file === undefined) {
     return { problem: `the Secret ${namespace}/${secretRef?.name} needs RESOURCES=kubernetes` }
@@ -69,7 +69,7 @@ async function readWhole(path: string): Promise<string | undefined> {
 }
 
 /** The header's value from the content of a file or a Secret. */
-function toCredential(shown: string, written: string, prefix: string): Reading {
+function toCredential(shown: string, written: string, prefix: string): SecretReading {
   // Editors and `echo` end a file with a line break.
   const value = written.trim()
   if (value === '') return { problem: `${shown} is empty` }
@@ -78,7 +78,7 @@ function toCredential(shown: string, written: string, prefix: string): Reading {
   return { text: prefix + value }
 }
 
-function readAuthorities(shown: string, text: string): Reading {
+function readAuthorities(shown: string, text: string): SecretReading {
   const found = text.match(certificate) ?? []
   try {
     for (const each of found) new X509Certificate(each)

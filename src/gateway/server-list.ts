@@ -14,11 +14,11 @@ import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { inSlices } from '../runtime/slices.ts'
 import { findAuthorities } from './bootstrap.ts'
 import { type Secret, serverSecrets } from './secret-location.ts'
-import type { Reading } from './secret-source.ts'
+import type { SecretReading } from './secret-source.ts'
 
 interface ServerListOptions {
   /** Reads a secret that the resource names, from a file or the cluster. */
-  readonly readSecret: (secret: Secret) => Promise<Reading>
+  readonly readSecret: (secret: Secret) => Promise<SecretReading>
   /** `BACKEND_CA_FILE`. */
   readonly caFile: string | undefined
   /** The gateway's hop mark; our listeners refuse requests that carry it. */

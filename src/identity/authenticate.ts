@@ -26,7 +26,7 @@ export type Verify = (
 export type VerifyNow = (credential: string, now: number, source?: Source) => Caller | null
 
 /** The headers that may contain a credential, as sent. */
-export interface Presented {
+export interface PresentedHeaders {
   readonly authorization: string | undefined
   /** `x-api-key`, as sent by Anthropic's clients. */
   readonly apiKey: string | undefined
@@ -64,7 +64,7 @@ export function createAuthenticate(deps: { key: Verify; token: Verify }): Authen
  * The only credential of a request, or undefined if there is none or more than one. A blank one does not count, and a
  * repeated one counts once.
  */
-export function credentialOf(presented: Presented): string | undefined {
+export function credentialOf(presented: PresentedHeaders): string | undefined {
   const authorization = given(presented.authorization, 'bearer')
   const apiKey = given(presented.apiKey, '')
   const fromBearer = authorization && bearerOf(authorization)
@@ -76,7 +76,7 @@ export function credentialOf(presented: Presented): string | undefined {
 }
 
 /** Whether a request has no credential, not even an invalid one. */
-export function isBare({ authorization, apiKey }: Presented): boolean {
+export function isBare({ authorization, apiKey }: PresentedHeaders): boolean {
   return given(authorization, 'bearer') === undefined && given(apiKey, '') === undefined
 }
 

@@ -4,7 +4,6 @@ import { parseMoney, readPrice } from '../formats/money.ts'
 import {
   boolean,
   dnsLabel,
-  filled,
   integer,
   integerOrText,
   isWritten,
@@ -16,6 +15,7 @@ import {
   partial,
   type Schema,
   text,
+  withDefault,
 } from '../formats/schema.ts'
 import { isKnownZone, parseWindow } from '../formats/time.ts'
 import { asked, meantKind, meantLabel, meantNumber, meantPer, meantWindow } from './limit-hints.ts'
@@ -130,7 +130,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
         form: 'a DNS label in lower case',
         hint: (raw) => asked(meantLabel(raw)),
       }),
-      per: filled(
+      per: withDefault(
         oneOf(per, {
           description: 'who shares one counter',
           otherwise: `\`${per[0]}\``,
@@ -138,7 +138,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
         }),
         per[0],
       ),
-      of: filled(
+      of: withDefault(
         oneOf(limitKinds, {
           description: 'what is counted',
           otherwise: '`tokens`',
@@ -149,7 +149,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
       limit: amount,
       window: optional(window),
       ...more,
-      enforce: filled(
+      enforce: withDefault(
         boolean({
           description:
             'whether it refuses requests; with `false` it only counts, is shown and sends notices',
@@ -177,7 +177,7 @@ export function limitedModels<Reference>(reference: Schema<Reference>, otherwise
     minItems: 1,
     maxItems: 1_000,
   })
-  return optional(filled(models, undefined))
+  return optional(withDefault(models, undefined))
 }
 
 const limitRules = [

@@ -3,7 +3,6 @@
 import {
   boolean,
   dnsName,
-  filled,
   integer,
   isWritten,
   object,
@@ -11,6 +10,7 @@ import {
   partial,
   type Schema,
   text,
+  withDefault,
 } from '../formats/schema.ts'
 import { parseDuration } from '../formats/time.ts'
 
@@ -189,7 +189,7 @@ export const output = object(
         otherwise: 'unknown',
       }),
     ),
-    honoursMaxTokens: filled(
+    honoursMaxTokens: withDefault(
       boolean({
         description:
           "whether the server ends responses at the request's maximum of output tokens. If not, the gateway sets no ceiling in requests that reserve, and their limits have no bound",
@@ -220,7 +220,7 @@ export const output = object(
         otherwise: "`true`; `false` where the server's list of models says that it is llama.cpp's",
       }),
     ),
-    usageInEveryChunk: filled(
+    usageInEveryChunk: withDefault(
       boolean({
         description:
           'whether the server can report usage in each event of a stream, as vLLM does (`continuous_usage_stats`); the gateway then requests it on chat and completions if these are counted',

@@ -9,7 +9,6 @@ import {
   boolean,
   dnsLabel,
   dnsName,
-  filled,
   integer,
   labels,
   list,
@@ -20,6 +19,7 @@ import {
   type Rule,
   type Schema,
   text,
+  withDefault,
 } from '../formats/schema.ts'
 import { openableFields } from './body-fields.ts'
 import {
@@ -63,7 +63,7 @@ function metadata(
   return object(
     {
       name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase, ...ofName }),
-      namespace: filled(
+      namespace: withDefault(
         text({
           minLength: 1,
           maxLength: 63,
@@ -110,7 +110,7 @@ const plainName: Partial<Schema> = {
 }
 
 function subjects(more: Partial<Schema>) {
-  return filled(
+  return withDefault(
     object(
       {
         users: list(text(plainName), { description: 'names of users', item: 'user' }),
@@ -125,14 +125,17 @@ function subjects(more: Partial<Schema>) {
   )
 }
 
-const attribution = filled(
+const attribution = withDefault(
   object(
     {
-      organizationId: filled(
+      organizationId: withDefault(
         text({ description: 'the responsible organization', maxLength: 4_096 }),
         '',
       ),
-      costCenter: filled(text({ description: 'the cost center to charge', maxLength: 4_096 }), ''),
+      costCenter: withDefault(
+        text({ description: 'the cost center to charge', maxLength: 4_096 }),
+        '',
+      ),
       labels: labels({ description: 'further labels' }),
     },
     { description: 'organization and cost center of the use' },
@@ -363,7 +366,7 @@ const subscriptionSpec = object(
     tokenMetadata: attribution,
     admission: optional(admission),
     notify: optional(notify),
-    priority: filled(
+    priority: withDefault(
       integer(-2_147_483_648, 2_147_483_647, {
         description:
           "a new key belongs to the caller's Subscription with the highest priority; a negative one counts as 0",
@@ -386,7 +389,7 @@ const externalOidc = object(
       form: 'an https URL',
     }),
     clientId: text({ description: 'audience that its tokens must name', minLength: 1 }),
-    ttl: filled(
+    ttl: withDefault(
       integer(30, 2_147_483_647, {
         description: 'seconds for which an accepted token is cached',
         otherwise: '300',
@@ -426,7 +429,7 @@ const tenantSpec = object(
               otherwise: '`true`',
             }),
           ),
-          metrics: filled(
+          metrics: withDefault(
             object(
               partial({
                 captureOrganization: boolean({
@@ -490,7 +493,7 @@ const externalModelSpec = object(
 
 /** Older definitions of the kind have no `type`. */
 const providerAuth = object({
-  type: filled(text({ enum: ['simple', 'apikey', 'sigv4', 'oauth2'] }), 'simple'),
+  type: withDefault(text({ enum: ['simple', 'apikey', 'sigv4', 'oauth2'] }), 'simple'),
   secretRef: credentialReference,
 })
 
@@ -518,7 +521,7 @@ const providedModelSpec = object({
           refuses: [{ pattern: '[?#]', message: 'must have no query or fragment' }],
         }),
       ),
-      weight: filled(integer(0, 100), 1),
+      weight: withDefault(integer(0, 100), 1),
       config: labels(),
       auth: optional(providerAuth),
     }),
@@ -579,8 +582,8 @@ const tiers = list(
   object({
     name: text({ minLength: 1 }),
     displayName: optional(text({ pattern: '[^ \\t\\r\\n\\f\\v]', form: 'more than blanks' })),
-    description: filled(text({ maxLength: 4_096 }), ''),
-    level: filled(integer(-2_147_483_648, 2_147_483_647), 0),
+    description: withDefault(text({ maxLength: 4_096 }), ''),
+    level: withDefault(integer(-2_147_483_648, 2_147_483_647), 0),
     groups: list(text({ minLength: 1 })),
   }),
   { unique: 'name' },
@@ -623,13 +626,13 @@ export const documents = {
   ExternalProvider: document({ metadata: externalMetadata, spec: externalProviderSpec }),
   AITenant: document({
     metadata: metadata(tenantsNamespace, {}, ofTenants),
-    spec: filled(object({ oidc: optional(externalOidc) }, { others: othersOfAiTenant }), {}),
+    spec: withDefault(object({ oidc: optional(externalOidc) }, { others: othersOfAiTenant }), {}),
   }),
   AccessPolicy: document({ metadata: policyMetadata, spec: accessPolicySpec }),
   Subscription: document({ metadata: policyMetadata, spec: subscriptionSpec }),
   Tenant: document({
     metadata: metadata(subscriptionNamespace, nameOfTenant, ofPolicy),
-    spec: filled(tenantSpec, {}),
+    spec: withDefault(tenantSpec, {}),
   }),
   ConfigMap: document({
     metadata: metadata(subscriptionNamespace),

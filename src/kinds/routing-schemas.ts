@@ -7,7 +7,6 @@
 import {
   dnsLabel,
   dnsName,
-  filled,
   integer,
   labels,
   list,
@@ -15,6 +14,7 @@ import {
   optional,
   partial,
   text,
+  withDefault,
 } from '../formats/schema.ts'
 
 const name = text({ minLength: 1, maxLength: 253, pattern: dnsName, form: 'a DNS name' })
@@ -31,8 +31,8 @@ const hostname = text({
 })
 
 const parentRef = object({
-  group: filled(text(), gatewayGroup),
-  kind: filled(text(), 'Gateway'),
+  group: withDefault(text(), gatewayGroup),
+  kind: withDefault(text(), 'Gateway'),
   namespace: optional(namespace),
   name,
   sectionName: optional(text()),
@@ -46,10 +46,10 @@ const conditions = list(object(partial({ type: text(), status: text(), message }
 const some = list({ type: 'object' })
 
 const match = object({
-  path: filled(
+  path: withDefault(
     object({
-      type: filled(text(), 'PathPrefix'),
-      value: filled(
+      type: withDefault(text(), 'PathPrefix'),
+      value: withDefault(
         text({
           maxLength: 1_024,
           pattern: "^/[-A-Za-z0-9/._~!$&'()*+,;=:@%]*$",
@@ -68,8 +68,8 @@ const match = object({
 })
 
 const backendRef = object({
-  group: filled(text(), ''),
-  kind: filled(text(), 'Service'),
+  group: withDefault(text(), ''),
+  kind: withDefault(text(), 'Service'),
   namespace: optional(namespace),
   name,
   port: optional(port),
@@ -89,7 +89,7 @@ const url = text({ maxLength: 2_048 })
 const head = { apiVersion: optional(text()), kind: optional(text()) }
 const ofObject = {
   name,
-  namespace: filled(namespace, 'default'),
+  namespace: withDefault(namespace, 'default'),
   deletionTimestamp: optional(text()),
 }
 
@@ -98,20 +98,20 @@ export const routingDocuments = {
   HTTPRoute: object({
     ...head,
     metadata: object({ ...ofObject, labels: labels() }),
-    spec: filled(
+    spec: withDefault(
       object({ parentRefs: list(parentRef), hostnames: list(hostname), rules: list(rule) }),
       {},
     ),
-    status: filled(object({ parents: list(object({ parentRef, conditions })) }), {}),
+    status: withDefault(object({ parents: list(object({ parentRef, conditions })) }), {}),
   }),
   Gateway: object({
     ...head,
     metadata: object(ofObject),
-    spec: filled(object({ listeners: list(listener) }), {}),
-    status: filled(
+    spec: withDefault(object({ listeners: list(listener) }), {}),
+    status: withDefault(
       object({
         addresses: list(
-          object({ type: optional(text()), value: filled(text({ maxLength: 253 }), '') }),
+          object({ type: optional(text()), value: withDefault(text({ maxLength: 253 }), '') }),
         ),
       }),
       {},
@@ -120,10 +120,10 @@ export const routingDocuments = {
   LLMInferenceService: object({
     ...head,
     metadata: object(ofObject),
-    status: filled(
+    status: withDefault(
       object({
         url: optional(url),
-        addresses: list(object({ name: filled(text(), ''), url: filled(url, '') })),
+        addresses: list(object({ name: withDefault(text(), ''), url: withDefault(url, '') })),
       }),
       {},
     ),

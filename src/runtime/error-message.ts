@@ -17,8 +17,8 @@ export function errorMessage(error: unknown): string {
  */
 export function causeMessage(error: unknown): string {
   const text = errorMessage(error instanceof ServiceError ? (error.cause ?? error) : error)
-  return /^(Stream isn't writeable|Connection is closed)/.test(text) ? closed : text
+  return /^(Stream isn't writeable|Connection is closed)/.test(text) ? connectionClosed : text
 }
 
 /** The cause of a command that was not sent. */
-export const closed = 'the connection was closed'
+export const connectionClosed = 'the connection was closed'

@@ -14,12 +14,12 @@ import { createNames } from './names.ts'
 import { recordDigest, type TableSizes } from './rules/format.ts'
 import { blocksOf } from './rules/lane.ts'
 import { type Plan, planOf } from './rules/plan.ts'
-import type { MissRule, Unpublished } from './rules/rules.ts'
+import type { MissRule, UnpublishedReason } from './rules/rules.ts'
 import { createSlots } from './slots.ts'
 import { createTemplateNumbers } from './templates.ts'
 
 /** A granted request. */
-export interface Admitted {
+export interface GrantedRequest {
   /** Includes the states of its limits. */
   readonly grant: Grant
   /** The key's hash, as in the key cache. */
@@ -124,7 +124,7 @@ export function createOpenTable(options: OpenTableOptions) {
     path,
     bodyModel = '',
     dialect,
-  }: Admitted): Drawn | Unpublished {
+  }: GrantedRequest): Drawn | UnpublishedReason {
     const digest = recordDigest(credential, path, bodyModel)
     if (!isRepeated(digest)) return 'first'
     const plan = planOf(grant, dialect)
@@ -133,7 +133,7 @@ export function createOpenTable(options: OpenTableOptions) {
 
   /** Returns whether there was room. */
   function publish(
-    { grant, keyHash, endsAt = Infinity, estimate }: Admitted,
+    { grant, keyHash, endsAt = Infinity, estimate }: GrantedRequest,
     { digest, record: text, ...plan }: Drawn,
     blocks: readonly number[],
   ): boolean {
@@ -201,7 +201,7 @@ export function createOpenTable(options: OpenTableOptions) {
      * Publishes a grant if that is allowed and worthwhile. Returns why the next such request will be a miss, or
      * undefined if it may be a hit.
      */
-    admit(asked: Admitted): Unpublished | undefined {
+    admit(asked: GrantedRequest): UnpublishedReason | undefined {
       if (leaseUntil === 0) return undefined
       const drawn = draw(asked)
       const own = blocksOf(asked.grant)

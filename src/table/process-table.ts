@@ -24,7 +24,7 @@ interface ProcessTableOptions extends Required<Pick<TableOptions, 'mode' | 'onMa
 }
 
 /** The parts that exist once a process serves requests. */
-export interface Serving {
+export interface ServingParts {
   readonly sums: Pick<OpenSums, 'isWriter' | 'isUnreadable' | 'isUnavailable' | 'stats' | 'known'>
   /** Tells how long the key cache is still confirmed. */
   readonly follower: { leaseLeftMs(): number }
@@ -40,7 +40,7 @@ const mostLanes = 256
 
 export function createProcessTable(options: ProcessTableOptions) {
   const { usageJournal, isShared, onCounterLoss, mode, onMade, onFault } = options
-  let serving: Serving | undefined
+  let serving: ServingParts | undefined
   let lanes = 0
   let timer: NodeJS.Timeout | undefined
   let isStopped = false
@@ -55,7 +55,7 @@ export function createProcessTable(options: ProcessTableOptions) {
     mayServe: () => serving?.isServing() === true && isCounting(serving, onCounterLoss),
     keyLeaseLeftMs: () => serving?.follower.leaseLeftMs() ?? 0,
     readWindow(counter, at) {
-      const { sums } = serving as Serving
+      const { sums } = serving as ServingParts
       const { used, since, resetsAt, isKnown, ageMs } = sums.known(counter, at)
       const heardMs = isKnown ? ageMs : -1
       return {
@@ -114,7 +114,7 @@ export function createProcessTable(options: ProcessTableOptions) {
     start({
       sums,
       ...others
-    }: Omit<Serving, 'sums'> & { readonly sums: Serving['sums'] | undefined }) {
+    }: Omit<ServingParts, 'sums'> & { readonly sums: ServingParts['sums'] | undefined }) {
       if (!isOn || sums === undefined) return removeFiles(usageJournal)
       serving = { ...others, sums }
       void begin().catch(onFault)
@@ -131,7 +131,7 @@ export function createProcessTable(options: ProcessTableOptions) {
 
 /** Whether this process knows its counters as well as Check needs them to allow requests. */
 function isCounting(
-  { sums }: Serving,
+  { sums }: ServingParts,
   onCounterLoss: ProcessTableOptions['onCounterLoss'],
 ): boolean {
   if (sums.isUnreadable) return false

@@ -12,17 +12,17 @@ import type { CountedLine, ReadWindow } from './blocks.ts'
 import { systemClocks, type TableClocks } from './clocks.ts'
 import { createFiles, type TablePaths } from './files.ts'
 import {
-  type Admitted,
   createOpenTable,
+  type GrantedRequest,
   headKeptMs,
   type OpenTable,
   type OpenTableOptions,
   type PublishedEstimate,
   tableLeaseMs,
 } from './open-table.ts'
-import type { Unpublished } from './rules/rules.ts'
+import type { UnpublishedReason } from './rules/rules.ts'
 
-export type { Admitted, CountedLine, PublishedEstimate, ReadWindow, TableClocks }
+export type { CountedLine, GrantedRequest as Admitted, PublishedEstimate, ReadWindow, TableClocks }
 
 export type DecisionTable = ReturnType<typeof openDecisionTable>
 
@@ -174,7 +174,7 @@ export function openDecisionTable(options: TableOptions) {
      * Publishes a grant if that is allowed and worthwhile. Call it for every grant to a key, in the turn of the
      * decision. Returns why the next such request will be a miss, or undefined if it may be a hit. Never throws.
      */
-    admit(asked: Admitted): Unpublished | undefined {
+    admit(asked: GrantedRequest): UnpublishedReason | undefined {
       const mayPublish = asked.rule === undefined && suspended === 0 && asked.mark === mark
       return mayPublish ? act((table) => table.admit(asked)) : asked.rule
     },

@@ -2,7 +2,7 @@
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import type { Outcome } from '../usage/rules/model-failure.ts'
-import { type Reported, tokensByType } from '../usage/rules/usage.ts'
+import { type ReportedFigures, tokensByType } from '../usage/rules/usage.ts'
 import { responseBounds } from './durations.ts'
 import { createFirstBytes } from './first-bytes.ts'
 import { counterData, histogramData } from './metric-data.ts'
@@ -32,7 +32,7 @@ export function createModelMetrics() {
     countUnusable: (model: string): void => unusable.add(model, 1),
     countEstimated: (model: string, tokens: number): void => estimated.add(model, tokens),
     /** A response with this usage was counted. */
-    countTokens(model: string, reported: Reported): void {
+    countTokens(model: string, reported: ReportedFigures): void {
       const { input, cached, cacheWrite, output, reasoning } = tokensByType(reported)
       if (input > 0) tokens.add(model, input, 'input')
       if (cached > 0) tokens.add(model, cached, 'cached')

@@ -6,12 +6,12 @@ import type { ReadLine } from '../journal/read-line.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
 import { counterOfCharged, readChargedLimit } from '../ratelimit/rules/charged-limits.ts'
-import { anyCounterOf, type Counter } from '../ratelimit/rules/counter.ts'
+import { type Counter, counterOfAnyLimit } from '../ratelimit/rules/counter.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import { holdLeaseMs, ownerOf } from '../ratelimit/rules/estimates/hold.ts'
 import { isOfRequests } from '../ratelimit/rules/limit.ts'
 import { estimateOutput } from '../ratelimit/rules/unreported.ts'
-import { whoseOf } from './rules/line-charges.ts'
+import { requesterOf } from './rules/line-charges.ts'
 import { sentOf, tokensByType, type Usage } from './rules/usage.ts'
 
 export interface HoldFollowerDeps {
@@ -36,11 +36,11 @@ export function createHoldFollower({ snapshot, holds, estimators }: HoldFollower
   /** One counter of each home in which the request may have a hold. */
   function countersOf(usage: Usage): readonly Counter[] {
     const { user, subscription, model, limits = [], estimate } = usage
-    const counters = [anyCounterOf(subscription, model, user)]
+    const counters = [counterOfAnyLimit(subscription, model, user)]
     for (const text of limits) {
       const limit = readChargedLimit(text)
       if (limit === undefined || (estimate === undefined && !isOfRequests(limit))) continue
-      counters.push(counterOfCharged(limit, whoseOf(usage)))
+      counters.push(counterOfCharged(limit, requesterOf(usage)))
     }
     return counters
   }

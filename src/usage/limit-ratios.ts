@@ -3,8 +3,8 @@
 import {
   resourceOf,
   type SharedLimit,
+  sharedBy,
   sharedLimits,
-  whomOf,
 } from '../models/rules/shared-limits.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import { type ReadStatesDeps, readStates } from '../ratelimit/increases/read-states.ts'
@@ -27,7 +27,7 @@ export function createLimitRatios({ snapshot, clock, ...deps }: LimitRatiosDeps)
     return states.map(({ limit, used }, i) => {
       const { counter } = shared[i] as SharedLimit
       const { limitName = '', kind } = limit
-      const whom = whomOf(limit, counter) ?? ''
+      const whom = sharedBy(limit, counter) ?? ''
       return {
         attributes: { resource: resourceOf(counter), limit: limitName, kind, whom },
         value: Number(used) / Number(limit.limit),

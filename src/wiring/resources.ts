@@ -4,7 +4,7 @@ import { createResourceAudit } from '../audit/service-events.ts'
 import { createInForceReport } from '../cluster/in-force/reporter.ts'
 import { followReports } from '../cluster/in-force/reports.ts'
 import type { Enforcement } from '../cluster/rules/enforcement.ts'
-import { createActivation, type Remembering } from '../gateway/activation.ts'
+import { createActivation, type DecisionCache } from '../gateway/activation.ts'
 import { addressRulesOf } from '../gateway/address-rules.ts'
 import { readLoadedClusters } from '../gateway/admin-page.ts'
 import { createClusterFile } from '../gateway/cluster-file.ts'
@@ -26,7 +26,7 @@ export async function openResources(
   context: Context,
   { pool: sql }: Database,
   { follower }: Pick<Keys, 'follower'>,
-  table: Remembering,
+  table: DecisionCache,
 ) {
   const { config, log, onFault, stops } = context
   const clusterFile = createClusterFile({

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { changesOf, inParts, knownOf } from '../../src/audit/changes.ts'
+import { changesOf, inParts, resourcesByName } from '../../src/audit/changes.ts'
 import { toLine } from '../../src/audit/event.ts'
 import type { Resource } from '../../src/kinds/resources.ts'
 import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
@@ -13,13 +13,13 @@ function model(name: string, backendUrl: string): Resource {
 
 test('added, changed and removed resources are listed by kind and name', (t) => {
   const kept = model('kept', 'http://127.0.0.1:1')
-  const before = knownOf([
+  const before = resourcesByName([
     kept,
     model('same', 'http://a'),
     model('other', 'http://a'),
     model('gone', 'http://a'),
   ])
-  const after = knownOf([
+  const after = resourcesByName([
     kept,
     model('same', 'http://a'),
     model('other', 'http://b'),

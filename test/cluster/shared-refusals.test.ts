@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { deflateRawSync } from 'node:zlib'
 import { type Test, test } from 'tap'
 import { createOthersRefusals } from '../../src/cluster/shared-refusals.ts'
-import { isOf, type PastRefusal, type PastRefusals } from '../../src/decide/past-refusal.ts'
+import { isRefusalOf, type PastRefusal, type PastRefusals } from '../../src/decide/past-refusal.ts'
 import { toCountedLimits } from '../../src/ratelimit/rules/counted-limits.ts'
 import type { CountedLimit } from '../../src/ratelimit/rules/limit.ts'
 import { startListener } from '../../src/store/postgres/listener.ts'
@@ -46,7 +46,7 @@ function remembering(refusals: readonly PastRefusal[]): PastRefusals {
           (user === undefined || each.caller?.user === user),
       ),
     recent: (limit, _now, whose) =>
-      refusals.filter((each) => whose === undefined || isOf(each, whose)).slice(0, limit),
+      refusals.filter((each) => whose === undefined || isRefusalOf(each, whose)).slice(0, limit),
     since: () => undefined,
   }
 }

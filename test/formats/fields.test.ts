@@ -2,7 +2,6 @@ import { test } from 'tap'
 import { type FieldProblem, readFields, showPath } from '../../src/formats/fields.ts'
 import {
   boolean,
-  filled,
   integer,
   labels,
   list,
@@ -10,6 +9,7 @@ import {
   optional,
   type Schema,
   text,
+  withDefault,
 } from '../../src/formats/schema.ts'
 
 /** What is read, and the problems, as `path message`. */
@@ -70,9 +70,12 @@ test('a missing required field is reported once', async (t) => {
 })
 
 test('a missing field is read as its default', async (t) => {
-  t.strictSame(read(undefined, filled(text(), 'a')), ['a', []])
-  t.strictSame(read(null, filled(integer(1, 9), 5)), [5, []])
-  t.strictSame(read(undefined, filled(object({ a: filled(text(), 'b') }), {})), [{ a: 'b' }, []])
+  t.strictSame(read(undefined, withDefault(text(), 'a')), ['a', []])
+  t.strictSame(read(null, withDefault(integer(1, 9), 5)), [5, []])
+  t.strictSame(read(undefined, withDefault(object({ a: withDefault(text(), 'b') }), {})), [
+    { a: 'b' },
+    [],
+  ])
 })
 
 test('a field may be read only with some others', async (t) => {

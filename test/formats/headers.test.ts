@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { isWithinAny, parseNetwork } from '../../src/formats/cidr.ts'
-import { lastValue, readClientAddress, readForwarded } from '../../src/formats/headers.ts'
+import { clientOfForwardedFor, lastValue, readClientAddress } from '../../src/formats/headers.ts'
 
 test('the last value that is not blank counts', async (t) => {
   for (const [header, value] of [
@@ -90,7 +90,7 @@ test('what is no address stays none', async (t) => {
 })
 
 test('the trusted proxies determine the client, whatever precedes them', async (t) => {
-  const at = (header: string, hops: number) => readForwarded(header, hops)
+  const at = (header: string, hops: number) => clientOfForwardedFor(header, hops)
   t.equal(at('192.0.2.9', 0), '192.0.2.9')
   t.equal(at('198.51.100.1, 192.0.2.9:1234', 0), '192.0.2.9')
   t.equal(at('198.51.100.1, 192.0.2.9:1234, 10.0.0.1', 1), '192.0.2.9')
@@ -115,9 +115,9 @@ test('the trusted proxies determine the client, whatever precedes them', async (
 test('a long header costs no more than its end', async (t) => {
   const hostile = `${'192.0.2.1,'.repeat(3_300)}198.51.100.1, 10.0.0.1`
   const begin = performance.now()
-  for (let i = 0; i < 10_000; i += 1) readForwarded(hostile, 1)
+  for (let i = 0; i < 10_000; i += 1) clientOfForwardedFor(hostile, 1)
   const longMs = performance.now() - begin
-  t.equal(readForwarded(hostile, 1), '198.51.100.1')
+  t.equal(clientOfForwardedFor(hostile, 1), '198.51.100.1')
   t.ok(longMs < 1_000, `10,000 in ${longMs} ms`)
 })
 

@@ -5,7 +5,7 @@ import {
   createVerifyKey,
   credentialOf,
   isBare,
-  type Presented,
+  type PresentedHeaders,
 } from '../../src/identity/authenticate.ts'
 import { hashOfKey } from '../../src/keys/rules/api-key.ts'
 import { createMemoryApiKeys } from '../support/memory-api-keys.ts'
@@ -30,11 +30,11 @@ const authenticate = presented(
 
 /** The same for the headers of a request. */
 function presented(authenticate: Authenticate) {
-  return (headers: Presented, ...more: [now: number, source?: () => string | undefined]) =>
+  return (headers: PresentedHeaders, ...more: [now: number, source?: () => string | undefined]) =>
     authenticate(credentialOf(headers), ...more)
 }
 
-function bearing(authorization: string | undefined): Presented {
+function bearing(authorization: string | undefined): PresentedHeaders {
   return { authorization, apiKey: undefined }
 }
 

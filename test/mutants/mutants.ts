@@ -361,7 +361,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'cluster/shared-refusals.ts',
     ['cluster/shared-refusals.test.ts'],
-    [['refusals.filter((each) => !whose || isOf(each, whose))', 'refusals']],
+    [['refusals.filter((each) => !whose || isRefusalOf(each, whose))', 'refusals']],
   ),
   ...mutants(
     'models/rules/find-backend.ts',
@@ -1515,7 +1515,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'ratelimit/sums/line-tail.ts',
     ['ratelimit/sums/line-delivery.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
-    [['tally.sum = plus(tally.sum, greatest(0, minus(own, ownOf(tally))))', '']],
+    [['tally.sum = plus(tally.sum, greatest(0, minus(own, ownUseOf(tally))))', '']],
   ),
   ...mutants(
     'ratelimit/sums/gateway-sums.ts',
@@ -1601,7 +1601,7 @@ export const allMutants: readonly Mutant[] = [
       ['repairs.set(tally, missing)', ''],
       ['if (!isWhole) lacking.add(tally)', ''],
       // I10: what has grown meanwhile is sent.
-      ['if (field < ownOf(tally)) enter(tally)\n    else if', 'if'],
+      ['if (field < ownUseOf(tally)) enter(tally)\n    else if', 'if'],
     ],
   ),
   // I9 and I11: what is known only grows.
@@ -1611,7 +1611,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (field > tally.field) tally.field = field', 'tally.field = field'],
       ['if (others > tally.others) ', ''],
-      ['greatest(ownOf(tally), tally.field)', 'ownOf(tally)'],
+      ['greatest(ownUseOf(tally), tally.field)', 'ownUseOf(tally)'],
       ['between >= 0 && ', ''],
     ],
   ),

@@ -2,7 +2,7 @@ import http, { type IncomingHttpHeaders, type RequestListener } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { type Logger, pino } from 'pino'
 import type { Test } from 'tap'
-import { createGatewayClient, type GatewayAt } from '../../src/admin/models/gateway-client.ts'
+import { createGatewayClient, type GatewayLocation } from '../../src/admin/models/gateway-client.ts'
 import {
   createProbeModel,
   type ProbeModel,
@@ -41,7 +41,7 @@ export interface ListApi {
 export interface ListApiOptions {
   readonly snapshot?: Snapshot
   /** By default one that forwards every request to the model's backend. */
-  readonly gateway?: GatewayAt
+  readonly gateway?: GatewayLocation
   readonly accessCheckTimeoutMs?: number
   readonly probes?: Omit<ProbeOptions, 'askGateway' | 'seal'>
   /** Silent by default. */
@@ -174,7 +174,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
  * Forwards `/<namespace>/<name>/…` to the model's backend and decides nothing: the real gateway's decisions are tested
  * in test/e2e.
  */
-async function startForwarder(t: Test, snapshot: () => Snapshot): Promise<GatewayAt> {
+async function startForwarder(t: Test, snapshot: () => Snapshot): Promise<GatewayLocation> {
   const server = http.createServer((request, response) => {
     const [, key = '', path = ''] = /^\/([^/]+\/[^/]+)(.*)$/.exec(request.url ?? '') ?? []
     const { backendUrl = '' } = snapshot().models.get(key)?.resource ?? {}
@@ -195,7 +195,7 @@ async function startForwarder(t: Test, snapshot: () => Snapshot): Promise<Gatewa
 export interface ScriptedServer {
   readonly url: string
   /** Its URL as the address of a gateway. */
-  readonly at: GatewayAt
+  readonly at: GatewayLocation
   readonly asked: { readonly path: string; readonly headers: IncomingHttpHeaders }[]
 }
 

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { openHeadFile } from '../../src/journal/head-file.ts'
-import type { Serving } from '../../src/table/process-table.ts'
+import type { ServingParts } from '../../src/table/process-table.ts'
 import type { Admitted } from '../../src/table/table.ts'
 import type { Context } from '../../src/wiring/context.ts'
 import { createTable } from '../../src/wiring/table.ts'
@@ -44,7 +44,7 @@ async function createWorld(t: Test, config: object = {}, folder = temporaryFolde
       sums: { isWriter: true, stats: { failing: false }, shared: {}, ...state } as never,
       follower: { state: () => 'confirmed', leaseLeftMs: () => (state.isConfirmed ? 1_000 : 0) },
       isServing: () => state.isServing,
-    } as unknown as Serving)
+    } as unknown as ServingParts)
   return {
     table,
     start,

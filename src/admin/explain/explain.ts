@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { Decision } from '../../decide/decision.ts'
 import type { Explanation } from '../../decide/explain.ts'
 import { clientCodeOf } from '../../decide/limit-message.ts'
-import { isOf, type PastRefusal } from '../../decide/past-refusal.ts'
+import { isRefusalOf, type PastRefusal } from '../../decide/past-refusal.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
@@ -19,7 +19,7 @@ import { responseSchema } from './explain-response.ts'
 import { toTableJson } from './explain-table.ts'
 import { type OtherKey, toExplanationJson, toPastJson } from './explain-view.ts'
 import { notInForce } from './not-in-force.ts'
-import { createWho, lookAt, ofKey, type Who } from './who.ts'
+import { auditExplain, createWho, ofKey, type Who } from './who.ts'
 
 const schema = {
   operationId: 'explain',
@@ -131,10 +131,10 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
       return show(who, { ...question, ...bound }, question.at)
     }
     const past = await findPast(question.requestId, whole ? undefined : caller.user, now)
-    if (only !== undefined && !isOf(past, { user: caller.user, keyId: only })) {
+    if (only !== undefined && !isRefusalOf(past, { user: caller.user, keyId: only })) {
       throw new ServiceError('not_found', { message: pastNotFound })
     }
-    if (past.caller) lookAt(request, past.caller)
+    if (past.caller) auditExplain(request, past.caller)
     return {
       ...(await show(await whoNow(past.caller, now), past, now)),
       refusal: toPastJson(past, whole),

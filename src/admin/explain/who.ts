@@ -78,7 +78,7 @@ export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference
     const { user, groups } = caller
     const only = onlyKeyOf(caller, keyReach)
     if (keyId === undefined) {
-      lookAt(request, person)
+      auditExplain(request, person)
       if (only !== undefined && person !== caller) {
         throw new ServiceError('admin_required', { message: onlyItself })
       }
@@ -90,7 +90,7 @@ export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference
         : standIn(person, question)
     }
     const found = keyId === (only ?? keyId) ? await findKey(keyId, at) : undefined
-    if (found !== undefined) lookAt(request, found.caller)
+    if (found !== undefined) auditExplain(request, found.caller)
     return foundKey(whole || found?.caller.user === user ? found : undefined)
   }
 
@@ -116,7 +116,7 @@ export function ofKey(record: ApiKeyRecord, at: number): Known {
 }
 
 /** Notes in the audit trail that an administrator asks about another user. */
-export function lookAt(request: FastifyRequest, { user, ...other }: Caller): void {
+export function auditExplain(request: FastifyRequest, { user, ...other }: Caller): void {
   if (user === callerOf(request).user) return
   lookAtOthers(request, { ...(other.by === 'key' && { keyId: other.keyId }), user })
 }

@@ -9,7 +9,7 @@ import {
   type Authenticate,
   credentialOf,
   isBare,
-  type Presented,
+  type PresentedHeaders,
 } from '../../identity/authenticate.ts'
 import type { Caller, KeyCaller } from '../../identity/rules/caller.ts'
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
@@ -139,7 +139,7 @@ function mayEndItself({ caller, headers, routeOptions }: FastifyRequest): boolea
 }
 
 /** The headers of a request that may contain a credential. */
-function presentedBy({ headers, raw: { rawHeaders } }: FastifyRequest): Presented {
+function presentedBy({ headers, raw: { rawHeaders } }: FastifyRequest): PresentedHeaders {
   // Node joins repeated headers with commas, which no key contains; but of this one it has only the first.
   const values = rawHeaders.filter(
     (value, i) => i % 2 === 1 && /^authorization$/i.test(rawHeaders[i - 1] ?? '') && value !== '',

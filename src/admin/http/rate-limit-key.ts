@@ -24,7 +24,7 @@ const turnMs = 5_000
  * Runs the queries of one share one after the other, and at most `atOnce` of all shares; one that waits too long fails
  * with `code`.
  */
-export function createTurns(atOnce: number, code: 'search_timeout' | 'usage_timeout') {
+export function createShareQueue(atOnce: number, code: 'search_timeout' | 'usage_timeout') {
   const refusal = () => new ServiceError(code)
   const inTurn = createFairLimiter({ atOnce, oneEach: true, timeoutMs: turnMs, refusal })
   return <Result>(caller: Caller, act: () => Promise<Result>): Promise<Result> =>

@@ -2,7 +2,7 @@
 
 import type { FastifyRequest } from 'fastify'
 import { isWithinAny, networksAmong } from '../../formats/cidr.ts'
-import { clientHeader, readClientAddress, readForwarded } from '../../formats/headers.ts'
+import { clientHeader, clientOfForwardedFor, readClientAddress } from '../../formats/headers.ts'
 
 /** In place of the address of a Unix socket's peer, which has none. */
 const local = 'local'
@@ -49,7 +49,7 @@ export function gatewayAddressOf(
   if (trusts(peer) && direct !== undefined && trustedHops === 0) return readClientAddress(direct)
   const forwarded = headers['x-forwarded-for']?.toString()
   if (trusts(peer) && (forwarded !== undefined || trustedHops > 0)) {
-    return forwarded && readForwarded(forwarded, trustedHops)
+    return forwarded && clientOfForwardedFor(forwarded, trustedHops)
   }
   return peer && readClientAddress(peer)
 }

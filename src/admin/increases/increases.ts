@@ -7,7 +7,7 @@ import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { statusAt } from '../../keys/rules/api-key.ts'
-import { whomOf } from '../../models/rules/shared-limits.ts'
+import { sharedBy } from '../../models/rules/shared-limits.ts'
 import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/active-increases.ts'
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -37,7 +37,7 @@ import { unknownLimit } from '../usage/unknown-limit.ts'
 import { effectiveOf } from './effective-increases.ts'
 import {
   auditTargetOf,
-  limitMeant,
+  limitIdentityFields,
   limitsOfName,
   readFigure,
   readUntil,
@@ -45,7 +45,7 @@ import {
   requireHigher,
   toMeantJson,
   tooMany,
-  wanted,
+  wantedLimitFields,
 } from './wanted-limit.ts'
 
 const body = {
@@ -54,7 +54,7 @@ const body = {
   additionalProperties: false,
   required: ['name', 'limit', 'until', 'reason'],
   properties: {
-    ...wanted,
+    ...wantedLimitFields,
     user: { ...name, description: 'The user, for a limit per user; must not be yourself.' },
     keyId: {
       ...name,
@@ -71,7 +71,7 @@ const body = {
 
 const fields = {
   id: { type: 'string' },
-  ...limitMeant,
+  ...limitIdentityFields,
   user: optional(string('The user of a limit per user, or the owner of the key.')),
   keyId: optional(string("The key, for a key's own limit.")),
   until: timestamp,
@@ -247,10 +247,10 @@ function choose(found: readonly OwnLimit[], { user, whom }: Body): OwnLimit {
   }
   if (user !== undefined)
     throw invalidRequest(`user: the limit is per ${scope}, not per user; leave it out.`)
-  const chosen = found.find(({ limit, counter }) => whomOf(limit, counter) === whom)
+  const chosen = found.find(({ limit, counter }) => sharedBy(limit, counter) === whom)
   if (chosen !== undefined) return chosen
   if (whom === undefined) throw invalidRequest(`whom is needed: the limit is per ${scope}.`)
-  if (whomOf(first.limit, first.counter) === undefined)
+  if (sharedBy(first.limit, first.counter) === undefined)
     throw invalidRequest(
       `whom: the limit is per ${scope} and has one counter, which all share; leave it out.`,
     )

@@ -23,10 +23,10 @@ import {
   requireHigher,
   requireLower,
   tooMany,
-  wanted,
+  wantedLimitFields,
 } from './wanted-limit.ts'
 
-const { limit, until, reason } = wanted
+const { limit, until, reason } = wantedLimitFields
 
 const route = {
   tags: ['Administration'],

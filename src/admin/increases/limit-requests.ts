@@ -4,7 +4,7 @@ import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
-import { whomOf } from '../../models/rules/shared-limits.ts'
+import { sharedBy } from '../../models/rules/shared-limits.ts'
 import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
 import {
   type LimitRequest,
@@ -23,20 +23,20 @@ import { currencyOf, currencySchema, figure, name, type OwnLimit } from '../usag
 import { limitsOf } from '../usage/limits.ts'
 import {
   auditTargetOf,
-  limitMeant,
+  limitIdentityFields,
   originOf,
   readFigure,
   readRequestedUntil,
   requireEnforced,
   requireHigher,
   toMeantJson,
-  wanted,
+  wantedLimitFields,
 } from './wanted-limit.ts'
 
 const requestFields = {
   id: { type: 'string' },
   user: string('The user who requests the increase.'),
-  ...limitMeant,
+  ...limitIdentityFields,
   until: timestamp,
   reason: { type: 'string' },
   createdAt: timestamp,
@@ -65,7 +65,7 @@ const createSchema = {
     additionalProperties: false,
     required: ['name', 'limit', 'until', 'reason'],
     properties: {
-      ...wanted,
+      ...wantedLimitFields,
       whom: {
         ...name,
         description:
@@ -178,7 +178,7 @@ function choose(found: readonly OwnLimit[], whom: string | undefined): OwnLimit 
   const [first, another] =
     whom === undefined
       ? found
-      : found.filter(({ limit, counter }) => whomOf(limit, counter) === whom)
+      : found.filter(({ limit, counter }) => sharedBy(limit, counter) === whom)
   if (first === undefined) throw new ServiceError('not_found', { message: foreign })
   if (another === undefined) return first
   throw invalidRequest('whom is needed: several counters of the limit apply to you.')

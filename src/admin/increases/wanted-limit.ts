@@ -6,21 +6,21 @@ import type { Exact } from '../../formats/exact.ts'
 import { parseMoney, toFigure } from '../../formats/money.ts'
 import { dayMs } from '../../formats/time.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
-import { whomOf } from '../../models/rules/shared-limits.ts'
+import { sharedBy } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/active-increases.ts'
 import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import { optional, string } from '../http/schema.ts'
 import { figure, limitNames, name, type OwnLimit } from '../usage/limit-state.ts'
-import { limitsWhere, type Named } from '../usage/shared-limits.ts'
+import { limitsWhere, type NamedSelection } from '../usage/shared-limits.ts'
 import { readTime } from '../usage/usage-question.ts'
 
 const maxDays = 92
 const maxLimit = 1_000_000_000_000_000
 
 /** The fields of requests that name a limit and a counter of it. */
-export const wanted = {
+export const wantedLimitFields = {
   subscription: { ...name, description: 'The Subscription whose spec.limits has the limit.' },
   model: {
     ...name,
@@ -41,7 +41,7 @@ export const wanted = {
 } as const
 
 /** The fields that identify the limit and the counter that are meant. */
-export const limitMeant = {
+export const limitIdentityFields = {
   subscription: {
     type: ['string', 'null'],
     description: 'null for a limit of a model, or of the installation if model is null too.',
@@ -105,7 +105,7 @@ function toSecond(instant: number): number {
 }
 
 /** The kind of resource that has the limit. */
-export function originOf({ subscription, model }: Omit<Named, 'name' | 'user'>) {
+export function originOf({ subscription, model }: Omit<NamedSelection, 'name' | 'user'>) {
   if (subscription !== undefined && model !== undefined)
     throw invalidRequest(
       'Give either subscription or model, not both: the one whose spec.limits has the limit.',
@@ -114,7 +114,10 @@ export function originOf({ subscription, model }: Omit<Named, 'name' | 'user'>) 
 }
 
 /** Each counter of the named limits, once. */
-export async function limitsOfName(named: Named, snapshot: Snapshot): Promise<readonly OwnLimit[]> {
+export async function limitsOfName(
+  named: NamedSelection,
+  snapshot: Snapshot,
+): Promise<readonly OwnLimit[]> {
   const origin = originOf(named)
   return (await limitsWhere(named, snapshot)).filter(({ limit }) => limit.origin === origin)
 }
@@ -169,7 +172,7 @@ export function toMeantJson({
   const kind = kindOf({ counted })
   const [, ofModel] = /^ModelRef\/(.*)$/.exec(resource) ?? []
   const [, keyId, name = ''] = /^(?:@(.*))?#(.*)$/.exec(model) ?? []
-  const whom = whomOf({ scope: per }, { key: counter })
+  const whom = sharedBy({ scope: per }, { key: counter })
   return {
     subscription: ofModel === undefined && resource !== 'Tenant' ? resource : null,
     model: ofModel ?? null,

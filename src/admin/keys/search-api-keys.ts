@@ -9,7 +9,7 @@ import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { createTurns } from '../http/rate-limit-key.ts'
+import { createShareQueue } from '../http/rate-limit-key.ts'
 import { boolean, responses, string } from '../http/schema.ts'
 import { apiKeyRecord, toRecordJson } from './api-key-record.ts'
 import { labelsField, namedField, readLabels } from './key-fields.ts'
@@ -138,7 +138,7 @@ older form; they are used only if filters, sort and pagination are all absent.`,
  */
 export function searchApiKeys(app: Api, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, searchesAtOnce, keyReach } = deps
-  const inTurn = createTurns(searchesAtOnce, 'search_timeout')
+  const inTurn = createShareQueue(searchesAtOnce, 'search_timeout')
   app.post('/v1/api-keys/search', { schema, config: { audit: 'key.search' } }, async (request) => {
     const caller = callerOf(request)
     const { username, ...form } = readForm(request.body ?? {})

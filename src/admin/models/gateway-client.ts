@@ -11,7 +11,7 @@ import { sendRequest } from '../../runtime/http-request.ts'
 import { Agent as HttpAgent } from '../../runtime/node-http.ts'
 
 /** Where the gateway listens, as this machine reaches it. */
-export interface GatewayAt {
+export interface GatewayLocation {
   readonly host: string
   readonly port: number
   /** Its certificate (PEM), the only one that is accepted, or undefined if it uses plain HTTP. */
@@ -30,7 +30,7 @@ export type GatewayClient = (
 
 const kept = { keepAlive: true, timeout: 30_000 }
 
-export function createGatewayClient({ host, port, certFile }: GatewayAt): GatewayClient {
+export function createGatewayClient({ host, port, certFile }: GatewayLocation): GatewayClient {
   const plain = new HttpAgent(kept)
   let reading: Promise<Agent> | undefined
   let trusted: { readonly pem: Buffer; readonly agent: Agent } | undefined

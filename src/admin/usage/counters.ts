@@ -6,7 +6,7 @@ import type { AuditTarget } from '../../audit/event.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
-import { resourceOf, whomOf } from '../../models/rules/shared-limits.ts'
+import { resourceOf, sharedBy } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { maxResets } from '../../ratelimit/counters.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
@@ -284,7 +284,7 @@ async function sharedLimitsOf(
   const found = ofTenant.length > 0 ? ofTenant : all
   if (found.length === 0) throw await unknownLimit({ name, subscription, model }, snapshot)
   const chosen = found.filter(
-    ({ limit, counter }) => (whom ?? whomOf(limit, counter)) === whomOf(limit, counter),
+    ({ limit, counter }) => (whom ?? sharedBy(limit, counter)) === sharedBy(limit, counter),
   )
   if (chosen.length > 0) return inOrder(chosen)
   const message = `whom: no ${found[0]?.limit.scope} of this name shares the limit.`

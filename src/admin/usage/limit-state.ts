@@ -9,10 +9,10 @@ import { compileCaps } from '../../keys/rules/compiled-caps.ts'
 import { type LimitKind, limitKinds, limitScopes } from '../../kinds/limits.ts'
 import {
   type About,
-  aboutOf,
   type LimitOn,
   limitsOn,
-  whomOf,
+  sharedBy,
+  subscriptionAndModels,
 } from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
@@ -120,7 +120,7 @@ export function toStateJson(state: LimitState, counter: Counter, isTold: boolean
   const { limit, used, remaining, resetsAt } = state
   const shown = (value: Exact) => (isTold ? toFigure(limit, value) : null)
   const isOpen = limit.kind === 'concurrency'
-  const whom = whomOf(limit, counter)
+  const whom = sharedBy(limit, counter)
   return {
     ...toNamesJson(limit),
     ...(whom !== undefined && { whom }),
@@ -147,7 +147,7 @@ export interface OwnLimit extends About, LimitOn {
 export const maxLimits = 1_000
 
 /** Which limits; without a field, of any. */
-export interface Selected {
+export interface LimitSelection {
   readonly subscription?: string | undefined
   readonly model?: string | undefined
   readonly window?: string | undefined
@@ -166,7 +166,7 @@ interface Drawing {
 /** The limits of Subscriptions, their models and the Tenant, in order; incomplete beyond `maxLimits`. */
 export function limitsIn(
   subscriptions: Iterable<CompiledSubscription>,
-  only: Selected,
+  only: LimitSelection,
   { user, poolIn, mayUse }: Drawing,
 ): OwnLimit[] {
   const found = new Map<string, OwnLimit>()
@@ -183,7 +183,7 @@ export function limitsIn(
         if (pool === undefined && limit.scope !== 'user') continue
         const counter = counterOf(limit, user, pool)
         if (found.has(counter.key)) continue
-        const about = aboutOf(limit, model, subscription)
+        const about = subscriptionAndModels(limit, model, subscription)
         const shown = about.models?.filter(mayUse)
         found.set(counter.key, { ...about, models: shown, limit, isEnforced, counter })
       }
@@ -203,7 +203,7 @@ export function limitsOfKey(
   if (model !== undefined && !mayUse(model)) return []
   const { limits = [], observed = [] } = caps?.limitsOn?.(model, subscription.calendar) ?? {}
   const own = (limit: CountedLimit, isEnforced: boolean) => {
-    const about = aboutOf(limit, null, subscription)
+    const about = subscriptionAndModels(limit, null, subscription)
     const models = about.models?.filter(mayUse)
     const isOpen =
       models === undefined ? about.model === null || mayUse(about.model) : models.length > 0
@@ -227,7 +227,7 @@ export function limitsOfRecord(
 
 export function isSelected(
   { window, limitName }: CountedLimit,
-  { window: ofWindow = window, name: ofName = limitName }: Selected,
+  { window: ofWindow = window, name: ofName = limitName }: LimitSelection,
 ): boolean {
   return window === ofWindow && limitName === ofName
 }

@@ -16,13 +16,13 @@ import {
   currencySchema,
   filters,
   inOrder,
+  type LimitSelection,
   limitFields,
   limitsIn,
   limitsOfKey,
   maxLimits,
   type OwnLimit,
   readLimits,
-  type Selected,
 } from './limit-state.ts'
 
 const parameters = { type: 'object', additionalProperties: false, properties: filters } as const
@@ -79,7 +79,11 @@ export function listLimitsOfCaller(app: Api, deps: ExternalDeps): void {
 }
 
 /** The limits that the caller may see, in order. */
-export function limitsOf(caller: Caller, only: Selected, snapshot: Snapshot): readonly OwnLimit[] {
+export function limitsOf(
+  caller: Caller,
+  only: LimitSelection,
+  snapshot: Snapshot,
+): readonly OwnLimit[] {
   const open = accessibleSubscriptions(snapshot, caller).filter(
     ({ name }) =>
       (caller.by === 'token' || name === caller.subscription) &&

@@ -1,7 +1,7 @@
 /** `GET /v1/admin/limits`: what is left of shared limits, for administrators. */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import { aboutOf, sharedLimits } from '../../models/rules/shared-limits.ts'
+import { sharedLimits, subscriptionAndModels } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -14,11 +14,11 @@ import {
   currencySchema,
   inOrder,
   isSelected,
+  type LimitSelection,
   limitFields,
   limitsIn,
   type OwnLimit,
   readLimits,
-  type Selected,
 } from './limit-state.ts'
 
 /** An empty filter is none. */
@@ -78,24 +78,27 @@ export function listSharedLimits(app: Api, deps: ExternalDeps): void {
 }
 
 /** Each of their counters once, in no order. */
-export async function selectShared(snapshot: Snapshot, selected: Selected): Promise<OwnLimit[]> {
+export async function selectShared(
+  snapshot: Snapshot,
+  selected: LimitSelection,
+): Promise<OwnLimit[]> {
   const found = await inSlices(sharedLimits(snapshot, selected))
   return found
     .filter(({ limit }) => isSelected(limit, { name: selected.name }))
     .map(({ subscription, model, ...on }) => {
-      return { ...aboutOf(on.limit, model, subscription), ...on }
+      return { ...subscriptionAndModels(on.limit, model, subscription), ...on }
     })
 }
 
 /** Which limits by name are meant; `user`: whose. */
-export interface Named extends Selected {
+export interface NamedSelection extends LimitSelection {
   readonly name: string
   readonly user?: string | undefined
 }
 
 /** The limits that apply there, whoever uses them. */
 export async function limitsWhere(
-  { subscription, model, name, user = '' }: Partial<Named>,
+  { subscription, model, name, user = '' }: Partial<NamedSelection>,
   snapshot: Snapshot,
 ): Promise<readonly OwnLimit[]> {
   const { subscriptions } = snapshot

@@ -11,7 +11,7 @@ import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
-import { createTurns } from '../http/rate-limit-key.ts'
+import { createShareQueue } from '../http/rate-limit-key.ts'
 import {
   boolean,
   object,
@@ -161,7 +161,7 @@ export type SimulationResponse = FromSchema<(typeof schema.response)[200]>
 /** Adds the route, in a scope of administrators. One simulation runs at a time. */
 export function simulateResources(app: Api, deps: ExternalDeps): void {
   const { simulate, billingCurrency, clock } = deps
-  const inTurn = createTurns(1, 'usage_timeout')
+  const inTurn = createShareQueue(1, 'usage_timeout')
   app.post('/v1/simulate', { schema, config: { audit: 'usage.read' } }, async (request) => {
     lookAtOthers(request, {})
     if (simulate === undefined) throw new ServiceError('not_found', { message: noLedger })

@@ -5,9 +5,9 @@ import { showFirst } from '../../formats/lists.ts'
 import { resourceOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { OwnLimit } from './limit-state.ts'
-import { limitsWhere, type Named } from './shared-limits.ts'
+import { limitsWhere, type NamedSelection } from './shared-limits.ts'
 
-type Asked = Omit<Named, 'user'>
+type Asked = Omit<NamedSelection, 'user'>
 
 /**
  * Names the part of the question that is wrong, and the resources that have a limit with this name. For administrators

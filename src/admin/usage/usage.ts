@@ -7,7 +7,7 @@ import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
-import { createTurns } from '../http/rate-limit-key.ts'
+import { createShareQueue } from '../http/rate-limit-key.ts'
 import { responsesWith } from '../http/schema.ts'
 import { focusColumns, toFocusRows } from './focus.ts'
 import { pageSize, parameters, readUsageQuestion, scopeOf } from './usage-question.ts'
@@ -35,7 +35,7 @@ export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is off.'
 export function getUsage(app: Api, deps: ExternalDeps): void {
   const { usage, isAdmin, clock, searchesAtOnce } = deps
   const bill = { currency: deps.billingCurrency, issuer: deps.instanceName }
-  const inTurn = createTurns(searchesAtOnce, 'usage_timeout')
+  const inTurn = createShareQueue(searchesAtOnce, 'usage_timeout')
   const config = { audit: 'usage.read' } as const
   app.get('/v1/usage', { schema, config }, async (request, reply) => {
     const caller = callerOf(request)

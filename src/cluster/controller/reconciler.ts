@@ -1,6 +1,6 @@
 /** The state that the cluster should have, and which of its objects are checked when that state changes. */
 
-import { changed } from '../../models/rules/compile.ts'
+import { changedEntries } from '../../models/rules/compile.ts'
 import type { Refused } from '../../models/rules/refused-resources.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ClusterObject } from '../../models/sources/object-cache.ts'
@@ -59,7 +59,7 @@ export function createReconciler(deps: ReconcilerDeps, reports: Reports) {
       const before = { policies, objects: published?.objects ?? new Map() }
       policies = await inSlices(policiesInSteps(snapshot, refused, policies))
       published = { snapshot, objects }
-      const stale = [...changed(policies.byModel, before.policies.byModel)]
+      const stale = [...changedEntries(policies.byModel, before.policies.byModel)]
       const models = new Set(stale.map(({ model }) => model))
       for (const model of models) verdicts.delete(model)
       reconcile(models)

@@ -6,7 +6,7 @@
 import { addTo, showFirst } from '../../formats/lists.ts'
 import type { Condition } from './condition.ts'
 
-import { contentOf, createPolicyConditions, type PolicyKind } from './generated-policies.ts'
+import { createPolicyConditions, type PolicyKind, policyContent } from './generated-policies.ts'
 import type { ModelPolicies, Policies } from './policies.ts'
 
 /**
@@ -75,7 +75,7 @@ export function enforcedCondition(
   kind: PolicyKind,
   reports: Reports,
 ): Condition {
-  const digest = contentOf(policies, kind)?.digest
+  const digest = policyContent(policies, kind)?.digest
   return conditionOf('Enforced', policies, reports, ({ access, limits }) => {
     return digest === (kind === 'ModelAuthPolicy' ? access : limits)
   })

@@ -47,7 +47,7 @@ interface PolicySpec {
   readonly [field: string]: unknown
 }
 
-export function contentOf(
+export function policyContent(
   policies: ModelPolicies | undefined,
   kind: PolicyKind,
 ): ModelPolicies['access'] | ModelPolicies['limits'] {
@@ -84,7 +84,7 @@ export function specOf(policies: ModelPolicies, kind: PolicyKind): PolicySpec | 
 /** The desired object; undefined if it should not exist. */
 export function toPolicyObject(policies: ModelPolicies, kind: PolicyKind, owner: Owner) {
   const spec = specOf(policies, kind)
-  const content = contentOf(policies, kind)
+  const content = policyContent(policies, kind)
   if (spec === undefined || content === undefined) return undefined
   const [namespace, name] = placeOfPolicy(kind, policies.model)
   const { partOf, component, annotation } = about[kind]
@@ -130,7 +130,7 @@ export function createPolicyConditions(
     const before: readonly Condition[] | undefined = known[kind].get(model)
     if (before !== undefined) return before
     const policies = byModel.get(model)
-    const content = contentOf(policies, kind)
+    const content = policyContent(policies, kind)
     const conditions: Condition[] = []
     if (policies !== undefined && content !== undefined) {
       conditions.push(acceptedOf(content))
@@ -156,7 +156,7 @@ export function policyStatuses({ byModel }: Policies, conditionsOf: PolicyCondit
 
 const refusalsShown = 10
 
-function acceptedOf({ refusals }: NonNullable<ReturnType<typeof contentOf>>): Condition {
+function acceptedOf({ refusals }: NonNullable<ReturnType<typeof policyContent>>): Condition {
   const type = 'Accepted'
   if (refusals.length === 0) return { type, status: 'True', reason: 'Accepted', message: '' }
   const more = refusals.length - refusalsShown

@@ -7,7 +7,7 @@
 import { hash } from 'node:crypto'
 import { insertName } from '../../formats/lists.ts'
 import { keyOfModel, type ModelRef } from '../../kinds/resources.ts'
-import { changed } from '../../models/rules/compile.ts'
+import { changedEntries } from '../../models/rules/compile.ts'
 import type { Refused } from '../../models/rules/refused-resources.ts'
 import type { CompiledPolicy, CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 
@@ -149,7 +149,7 @@ function* findStale(compared: Compared, previous: Policies): Generator<void, Rea
   }
   for (const kind of ['policies', 'subscriptions'] as const) {
     if (compared[kind] === before[kind]) continue
-    for (const { modelKeys } of changed<CompiledPolicy | CompiledSubscription>(
+    for (const { modelKeys } of changedEntries<CompiledPolicy | CompiledSubscription>(
       compared[kind],
       before[kind],
     )) {

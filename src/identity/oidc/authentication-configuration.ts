@@ -7,13 +7,13 @@ import { X509Certificate } from 'node:crypto'
 import { LineCounter, parseDocument } from 'yaml'
 import { type FieldPath, type FieldProblem, readFields, showPath } from '../../formats/fields.ts'
 import {
-  filled,
   list,
   object,
   optional,
   type Schema,
   text,
   type ValueOf,
+  withDefault,
 } from '../../formats/schema.ts'
 import { isTrustworthy } from '../../formats/trustworthy.ts'
 import { prune } from '../../models/rules/reading/prune.ts'
@@ -59,7 +59,7 @@ const certificate = text({
   rules: [{ message: 'must be a certificate in PEM', holds: isCertificate }],
 })
 const provider = object({
-  issuer: filled(
+  issuer: withDefault(
     object({
       url,
       discoveryURL: optional(some),
@@ -69,11 +69,14 @@ const provider = object({
     }),
     {},
   ),
-  claimValidationRules: list(object({ claim: some, requiredValue: filled(text(), '') })),
-  claimMappings: filled(object({ username: filled(mapping, {}), groups: optional(mapping) }), {}),
+  claimValidationRules: list(object({ claim: some, requiredValue: withDefault(text(), '') })),
+  claimMappings: withDefault(
+    object({ username: withDefault(mapping, {}), groups: optional(mapping) }),
+    {},
+  ),
 })
 /** A provider with unsupported fields, which is skipped. */
-const foreign = object({ issuer: filled(object({ url }), {}) })
+const foreign = object({ issuer: withDefault(object({ url }), {}) })
 const versions = ['v1', 'v1beta1'].map((each) => `apiserver.config.k8s.io/${each}`)
 /** The supported fields, except the providers' fields. */
 const head = object({

@@ -238,7 +238,7 @@ function* compileModels(
   const stale = new Set<string>()
   for (const [key, ref] of modelRefs) if (previous.models.get(key)?.resource !== ref) stale.add(key)
   if (policies !== previous.policies) {
-    for (const { modelKeys } of changed(policies, previous.policies)) {
+    for (const { modelKeys } of changedEntries(policies, previous.policies)) {
       for (const key of modelKeys) stale.add(key)
       yield
     }
@@ -262,7 +262,7 @@ function* compileModels(
 }
 
 /** The entries that are in only one of the two, or differ. */
-export function* changed<Value>(
+export function* changedEntries<Value>(
   after: ReadonlyMap<string, Value>,
   before: ReadonlyMap<string, Value>,
 ): Generator<Value> {

@@ -2,7 +2,7 @@
 
 import { isObject, valueAt } from '../../formats/fields.ts'
 import { subscriptionNamespace } from '../../kinds/metadata.ts'
-import { isNameOf } from './original/original-kinds.ts'
+import { isKindName } from './original/original-kinds.ts'
 
 /** An AccessPolicy or a Subscription that cannot be parsed. */
 export interface Refused {
@@ -21,7 +21,7 @@ const maxModels = 1_000
 
 /** Returns undefined if the document is not about models, or names none legibly. */
 export function toRefused(document: unknown, message: string): Refused | undefined {
-  const kind = kinds.find((each) => isNameOf(each, valueAt(document, ['kind'])))
+  const kind = kinds.find((each) => isKindName(each, valueAt(document, ['kind'])))
   const name = valueAt(document, ['metadata', 'name'])
   const modelRefs = valueAt(document, ['spec', 'modelRefs'])
   if (kind === undefined || typeof name !== 'string' || !Array.isArray(modelRefs)) return undefined
@@ -37,7 +37,7 @@ export function toRefused(document: unknown, message: string): Refused | undefin
 /** `<kind>/<namespace>/<name>` of a document that cannot be parsed, or undefined if these cannot be read either. */
 export function keyOfUnread(document: unknown): string | undefined {
   const written = valueAt(document, ['kind'])
-  const kind = (['ModelRef', 'Tenant', ...kinds] as const).find((each) => isNameOf(each, written))
+  const kind = (['ModelRef', 'Tenant', ...kinds] as const).find((each) => isKindName(each, written))
   const name = valueAt(document, ['metadata', 'name'])
   const namespace = valueAt(document, ['metadata', 'namespace'])
   if (kind === undefined || typeof name !== 'string') return undefined

@@ -50,7 +50,7 @@ export function poolsIn({ resource }: CompiledSubscription): readonly string[] {
 }
 
 /** The group, organization or Subscription that shares the counter; undefined if one user or key has it, or all share it. */
-export function whomOf(
+export function sharedBy(
   limit: Pick<CountedLimit, 'scope'>,
   { key }: Pick<Counter, 'key'>,
 ): string | undefined {
@@ -92,7 +92,7 @@ export interface About {
 }
 
 /** The subscription and models of a limit of a model, or of a key; `model` is null for all of the Subscription. */
-export function aboutOf(
+export function subscriptionAndModels(
   { origin, limitName, models }: CountedLimit,
   model: string | null,
   { name }: Pick<CompiledSubscription, 'name'>,

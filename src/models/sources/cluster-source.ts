@@ -38,7 +38,7 @@ import {
   type ObjectCache,
   toOwner,
 } from './object-cache.ts'
-import type { Gathered } from './source.ts'
+import type { Contents } from './source.ts'
 import { whichCounts } from './unreadable-tenant.ts'
 
 interface ClusterSourceOptions {
@@ -133,7 +133,7 @@ export function createClusterSource(options: ClusterSourceOptions) {
     get isUnavailable(): boolean {
       return watched.some(({ problem }) => problem !== undefined)
     },
-    async next(signal: AbortSignal): Promise<Gathered> {
+    async next(signal: AbortSignal): Promise<Contents> {
       if (watched[0]?.reflector === undefined) start(signal)
       while (!isReady()) {
         signal.throwIfAborted()
@@ -249,7 +249,7 @@ export function keepTiers({ metadata, data }: KubeObject): KubeObject {
 function* gather(
   watched: readonly Watched[],
   kept: ObjectCache | undefined,
-): Generator<unknown, Gathered> {
+): Generator<unknown, Contents> {
   const definedAs = (file: string): string => `is defined as ${file} too`
   const gathering = createGathering(({ file }) => definedAs(file), 0)
   /** Objects that are not in force, by resource: one of the next group would lack their restrictions. */

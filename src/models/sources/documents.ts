@@ -11,7 +11,7 @@ import { nearestName } from '../../formats/nearest-name.ts'
 import type { Resource } from '../../kinds/resources.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { defaultTenant } from '../rules/compile.ts'
-import { isNameOf, namesOfKind } from '../rules/original/original-kinds.ts'
+import { isKindName, namesOfKind } from '../rules/original/original-kinds.ts'
 import { isTierMapping } from '../rules/original/tiers.ts'
 import { holdsLimits, isOfLimits } from '../rules/reading/limit-fields.ts'
 import { listedObjects } from '../rules/reading/listed-objects.ts'
@@ -330,7 +330,7 @@ function isTenantByMistake(document: unknown): boolean {
 }
 
 function isOfKind(document: unknown, kind: 'Subscription' | 'Tenant'): document is JsonObject {
-  return isObject(document) && isNameOf(kind, document.kind)
+  return isObject(document) && isKindName(kind, document.kind)
 }
 
 function hasLimits(document: unknown, kind: 'Subscription' | 'Tenant'): boolean {

@@ -18,7 +18,7 @@ import {
 import { createGathering } from './gathering.ts'
 import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
 import { chunks, gone, listFiles, type Seen } from './listing.ts'
-import type { Gathered } from './source.ts'
+import type { Contents } from './source.ts'
 import { isLimited } from './unreadable-tenant.ts'
 
 const worker = new URL('./document-worker.ts', import.meta.url)
@@ -82,7 +82,7 @@ export function createFolder(folder: string) {
      * the same. If a file seems half written, its previous content may still count (last-good.ts).
      * Throws if the folder cannot be read; the last state then stays. Calls must not overlap.
      */
-    async poll(now: number): Promise<Gathered | undefined> {
+    async poll(now: number): Promise<Contents | undefined> {
       const { due, went } = compare(await listFiles(folder, files.keys()), now)
       let changed = isFirst || went
       for (const some of chunks(due)) {
@@ -196,7 +196,7 @@ function inOrder(files: ReadonlyMap<string, KnownFile>): readonly FileContent[] 
 }
 
 /** Of two resources with one key the first (by file, then line) counts. */
-export function* gather(contents: Iterable<FileContent>): Generator<void, Gathered> {
+export function* gather(contents: Iterable<FileContent>): Generator<void, Contents> {
   const gathering = createGathering(({ file, lineOf }) => {
     return `is defined at ${file}:${lineOf(['metadata', 'name'])} already`
   }, 1)

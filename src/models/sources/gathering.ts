@@ -3,7 +3,7 @@
 import type { Resource } from '../../kinds/resources.ts'
 import type { Refused } from '../rules/refused-resources.ts'
 import { type FileProblem, problemPrefix, type WrittenResource } from './documents.ts'
-import type { Gathered } from './source.ts'
+import type { Contents } from './source.ts'
 import { besideSecond, whichCounts } from './unreadable-tenant.ts'
 
 /** `sayEarlier`: that there is one already, as the rest of a sentence; `noLine`: the line of a missing resource. */
@@ -23,7 +23,7 @@ export function createGathering(sayEarlier: (earlier: WrittenResource) => string
       const message = `${key} ${sayEarlier(earlier)}, ${whichCounts(instead)}`
       return { file, line: lineOf(['metadata', 'name']), severity: 'error', message }
     },
-    end(problems: readonly FileProblem[], refused: readonly Refused[]): Gathered {
+    end(problems: readonly FileProblem[], refused: readonly Refused[]): Contents {
       const resources: Resource[] = []
       for (const { resource } of found.values()) resources.push(resource)
       return {

@@ -10,7 +10,7 @@ import { isIP } from 'node:net'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { CheckAddress } from '../rules/refuse-addresses.ts'
-import type { Gathered, ResourceSource } from './source.ts'
+import type { Contents, ResourceSource } from './source.ts'
 
 /** The addresses of a name; none if it is not resolved. */
 type Resolve = (name: string) => Promise<readonly string[]>
@@ -50,8 +50,8 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
   const fresh = new Set<string>()
   /** Counts what the source has yielded. */
   let generation = 0
-  let last: Gathered | undefined
-  let next: Promise<Gathered> | undefined
+  let last: Contents | undefined
+  let next: Promise<Contents> | undefined
   let change = Promise.withResolvers<void>()
   const alarm = createAlarm(signal)
 
@@ -116,7 +116,7 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
         change = Promise.withResolvers()
         generation += 1
         // A result changes only after there were resources.
-        return last as Gathered
+        return last as Contents
       },
     },
     check(backendUrl) {

@@ -16,7 +16,7 @@ import { type CheckAddress, refuseAddresses } from '../rules/refuse-addresses.ts
 import type { ResourceProblem, Snapshot } from '../rules/snapshot.ts'
 import { type FileProblem, readInSteps } from './documents.ts'
 import { createFolder, gather, showProblem } from './files.ts'
-import type { Gathered, ResourceSource } from './source.ts'
+import type { Contents, ResourceSource } from './source.ts'
 import { besideUnknown } from './unreadable-tenant.ts'
 
 interface LoadOptions {
@@ -38,8 +38,8 @@ export interface PipelineDeps extends LoadOptions {
    */
   readonly publish: (
     snapshot: Snapshot,
-    resources: Gathered['resources'],
-    refused: Gathered['refused'],
+    resources: Contents['resources'],
+    refused: Contents['refused'],
   ) => Promise<void>
   /** Called with the compile time of a snapshot, once it is in force; milliseconds. */
   readonly onPublished?: (compileMs: number) => void
@@ -70,7 +70,7 @@ export async function loadDocuments(text: string) {
 }
 
 async function load(
-  gathered: Gathered,
+  gathered: Contents,
   previous: Snapshot | undefined,
   { routing, checkAddress = () => undefined, admissionMode }: LoadOptions,
 ) {
@@ -89,7 +89,7 @@ async function load(
 }
 
 /** A file that was never read may have the limits of the Tenant. */
-function closeUnknown(gathered: Gathered): Gathered {
+function closeUnknown(gathered: Contents): Contents {
   const { unknown: files = [] } = gathered
   const resources = files.length === 0 ? gathered.resources : besideUnknown(gathered.resources)
   if (resources === gathered.resources) return gathered
@@ -100,7 +100,7 @@ function closeUnknown(gathered: Gathered): Gathered {
 }
 
 /** Where the documents that are not in force have their first problem. */
-function placesOfUnread({ problems }: Gathered): InvalidDocumentLocations {
+function placesOfUnread({ problems }: Contents): InvalidDocumentLocations {
   const places = new Map<string, string>()
   for (const { unread, file, line } of problems) {
     if (unread === undefined || places.has(unread)) continue
@@ -110,7 +110,7 @@ function placesOfUnread({ problems }: Gathered): InvalidDocumentLocations {
 }
 
 function* problemsOf(
-  gathered: Gathered,
+  gathered: Contents,
   found: readonly ResourceProblem[],
 ): Generator<void, readonly FileProblem[]> {
   const problems = [...gathered.problems]
@@ -139,9 +139,9 @@ export async function startPipeline(deps: PipelineDeps) {
   const { signal } = closing
   let problems: readonly string[] = []
   let previous: Snapshot | undefined
-  let locate: Gathered['locate'] = () => ({ file: '', line: 0, severity: 'warning', message: '' })
+  let locate: Contents['locate'] = () => ({ file: '', line: 0, severity: 'warning', message: '' })
 
-  async function put(gathered: Gathered): Promise<void> {
+  async function put(gathered: Contents): Promise<void> {
     const begin = performance.now()
     const loaded = await load(gathered, previous, deps)
     const compileMs = performance.now() - begin
@@ -154,9 +154,9 @@ export async function startPipeline(deps: PipelineDeps) {
   }
 
   /** The last state, while it could not be published to its end. */
-  let waiting: Gathered | undefined
+  let waiting: Contents | undefined
   /** What the source has answered since. */
-  let newer: Gathered | undefined
+  let newer: Contents | undefined
   const ask = createSingleFlight(async () => {
     newer = await deps.source.next(signal)
   })

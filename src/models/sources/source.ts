@@ -6,7 +6,7 @@ import type { Refused } from '../rules/refused-resources.ts'
 import type { FileProblem } from './documents.ts'
 
 /** All resources of a source, and the problems of what they were read from. */
-export interface Gathered {
+export interface Contents {
   /** With unique keys. An unchanged one is the same object as before. */
   readonly resources: readonly Resource[]
   readonly problems: readonly FileProblem[]
@@ -24,5 +24,5 @@ export interface ResourceSource {
    * Rejects if the source cannot be read, and may then be called again, or if `signal` is aborted.
    * Calls must not overlap.
    */
-  next(signal: AbortSignal): Promise<Gathered>
+  next(signal: AbortSignal): Promise<Contents>
 }

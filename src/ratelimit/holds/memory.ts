@@ -4,7 +4,7 @@ import { type Exact, plus } from '../../formats/exact.ts'
 import type { HoldStore } from '../holds.ts'
 import { admit } from '../rules/estimates/admit.ts'
 import {
-  grown,
+  growHold,
   type HeldSums,
   type HeldTokens,
   holdLeaseMs,
@@ -140,10 +140,10 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
       if (found === undefined) return
       for (const target of found.targets) {
         const { pool, hold, counter } = target
-        target.hold = grown(hold, output, counter.factors, found.hold)
+        target.hold = growHold(hold, output, counter.factors, found.hold)
         pool.sums = withHold(withHold(pool.sums, hold, -1), target.hold, 1)
       }
-      found.hold = grown(found.hold, output)
+      found.hold = growHold(found.hold, output)
       found.endsAt = now + holdLeaseMs
     },
   }

@@ -6,8 +6,8 @@
 import {
   type Increase,
   type Increases,
-  type Limited,
-  raised,
+  limitInForce,
+  type RequestLimits,
   withIncreases,
 } from '../rules/increases.ts'
 import type { CountedLimit } from '../rules/limit.ts'
@@ -64,9 +64,9 @@ export function createActiveIncreases(kept: IncreaseStore, clock: () => number) 
     },
     /** The limit in force at `at`; without increases it costs a look-up in an empty map. */
     raise: (limit: CountedLimit, counter: string, at: number): CountedLimit =>
-      raised(limit, counter, byCounter, at),
+      limitInForce(limit, counter, byCounter, at),
     /** The grant with its limits in force at `at`; the same object if none is increased. */
-    raiseOf: <Grant extends Limited>(grant: Grant, at: number): Grant =>
+    raiseOf: <Grant extends RequestLimits>(grant: Grant, at: number): Grant =>
       at >= allOverAt ? grant : withIncreases(grant, byCounter, at),
     /** The increases in force according to the database. */
     list: (): Promise<readonly KeptIncrease[]> => kept.read(clock()),

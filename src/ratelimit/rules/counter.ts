@@ -27,7 +27,7 @@ export interface CounterState {
 }
 
 /** Identifies all counters of a user, model and subscription, independent of limits. */
-export function anyCounterOf(subscription: string, model: string, user: string): Counter {
+export function counterOfAnyLimit(subscription: string, model: string, user: string): Counter {
   const owner = userInLines(user)
   const key = counterKey({ subscription, model, counted: '', user: owner })
   return { key, owner, window: { ms: 0 } }

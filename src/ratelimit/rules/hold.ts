@@ -1,7 +1,7 @@
 /** The hold of a request, from Check until its response is counted; it is also in the head of its line. */
 
 import type { Counter, CounterState } from './counter.ts'
-import type { Expected, RequestSize } from './estimates/estimator.ts'
+import type { Expectation, RequestSize } from './estimates/estimator.ts'
 import type { Factors } from './estimates/hold.ts'
 import type { Estimate } from './unreported.ts'
 
@@ -25,7 +25,7 @@ export interface Hold extends RequestSize {
    * concurrency.
    */
   readonly requestCounters?: readonly Required<Counter>[]
-  readonly expected: Expected
+  readonly expected: Expectation
   /** The share of a limit by which the ceilings of all requests in progress may exceed it. */
   readonly overshoot: number
   /** Whether the gateway can set a ceiling in the request. */

@@ -22,7 +22,7 @@ export type Increases = ReadonlyMap<string, readonly Increase[]>
 const copies = new WeakMap<Increase, WeakMap<CountedLimit, CountedLimit>>()
 
 /** The limit in force at an instant for this counter: the highest of the resource's and its increases. */
-export function raised(
+export function limitInForce(
   limit: CountedLimit,
   counter: string,
   increases: Increases,
@@ -37,7 +37,7 @@ export function raised(
 }
 
 /** The limits that a request is compared with. */
-export interface Limited {
+export interface RequestLimits {
   readonly limits: readonly CountedLimit[]
   readonly caller: { readonly user: string }
   readonly pool?: string | undefined
@@ -46,7 +46,7 @@ export interface Limited {
 }
 
 /** The grant with its limits in force at `now`; the same object if none is increased. */
-export function withIncreases<Grant extends Limited>(
+export function withIncreases<Grant extends RequestLimits>(
   grant: Grant,
   increases: Increases,
   now: number,
@@ -56,7 +56,7 @@ export function withIncreases<Grant extends Limited>(
   const limits = written.map((limit, i) =>
     limit.limitName === undefined
       ? limit
-      : raised(limit, (counters[i] as Counter).key, increases, now),
+      : limitInForce(limit, (counters[i] as Counter).key, increases, now),
   )
   if (limits.every((limit, i) => limit === written[i])) return grant
   const own = limits.filter(({ origin }) => origin === 'key')

@@ -4,7 +4,7 @@
  */
 
 import { type Exact, plus } from '../../formats/exact.ts'
-import { createTally, noteFields, ownOf, type Tally, ticksBetween, toTick } from './tally.ts'
+import { createTally, noteFields, ownUseOf, type Tally, ticksBetween, toTick } from './tally.ts'
 import {
   type CounterWindow,
   type KeptWindows,
@@ -126,7 +126,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
 
   /** Whether a sweep keeps the window. */
   function isKept(tally: Tally, now: number, idleSince: number | undefined): boolean {
-    const isOwn = ownOf(tally) > 0
+    const isOwn = ownUseOf(tally) > 0
     if (!isOver(tally, now)) {
       overSince.delete(tally)
       return isOwn || idleSince === undefined || ticksBetween(tally.usedAt, idleSince) <= 0
@@ -180,7 +180,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
     own(now: number): readonly Tally[] {
       const own: Tally[] = []
       for (const tally of all.values()) {
-        if (ownOf(tally) > 0 && !isGone(tally, now)) own.push(tally)
+        if (ownUseOf(tally) > 0 && !isGone(tally, now)) own.push(tally)
       }
       return own
     },

@@ -66,13 +66,13 @@ export function isHeard({ heardAt, readAt }: Tally): boolean {
 }
 
 /** The use that this gateway has counted. */
-export function ownOf({ sum, base }: Tally): Exact {
+export function ownUseOf({ sum, base }: Tally): Exact {
   return plus(sum, base)
 }
 
 /** The known use; never more than was counted. */
 export function usedOf(tally: Tally): Exact {
-  return plus(tally.others, greatest(ownOf(tally), tally.field))
+  return plus(tally.others, greatest(ownUseOf(tally), tally.field))
 }
 
 /**

@@ -4,7 +4,7 @@
  */
 
 import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
-import { ownOf, type Tally } from '../rules/tally.ts'
+import { ownUseOf, type Tally } from '../rules/tally.ts'
 
 interface AdoptionOptions {
   /** Reads a bounded number of bytes; returns whether all lines up to now are read. */
@@ -45,7 +45,7 @@ export function createAdoption(options: AdoptionOptions) {
         void readToEnds().then(() => send(tally), onFault)
         return
       }
-      const base = minus(plus(tally.base, tally.field), ownOf(tally))
+      const base = minus(plus(tally.base, tally.field), ownUseOf(tally))
       if (base <= tally.base || !isWriter()) return
       adopting.add(tally)
       void keepBase(tally, base)

@@ -12,7 +12,7 @@ import type { ReadLine } from '../../journal/read-line.ts'
 import type { IsDone } from '../../journal/remove-saved.ts'
 import { createWriters } from '../../journal/writers.ts'
 import { type Counted, createSums, isOver, type OwnSum } from '../rules/sums.ts'
-import { ownOf } from '../rules/tally.ts'
+import { ownUseOf } from '../rules/tally.ts'
 import type { Resets } from '../rules/windows.ts'
 import { createAdoption } from './adoption.ts'
 import { createKnownResets } from './known-resets.ts'
@@ -163,7 +163,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
    */
   async function handOver(next: string): Promise<boolean> {
     if (!role.confirm() || adoption.isPending) return false
-    const unsent = sums.own(now()).filter((tally) => tally.field < ownOf(tally))
+    const unsent = sums.own(now()).filter((tally) => tally.field < ownUseOf(tally))
     if (unsent.some((tally) => !isOver(tally, now()))) return false
     tail.isPaused = true
     try {

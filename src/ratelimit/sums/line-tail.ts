@@ -6,7 +6,7 @@ import type { Follower, Position } from '../../journal/follower.ts'
 import type { ReadLine } from '../../journal/read-line.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { Counted, Sums } from '../rules/sums.ts'
-import { ownOf } from '../rules/tally.ts'
+import { ownUseOf } from '../rules/tally.ts'
 import { type ReadSinceOptions, readSince } from './read-since.ts'
 
 export interface LineTailOptions extends Omit<ReadSinceOptions, 'countText'> {
@@ -59,10 +59,10 @@ export function createLineTail(options: LineTailOptions) {
    * counts once.
    */
   function keepRead(next: Position, replace: () => void): void {
-    const before = sums.own(now()).map((tally) => [tally, ownOf(tally)] as const)
+    const before = sums.own(now()).map((tally) => [tally, ownUseOf(tally)] as const)
     replace()
     for (const [tally, own] of before)
-      tally.sum = plus(tally.sum, greatest(0, minus(own, ownOf(tally))))
+      tally.sum = plus(tally.sum, greatest(0, minus(own, ownUseOf(tally))))
     for (const [head, bytes] of position) if (bytes > (next.get(head) ?? 0)) next.set(head, bytes)
   }
 

@@ -7,7 +7,7 @@ import { type Exact, plus } from '../../formats/exact.ts'
 import { markKeyOf, windowKey } from '../redis/keys.ts'
 import { holdLeaseMs } from '../rules/estimates/hold.ts'
 import { graceOf, isOver } from '../rules/sums.ts'
-import { isWithin, noteTotal, ownOf, type Tally, toTick } from '../rules/tally.ts'
+import { isWithin, noteTotal, ownUseOf, type Tally, toTick } from '../rules/tally.ts'
 import { createEndedHolds } from './ended-holds.ts'
 import { createRepairs } from './repairs.ts'
 import { maxEntries, type SumEntry } from './sum-store.ts'
@@ -102,7 +102,7 @@ export function createPart(options: PartOptions) {
     function addFrom(from: Set<Tally>): void {
       for (const tally of from) {
         if (batch.length >= maxEntries) return
-        if (!isOver(tally, at)) batch.push([tally, ownOf(tally)])
+        if (!isOver(tally, at)) batch.push([tally, ownUseOf(tally)])
         else from.delete(tally)
       }
     }
@@ -125,8 +125,8 @@ export function createPart(options: PartOptions) {
     if (noteTotal(tally, field, total)) lacking.add(tally)
     if (!isWriter()) return
     // The sum has grown meanwhile, or the store has lost it.
-    if (field < ownOf(tally)) enter(tally)
-    else if (field > ownOf(tally)) options.onBeyond(tally)
+    if (field < ownUseOf(tally)) enter(tally)
+    else if (field > ownUseOf(tally)) options.onBeyond(tally)
   }
 
   async function send(): Promise<void> {
@@ -176,7 +176,7 @@ export function createPart(options: PartOptions) {
       if (!isWhole) lacking.add(tally)
       if (isWriter() && missing.size > 0) repairs.set(tally, missing)
       if (isOpen(tally)) receive(tally, field, plus(field, tally.fieldsSum), tally.readAt)
-      if (isWriter() && own < ownOf(tally)) enter(tally)
+      if (isWriter() && own < ownUseOf(tally)) enter(tally)
     }
     return found.every(({ isWhole }) => isWhole)
   }
@@ -238,7 +238,7 @@ export function createPart(options: PartOptions) {
     begin(): void {
       mark.forget()
       for (const tally of options.windows()) {
-        if (isOpen(tally) && ownOf(tally) > 0) enter(tally)
+        if (isOpen(tally) && ownUseOf(tally) > 0) enter(tally)
       }
       if (ended.size > 0) hurry()
     },

@@ -6,7 +6,7 @@
 
 import { greatest } from '../../formats/exact.ts'
 import { type Counted, type CounterList, isOver, longMs, type Sums } from '../rules/sums.ts'
-import { isWithin, ownOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
+import { isWithin, ownUseOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
 import { keyIn, type WindowedCounter } from '../rules/windows.ts'
 import { createPart, type Part, type PartOptions } from './part.ts'
 import { maxEntries, type SumStore } from './sum-store.ts'
@@ -114,7 +114,7 @@ export function createSharedSums(options: SharedSumsOptions) {
         id: tally.id,
         used: usedOf(tally),
         /** The part of `used` that this gateway has counted. */
-        own: greatest(ownOf(tally), tally.field),
+        own: greatest(ownUseOf(tally), tally.field),
         /** When it began or was last reset. */
         since: tally.since,
         resetsAt: tally.end,
@@ -154,10 +154,10 @@ export function createSharedSums(options: SharedSumsOptions) {
       const changed = [...unsaved].filter((tally) => !isOver(tally, now()))
       for (let from = 0; from < changed.length; from += maxEntries) {
         const batch = changed.slice(from, from + maxEntries)
-        const rows = batch.map((tally) => ({ id: tally.id, end: tally.end, used: ownOf(tally) }))
+        const rows = batch.map((tally) => ({ id: tally.id, end: tally.end, used: ownUseOf(tally) }))
         await longSums.save(gateway, rows)
         for (const [i, tally] of batch.entries()) {
-          if (ownOf(tally) === rows[i]?.used) unsaved.delete(tally)
+          if (ownUseOf(tally) === rows[i]?.used) unsaved.delete(tally)
         }
       }
     },

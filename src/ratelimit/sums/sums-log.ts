@@ -2,7 +2,7 @@
 
 import type { Logger } from 'pino'
 import type { JournalProblem } from '../../journal/health.ts'
-import { causeMessage, closed, errorMessage } from '../../runtime/error-message.ts'
+import { causeMessage, connectionClosed, errorMessage } from '../../runtime/error-message.ts'
 import type { SumsOptions } from './open-sums.ts'
 
 type Events = 'onUnavailable' | 'onLost' | 'onProblem' | 'onRestored' | 'onRenamed'
@@ -22,7 +22,7 @@ export function createSumsLog(
           {
             code: 'redis_unavailable',
             // A response of Redis says more than an earlier problem of the connection.
-            cause: cause === closed ? (redisProblem() ?? cause) : cause,
+            cause: cause === connectionClosed ? (redisProblem() ?? cause) : cause,
           },
           'cannot reach Redis: each process counts only the requests of its own gateway',
         )

@@ -86,13 +86,13 @@ export const scriptMisses = [
 const known: ReadonlySet<string> = new Set(scriptMisses)
 
 /** Why a grant was not published: the rule that forbids it, or `first` if no such grant preceded it recently. */
-export type Unpublished = MissRule | 'first'
+export type UnpublishedReason = MissRule | 'first'
 
 /**
  * The reason of a miss, one of a fixed list: the script's word (`none` if it gave none, `other` for an unknown one), or
  * the rule that keeps the request out of the table. `said`: may come from a client.
  */
-export function missReason(said: string | undefined, rule: Unpublished | undefined): string {
+export function missReason(said: string | undefined, rule: UnpublishedReason | undefined): string {
   if (said === undefined) return 'none'
   if (!known.has(said)) return 'other'
   return said === 'unknown' ? (rule ?? said) : said

@@ -3,7 +3,7 @@
 import type { Exact } from '../../formats/exact.ts'
 import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
-import { whomOf } from '../../models/rules/shared-limits.ts'
+import { sharedBy } from '../../models/rules/shared-limits.ts'
 import type { NewIncrease } from '../../ratelimit/increases/active-increases.ts'
 import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import type { Notice } from '../notices/store.ts'
@@ -68,7 +68,7 @@ export function noticeOf(request: LimitRequest): Notice {
   const { state, decidedBy, decidedAt, decisionReason, grantedLimit, grantedUntil } = request
   const { subscription: resource, model, counted } = readCounterKey(counter)
   const kind = kindOf({ counted })
-  const whom = whomOf({ scope: per }, { key: counter })
+  const whom = sharedBy({ scope: per }, { key: counter })
   const isOpen = state === 'open'
   return {
     subject: `limit request ${id}`,

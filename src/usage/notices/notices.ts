@@ -2,7 +2,7 @@
 
 import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
-import { limitsOn, resourceOf, whomOf } from '../../models/rules/shared-limits.ts'
+import { limitsOn, resourceOf, sharedBy } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type ReadStatesDeps, readStates } from '../../ratelimit/increases/read-states.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
@@ -132,7 +132,7 @@ interface Watched {
 function whoseIs(limit: CountedLimit, counter: Counter, use: Omit<Use, 'pool'>) {
   const { limitName: name, scope, kind } = limit
   if (name === undefined) return { ...use }
-  const whom = whomOf(limit, counter)
+  const whom = sharedBy(limit, counter)
   const whose = scope === 'user' ? { user: use.user } : whom === undefined ? {} : { whom }
   return { ...whose, resource: resourceOf(counter), name, scope, kind }
 }

@@ -121,10 +121,14 @@ export function amountOf(kind: LimitKind, usage: Usage, charge: Charge): Exact {
 }
 
 /** Prices and weights in the form that lines have. */
-export type Rated = Pick<Usage, 'prices' | 'weights'>
+export type PricesAndWeights = Pick<Usage, 'prices' | 'weights'>
 
 /** The amount that a response with these tokens adds, if it counts. */
-export function amountOfParts(kind: LimitKind, parts: Parts, { prices, weights }: Rated): Exact {
+export function amountOfParts(
+  kind: LimitKind,
+  parts: Parts,
+  { prices, weights }: PricesAndWeights,
+): Exact {
   if (kind === 'requests') return 1
   if (kind === 'concurrency') return 0
   if (kind === 'tokens') return weightedTokens(parts, weights)

@@ -90,7 +90,7 @@ export function chargedOf(line: CountableLine): readonly ChargedAmount[] {
   const { usage, state } = line
   const { limits } = usage
   if (limits === undefined || state === 'running') return []
-  const whose = whoseOf(usage)
+  const whose = requesterOf(usage)
   return limits.flatMap((text) => {
     const limit = readChargedLimit(text)
     const added = limit && additionOf(line, limit.kind, usage.chargesAdmission === true)
@@ -119,7 +119,7 @@ function additionOf(
 }
 
 /** The names that determine whose request it is. */
-export function whoseOf(usage: Usage): Whose {
+export function requesterOf(usage: Usage): Whose {
   const { user, subscription, keyId = '', pool = '', organization = '' } = usage
   return { user, subscription, keyId, pool, organization }
 }

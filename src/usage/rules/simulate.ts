@@ -12,7 +12,13 @@ import { findSubscription, unusableReason } from '../../decide/selection.ts'
 import { type Exact, minus, plus } from '../../formats/exact.ts'
 import { getOrAdd } from '../../formats/lists.ts'
 import { dayMs } from '../../formats/time.ts'
-import { type About, aboutOf, limitsOn, poolsIn, whomOf } from '../../models/rules/shared-limits.ts'
+import {
+  type About,
+  limitsOn,
+  poolsIn,
+  sharedBy,
+  subscriptionAndModels,
+} from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
@@ -23,7 +29,7 @@ import {
   limitStates,
 } from '../../ratelimit/rules/limit.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
-import { amountOfParts, type Parts, type Rated } from './amounts.ts'
+import { amountOfParts, type Parts, type PricesAndWeights } from './amounts.ts'
 
 /** A user, model and subscription; one object for all their usage, which is grouped by it. */
 export interface Spender {
@@ -87,7 +93,7 @@ export interface Simulation {
 }
 
 /** Whether sums of hours can decide a limit: its windows are long, and all tokens have the same weight. */
-function isDecidedByHours({ kind, parsedWindow }: CountedLimit, rated: Rated): boolean {
+function isDecidedByHours({ kind, parsedWindow }: CountedLimit, rated: PricesAndWeights): boolean {
   const isLong = 'every' in parsedWindow || parsedWindow.ms >= dayMs
   return isLong && (kind === 'requests' || (kind === 'tokens' && rated.weights === undefined))
 }
@@ -119,7 +125,7 @@ interface Account {
   readonly spender: Spender
   readonly unpaid: Unpaid | undefined
   readonly chargesAdmission: boolean
-  readonly rated: Rated
+  readonly rated: PricesAndWeights
   readonly counters: readonly Replayed[]
 }
 
@@ -133,7 +139,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
       for (const { limit } of limitsOn(subscription, model)) {
         if (limits.has(limit.keyPrefix)) continue
         limits.set(limit.keyPrefix, {
-          ...aboutOf(limit, model, subscription),
+          ...subscriptionAndModels(limit, model, subscription),
           limit,
           isDecidedByHours: isDecidedByHours(limit, rated),
           ...{ lacksGroups: false, most: 0, mostBy: '', mostAt: 0 },
@@ -220,7 +226,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
   ): void {
     window.used = plus(window.used, amount)
     if (window.used <= figure.most) return
-    const mostBy = limit.scope === 'user' ? user : (whomOf(limit, counter) ?? '')
+    const mostBy = limit.scope === 'user' ? user : (sharedBy(limit, counter) ?? '')
     Object.assign(figure, { most: window.used, mostBy, mostAt: at })
   }
 
@@ -312,7 +318,7 @@ function partsOf({ parts, tokens }: PastUsage): Parts {
 }
 
 /** The prices and weights that responses would be charged by. */
-function ratedIn({ terms }: Pick<CompiledSubscription, 'terms'>, model: string): Rated {
+function ratedIn({ terms }: Pick<CompiledSubscription, 'terms'>, model: string): PricesAndWeights {
   const text = terms.get(model)?.tariff?.text
   if (text === undefined) return {}
   const { prices, weights } = JSON.parse(`{${text}}`)

@@ -23,7 +23,7 @@ export interface Usage {
   readonly model: string
   /** HTTP status of the response; 0 if there was none. */
   readonly status: number
-  readonly reported: Reported
+  readonly reported: ReportedFigures
   /** The group that pays, if Check determined it. */
   readonly group?: string
   /** The key that was used; missing for identity tokens. */
@@ -82,10 +82,10 @@ export interface HeldUsage extends Omit<Held, 'ceiling' | 'estimate'> {
  * and `output_tokens`, and at the start of a stream the same with the prefix `start_`. `streamed`: the gateway has seen
  * a stream; `text_bytes`: bytes of text generated in it.
  */
-export type Reported = ReadonlyMap<string, unknown>
+export type ReportedFigures = ReadonlyMap<string, unknown>
 
 /** The report of a response that reports nothing. */
-export const nothingReported: Reported = new Map()
+export const nothingReported: ReportedFigures = new Map()
 
 /** Whether a response without usable usage is free, or its tokens are estimated. */
 export type UnusableUsage = 'allow' | 'estimate'
@@ -106,7 +106,7 @@ export function countedTokens(usage: Usage): number | undefined {
   return tokens === 0 && usage.hasCostLimit ? undefined : tokens
 }
 
-function reportedTokens(reported: Reported): number | undefined {
+function reportedTokens(reported: ReportedFigures): number | undefined {
   const total = usableTotal(reported)
   if (total !== undefined) return total
   const { input, output, isMessage } = partsOf(reported)
@@ -115,7 +115,7 @@ function reportedTokens(reported: Reported): number | undefined {
 }
 
 /** The total, unless it is 0 and its parts are not. */
-function usableTotal(reported: Reported): number | undefined {
+function usableTotal(reported: ReportedFigures): number | undefined {
   const total = whole(reported.get('total_tokens'))
   if (total !== 0) return total
   const { input, output } = partsOf(reported)
@@ -127,7 +127,7 @@ function usableTotal(reported: Reported): number | undefined {
  * written to one, so the three are added, as in OpenAI's total. The start and end of a stream report the same tokens,
  * and some servers report 0 at one of them, so the higher figure of the two is used.
  */
-function partsOf(reported: Reported) {
+function partsOf(reported: ReportedFigures) {
   const prompt = whole(reported.get('prompt_tokens'))
   const output = whole(reported.get('completion_tokens'))
   if (prompt === undefined && output === undefined) {
@@ -211,16 +211,16 @@ function namesOf(place: string) {
   }
 }
 
-function inputOf(reported: Reported): number | undefined {
+function inputOf(reported: ReportedFigures): number | undefined {
   return greater(inputTokens(reported, atEnd), inputTokens(reported, atStart))
 }
 
-function outputOf(reported: Reported): number | undefined {
+function outputOf(reported: ReportedFigures): number | undefined {
   return greater(whole(reported.get(atEnd.output)), whole(reported.get(atStart.output)))
 }
 
 /** The figures of a response besides its total, in either dialect; 0 if missing. */
-export function tokensByType(reported: Reported) {
+export function tokensByType(reported: ReportedFigures) {
   const figure = (name: string): number | undefined => whole(reported.get(name))
   const { input = 0, isMessage } = partsOf(reported)
   const output = figure('completion_tokens') ?? outputOf(reported) ?? 0
@@ -247,11 +247,11 @@ export function tokensByType(reported: Reported) {
   }
 }
 
-function inputTokens(reported: Reported, names: typeof atEnd): number | undefined {
+function inputTokens(reported: ReportedFigures, names: typeof atEnd): number | undefined {
   return sum(whole(reported.get(names.input)), cachedOf(reported, names))
 }
 
-function cachedOf(reported: Reported, names: typeof atEnd): number | undefined {
+function cachedOf(reported: ReportedFigures, names: typeof atEnd): number | undefined {
   return sum(whole(reported.get(names.written)), whole(reported.get(names.read)))
 }
 

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { isOf, type RefusalOwner } from '../../../src/decide/past-refusal.ts'
+import { isRefusalOf, type RefusalOwner } from '../../../src/decide/past-refusal.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
 import type { RefusedCheck } from '../../../src/extauthz/refused-check.ts'
 import type { Caller } from '../../../src/identity/rules/caller.ts'
@@ -95,7 +95,7 @@ test('whoever had no valid credential is nobody', async (t) => {
   const [refusal] = memory.recent(1, 0)
   t.ok(refusal)
   for (const user of ['', 'undefined', 'alice']) {
-    t.notOk(refusal && isOf(refusal, { user }))
+    t.notOk(refusal && isRefusalOf(refusal, { user }))
     t.strictSame(memory.recent(1, 0, { user }), [])
   }
 })

@@ -17,7 +17,7 @@ import type { FileProblem } from '../../../src/models/sources/documents.ts'
 import { createFolder, showProblem } from '../../../src/models/sources/files.ts'
 import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
 import { loadSnapshot } from '../../../src/models/sources/pipeline.ts'
-import type { Gathered } from '../../../src/models/sources/source.ts'
+import type { Contents } from '../../../src/models/sources/source.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -34,7 +34,7 @@ function write(path: string, content: unknown): void {
   writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content))
 }
 
-async function readFolder(folder: string): Promise<Gathered> {
+async function readFolder(folder: string): Promise<Contents> {
   const gathered = await createFolder(folder).poll(0)
   if (gathered === undefined) throw new Error('the first poll found nothing')
   return gathered
@@ -248,7 +248,7 @@ test('a problem has the file and line of its field', async (t) => {
 })
 
 /** Counts the changes that a source reports after the first result. */
-async function watch(t: Test, folder: string, onChange = (_: Gathered): void => {}) {
+async function watch(t: Test, folder: string, onChange = (_: Contents): void => {}) {
   const closing = new AbortController()
   t.teardown(() => closing.abort())
   const source = createFolderSource(folder)
@@ -324,7 +324,7 @@ test('unchanged documents keep their objects', async (t) => {
   write(join(folder, 'b.yaml'), `---\n${longer}\n---\n${JSON.stringify(modelRef('b'))}\n`)
   t.equal(await polled.poll(2), undefined, 'a change must be seen twice')
   const after = (await polled.poll(20_000)) ?? (await polled.poll(40_000))
-  const names = (resources: Gathered['resources'] = []) =>
+  const names = (resources: Contents['resources'] = []) =>
     resources.map(({ metadata }) => metadata.name)
   t.strictSame(names(after?.resources), ['a', 'd', 'b'])
   t.equal(after?.resources[0], before[0])

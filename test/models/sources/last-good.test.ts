@@ -17,7 +17,7 @@ import { createFolder, showProblem } from '../../../src/models/sources/files.ts'
 import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
 import { quietMs, tornMs } from '../../../src/models/sources/last-good.ts'
 import { startPipeline } from '../../../src/models/sources/pipeline.ts'
-import type { Gathered } from '../../../src/models/sources/source.ts'
+import type { Contents } from '../../../src/models/sources/source.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -35,7 +35,7 @@ async function begin(t: Test, content = whole) {
   writeFileSync(path, content)
   const folder = createFolder(join(path, '..'))
   let now = 0
-  let latest = (await folder.poll(now)) as Gathered
+  let latest = (await folder.poll(now)) as Contents
   return {
     inPlace: (fresh: string) => writeFileSync(path, fresh),
     byRename(fresh: string) {
@@ -183,7 +183,7 @@ async function hidden(t: Test, content: string, hide: (path: string) => void) {
   mkdirSync(join(path, '..'))
   writeFileSync(path, content)
   const folder = createFolder(join(path, '../..'))
-  let latest = (await folder.poll(0)) as Gathered
+  let latest = (await folder.poll(0)) as Contents
   const wait = async (from: number, until: number) => {
     for (let now = from; now < until; now += 100) latest = (await folder.poll(now)) ?? latest
     const [tenant] = latest.resources.filter(({ kind }) => kind === 'Tenant') as Tenant[]

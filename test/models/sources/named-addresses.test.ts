@@ -6,7 +6,7 @@ import type { Resource } from '../../../src/kinds/resources.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { checkNamedAddresses, createResolve } from '../../../src/models/sources/named-addresses.ts'
 import { startPipeline } from '../../../src/models/sources/pipeline.ts'
-import type { Gathered } from '../../../src/models/sources/source.ts'
+import type { Contents } from '../../../src/models/sources/source.ts'
 import { startDnsServer } from '../../support/dns-server.ts'
 import { modelRef, resourceOf } from '../../support/documents.ts'
 import { poll } from '../../support/poll.ts'
@@ -29,7 +29,7 @@ async function start(
   const hostsFile = join(temporaryFolder(t, { hosts: hosts.join('\n') }), 'hosts')
   const closing = new AbortController()
   const known = new Map<string, Resource>()
-  let waiting = Promise.withResolvers<Gathered>()
+  let waiting = Promise.withResolvers<Contents>()
   const put = (models: Readonly<Record<string, string>>) => {
     const resources = Object.entries(models).map(([name, backendUrl]) => {
       const key = `${name} ${backendUrl}`

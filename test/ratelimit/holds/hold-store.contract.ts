@@ -2,10 +2,10 @@ import { type Test, test } from 'tap'
 import type { HoldStore } from '../../../src/ratelimit/holds.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { admit } from '../../../src/ratelimit/rules/estimates/admit.ts'
-import type { Expected } from '../../../src/ratelimit/rules/estimates/estimator.ts'
+import type { Expectation } from '../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
   type Factors,
-  grown,
+  growHold,
   type HeldSums,
   type HeldTokens,
   noHolds,
@@ -38,7 +38,7 @@ export interface HoldWorld {
 
 const hour = 3_600_000
 const random = createRandom()
-const small: Expected = {
+const small: Expectation = {
   ...{ input: 100, inputVariance: 100, output: 100, outputVariance: 100 },
   ...{ floor: 400, beyondRoom: 400, isSeveral: false, least: 1, worst: 1_000 },
 }
@@ -89,7 +89,7 @@ const take = (id: string | undefined, requestCounters: readonly Required<Counter
   ...{ id, requestCounters },
 })
 
-function expectedAtRandom(): Expected {
+function expectedAtRandom(): Expectation {
   const floorOfOne = 100 + random.below(600) / 3
   const choices = random.below(3) === 0 ? 1 + random.below(200) : 1
   return {
@@ -665,8 +665,8 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
           for (const { holds } of accounts) {
             const found = holds.get(id0)
             if (found === undefined) continue
-            found.hold = grown(found.hold, more, found.factors, found.tokens)
-            found.tokens = grown(found.tokens, more)
+            found.hold = growHold(found.hold, more, found.factors, found.tokens)
+            found.tokens = growHold(found.tokens, more)
           }
           // The other process asks the same server.
           await world.other.hold({ ...asked, id: undefined }, world.now())
@@ -700,7 +700,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     function decide(
       own: readonly Account[],
       factors: readonly (Factors | undefined)[],
-      expected: Expected,
+      expected: Expectation,
       canLimitOutput: boolean,
     ) {
       const homes = world.isJoint ? [[0, 1, 2]] : [[0], [1], [2]]

@@ -3,10 +3,10 @@ import root, { type Test } from 'tap'
 import { type Exact, plus } from '../../../src/formats/exact.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { admit } from '../../../src/ratelimit/rules/estimates/admit.ts'
-import type { Expected } from '../../../src/ratelimit/rules/estimates/estimator.ts'
+import type { Expectation } from '../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
   type Factors,
-  grown,
+  growHold,
   type HeldTokens,
   noHolds,
   withHold,
@@ -41,7 +41,7 @@ interface Cost {
 
 interface Asked {
   readonly id: string
-  readonly expected: Expected
+  readonly expected: Expectation
   readonly limits: Limits
   readonly cost?: Cost
   readonly canLimitOutput?: boolean
@@ -122,7 +122,7 @@ function factorsOf(dice: Dice): Factors {
   return { base: price(), perInput, mostPerInput, perOutput: price(), grain: 1_000 }
 }
 
-function expectedOf(dice: Dice): Expected {
+function expectedOf(dice: Dice): Expectation {
   // Of some, ceilings are what fills a limit, and not what is expected.
   const isShort = dice.chance(0.5)
   const floor = 1 + dice.below(isShort ? 3_000 : 800)
@@ -204,8 +204,8 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
             dice.below(most),
           )
           const more = { mean, variance, inputVariance } as Required<Growth>
-          found.cost = grown(found.cost, more, found.factors, found.hold)
-          found.hold = grown(found.hold, more)
+          found.cost = growHold(found.cost, more, found.factors, found.hold)
+          found.hold = growHold(found.hold, more)
           const args = [id, leaseMs, ...Object.values(more)]
           await redis.commands.renewSpent(holdKeys, args)
         } else {
@@ -231,7 +231,7 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
     t.comment(`${decisions} decisions`)
   })
 
-  const expected: Expected = {
+  const expected: Expectation = {
     ...{ input: 10, inputVariance: 0, output: 20, outputVariance: 0, floor: 40, beyondRoom: 40 },
     ...{ isSeveral: false, least: 1, worst: 100 },
   }

@@ -1,7 +1,11 @@
 import { test } from 'tap'
 import { toCountedLimit } from '../../../src/ratelimit/rules/counted-limits.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
-import { type Increase, raised, withIncreases } from '../../../src/ratelimit/rules/increases.ts'
+import {
+  type Increase,
+  limitInForce,
+  withIncreases,
+} from '../../../src/ratelimit/rules/increases.ts'
 
 const whose = { subscription: 'team', organization: '' }
 const place = { resource: 'team', origin: 'subscription', whose } as const
@@ -18,13 +22,13 @@ const of = (...found: readonly Omit<Increase, 'counter'>[]) =>
   new Map([[key, found.map((each) => ({ counter: key, ...each }))]])
 
 test('the higher of resource and increase holds', async (t) => {
-  t.match(raised(limit, key, of({ limit: 300, until: 50 }), 49), {
+  t.match(limitInForce(limit, key, of({ limit: 300, until: 50 }), 49), {
     ...{ limit: 300, increasedUntil: 50, policy: '"x";q=300;w=3600;qu="tokens"' },
     keyPrefix: limit.keyPrefix,
   })
-  t.equal(raised(limit, key, of({ limit: 90, until: 50 }), 49), limit)
-  t.equal(raised(limit, key, of({ limit: 2n ** 60n, until: 50 }), 49).limit, 2n ** 60n)
-  t.equal(raised(limit, 'of another', of({ limit: 300, until: 50 }), 49), limit)
+  t.equal(limitInForce(limit, key, of({ limit: 90, until: 50 }), 49), limit)
+  t.equal(limitInForce(limit, key, of({ limit: 2n ** 60n, until: 50 }), 49).limit, 2n ** 60n)
+  t.equal(limitInForce(limit, 'of another', of({ limit: 300, until: 50 }), 49), limit)
 })
 
 test('the policies of a key are those of its raised limits', async (t) => {
@@ -43,7 +47,7 @@ test('the policies of a key are those of its raised limits', async (t) => {
 
 test('an increase ends by itself', async (t) => {
   const both = of({ limit: 300, until: 50 }, { limit: 200, until: 80 })
-  const at = (now: number) => raised(limit, key, both, now)
+  const at = (now: number) => limitInForce(limit, key, both, now)
   t.strictSame(
     [49, 50, 79, 80].map((now) => [at(now).limit, at(now).increasedUntil]),
     [

@@ -7,7 +7,7 @@ import {
   isWithin,
   noteFields,
   noteTotal,
-  ownOf,
+  ownUseOf,
   type Tally,
   ticksBetween,
   toTick,
@@ -34,7 +34,7 @@ test('what is known of a window only grows', async (t) => {
   t.equal(noteTotal(tally, 10, 20), false)
   t.match(tally, { field: 50, others: 30 }, 'a late answer')
   tally.sum = 60
-  t.equal(ownOf(tally), 62)
+  t.equal(ownUseOf(tally), 62)
   t.equal(usedOf(tally), 92)
 })
 
@@ -72,7 +72,7 @@ test('fields are read as they were written', async (t) => {
 test('sums beyond doubles are exact', async (t) => {
   const tally = createTally(window, 0)
   Object.assign(tally, { sum: 2 ** 53 - 1, base: 1 })
-  t.equal(ownOf(tally), 2n ** 53n)
+  t.equal(ownUseOf(tally), 2n ** 53n)
   t.equal(noteTotal(tally, 2n ** 53n + 1n, 2n ** 60n + 1n), false)
   t.equal(tally.others, 2n ** 60n - 2n ** 53n)
   t.equal(usedOf(tally), 2n ** 60n + 1n)
@@ -93,7 +93,7 @@ test('sums beyond doubles are exact', async (t) => {
   const sums = createSums(new Map(), () => 0)
   for (const amount of [2 ** 53 - 1, 2, 2n ** 62n])
     sums.count({ at: 0, amount, counters: [counter] }, 0)
-  t.equal(ownOf(sums.at(counter, 0)), 2n ** 62n + 2n ** 53n + 1n)
+  t.equal(ownUseOf(sums.at(counter, 0)), 2n ** 62n + 2n ** 53n + 1n)
 })
 
 test('another edition of the zones’ rules moves an end, and no sum', async (t) => {
@@ -136,7 +136,7 @@ test('a line counts at its own time, while its window takes it', async (t) => {
   const { since, end } = sums.at(counter, 10 * minute)
   t.equal(sums.count({ at: since, amount: 3, counters: [counter] }, end + 19_999).length, 1)
   t.equal(sums.count({ at: since, amount: 3, counters: [counter] }, end + 20_000).length, 0)
-  t.equal(ownOf(sums.at(counter, since)), 3)
+  t.equal(ownUseOf(sums.at(counter, since)), 3)
   t.equal(isOver({ id: '', since, end, ms: minute }, since - minute - 20_001), true, 'far ahead')
   sums.sweep(end + 20_000)
   t.equal(sums.all.size, 0)
@@ -165,7 +165,7 @@ test('a sum is dropped once the clock has said for long that its window is over'
     t.ok(sweep(at, minute), 'the clock is right again')
   }
   t.equal(sums.count({ at, amount: 3, counters: [hour] }, ahead).length, 1)
-  t.equal(ownOf(sums.at(hour, at)), 6)
+  t.equal(ownUseOf(sums.at(hour, at)), 6)
   const { end } = tally
   t.ok(sweep(end + 19_999, 0))
   t.ok(sweep(end + 20_000, 0))

@@ -38,6 +38,6 @@ export function namesOfKind(kind: Resource['kind']): readonly string[] {
 }
 
 /** Whether a document's `kind` is a name of ours. */
-export function isNameOf(kind: Resource['kind'], written: unknown): boolean {
+export function isKindName(kind: Resource['kind'], written: unknown): boolean {
   return namesOfKind(kind).some((name) => name === written)
 }

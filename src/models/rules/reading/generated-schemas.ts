@@ -94,7 +94,7 @@ const modelRef = object({
 })
 
 /** Generated for each model that is named: counts, never the rules themselves. */
-export const generated = {
+export const generatedSchemas = {
   ModelAuthPolicy: {
     description: 'Who may use one model, generated from all AccessPolicies that name it.',
     spec: object({

@@ -10,7 +10,7 @@
  */
 
 import { type Exact, minus } from '../../../formats/exact.ts'
-import type { Expected } from './estimator.ts'
+import type { Expectation } from './estimator.ts'
 import {
   type Factors,
   firstFloor,
@@ -58,7 +58,7 @@ export const ceilingShare = 0.25
  */
 export function admit(
   rooms: readonly Room[],
-  expected: Expected,
+  expected: Expectation,
   overshoot: number,
   canLimitOutput: boolean,
 ): Admission {
@@ -91,7 +91,7 @@ export function admit(
 /** Maximum output that a request alone may be given while its limits are unused. */
 export function mostEver(
   limits: readonly Pick<Room, 'limit' | 'factors'>[],
-  expected: Expected,
+  expected: Expectation,
   overshoot: number,
 ): number {
   let most = Number.POSITIVE_INFINITY
@@ -108,7 +108,7 @@ export function mostEver(
  */
 export function scarcestOf(
   limits: readonly (Omit<Room, 'held'> & { readonly held: number })[],
-  expected: Expected,
+  expected: Expectation,
   overshoot: number,
 ): { readonly index: number; readonly isShort: boolean } {
   const all = limits.map(({ limit, used, held, factors }, index) => {
@@ -127,7 +127,7 @@ export function scarcestOf(
 }
 
 /** The output that one limit allows a request: a share of the room, but at least what the request needs. */
-function ceilingIn(room: Room, expected: Expected, needed: number, overshoot: number): number {
+function ceilingIn(room: Room, expected: Expectation, needed: number, overshoot: number): number {
   const left = ceilingRoom(room, overshoot)
   const outputs = (amount: number) => outputsIn(amount, expected.input, room.factors)
   const share = outputs(Math.min(left * ceilingShare, mostAmount))
@@ -142,7 +142,7 @@ function ceilingIn(room: Room, expected: Expected, needed: number, overshoot: nu
  * allows, or `firstFloor` if that is more. Several answers get only the rest, unless their input alone is estimated to
  * exceed an unused limit.
  */
-function mostOf(left: number, unused: number, { beyondRoom, isSeveral }: Expected): number {
+function mostOf(left: number, unused: number, { beyondRoom, isSeveral }: Expectation): number {
   if (isSeveral && unused > 0) return left
   const beyond = Math.min(Math.ceil(beyondRoom), Math.max(firstFloor, unused))
   return Math.max(beyond, left)

@@ -8,10 +8,10 @@ import { getOrAdd } from '../../../formats/lists.ts'
 import { bytesOfToken } from '../unreported.ts'
 import { DecayingSums } from './decaying-sums.ts'
 import {
+  bucketMiddle,
   type Growth,
   LogHistogram,
   type Moments,
-  middleOf,
   type Scale,
   Shape,
 } from './log-histogram.ts'
@@ -30,7 +30,7 @@ export interface RequestSize {
   readonly problem?: string | undefined
 }
 
-export type Expected = ReturnType<Estimator['expect']>
+export type Expectation = ReturnType<Estimator['expect']>
 
 /** A response that has ended. */
 interface Observed extends RequestSize {
@@ -228,7 +228,7 @@ function classOf(maxOutput: number | undefined): number {
 
 function shapeOf(scale: Scale, density: (middle: number) => number): Shape {
   const weights = Float64Array.from({ length: scale.buckets }, (_, i) =>
-    density(middleOf(scale, i)),
+    density(bucketMiddle(scale, i)),
   )
   const total = weights.reduce((sum, weight) => sum + weight, 0)
   return new Shape(

@@ -3,7 +3,7 @@
 import { hash } from 'node:crypto'
 import { priceUnits } from '../../../formats/money.ts'
 import type { LimitKind, Prices, Weights } from '../../../kinds/limits.ts'
-import type { Expected } from './estimator.ts'
+import type { Expectation } from './estimator.ts'
 import type { Growth } from './log-histogram.ts'
 
 /**
@@ -52,7 +52,7 @@ export const noHolds: HeldSums = { count: 0, mean: 0, variance: 0, output: 0, mo
 
 /** The hold of a request with this ceiling. */
 export function heldTokensOf(
-  { input, inputVariance, output, outputVariance }: Expected,
+  { input, inputVariance, output, outputVariance }: Expectation,
   ceiling: number,
   factors = plain,
 ): HeldTokens {
@@ -88,7 +88,7 @@ function spreadOf({ perInput, perOutput, grain }: Factors, input: number, output
 }
 
 /** The hold of a request whose expected output is now this, never less than before. `tokens`: its hold in tokens. */
-export function grown(
+export function growHold(
   hold: HeldTokens,
   { mean, variance, inputVariance = 0 }: Growth,
   factors = plain,

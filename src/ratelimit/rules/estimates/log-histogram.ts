@@ -31,7 +31,7 @@ function bucketOf({ perOctave, buckets, offset }: Scale, value: number): number 
 }
 
 /** The geometric middle of a bucket. */
-export function middleOf({ perOctave, offset }: Scale, bucket: number): number {
+export function bucketMiddle({ perOctave, offset }: Scale, bucket: number): number {
   return 2 ** ((bucket + 0.5 - offset) / perOctave)
 }
 
@@ -59,7 +59,7 @@ export class Shape {
     this.#seconds = new Float64Array(size)
     for (let i = 0; i + 1 < size; i += 1) {
       const share = shares[i] as number
-      const middle = middleOf(scale, i)
+      const middle = bucketMiddle(scale, i)
       this.#before[i + 1] = (this.#before[i] as number) + share
       this.#firsts[i + 1] = (this.#firsts[i] as number) + share * middle
       this.#seconds[i + 1] = (this.#seconds[i] as number) + share * middle * middle
@@ -108,7 +108,7 @@ export class Shape {
     let mean = 0
     let square = 0
     for (let i = first; i < this.shares.length; i += 1) {
-      const value = Math.min(bound, Math.max(seen, middleOf(this.#scale, i)))
+      const value = Math.min(bound, Math.max(seen, bucketMiddle(this.#scale, i)))
       const share = (this.shares[i] as number) / tail
       mean += share * value
       square += share * value * value
@@ -119,7 +119,7 @@ export class Shape {
   /** The number of buckets whose middle is below this value. */
   #below(bound: number): number {
     const bucket = bucketOf(this.#scale, bound)
-    return middleOf(this.#scale, bucket) < bound ? bucket + 1 : bucket
+    return bucketMiddle(this.#scale, bucket) < bound ? bucket + 1 : bucket
   }
 }
 

@@ -8,7 +8,7 @@ import {
   mostEver,
   type Room,
 } from '../../../../src/ratelimit/rules/estimates/admit.ts'
-import type { Expected } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
+import type { Expectation } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
   firstFloor,
   type HeldSums,
@@ -20,7 +20,7 @@ import {
 import { createRandom } from '../../../support/random.ts'
 
 const random = createRandom()
-const expected: Expected = {
+const expected: Expectation = {
   ...{ input: 100, inputVariance: 400, output: 200, outputVariance: 10_000 },
   ...{ floor: 900, beyondRoom: 900, isSeveral: false, least: 1, worst: 4_096 },
 }
@@ -111,12 +111,12 @@ test('without a way to send it, there is no ceiling', async (t) => {
 })
 
 test('several answers never pass the room', async (t) => {
-  const answers = (choices: number, more: object = {}): Expected => ({
+  const answers = (choices: number, more: object = {}): Expectation => ({
     ...expected,
     ...{ floor: choices * 900, least: choices, worst: choices * 4_096 },
     ...{ beyondRoom: 900, isSeveral: choices > 1, ...more },
   })
-  const capOf = (used: number, wants: Expected) =>
+  const capOf = (used: number, wants: Expectation) =>
     heldBy(admit([roomOf(10_000, used)], wants, 0.25, true)).ceiling
   t.equal(capOf(0, answers(5)), 4_500, 'all that they need')
   t.equal(capOf(0, answers(128)), 12_400, 'what is left, with its overshoot')
@@ -160,7 +160,7 @@ function worstExcess(limit: number, promised: number, decide: typeof admit): num
   for (let i = 0; i < 400; i += 1) {
     const floorOfOne = 300 + random.below(random.below(4) === 0 ? 160_000 : 600)
     const choices = random.below(3) === 0 ? 1 + random.below(5_000) : 1
-    const wants: Expected = {
+    const wants: Expectation = {
       input: random.below(500),
       inputVariance: random.below(5_000),
       output: 1 + random.below(300),

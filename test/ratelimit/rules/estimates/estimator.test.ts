@@ -3,8 +3,8 @@ import { createDraw } from '../../../../bench/traces/random.ts'
 import { createEstimator } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
 import { firstFloor } from '../../../../src/ratelimit/rules/estimates/hold.ts'
 import {
+  bucketMiddle,
   LogHistogram,
-  middleOf,
   type Scale,
   Shape,
 } from '../../../../src/ratelimit/rules/estimates/log-histogram.ts'
@@ -41,7 +41,7 @@ test('an estimator that has learned nothing has the first floor', async (t) => {
 
 test('moments of a cut value are those of its buckets', async (t) => {
   for (const bound of [0.5, 1, 20, 333, 1e9, Number.POSITIVE_INFINITY]) {
-    const values = Array.from({ length: 52 }, (_, i) => Math.min(bound, middleOf(scale, i)))
+    const values = Array.from({ length: 52 }, (_, i) => Math.min(bound, bucketMiddle(scale, i)))
     const mean = values.reduce((sum, each) => sum + each, 0) / 52
     const variance = values.reduce((sum, each) => sum + (each - mean) ** 2, 0) / 52
     const moments = even.bounded(bound)
