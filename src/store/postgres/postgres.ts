@@ -71,11 +71,9 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
   let ending: Promise<void> | undefined
 
   async function connect(): Promise<pg.PoolClient> {
-    for (;;) {
-      const free = await pool.connect()
-      if (!outdated.has(free)) return free
-      free.release(true)
-    }
+    let free = await pool.connect()
+    for (; outdated.has(free); free = await pool.connect()) free.release(true)
+    return free
   }
 
   /** Runs `use` on a connection of the pool; a caller that gives up waits for neither. */
@@ -186,9 +184,10 @@ async function orRefused<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** Whether the server's error has this code. */
+/** Whether the server's error has this code, also if `within` has made a refusal of it. */
 function isOf(error: unknown, code: string): boolean {
-  return error instanceof pg.DatabaseError && error.code === code
+  const cause = error instanceof ServiceError ? error.cause : error
+  return cause instanceof pg.DatabaseError && cause.code === code
 }
 
 /** Timeout, by our clock or by the server's `statement_timeout`. */

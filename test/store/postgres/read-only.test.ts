@@ -1,5 +1,6 @@
 import { test } from 'tap'
-import { openPool, within } from '../../../src/store/postgres/postgres.ts'
+import { openPool, type Pool, transact, within } from '../../../src/store/postgres/postgres.ts'
+import type { Sql } from '../../../src/store/postgres/sql.ts'
 import { createDatabase } from '../../support/database.ts'
 
 test('connections to a server that was read-only are replaced', async (t) => {
@@ -13,23 +14,29 @@ test('connections to a server that was read-only are replaced', async (t) => {
       `set default_transaction_read_only = off; alter database "${name}" set default_transaction_read_only = ${on}`,
     )
 
-  await setReadOnly(true)
-  const pool = openPool({ url, connections: 3 })
-  t.teardown(() => pool.end())
-  const write = () => within(pool`insert into written values (1)`)
-  const isReadOnly = async () => {
-    const [row] = await pool<{ on: string }[]>`
-      select current_setting('default_transaction_read_only') as on, pg_sleep(0.1)`
-    return row?.on
+  const write = (sql: Sql) => within(sql`insert into written values (1)`)
+  const ways: Readonly<Record<string, (pool: Pool) => Promise<unknown>>> = {
+    alone: write,
+    'in a transaction': (pool) => transact(pool, write),
   }
-  await Promise.all([isReadOnly(), isReadOnly(), isReadOnly()])
-  await t.rejects(write(), { code: 'store_unavailable' })
+  for (const [way, tryWrite] of Object.entries(ways)) {
+    await setReadOnly(true)
+    const pool = openPool({ url, connections: 3 })
+    t.teardown(() => pool.end())
+    const isReadOnly = async () => {
+      const [row] = await pool<{ on: string }[]>`
+        select current_setting('default_transaction_read_only') as on, pg_sleep(0.1)`
+      return row?.on
+    }
+    await Promise.all([isReadOnly(), isReadOnly(), isReadOnly()])
+    await t.rejects(tryWrite(pool), { code: 'store_unavailable' }, way)
 
-  await setReadOnly(false)
-  await write()
-  t.strictSame(
-    await Promise.all([isReadOnly(), isReadOnly(), isReadOnly()]),
-    ['off', 'off', 'off'],
-    'of all connections, because reads of a replica may be old',
-  )
+    await setReadOnly(false)
+    await tryWrite(pool)
+    t.strictSame(
+      await Promise.all([isReadOnly(), isReadOnly(), isReadOnly()]),
+      ['off', 'off', 'off'],
+      `${way}: of all connections, because reads of a replica may be old`,
+    )
+  }
 })
