@@ -108,10 +108,16 @@ async function readResolved(
   return resolved
 }
 
-/** How often Envoy is asked for its number of threads, and after how many failures the CPUs of this machine count instead. */
+/**
+ * How often Envoy is asked for its number of threads, and after how many failures the CPUs of this machine count
+ * instead.
+ */
 const [workersMs, asksAtMost] = [100, 100]
 
-/** How many threads of Envoy serve requests. Polls until the page reports it, as a starting Envoy does not yet, or until `isStopped`. */
+/**
+ * How many threads of Envoy serve requests. Polls until the page reports it, as a starting Envoy does not yet, or until
+ * `isStopped`.
+ */
 export async function countWorkers(admin: Address, isStopped: () => boolean): Promise<number> {
   for (let asked = 0; asked < asksAtMost && !isStopped(); asked += 1) {
     const info = await askAdmin(admin, infoPath).catch(() => '')

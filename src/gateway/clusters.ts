@@ -46,7 +46,8 @@ export function joinClusters(texts: Iterable<string>, version: string): string {
 export const noClusters = joinClusters([], '0')
 
 /**
- * One cluster of the response; throws a TypeError for a URL that is not http or https. Its text does not depend on the others, so Envoy leaves unchanged clusters untouched.
+ * One cluster of the response; throws a TypeError for a URL that is not http or https. Its text does not depend on the
+ * others, so Envoy leaves unchanged clusters untouched.
  */
 export function renderCluster(backend: Backend): string {
   return JSON.stringify({ '@type': clusterType, ...toCluster(backend) })

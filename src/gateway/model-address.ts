@@ -106,8 +106,9 @@ function toList(networks: readonly string[]): (host: string) => boolean {
 }
 
 /**
- * The IPv4 addresses that an IPv6 address may lead to, if a host, router or tunnel connects to them instead: mapped, compatible and translated ones (RFC 4291, 2765), of NAT64 (RFC
- * 6052, 8215) and of 6to4 (RFC 3056). None for other text.
+ * The IPv4 addresses that an IPv6 address may lead to, if a host, router or tunnel connects to them instead: mapped,
+ * compatible and translated ones (RFC 4291, 2765), of NAT64 (RFC 6052, 8215) and of 6to4 (RFC 3056). None for other
+ * text.
  */
 function embeddedIpv4(address: string): readonly string[] {
   const words = address.includes(':') ? parseNetwork(address)?.words : undefined

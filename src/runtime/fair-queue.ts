@@ -1,6 +1,7 @@
 /** A queue that takes items in turn from the owners that have items waiting. */
 
 import { getOrAdd } from '../formats/lists.ts'
+
 export type FairQueue<Item> = ReturnType<typeof createFairQueue<Item>>
 
 export interface FairQueueSizes {

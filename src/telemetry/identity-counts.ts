@@ -1,6 +1,7 @@
 /** Results for identity tokens, and of reviews of administrators. */
 
 import { getOrAdd } from '../formats/lists.ts'
+
 export type IdentityFigures = ReturnType<typeof createIdentityCounts>['figures']
 
 /** Present from the start, so that the first increment is visible as a change. */

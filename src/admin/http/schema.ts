@@ -105,7 +105,7 @@ export function responses<const Fields extends Readonly<Record<string, object>>>
   return responsesWith(description, refused, object(title, fields))
 }
 
-/** `answers` for any schema. */
+/** `responses` for any schema. */
 export function responsesWith<Schema extends object>(
   description: string,
   refused: readonly Refusal[],
