@@ -4,7 +4,7 @@
  */
 
 import { ApiError, exchange } from './api.ts'
-import { storage } from './storage.ts'
+import { isBlocked, storage } from './storage.ts'
 
 export interface Provider {
   readonly issuer: string
@@ -119,6 +119,14 @@ async function prepare({ issuer, page }: Provider): Promise<{ begun: Begun; url:
       0,
       'insecure',
       'Signing in with a provider requires https, or an address of this machine.',
+    )
+  }
+  // The page would know nothing of the sign-in when the provider redirects the browser to it.
+  if (isBlocked) {
+    throw new ApiError(
+      0,
+      'blocked',
+      'Signing in with a provider requires the storage of this tab, which the browser blocks.',
     )
   }
   const [state, verifier] = [randomText(), randomText()]

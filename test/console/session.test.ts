@@ -309,8 +309,14 @@ test('the page works in a browser that stores nothing', async (_t, { page, gatew
   await page.getByText('You have no active key').waitFor()
   await page.getByRole('button', { name: 'Sign out' }).click()
   await page.getByText('You have signed out.').waitFor()
+  const back = `${gateway.url}/console/signed-in`
+  const address = `${back}?${new URLSearchParams({ redirect_uri: back, code: 'x' })}`
+  const json = { providers: [{ issuer: 'https://i', name: 'School', page: address }] }
+  await page.route('**/console/sign-in', (route) => route.fulfill({ json }))
   await page.reload()
   await page.getByLabel('Identity token').waitFor()
+  await page.getByRole('button', { name: 'School' }).click()
+  await page.getByText('requires the storage of this tab, which the browser blocks.').waitFor()
 })
 
 test('an increase is in force until the end by the clock of the service', async (t, world) => {

@@ -25,7 +25,10 @@ interface Labelled {
   readonly labels?: Labels | undefined
 }
 
-/** The labels in a form; those in `from` as they are, with their blanks. The API validates them. Throws an ApiError if two have the same name. */
+/**
+ * The labels in a form; those of the key as they are, with their blanks. The API validates them. Throws an ApiError if
+ * two have the same name.
+ */
 export function labelsIn(form: FormData, { labels = {} }: Labelled = {}): Labels {
   const before = new Map(Object.entries(labels).map((label) => [toLine(label).trim(), label]))
   const written = linesIn(form, 'labels').map((line) => {
