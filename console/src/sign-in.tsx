@@ -118,11 +118,16 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
     })
   }, [enter, notice])
 
+  /** Begins a sign-in of the user's choice; an earlier token, perhaps of somebody else, is not tried again. */
+  function choose(token: Promise<string | undefined>) {
+    forgetToken()
+    void enter(token)
+  }
+
   function paste(event: FormEvent<HTMLFormElement>) {
     event.preventDefault()
     const token = String(new FormData(event.currentTarget).get('token')).trim()
-    forgetToken()
-    void enter(Promise.resolve(token.replace(/^bearer\s+/i, '')))
+    choose(Promise.resolve(token.replace(/^bearer\s+/i, '')))
   }
 
   const isOneClick = ways?.sampleUsers !== undefined && hasSampleCode()
@@ -163,16 +168,14 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
               <Sample
                 users={ways.sampleUsers ?? []}
                 isBusy={isBusy}
-                onChoice={(user) => void enter(signInToSample(user))}
+                onChoice={(user) => choose(signInToSample(user))}
               />
             )}
             {ways?.providers.map((provider) => (
               <Button
                 key={provider.issuer}
                 loading={isBusy}
-                onClick={() =>
-                  void enter(keepsForm ? beginBeside(provider, enter) : begin(provider))
-                }
+                onClick={() => choose(keepsForm ? beginBeside(provider, enter) : begin(provider))}
               >
                 Sign in with {provider.name}
               </Button>

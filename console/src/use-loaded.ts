@@ -93,6 +93,6 @@ export function useLoaded<Value>(
 }
 
 /** Whether a later attempt may succeed. */
-export function isOutage({ status }: ApiError): boolean {
-  return status === 0 || status === 429 || status >= 500
+export function isOutage({ status, code }: ApiError): boolean {
+  return code === 'unreachable' || code === 'interrupted' || status === 429 || status >= 500
 }

@@ -297,6 +297,42 @@ test('a reload while the gateway restarts needs no new token', async (t, world) 
   t.equal(await page.getByRole('button', { name: 'Sign out' }).count(), 0, 'not as somebody else')
 })
 
+test('no earlier token is tried again after another sign-in was begun', async (t, world) => {
+  const { gateway } = world
+  const { page, expected } = await withOwnClock(t, world)
+  expected.add(503)
+  const error = { message: 'The store is away.', type: 'server_error', code: 'store_unavailable' }
+  const isAway = { status: 503, json: { error } }
+  const back = `${gateway.url}/console/signed-in`
+  const address = `${back}?${new URLSearchParams({ redirect_uri: back, code: 'x' })}`
+  const provider = { issuer: 'https://i', name: 'School', page: address }
+  await page.route('**/console/sign-in', (route) =>
+    route.fulfill(
+      route.request().method() === 'POST'
+        ? { status: 503, json: { error: { ...error, message: 'The provider is away.' } } }
+        : { json: { providers: [provider], keepsToken: true } },
+    ),
+  )
+  await page.goto(`${gateway.url}/console/keys`)
+  await page.getByLabel('Identity token').fill(`token-${gateway.newUser()}`)
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click()
+  await page.getByRole('button', { name: 'Sign out' }).waitFor()
+
+  await page.goto(`${back}?error=forged`)
+  await page.clock.runFor(2_000)
+  await page.getByText('This sign-in was not begun in this tab; begin again.').waitFor()
+  t.equal(await page.getByText('This page tries again').count(), 0, 'another attempt is no use')
+
+  await page.route('**/v1/me', (route) => route.fulfill(isAway))
+  await page.reload()
+  await page.getByText('This page tries again every 5 seconds.').waitFor()
+  await page.getByRole('button', { name: 'School' }).click()
+  await page.getByRole('alert').getByText('The provider is away.').waitFor()
+  await page.unroute('**/v1/me')
+  await page.clock.runFor(10_000)
+  t.equal(await page.getByRole('button', { name: 'Sign out' }).count(), 0, 'not as somebody else')
+})
+
 test('the page works in a browser that stores nothing', async (_t, { page, gateway }) => {
   await page.addInitScript(`for (const name of ['sessionStorage', 'localStorage'])
     Object.defineProperty(window, name, {
