@@ -118,6 +118,7 @@ test('every page is accessible, shows names as text, and fits a phone', async (t
   const { page, signIn } = world
   const id = await prepare(world, 'admin')
   await signIn('admin')
+  await page.getByText('$0.10', { exact: true }).waitFor({ timeout: 5_000 })
   const session = await page.context().newCDPSession(page)
   for (const [path, heading] of [...pages, [`keys/${id}`, hostile] as const]) {
     await page.setViewportSize(wide)

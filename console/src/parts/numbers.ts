@@ -35,14 +35,12 @@ export function some(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`
 }
 
-/** An amount of money; small ones with their first significant digits. */
+/** An amount of money: `$1.50`; small ones with their first two significant digits: `$0.0012`. */
 export function money(value: number, currency: string | undefined): string {
-  const digits =
-    Math.abs(value) >= 1 || value === 0
-      ? { minimumFractionDigits: 2, maximumFractionDigits: 2 }
-      : { maximumSignificantDigits: 2 }
+  const first = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value)))
   return new Intl.NumberFormat(numberLocale, {
-    ...digits,
+    minimumFractionDigits: 2,
+    maximumFractionDigits: Math.min(Math.max(2, 1 - first), 20),
     ...(currency && { style: 'currency', currency, currencyDisplay: 'narrowSymbol' }),
   }).format(value)
 }
