@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import { stringify } from 'yaml'
 import { createClient } from '../../../src/kubernetes/client.ts'
@@ -209,6 +210,21 @@ test('reads another version of a kind if the first cannot be converted to', asyn
   const { snapshot, source } = await follow(t, world)
   t.equal(snapshot().models.get('llm/small')?.phase, 'Ready')
   t.notOk(source.isUnavailable)
+})
+
+test('waits for the first version of a kind that fails, if there is no other', async (t) => {
+  const world = await startDouble(t)
+  const path = '/apis/serving.kserve.io/'
+  world.faults.refuses = (_, url) =>
+    url.startsWith(`${path}v1alpha1/`) ? 500 : url.startsWith(path) ? 404 : 0
+  await world.apply(modelRef('small', { backendUrl: undefined }))
+  await world.apply(inferenceService({ url: 'https://a.example.com' }, 'small'))
+  const following = follow(t, world)
+  const isEarly = await Promise.race([following.then(() => true), delay(1_000, false)])
+  t.notOk(isEarly, 'the kind is not taken as absent')
+  world.faults.refuses = undefined
+  const { snapshot } = await following
+  t.equal(snapshot().models.get('llm/small')?.phase, 'Ready')
 })
 
 inWorlds('changes take effect as they arrive', async (t, world) => {
