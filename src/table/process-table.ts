@@ -8,7 +8,7 @@ import { filesOf } from '../journal/files.ts'
 import type { OpenSums } from '../ratelimit/sums/open-sums.ts'
 import { BoundedMap } from '../runtime/bounded-map.ts'
 import { createRepeats } from './repeats.ts'
-import { type Admitted, openDecisionTable, type TableOptions } from './table.ts'
+import { type GrantedRequest, openDecisionTable, type TableOptions } from './table.ts'
 
 export type ProcessTable = ReturnType<typeof createProcessTable>
 
@@ -94,7 +94,7 @@ export function createProcessTable(options: ProcessTableOptions) {
     get mark(): number {
       return table.mark
     },
-    admit(asked: Admitted) {
+    admit(asked: GrantedRequest) {
       const rule = table.admit(asked)
       const { caller } = asked.grant
       if (rule === undefined && caller.by === 'key') hashes.set(caller.keyId, asked.keyHash)

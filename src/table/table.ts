@@ -22,7 +22,7 @@ import {
 } from './open-table.ts'
 import type { UnpublishedReason } from './rules/rules.ts'
 
-export type { CountedLine, GrantedRequest as Admitted, PublishedEstimate, ReadWindow, TableClocks }
+export type { CountedLine, GrantedRequest, PublishedEstimate, ReadWindow, TableClocks }
 
 export type DecisionTable = ReturnType<typeof openDecisionTable>
 

@@ -8,7 +8,7 @@ import type { KeyLookup } from '../../src/keys/store.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import type { CounterStore } from '../../src/ratelimit/counters.ts'
 import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
-import type { Admitted } from '../../src/table/table.ts'
+import type { GrantedRequest } from '../../src/table/table.ts'
 import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { checkOf, checkResponse, readDenial } from '../support/envoy-messages.ts'
@@ -96,10 +96,10 @@ test('answers synchronously if key and counters are cached', async (t) => {
 
 /** A table that records what it is offered. */
 function createFakeTable() {
-  const admitted: Admitted[] = []
+  const admitted: GrantedRequest[] = []
   const table = {
     mark: 7,
-    admit(asked: Admitted) {
+    admit(asked: GrantedRequest) {
       admitted.push(asked)
       return asked.rule
     },

@@ -16,7 +16,7 @@ import type { CounterReset } from '../../src/ratelimit/rules/windows.ts'
 import type { CountedLine } from '../../src/table/blocks.ts'
 import { laneOf } from '../../src/table/rules/lane.ts'
 import {
-  type Admitted,
+  type GrantedRequest,
   openDecisionTable,
   type ReadWindow,
   type TableOptions,
@@ -126,7 +126,7 @@ export async function createTableWorld(
       world.reopen()
     },
     /** As after Check's grant; returns where its response adds. */
-    admit(grant: Grant, change: Partial<Admitted> = {}): string | undefined {
+    admit(grant: Grant, change: Partial<GrantedRequest> = {}): string | undefined {
       const keyId = grant.caller.by === 'key' ? grant.caller.keyId : ''
       table.admit({
         ...{ grant, keyHash: `hash-${keyId}`, credential: `sk-${keyId}`, path: chat },

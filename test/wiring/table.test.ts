@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { openHeadFile } from '../../src/journal/head-file.ts'
 import type { ServingParts } from '../../src/table/process-table.ts'
-import type { Admitted } from '../../src/table/table.ts'
+import type { GrantedRequest } from '../../src/table/table.ts'
 import type { Context } from '../../src/wiring/context.ts'
 import { createTable } from '../../src/wiring/table.ts'
 import { poll } from '../support/poll.ts'
@@ -60,7 +60,7 @@ test('nothing is published that was decided before there is a table', async (t) 
   const { table, start, come, path, faults } = await createWorld(t)
   const mark = table.mark
   const grant = { caller: { by: 'key', keyId: 'k' } }
-  t.equal(table.admit({ grant, keyHash: 'h' } as Admitted), undefined)
+  t.equal(table.admit({ grant, keyHash: 'h' } as GrantedRequest), undefined)
   t.equal(table.hashOf('k'), 'h', 'for its last use')
   table.withdraw(['a'])
   table.withdrawAll()

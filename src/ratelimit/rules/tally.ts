@@ -60,7 +60,7 @@ export function createTally(
   }
 }
 
-/** Whether the store has reported it since its start; else it is known, if at all, as too young for others to have counted. */
+/** Whether the store has reported it since its start; else, if it is known, it is too young for others to have counted. */
 export function isHeard({ heardAt, readAt }: Tally): boolean {
   return ticksBetween(heardAt, readAt) < longAgoMs
 }

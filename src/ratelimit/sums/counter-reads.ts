@@ -140,11 +140,11 @@ export function createCounterReads(
     if (missing.length === 0) return known
     const parts = Map.groupBy(missing, shared.partOf)
     const there = [...parts].filter(([part]) => !senders.isAway(part))
-    const isLacking = there.length < parts.size
-    if (there.length === 0 || (isLacking && onLoss === 'deny')) return decideWithout(known)
+    if (there.length === 0 || (onLoss === 'deny' && there.length < parts.size))
+      return decideWithout(known)
     return Promise.allSettled(there.map(([part, own]) => fetch(part, own))).then((fetched) => {
       const found = shared.talliesOf(counters, at, toTick(monotonic())).map(stateOf)
-      const isWhole = !isLacking && fetched.every(({ status }) => status === 'fulfilled')
+      const isWhole = fetched.every(({ status }) => status === 'fulfilled')
       return isWhole ? found : decideWithout(found)
     })
   }
