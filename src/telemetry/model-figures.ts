@@ -2,6 +2,7 @@
 
 import type { Attributes } from '@opentelemetry/api'
 import type { Histogram } from '@opentelemetry/sdk-metrics'
+import { getOrAdd } from '../formats/lists.ts'
 import { createDurations } from './durations.ts'
 import type { Point } from './metric-data.ts'
 import { overflowLabels } from './series.ts'
@@ -34,9 +35,7 @@ export function createModelCounter(label?: string) {
 
   function beginValue(sums: Map<string, Sum>, value: string): Sum {
     const name = sums.size < maxValues ? value : 'other'
-    const sum = sums.get(name) ?? { value: 0 }
-    sums.set(name, sum)
-    return sum
+    return getOrAdd(sums, name, () => ({ value: 0 }))
   }
 
   function toPoints(sums: ReadonlyMap<string, Sum>, attributes: Attributes): readonly Point[] {

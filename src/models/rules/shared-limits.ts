@@ -1,5 +1,6 @@
 /** Limits that several callers share, with their counters: one for each possible pool. */
 
+import { getOrAdd } from '../../formats/lists.ts'
 import { keyOfModel } from '../../kinds/resources.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
@@ -30,7 +31,7 @@ export function* sharedLimits(
         seen.add(on.limit.keyPrefix)
         for (const pool of on.limit.scope === 'group' ? poolsIn(subscription) : ['']) {
           const counter = counterOf(on.limit, '', pool)
-          found.set(counter.key, found.get(counter.key) ?? { ...on, counter, subscription, model })
+          getOrAdd(found, counter.key, () => ({ ...on, counter, subscription, model }))
         }
       }
       yield

@@ -1,5 +1,6 @@
 /** A cache of counters: mostly the same objects for the same limits and caller. */
 
+import { getOrAdd } from '../../formats/lists.ts'
 import type { Counter } from './counter.ts'
 import { userInLines } from './counter-key.ts'
 import type { CountedLimit } from './limit.ts'
@@ -27,7 +28,7 @@ export function counterOf(limit: CountedLimit, user: string, pool = ''): Require
   const owner = limit.scope === 'group' ? key : whom
   const counter = { key, owner, window: limit.parsedWindow, limit: limit.limit }
   bound()
-  known.set(whom, (known.get(whom) ?? new Map()).set(limit, counter))
+  getOrAdd(known, whom, () => new Map()).set(limit, counter)
   return counter
 }
 
@@ -54,6 +55,6 @@ export function countersOf(limits: Limits, user: string, pool = ''): Counters {
   const counters = limits.map((limit) => counterOf(limit, user, pool))
   const all = Object.assign(counters, { last: null })
   bound()
-  lists.set(limits, (lists.get(limits) ?? new Map()).set(user, { pool, all }))
+  getOrAdd(lists, limits, () => new Map()).set(user, { pool, all })
   return all
 }

@@ -3,6 +3,7 @@
  * determine how many requests others may have in progress, or their charges for broken streams.
  */
 
+import { getOrAdd } from '../../../formats/lists.ts'
 import { createEstimator, type Estimator } from './estimator.ts'
 
 export type Estimators = ReturnType<typeof createEstimators>
@@ -32,7 +33,7 @@ export function createEstimators(max = defaultMax) {
     }
     if (known.size >= max) forgetOne()
     const own = { owner, model, estimator: createEstimator(), isUsed: false }
-    byOwner.set(owner, (byOwner.get(owner) ?? new Map()).set(model, own))
+    getOrAdd(byOwner, owner, () => new Map()).set(model, own)
     known.add(own)
     return own.estimator
   }

@@ -1,6 +1,7 @@
 /** The hold of a request in one limit, by the model's prices and weights, and the sums of all open holds. */
 
 import { hash } from 'node:crypto'
+import { getOrAdd } from '../../../formats/lists.ts'
 import { priceUnits } from '../../../formats/money.ts'
 import type { LimitKind, Prices, Weights } from '../../../kinds/limits.ts'
 import type { Expectation } from './estimator.ts'
@@ -140,7 +141,7 @@ export function ownerOf(subscription: string, user: string): string {
   if (known !== undefined) return known
   if (ownerCount++ % maxOwners === 0) owners.clear()
   const owner = `${subscription} ${hash('sha256', user).slice(0, 16)}`
-  owners.set(subscription, (owners.get(subscription) ?? new Map()).set(user, owner))
+  getOrAdd(owners, subscription, () => new Map()).set(user, owner)
   return owner
 }
 
