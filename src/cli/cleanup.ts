@@ -77,13 +77,13 @@ function readTarget(
   return { url, socketPath, shown, waitMs: Number(wait) * 1_000, ca, cert, key }
 }
 
-interface Cleaned {
+interface CleanupResponse {
   readonly status: number
   readonly body: string
 }
 
 /** A starting service first refuses connections, then responds with 503. */
-async function postWithin(call: Target): Promise<Cleaned> {
+async function postWithin(call: Target): Promise<CleanupResponse> {
   const { ca, cert, key, waitMs } = call
   const tls = { ca: read('--ca', ca), cert: read('--cert', cert), key: read('--key', key) }
   const until = performance.now() + waitMs
@@ -96,7 +96,7 @@ async function postWithin(call: Target): Promise<Cleaned> {
   }
 }
 
-async function post(call: Target, tls: object): Promise<Cleaned> {
+async function post(call: Target, tls: object): Promise<CleanupResponse> {
   const target = new URL('/internal/v1/api-keys/cleanup', call.url)
   const signal = AbortSignal.timeout(timeoutMs)
   const headers = { accept: 'application/json' }

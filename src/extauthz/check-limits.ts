@@ -183,7 +183,7 @@ function createReserve(
       return id === undefined || !call ? undefined : `${ownName}-${checks++}`
     }
 
-    /** The answer's windows are those of `tokens`, then those of `requestCounters`. */
+    /** The result's windows are those of `tokens`, then those of `requestCounters`. */
     function conclude(result: HoldResult): Decision {
       const own = asker
       if (result.outcome === 'held' && id !== undefined && own !== undefined) {

@@ -99,7 +99,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
       rest(target)
       return false
     }
-    const answer = await client.send({ ...request, signal })
+    const response = await client.send({ ...request, signal })
     paces.set(path, { count: recent + 1, at: performance.now() })
     if (Math.floor(recent) === burst - 1 && !contested.has(path)) {
       contested.add(path)
@@ -110,7 +110,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     const sent = { before, text }
     echoes.set(path, sent)
     // Otherwise an older definition lacks a field, or another manager keeps one, and no watch reports it.
-    const isStored = !isVersion(answer, before)
+    const isStored = !isVersion(response, before)
     const expire = (): void => {
       if (echoes.get(path) !== sent) return
       echoes.delete(path)
@@ -202,9 +202,9 @@ export function startObjectWriter(options: ObjectWriterOptions) {
 }
 
 /** Whether this response is the object as it was. */
-function isVersion(answer: unknown, before: KubeObject | undefined): boolean {
+function isVersion(response: unknown, before: KubeObject | undefined): boolean {
   const version = before?.metadata.resourceVersion
-  return version !== undefined && valueAt(answer, ['metadata', 'resourceVersion']) === version
+  return version !== undefined && valueAt(response, ['metadata', 'resourceVersion']) === version
 }
 
 /** The path of an object's kind and namespace; of all their statuses, for the path of a status. */

@@ -30,10 +30,10 @@ interface Pool {
 }
 
 /** A request's hold in one pool. */
-type HeldPlace = Pick<PooledTarget, 'pool' | 'counter'> & { hold: HeldTokens }
+type HeldTarget = Pick<PooledTarget, 'pool' | 'counter'> & { hold: HeldTokens }
 
 interface OpenHold {
-  readonly targets: readonly HeldPlace[]
+  readonly targets: readonly HeldTarget[]
   /** In tokens. */
   hold: HeldTokens
   readonly ceiling: number
@@ -110,7 +110,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
       return toResult(targets, now, outcome, 0)
     const { hold: tokens, holds, ceiling } = admission
     if (member !== undefined) {
-      const held = targets.map(({ pool, counter }, i): HeldPlace => {
+      const held = targets.map(({ pool, counter }, i): HeldTarget => {
         return { pool, counter, hold: holds[i] ?? tokens }
       })
       for (const { pool, hold } of held) {

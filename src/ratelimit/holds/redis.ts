@@ -31,7 +31,7 @@ export interface RedisHolds extends HoldStore {
   stop(graceMs: number): Promise<void>
 }
 
-/** The answer of a home. */
+/** The result of a home. */
 interface Spent {
   readonly home: Home
   readonly targets: readonly HoldTarget[]
@@ -242,7 +242,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   }
 }
 
-/** The counter states in the answers of these homes. */
+/** The counter states in the results of these homes. */
 function statesOf(
   results: readonly Spent[],
   now: number,

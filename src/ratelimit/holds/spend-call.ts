@@ -1,4 +1,4 @@
-/** Encodes the call of the script that decides in one home, and decodes its answer. Pure. */
+/** Encodes the call of the script that decides in one home, and decodes its result. Pure. */
 
 import { minus, mostExact, readExact } from '../../formats/exact.ts'
 import { readCounterKey } from '../rules/counter-key.ts'
@@ -50,7 +50,7 @@ function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): s
   return `${base} ${perInput} ${mostPerInput} ${perOutput} ${grain}`
 }
 
-/** Reads the script's answer. `isGivenBack`: the home's grant is released, so the request's own hold is subtracted. */
+/** Reads the script's result. `isGivenBack`: the home's grant is released, so the request's own hold is subtracted. */
 export function readResult(
   targets: readonly HoldTarget[],
   now: number,

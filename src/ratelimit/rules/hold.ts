@@ -46,7 +46,7 @@ export interface Held
   readonly ceiling: number
 }
 
-/** The answer of a hold store. */
+/** The result of a hold store. */
 export interface HoldResult {
   readonly outcome: 'held' | 'busy' | 'spent'
   /** If held: the maximum number of output tokens, or Infinity without a ceiling. */
