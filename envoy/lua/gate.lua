@@ -51,9 +51,11 @@ local function leave_noted(handle, asked)
   leave(handle, asked.plan)
 end
 
--- Leaves the request to Check, with the reason.
+-- Leaves the request to Check, with the reason. The response to a HEAD, which the table never allows, must get no body.
 local function ask_check(handle, why)
-  handle:headers():replace("x-tollgate-miss", why)
+  local headers = handle:headers()
+  headers:replace("x-tollgate-miss", why)
+  if headers:get(":method") == "HEAD" then handle:streamInfo():dynamicMetadata():set("tollgate.gate", "head", true) end
 end
 
 -- Cleans up after an error.
@@ -162,5 +164,5 @@ function envoy_on_response(handle)
   if not check then return leave_if_unserved(handle) end
   local gate = metadata:get("tollgate.gate")
   if gate and gate.passed then as_from_check(handle, check, gate.passed) end
-  read_response(handle, check, metadata:get("tollgate.body"))
+  read_response(handle, check, metadata:get("tollgate.body"), gate ~= nil and gate.head == true)
 end

@@ -1531,12 +1531,12 @@ if not IS_MAIN_THREAD then show_usual() end
 -- but clients would report it as such. The server's message may contain part of the credential.
 local REFUSED = '"message":"The model server does not accept the credential of this gateway.","type":'
 
-local function hide_refusal(handle, anthropic)
+local function hide_refusal(handle, anthropic, is_head)
   handle:streamInfo():dynamicMetadata():set("tollgate.failure", "reason", "credential_refused")
   local text = anthropic and '{"type":"error","error":{' .. REFUSED .. '"api_error"}}'
     or '{"error":{' .. REFUSED .. '"server_error","code":"model_credential_refused"}}'
   local headers = handle:headers()
-  local is_empty = headers:get("content-length") == "0"
+  local is_empty = tonumber(headers:get("content-length") or "") == 0
   for _, name in ipairs({ "www-authenticate", "proxy-authenticate", "content-encoding", "retry-after", "trailer" }) do
     headers:remove(name)
   end
@@ -1544,6 +1544,7 @@ local function hide_refusal(handle, anthropic)
   headers:replace("content-type", "application/json")
   headers:replace("content-length", tostring(#text))
   headers:replace("x-should-retry", "false")
+  if is_head then return end
   if is_empty then
     handle:body(true):setBytes(text)
     return
@@ -1557,10 +1558,11 @@ end
 
 -- Reads the response to a request that was allowed. `check` has the fields of Check's metadata about the request:
 -- `line`, `metered`, `dialect`, `credential`, `estimate` and `lane`. `body` has the findings and changes in its body.
-function read_response(handle, check, body)
+-- `is_head`: its method is HEAD.
+function read_response(handle, check, body, is_head)
   if check.credential and not (body and body.refused) then
     local refusal = handle:headers():get(":status")
-    if refusal == "401" or refusal == "403" then return hide_refusal(handle, check.dialect == "anthropic") end
+    if refusal == "401" or refusal == "403" then return hide_refusal(handle, check.dialect == "anthropic", is_head) end
   end
   local removes = body ~= nil and body.usage_added == true
   local blanks = body ~= nil and body.usage_in_each == true

@@ -58,3 +58,16 @@ test('gRPC requests are refused with 415 on every path, and nothing is counted',
     [],
   )
 })
+
+test('a HEAD is refused with 415, too, and without a body', async (t, { port }) => {
+  const headers = ['content-type: application/grpc']
+  const [head, next] = [
+    { method: 'HEAD', path: '/health', headers },
+    { method: 'GET', path: '/health' },
+  ]
+  const first = toBytes(head).toString().replace('connection: close\r\n', '')
+  const { status, head: received, body } = await sendRaw(port, first + toBytes(next))
+  t.equal(status, 415)
+  t.notMatch(received, /^grpc-/im)
+  t.match(body, /^HTTP\/1\.1 200 OK\r\n/, 'the next response follows at once')
+})

@@ -5,6 +5,7 @@ import { showAddress } from '../../src/settings/config.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
+import { sendRaw, toBytes } from '../support/raw-http.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -154,6 +155,21 @@ test('a refusal of any length is not passed on', async (t, gateway) => {
       t.equal(status, 502, `${pieces.length} pieces`)
       t.equal(JSON.parse(text).error.code, 'model_credential_refused')
     }
+  }
+})
+
+test('a HEAD whose credential is refused gets no body', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  t.teardown(() => server.answer({ pieces: ['{}'] }))
+  for (const length of [0, 5]) {
+    server.answer({ status: 401, headers: { 'content-length': length }, pieces: [] })
+    const headers = [`authorization: Bearer ${key}`]
+    const head = toBytes({ method: 'HEAD', path: '/llm/plain/v1/models', headers })
+    const next = toBytes({ method: 'GET', path: '/health' })
+    const both = head.toString().replace('connection: close\r\n', '') + next
+    const { status, body } = await sendRaw(gateway.port, both)
+    t.equal(status, 502)
+    t.match(body, /^HTTP\/1\.1 200 OK\r\n/, 'the next response of the connection follows at once')
   }
 })
 
