@@ -97,12 +97,16 @@ export function* readInSteps(
   for (const { text: part, linesBefore } of splitDocuments(text)) {
     const wrong = isUtf8 ? -1 : part.indexOf('\ufffd')
     if (wrong >= 0) {
-      documents.push({ content: notUtf8(part, wrong), linesBefore })
+      const line = part.slice(0, wrong).split('\n').length
+      const content = broken(part, line, 'is not UTF-8: save the file in that encoding')
+      documents.push({ content, linesBefore })
       continue
     }
     let contents = parts.get(part) ?? before?.parts.get(part)
     if (contents === undefined && elsewhere !== undefined && part.length > longText) {
-      contents = (yield elsewhere(part).catch((error) => unread(part, error))) as typeof contents
+      contents = (yield elsewhere(part).catch((error) => [
+        broken(part, 1, `cannot be read: ${errorMessage(error)}`),
+      ])) as typeof contents
     }
     contents ??= readPart(part)
     parts.set(part, contents)
@@ -110,15 +114,6 @@ export function* readInSteps(
     yield
   }
   return toFileContent(file, documents, parts)
-}
-
-function notUtf8(text: string, at: number): DocumentContent {
-  const message = 'is not UTF-8: save the file in that encoding'
-  return broken(text, text.slice(0, at).split('\n').length, message)
-}
-
-function unread(text: string, error: unknown): readonly DocumentContent[] {
-  return [broken(text, 1, `cannot be read: ${errorMessage(error)}`)]
 }
 
 /** The content of a file with these documents. */
@@ -151,11 +146,16 @@ export function readPart(text: string): readonly DocumentContent[] {
     }
     return listedObjects(value).map(({ object, path }) => {
       const content = read(document, object, path)
-      const hasKind = typeof valueAt(object, ['kind']) === 'string'
-      const [problem] = content.found === undefined && !hasKind ? content.problems : []
+      const [problem] = content.found === undefined && !hasKind(object) ? content.problems : []
       return problem === undefined ? content : broken(text, problem.line, problem.message)
     })
   })
+}
+
+/** Whether it says legibly what it is, and not that it is a list, of which the items would have been read. */
+function hasKind(object: unknown): boolean {
+  const [group, kind] = [valueAt(object, ['apiVersion']), valueAt(object, ['kind'])]
+  return typeof kind === 'string' && !/^(v1|tollgate\S*|maas\S*) .*list/i.test(`${group} ${kind}`)
 }
 
 /**

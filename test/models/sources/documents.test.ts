@@ -251,6 +251,13 @@ test('the items of a list are documents', async (t) => {
   const nested = { ...list, items: [{ ...list, items: [{ ...typed, items: [item] }] }, null, 5] }
   t.strictSame(read(JSON.stringify(nested)).names, ['a'])
   t.strictSame(read(JSON.stringify({ ...list, items: [] })), { names: [], problems: [] })
+  t.strictSame(read(JSON.stringify({ ...list, kind: 'list', items: [item] })).problems, [
+    '1 error v1 list is not one of our kinds',
+  ])
+  const foreign = { apiVersion: 'example.com/v1', kind: 'AllowListEntry' }
+  t.strictSame(read(JSON.stringify(foreign)).problems, [
+    '1 warning example.com/v1 AllowListEntry is not one of our kinds',
+  ])
 })
 
 test('text that is not UTF-8 breaks only its document', async (t) => {
@@ -280,6 +287,10 @@ spec:
   for (const text of [
     `- ${item}`,
     `items:\n- ${item}`,
+    `apiVersion: v1\nkind: list\nitems:\n- ${item}`,
+    `apiVersion: v1\nkind: List\nItems:\n- ${item}`,
+    `apiVersion: v1\nkind: List\nitems:\n  one:\n    ${tenant.trimEnd().replaceAll('\n', '\n    ')}`,
+    `apiVersion: tollgate.dev/v1alpha1\nkind: tenantlist\nitems:\n- ${item}`,
     tenant.replace('kind', 'Kind'),
     tenant.replace('Tenant', '!!str Tenant\nbroken: ['),
     tenant.replace(/spec:.*/s, 'spec: !!omap [limits: [{name: daily}]]'),
