@@ -77,6 +77,7 @@ const sum = (seen: Observed, series: RegExp): number =>
 
 const unread = 'tollgate_journal_unread_bytes'
 const unflushed = 'tollgate_counters_unflushed'
+const flushed = /^tollgate_redis_flush_counters_sum/
 const modelErrors = /^tollgate_model_responses_total\{.*code="5.."/
 /** The client left before the response began. */
 const clientsGone = /^tollgate_model_responses_total\{.*code="0"/
@@ -109,9 +110,10 @@ export const conditions: Readonly<Record<string, Condition>> = {
     above('tollgate_key_age_seconds', 0.5 * figure(seen, 'tollgate_key_grace_seconds'))(seen),
   TollgateKeyFlood: grows(/^tollgate_key_store_refused_total/),
   TollgateRedisAway: above('tollgate_redis_away', 0, 'redis'),
-  // Under load one often waits for the next flush. Since the start there is only one look.
+  // Under load some always wait for the next flush: but fewer than were flushed meanwhile.
   TollgateCountersUnflushed: (seen) =>
-    seen.before.size === 0 || seen.before.get(unflushed)
+    (seen.before.size === 0 || seen.before.get(unflushed)) &&
+    sum(seen, flushed) < figure(seen, unflushed)
       ? grows(new RegExp(`^${unflushed}`))(seen)
       : undefined,
   TollgateRedisLoss: grows(/^tollgate_redis_losses_total/),

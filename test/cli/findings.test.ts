@@ -151,4 +151,11 @@ test('counters that wait for their flush matter once they accumulate', async (t)
   t.strictSame(found({ before: at(0), now: at(1) }), [], 'under load one often waits')
   t.strictSame(found({ before: at(3), now: at(3) }), [])
   t.strictSame(found({ before: at(3), now: at(5) }), ['TollgateCountersUnflushed'])
+  const flushes = 'tollgate_redis_flush_counters_sum'
+  const with900 = at(3).set(flushes, 900)
+  t.strictSame(found({ before: with900, now: at(40).set(flushes, 990) }), [], 'steady load')
+  t.strictSame(found({ before: with900, now: at(400).set(flushes, 990) }), [
+    'TollgateCountersUnflushed',
+  ])
+  t.strictSame(found({ now: at(40).set(flushes, 990) }), [], 'since the start')
 })
