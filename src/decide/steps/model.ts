@@ -27,8 +27,7 @@ function lookUp({ request, snapshot, caller }: DecisionContext): Model | Denial 
     return deny('model_path_needed', { about: 'path_needed', operation })
   }
   // Others get their body's problem: that there is none.
-  const isUnnamed = bodyModel === undefined && bodyProblem === undefined
-  if (isUnnamed && bodiless.has(method)) {
+  if (bodyProblem === undefined && bodiless.has(method)) {
     return deny('model_path_needed', { about: 'path_needed', operation, method })
   }
   const problem = foundFields(bodyProblem) === undefined ? bodyProblem : undefined

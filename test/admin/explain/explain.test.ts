@@ -84,6 +84,21 @@ test('a key is let through: every step, who pays, what is left, until when', asy
   t.match(counters.read([counterOf(limit, 'alice')], api.now), [{ used: 30 }], 'nothing is counted')
 })
 
+test('a method without a body names no model on a shared path', async (t) => {
+  const { api, explain } = await createWorld(t)
+  const { id: keyId } = await api.createKey('alice')
+  const path = '/v1/embeddings'
+  t.match(await explain('alice', { keyId, model: 'small', path }), { allowed: true })
+  for (const method of ['GET', 'HEAD']) {
+    const refusal = { allowed: false, status: 400, code: 'model_path_needed' }
+    t.match(await explain('alice', { keyId, model: 'small', path, method }), refusal)
+    t.match(await explain('alice', { keyId, model: 'small', method }), refusal)
+  }
+  t.match(await explain('alice', { keyId, model: 'llm/small', method: 'GET' }), {
+    model: 'llm/small',
+  })
+})
+
 test('whether Envoy may decide it by itself, and if not, why', async (t) => {
   let condition: 'open' | 'closed' | 'off' = 'open'
   const { api, explain } = await createWorld(t, noOtherProcess, { tableCondition: () => condition })
