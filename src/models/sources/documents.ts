@@ -71,6 +71,8 @@ const maxProblems = 20
 
 /** Texts up to this many characters are parsed within a slice: some 15 ms of work. */
 export const longText = 32_768
+/** Whether parsing may take longer: each alias is compared with all anchors and aliases before it. */
+const isLong = (text: string) => text.length > longText || text.split('*').length > 1_000
 
 export interface FileText {
   /** Where `isUtf8` is not true, bytes that are not UTF-8 became U+FFFD. */
@@ -78,7 +80,7 @@ export interface FileText {
   readonly isUtf8: boolean
 }
 
-/** Parses long texts in another thread. */
+/** Parses texts in another thread. */
 type ReadElsewhere = (text: string) => Promise<readonly DocumentContent[]>
 
 /**
@@ -103,7 +105,7 @@ export function* readInSteps(
       continue
     }
     let contents = parts.get(part) ?? before?.parts.get(part)
-    if (contents === undefined && elsewhere !== undefined && part.length > longText) {
+    if (contents === undefined && elsewhere !== undefined && isLong(part)) {
       contents = (yield elsewhere(part).catch((error) => [
         broken(part, 1, `cannot be read: ${errorMessage(error)}`),
       ])) as typeof contents

@@ -3,6 +3,7 @@ import { test } from 'tap'
 import {
   type FileContent,
   type FileText,
+  longText,
   readInSteps,
   readObject,
 } from '../../../src/models/sources/documents.ts'
@@ -258,6 +259,20 @@ test('the items of a list are documents', async (t) => {
   t.strictSame(read(JSON.stringify(foreign)).problems, [
     '1 warning example.com/v1 AllowListEntry is not one of our kinds',
   ])
+})
+
+test('many aliases are parsed elsewhere, as long texts are', async (t) => {
+  const aliases = (count: number) => `a: &a x\nb: [${'*a, '.repeat(count)}]\n`
+  const taken: number[] = []
+  for (const text of [model, aliases(100), aliases(5_000), `# ${'x'.repeat(longText)}`]) {
+    const elsewhere = async (part: string) => {
+      taken.push(part.length)
+      return []
+    }
+    for (const each of readInSteps('f.yaml', { text, isUtf8: true }, undefined, elsewhere))
+      await each
+  }
+  t.strictSame(taken, [aliases(5_000).length, longText + 2])
 })
 
 test('text that is not UTF-8 breaks only its document', async (t) => {
