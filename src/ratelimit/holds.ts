@@ -19,8 +19,8 @@ export interface HoldStore {
   /**
    * Decides, and holds in all limits or in none. After a refusal ask again under another name of the asker, because a
    * partial grant may still be on its way back. Returns without a promise if nothing must be fetched; rejects if the
-   * store does not respond, or refuses. `now`, in milliseconds since the epoch, selects the windows; a shared store expires leases
-   * by its own clock.
+   * store does not respond, or refuses. `now`, in milliseconds since the epoch, selects the windows; leases end by a
+   * monotonic clock or, in a shared store, by its own.
    */
   hold(asked: Hold, now: number): HoldResult | Promise<HoldResult>
   /** Decides and holds in this process alone, while a shared store does not respond. */
@@ -40,5 +40,5 @@ export interface HoldStore {
    * Extends the hold of a request in progress: its lease lasts `leaseMs` from now, and it grows to the currently
    * expected output, at most to its ceiling. Has no effect without a hold, or if the store does not respond.
    */
-  renew(counters: readonly Counter[], id: string, output: Growth, now: number): void
+  renew(counters: readonly Counter[], id: string, output: Growth): void
 }

@@ -46,18 +46,21 @@ export function createHoldFollower({ snapshot, holds, estimators }: HoldFollower
   }
 
   return {
-    /** Renews the hold of a running request, and lets it grow with the response. */
+    /**
+     * Renews the hold of a running request, and lets it grow with the response. `now`: by the earliest of the clocks by
+     * which the request may have begun.
+     */
     follow(usage: ReadLine['usage'], now: number) {
       const { held, estimate, reported, user, subscription, model, response } = usage
       // A line that is replayed after a restart has no bearing on the present.
       if (!held?.admittedAt || now - response.endedAt >= holdLeaseMs) return
       const counters = countersOf(usage)
-      if (estimate === undefined) return holds.renew(counters, held.id, noTokens, now)
+      if (estimate === undefined) return holds.renew(counters, held.id, noTokens)
       const sent = estimateOutput(estimate, sentOf(usage))
       const seen = Math.max(tokensByType(reported).output, sent)
       const { ceiling = Number.POSITIVE_INFINITY } = held
       const more = estimators.of(ownerOf(subscription, user), model).expectMore(held, seen, ceiling)
-      holds.renew(counters, held.id, more, now)
+      holds.renew(counters, held.id, more)
     },
     /** Call it once the response is in the counters, or counts nothing. */
     release(ended: ReadLine['usage']): void {

@@ -10,6 +10,8 @@ interface SettleDeps {
   readonly holds: HoldFollower
   /** Milliseconds since the epoch. */
   readonly clock: () => number
+  /** A monotonic clock in milliseconds; `performance.now` by default. */
+  readonly monotonic?: () => number
   readonly all: Listeners
   readonly writer: WriterListeners
 }
@@ -33,12 +35,23 @@ export interface WriterListeners extends Listeners {
 export type Settle = ReturnType<typeof createSettle>
 
 export function createSettle(deps: SettleDeps) {
-  const { holds, clock, all, writer } = deps
+  const { holds, clock, monotonic = () => performance.now(), all, writer } = deps
+  /** The smallest difference of the two clocks so far. */
+  let behindMs = Number.POSITIVE_INFINITY
+
+  /** Now, as the clock would say if it had never been put forward: requests in progress began before that. */
+  function earliestNow(): number {
+    const sinceMs = monotonic()
+    behindMs = Math.min(behindMs, clock() - sinceMs)
+    return behindMs + sinceMs
+  }
+
   return {
     /** Call it for each line that this process has counted. */
     onLine(line: ReadLine) {
       const { state, usage } = line
-      if (state === 'running') return holds.follow(usage, clock())
+      const now = earliestNow()
+      if (state === 'running') return holds.follow(usage, now)
       holds.release(usage)
       all.onEnded(outcomeOf(line))
     },

@@ -61,10 +61,10 @@ function createWorld(options: Options = {}) {
     ),
   )
   const counters = createTestCounters()
-  const own = createMemoryHolds(counters.windows)
+  const clock = { now: start }
+  const own = createMemoryHolds(counters.windows, () => clock.now)
   const holds = options.holds ?? own
   const estimators = createEstimators()
-  const clock = { now: start }
   const faults: unknown[] = []
   const ada = { by: 'key', user: 'ada', groups: [], keyId: 'k1', subscription: 'pool' } as const
   const caller = { user: 'ada' }
@@ -87,6 +87,7 @@ function createWorld(options: Options = {}) {
   const check = createCheck(deps)
   const settle = createSettle({
     clock: () => clock.now,
+    monotonic: () => clock.now,
     holds: createHoldFollower({ snapshot: () => snapshot, holds, estimators }),
     all: { onEnded() {} },
     writer: { onEnded() {}, onAdmitted() {}, onCharged() {} },

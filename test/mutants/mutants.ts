@@ -1011,6 +1011,7 @@ export const allMutants: readonly Mutant[] = [
       ['if (charge === undefined) return', ''],
       ["if (by === 'table') writer", 'writer'],
       ['charge.estimated > 0 ? undefined : charge.tokens', 'charge.tokens'],
+      ['Math.min(behindMs, clock() - sinceMs)', 'clock() - sinceMs'],
     ],
   ),
   ...mutants(
@@ -1192,7 +1193,7 @@ export const allMutants: readonly Mutant[] = [
       ["kind === 'tokens' ? used : plus(used, pool.sums.count)", 'used'],
       ["if (kind === 'requests') return 'spent'", "if (kind === 'requests') return 'busy'"],
       ["if (outcome === 'held') outcome = 'busy'", ''],
-      ['expire(now)\n    const targets', 'const targets'],
+      ['expire()\n    const targets', 'const targets'],
     ],
   ),
   ...mutants(

@@ -22,8 +22,7 @@ function watched(spec: object = {}) {
     snapshot: () => snapshot,
     holds: {
       release: (counters, id) => calls.push(['released', keysOf(counters), id]),
-      renew: (counters, id, { mean }, at) =>
-        calls.push(['renewed', keysOf(counters), id, mean, at]),
+      renew: (counters, id, { mean }) => calls.push(['renewed', keysOf(counters), id, mean]),
     },
     estimators,
   })
@@ -85,7 +84,7 @@ test('a request that runs keeps its hold', async (t) => {
   const { follow, calls } = watched()
   follow(usageOf({ held: room }), now)
   follow(usageOf(), now)
-  t.strictSame(calls, [['renewed', key, 'a', 0, now]])
+  t.strictSame(calls, [['renewed', key, 'a', 0]])
 })
 
 test('a hold grows to what the rest is expected to use', async (t) => {

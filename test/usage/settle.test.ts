@@ -14,6 +14,7 @@ function tell(line: ReadLine, unusableUsage: UnusableUsage = 'allow'): unknown[]
       learn: (_, tokens) => told.push(['learned', tokens]),
     },
     clock: () => 2_000_000,
+    monotonic: () => 0,
     all: { onEnded: ({ status, hasResponded }) => told.push(['ended', status, hasResponded]) },
     writer: {
       onEnded: ({ durationMs, firstByteMs }) => told.push(['took', firstByteMs, durationMs]),
@@ -45,6 +46,28 @@ test('every process learns of an end, the writer of its charge', async (t) => {
 
 test('a request that runs only renews its hold', async (t) => {
   t.strictSame(tell(endedLine({ state: 'running' })), [['renewed', 'a', 2_000_000], 'told'])
+})
+
+test('a clock that is set does not make a request in progress an old one', async (t) => {
+  const clock = { set: 2_000_000, passed: 0 }
+  const seen: number[] = []
+  const settle = createSettle({
+    holds: { follow: (_, now) => seen.push(now), release() {}, learn() {} },
+    ...{ clock: () => clock.set + clock.passed, monotonic: () => clock.passed },
+    all: { onEnded() {} },
+    writer: { onEnded() {}, onAdmitted() {}, onCharged() {} },
+  })
+  const running = endedLine({ state: 'running' })
+  settle.onLine(endedLine())
+  clock.passed += 1_000
+  clock.set += 90_000
+  settle.onLine(running)
+  t.strictSame(seen, [2_001_000], 'it began before the clock was put forward')
+  clock.set -= 180_000
+  settle.onLine(running)
+  clock.set += 90_000
+  settle.onLine(running)
+  t.strictSame(seen.slice(1), [1_911_000, 1_911_000], 'or while it was behind')
 })
 
 test('an operation that is not metered has an end and no charge', async (t) => {

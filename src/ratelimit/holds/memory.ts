@@ -39,7 +39,7 @@ interface OpenHold {
   readonly ceiling: number
   /** How often it was asked for again. */
   repeats: number
-  /** The end of its lease, in milliseconds since the epoch. */
+  /** The end of its lease, in monotonic time. */
   endsAt: number
 }
 
@@ -53,7 +53,11 @@ interface MemoryHolds extends HoldStore {
   readonly size: number
 }
 
-export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
+/** `monotonic`: a clock in milliseconds, by which leases end, so that a clock that is set frees nothing. */
+export function createMemoryHolds(
+  windows: KnownWindows,
+  monotonic = () => performance.now(),
+): MemoryHolds {
   /** By window id. */
   const ofWindows = new Map<string, Pool>()
   /** By counter key. */
@@ -72,13 +76,11 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     open.delete(member)
   }
 
-  function expire(now: number): void {
-    if (Math.abs(now - sweptAt) < sweepEveryMs) return
+  function expire(): void {
+    const now = monotonic()
+    if (now - sweptAt < sweepEveryMs) return
     sweptAt = now
-    // A lease that ends much later was taken before the clock was set back.
-    for (const [member, { endsAt }] of open) {
-      if (now >= endsAt || endsAt > now + 2 * holdLeaseMs) end(member)
-    }
+    for (const [member, { endsAt }] of open) if (now >= endsAt) end(member)
   }
 
   function poolOf(target: HoldTarget, charge: Hold['charge']): Pool {
@@ -90,7 +92,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   function hold(asked: Hold, now: number): HoldResult {
     // Read first, because reading lines may end holds.
     const known = windows(windowedOf(asked), now)
-    expire(now)
+    expire()
     const targets = targetsOf(asked, known).map((target): PooledTarget => {
       return { ...target, pool: poolOf(target, asked.charge) }
     })
@@ -117,7 +119,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
         if (pool.sums.count === 0) pool.among.set(pool.name, pool)
         pool.sums = withHold(pool.sums, hold, 1)
       }
-      const endsAt = now + holdLeaseMs
+      const endsAt = monotonic() + holdLeaseMs
       open.set(member, { targets: held, hold: tokens, ceiling, repeats: 0, endsAt })
     }
     return toResult(targets, now, 'held', ceiling)
@@ -135,7 +137,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
       found.repeats -= 1
       if (found.repeats < 0) end(memberOf(id))
     },
-    renew(_, id, output, now) {
+    renew(_, id, output) {
       const found = open.get(memberOf(id))
       if (found === undefined) return
       for (const target of found.targets) {
@@ -144,7 +146,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
         pool.sums = withHold(withHold(pool.sums, hold, -1), target.hold, 1)
       }
       found.hold = growHold(found.hold, output)
-      found.endsAt = now + holdLeaseMs
+      found.endsAt = monotonic() + holdLeaseMs
     },
   }
 }

@@ -224,8 +224,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       alone.undo(counters, id, asker)
       for (const home of homesOf(counters, partOf)) takeBack(home, { id, asker })
     },
-    renew(counters, id, output, now) {
-      alone.renew(counters, id, output, now)
+    renew(counters, id, output) {
+      alone.renew(counters, id, output)
       if (!isWriter()) return
       const { mean, variance, inputVariance = 0 } = output
       const args = [memberOf(id), lease, mean, variance, inputVariance]

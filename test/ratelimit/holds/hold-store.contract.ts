@@ -203,7 +203,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
   )
 
   claim('what others share holds together with a user’s own, or not at all', async (t, world) => {
-    const { hold, holds, settled, now } = world
+    const { hold, holds, settled } = world
     const [one, two, group] = [nextUser(), nextUser(), nextUser()]
     const pool = shared(`${hour}`, 500, group)
     const model = shared(`${hour}`, 10_000, '', `ModelRef/llm/${group}`)
@@ -215,7 +215,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     t.same([refused.outcome, heldOf(refused)], ['busy', [200, 0, refused.windows[2]?.held ?? 0]])
     await settled()
     t.strictSame(await held(two), [200, 0, 200])
-    world.other.renew(all, 'a', { mean: 350.5, variance: 10 }, now())
+    world.other.renew(all, 'a', { mean: 350.5, variance: 10 })
     // It is not waited for, and has a connection of its own.
     await poll(async () => (await held(one)).every((each) => each === 451), 'all are renewed')
     world.holds.undo(all, 'a', 'x')
@@ -408,7 +408,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     const step = world.leaseMs / 2
     for (let i = 0; i < 3; i += 1) {
       await world.advance(step)
-      world.other.renew(requestCounters, 'a', { mean: 0, variance: 0 }, world.now())
+      world.other.renew(requestCounters, 'a', { mean: 0, variance: 0 })
     }
     t.equal((await world.hold(take('b', requestCounters))).outcome, 'busy')
     await world.advance(2 * step + 20)
@@ -485,8 +485,8 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     const { ceiling } = await world.hold(ask('a', own))
     await world.hold(ask('b', own))
     const heldAfter = async (mean: number) => {
-      world.other.renew([own], 'a', { mean, variance: 10 }, world.now())
-      world.other.renew([own], 'never', { mean, variance: 10 }, world.now())
+      world.other.renew([own], 'a', { mean, variance: 10 })
+      world.other.renew([own], 'never', { mean, variance: 10 })
       await world.other.hold(ask(undefined, own), world.now())
       return heldOf(await world.hold(ask(undefined, own)))[0]
     }
@@ -502,7 +502,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
   claim('and lives longer', async (t, world) => {
     const own = counter(10_000)
     await world.hold(ask('a', own))
-    const renew = () => world.holds.renew([own], 'a', { mean: 1, variance: 1 }, world.now())
+    const renew = () => world.holds.renew([own], 'a', { mean: 1, variance: 1 })
     const step = world.leaseMs / 2
     for (let at = 0; at <= world.leaseMs; at += step) {
       renew()
@@ -660,7 +660,6 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
             accounts.map((each) => each.counter),
             id0,
             more,
-            world.now(),
           )
           for (const { holds } of accounts) {
             const found = holds.get(id0)

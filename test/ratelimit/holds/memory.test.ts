@@ -8,7 +8,7 @@ import { type HoldWorld, testHoldStore } from './hold-store.contract.ts'
 async function createWorld(): Promise<HoldWorld> {
   let now = 1_000_000
   const counters = createTestCounters()
-  const holds = createMemoryHolds(counters.windows)
+  const holds = createMemoryHolds(counters.windows, () => now)
   return {
     ...{ isJoint: true, holds, other: holds, leaseMs: holdLeaseMs, shortMs: 20_000 },
     now: () => now,
@@ -37,8 +37,9 @@ function asked(id: string, ms: number): Hold {
   }
 }
 
-test('a clock that steps back frees nothing and refuses nobody for ever', async (t) => {
-  const holds = createMemoryHolds(createTestCounters().windows)
+test('a clock that is set frees nothing and refuses nobody for ever', async (t) => {
+  let passed = 0
+  const holds = createMemoryHolds(createTestCounters().windows, () => passed)
   const held = (now: number, id: string) => {
     const answer = holds.hold({ ...asked(id, 60_000), charge: 'end' }, now)
     if (answer instanceof Promise) throw new Error('memory answers at once')
@@ -46,8 +47,11 @@ test('a clock that steps back frees nothing and refuses nobody for ever', async 
   }
   t.equal(held(100_000_000, 'a'), 200)
   t.equal(held(99_990_000, 'b'), 400, 'ten seconds back')
-  t.equal(held(10_000_000, 'c'), 200, 'a day back, what is open has no known end')
-  t.equal(holds.size, 1)
+  passed += holdLeaseMs - 1
+  t.equal(held(10_000_000, 'c'), 600, 'a day back')
+  t.equal(held(200_000_000, 'd'), 800, 'a day ahead')
+  passed += 1_000
+  t.equal(held(10_000_000, 'e'), 600, 'leases end by the time that has passed')
 })
 
 test('a window that begins anew has no holds', async (t) => {
@@ -65,7 +69,8 @@ test('a window that begins anew has no holds', async (t) => {
 })
 
 test('what has ended needs no memory', async (t) => {
-  const holds = createMemoryHolds(createTestCounters().windows)
+  let now = 0
+  const holds = createMemoryHolds(createTestCounters().windows, () => now)
   const of = { owner: 'ada', limit: 10_000 }
   const requestCounters = [
     { ...of, key: 'basic\nllm/small\nrequests-60000\nada', window: { ms: 60_000 } },
@@ -73,7 +78,8 @@ test('what has ended needs no memory', async (t) => {
   ]
   for (let i = 0; i < 1_000; i += 1) {
     const each = { ...asked(`id ${i}`, 60_000), requestCounters }
-    holds.hold(each, 1_000_000 + i * 30_000)
+    now = 1_000_000 + i * 30_000
+    holds.hold(each, now)
     if (i % 2 === 0) holds.release(each.counters, `id ${i}`)
   }
   t.ok(holds.size <= 16, `${holds.size} of 1000`)

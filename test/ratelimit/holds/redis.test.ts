@@ -247,7 +247,7 @@ root.test('what lines say is left to the process that writes', skip, async (t) =
   await reader.holds.hold(own, Date.now())
   const sent = reader.connection.sent
   reader.holds.release(own.counters, 'a')
-  reader.holds.renew(own.counters, 'a', { mean: 1, variance: 0 }, Date.now())
+  reader.holds.renew(own.counters, 'a', { mean: 1, variance: 0 })
   await delay(50)
   t.equal(reader.connection.sent, sent, 'the reader sends nothing of it')
   const held = async () =>
