@@ -171,8 +171,9 @@ const modelHeaders = {
           key_matcher: {
             safe_regex: {
               regex:
-                '(access-control|anthropic-ratelimit|x-(accel|envoy|maas|ratelimit|tollgate))-.*|' +
-                'ratelimit(-policy)?|set-cookie|strict-transport-security|alt-svc|' +
+                '(access-control-|anthropic-(organization|ratelimit)|llm_provider-|openai-(organization|project)|' +
+                '(x-)?ratelimit|x-(accel|envoy|litellm|maas|tollgate)-).*|' +
+                'set-cookie|strict-transport-security|alt-svc|' +
                 'clear-site-data|service-worker-allowed|nel|report-to|reporting-endpoints|location|' +
                 'x-ext-auth-reason',
             },

@@ -37,6 +37,15 @@ const dropped: readonly (readonly [name: string, value: string])[] = [
   ['x-accel-redirect', '/internal'],
   ['x-ratelimit-limit-project-tokens', '1'],
   ['anthropic-ratelimit-priority-input-tokens-limit', '1'],
+  ['X-RateLimitBySize-Remaining-Month', '1'],
+  ['ratelimitbysize-limit', '1'],
+  ['openai-organization', 'operators-org'],
+  ['openai-project', 'proj_1'],
+  ['anthropic-organization-id', '1'],
+  ['x-litellm-model-api-base', 'http://10.0.0.5:8000'],
+  ['x-litellm-key-spend', '1.5'],
+  ['llm_provider-x-ratelimit-remaining-tokens', '1'],
+  ['llm_provider-set-cookie', 'session=theirs'],
 ]
 const lines = (headers: readonly (readonly [string, string])[]) =>
   headers.map((header) => `${header.join(': ')}\r\n`).join('')
