@@ -100,7 +100,7 @@ export const settings = {
   usageRetentionMs: setting('USAGE_RETENTION', '400d', form.duration('31d', '3660d'),
     'how long the database keeps the sums of usage by hour; whole months are dropped'),
   /** If undefined, no notices are sent. */
-  notifyUrl: optional('NOTIFY_URL', 'none', form.url('http:', 'https:'),
+  notifyUrl: optional('NOTIFY_URL', 'none', form.receiverUrl,
     'URL to which notices of nearly used limits and of expiring keys are sent; redirects are not followed'),
   notifySecret: optional('NOTIFY_SECRET', 'none', form.webhookSecret,
     'key that signs notices, the same for all processes; required by `NOTIFY_URL`'),

@@ -323,6 +323,16 @@ export const baseUrl: Reader<string> = {
   },
 }
 
+/** Where requests are sent: `fetch` refuses URLs with a user or a password. */
+export const receiverUrl: Reader<string> = {
+  ...anyHttpUrl,
+  form: 'a URL that begins with `http://` or `https://`, without a user and a password',
+  read(raw) {
+    const { username, password } = URL.parse(raw) ?? {}
+    return username || password ? invalid : anyHttpUrl.read(raw)
+  },
+}
+
 const anyPostgresUrl = url('postgres:', 'postgresql:')
 const sslModes = ['disable', 'prefer', 'require', 'verify-ca', 'verify-full']
 

@@ -62,6 +62,16 @@ test('all invalid settings are reported at once', async (t) => {
   t.strictSame([...new Set(named)].sort(), Object.keys(bad).sort())
 })
 
+test('a receiver of notices has no user and no password, which are not shown', async (t) => {
+  const secret = { NOTIFY_SECRET: `whsec_${Buffer.alloc(32).toString('base64')}` }
+  const read = (url: string) => loadConfig({ ...secret, NOTIFY_URL: url }).notifyUrl
+  t.equal(read('https://hooks.example/?key=pass'), 'https://hooks.example/?key=pass')
+  for (const user of ['user:pass@', 'user@', ':pass@']) {
+    const message = /NOTIFY_URL: must be a URL [^\n]* without a user and a password(?!.*pass@)/s
+    t.throws(() => read(`https://${user}hooks.example/`), { message }, user)
+  }
+})
+
 test('an invalid value is shown on one line', async (t) => {
   t.throws(() => loadConfig({ LOG_LEVEL: 'loud\n\u001b[31m' }), {
     message: /^Bad settings:\n {2}LOG_LEVEL: must be [^\n]*, is "loud\\n\\u001b\[31m"$/,
