@@ -166,9 +166,8 @@ function Verdict({ explanation, isOfOther }: VerdictProps) {
       )}
       {changesAt && (
         <p>
-          {allowed ? 'Until the key expires ' : 'It would pass '}
-          <Time at={changesAt} isDistance />
-          {!allowed && ', if nothing else is used until then'}.
+          {allowed ? 'This changes ' : 'It would pass '}
+          <Time at={changesAt} isDistance />, if nothing else is used until then.
         </p>
       )}
       {!allowed && code && (

@@ -158,7 +158,8 @@ export const responseSchema = responses(
     ...tableField,
     changesAt: optional({
       ...timestamp,
-      description: 'When the limit resets or the key expires, if the result changes then.',
+      description:
+        'When the limit resets, an increase of a limit ends or the key expires, if the result changes then.',
     }),
     refusal: optional({
       ...pastRefusal,

@@ -31,8 +31,8 @@ interface View {
   readonly path: string
   /** The instant of the decision; milliseconds since the epoch. */
   readonly at: number
-  /** When the key expires, or null if never. */
-  readonly expiresAt?: number | null
+  /** When the result changes if nothing else is used, in milliseconds since the epoch. */
+  readonly changesAt?: number | undefined
   readonly askedAs?: AskedAs | undefined
   /** Other keys that may have been meant. */
   readonly otherwise?: readonly OtherKey[]
@@ -72,7 +72,7 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
     caller,
     path,
     at,
-    expiresAt,
+    changesAt,
     locate,
     askedAs,
     otherwise = [],
@@ -84,7 +84,6 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
   const refusing = decision.allowed ? undefined : decision.refusing
   const steps = toStepsJson(explanation, view)
   const isOpen = steps.some(({ step }) => step === 'operation')
-  const changesAt = decision.allowed ? expiresAt : decision.retryAt
   return {
     allowed: decision.allowed,
     ...(!decision.allowed && {

@@ -36,6 +36,9 @@ const pastNotFound =
 /** Not the names: the caller may not be an administrator. */
 const notAllResponded = 'Not every process of the service has answered; ask again.'
 
+/** Maximum number of ends of increases, one after another, of which the result is decided. */
+const maxEnds = 50
+
 /** Adds the route. It calls the functions of Check itself; it counts nothing. */
 export function explainRequests(app: Api, deps: ExplainDeps): void {
   const { isAdmin, snapshot, paths, clock, locate } = deps
@@ -77,6 +80,28 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     return found
   }
 
+  /** When the result changes if nothing else is used: a window, an increase or the key ends. */
+  async function changeOf(
+    decision: Decision,
+    who: Who,
+    asked: Hypothetical,
+  ): Promise<number | undefined> {
+    const expiresAt = who.expiresAt ?? Number.POSITIVE_INFINITY
+    // With an expired key the request would not pass when the window ends.
+    if (!decision.allowed) return (decision.retryAt ?? 0) < expiresAt ? decision.retryAt : undefined
+    let { states = [] } = decision
+    for (let left = maxEnds; left > 0; left -= 1) {
+      const until = Math.min(
+        ...states.map(({ limit }) => limit.increasedUntil ?? Number.POSITIVE_INFINITY),
+      )
+      if (until >= expiresAt) break
+      const later = (await decide(who, asked, until)).decision
+      if (!later.allowed) return until
+      states = later.states ?? []
+    }
+    return who.expiresAt ?? undefined
+  }
+
   /** Finds the refusal in this process or another one: of `user`, or of any user if that is undefined. */
   async function findPast(
     requestId: string,
@@ -110,6 +135,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
         ...toExplanationJson(explained, {
           ...who,
           ...seen,
+          changesAt: await changeOf(explained.decision, who, asked),
           otherwise: await decidedOtherwise(who, explained, asked, at),
           tenant,
           path: asked.path,

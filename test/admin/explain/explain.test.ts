@@ -201,6 +201,39 @@ test('limits by name say who shares them; figures of all are for administrators'
   t.match(spent, { currency: 'EUR', changesAt: '2026-04-01T00:00:00Z' })
 })
 
+test('the result changes when increases end that are used, or the key expires', async (t) => {
+  const limit = { name: 'daily', of: 'tokens', limit: 100, window: 'day' }
+  const snapshot = snapshotOf(
+    modelRef('small'),
+    accessPolicy('open', ['llm/small'], teams),
+    subscription('basic', teams, { 'llm/small': [[1_000, '1m']] }, { named: [limit] }),
+  )
+  const { api, counters, explain } = await createWorld(t, noOtherProcess, { snapshot })
+  const { id: keyId } = await api.createKey('alice', { expiresIn: '5h' })
+  const daily = snapshot.subscriptions.get('basic')?.limits.get('llm/small')?.[1]
+  if (daily === undefined) throw new Error('no limit')
+  const changesAt = async () => (await explain('alice', { keyId, model: 'small' })).changesAt
+  const after = (hours: number) =>
+    new Date(api.now + hours * 3_600_000).toISOString().replace('.000', '')
+  const raise = async (to: number, hours: number) => {
+    const named = { subscription: 'basic', name: 'daily', user: 'alice', reason: 'a test' }
+    const body = { ...named, limit: to, until: after(hours) }
+    t.equal((await api.ask('POST /v1/admin/increases', { as: 'admin', body })).statusCode, 200)
+  }
+  await raise(300, 1)
+  await raise(200, 2)
+  t.equal(await changesAt(), after(5), 'the limit itself suffices')
+  counters.add([counterOf(daily, 'alice')], 150, api.now)
+  t.equal(await changesAt(), after(2), 'the second increase suffices')
+  counters.add([counterOf(daily, 'alice')], 100, api.now)
+  t.equal(await changesAt(), after(1))
+  await raise(400, 7)
+  t.equal(await changesAt(), after(5), 'the key expires first')
+  counters.add([counterOf(daily, 'alice')], 200, api.now)
+  t.match(await explain('alice', { keyId, model: 'small' }), { allowed: false, status: 429 })
+  t.equal(await changesAt(), undefined, 'the key expires before the day ends')
+})
+
 test('a budget that resets soon has the code of the refusal, that of tokens', async (t) => {
   const budget = { name: 'budget', of: 'cost', limit: '1', window: '30s' }
   const snapshot = snapshotOf(
