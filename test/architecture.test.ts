@@ -41,7 +41,7 @@ const mayImport: Readonly<Record<string, string>> = {
   console: 'formats runtime identity',
   telemetry: 'formats kinds decide usage/rules table/rules runtime tls',
   dev: 'formats models/rules runtime store journal settings gateway models usage',
-  wiring: 'formats ratelimit/rules decide usage/rules cluster/rules runtime tls grpc store kubernetes journal settings table ratelimit keys gateway models usage identity audit cluster extauthz admin console telemetry dev',
+  wiring: 'formats ratelimit/rules usage/rules cluster/rules runtime tls grpc store kubernetes journal settings table ratelimit keys gateway models usage identity audit cluster extauthz admin console telemetry dev',
   'main.ts': 'runtime settings gateway admin telemetry wiring',
   cli: 'formats models/rules cluster/rules runtime store kubernetes journal settings keys gateway models usage audit cluster admin dev wiring main.ts',
 }

@@ -41,8 +41,15 @@ export interface CheckDeps extends ReadingDeps {
   readonly trustedHops?: number
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Called once for each decision, with the model that the request names, if it exists. */
-  readonly onDecided?: (decision: Decision, model: string | undefined) => void
+  /**
+   * Called once for each decision, with the model that the request names, if it exists, and the call that the decision
+   * answers.
+   */
+  readonly onDecided?: (
+    decision: Decision,
+    model: string | undefined,
+    call: CheckCall | undefined,
+  ) => void
   /** Called once for each refusal. */
   readonly onRefused?: (refused: RefusedCheck) => void
   /** The table to which grants are offered; without it, the gateway asks for each request. */
@@ -139,7 +146,7 @@ export function createCheck(deps: CheckDeps): Check {
         ? admit?.({ grant: decision, key, credential, request, target, now, traceparent, mark })
         : undefined
     // Last: a decision that cannot be answered is refused, and must be neither published nor counted.
-    onDecided(decision, model)
+    onDecided(decision, model, context.call)
     if (refused !== undefined) onRefused(refused)
     onMissed(missReason(request.miss, rule))
     return response

@@ -16,7 +16,9 @@ interface LineGuardOptions {
 const trialMs = 50
 
 export function createLineGuard({ withinMs, monotonic, onChange }: LineGuardOptions) {
-  /** When the first request after the last line was allowed. */
+  /** Number of requests that were allowed after the last line and are not known to lack one. */
+  let waiting = 0
+  /** When the first of them was allowed. */
   let waitingSince: number | undefined
   let isFailing = false
   let triedAt = Number.NEGATIVE_INFINITY
@@ -28,9 +30,17 @@ export function createLineGuard({ withinMs, monotonic, onChange }: LineGuardOpti
     },
     /** Reports an allowed request that will have a line. */
     noteAllowed(): void {
+      waiting += 1
       waitingSince ??= monotonic()
     },
+    /** Reports that such a request has no line after all: the gateway has not read the decision. */
+    noteLeft(): void {
+      if (waiting === 0) return
+      waiting -= 1
+      if (waiting === 0) waitingSince = undefined
+    },
     noteLine(): void {
+      waiting = 0
       waitingSince = undefined
       if (!isFailing) return
       isFailing = false

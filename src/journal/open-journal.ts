@@ -108,6 +108,8 @@ export async function openJournal(options: JournalOptions) {
     noteLine: (): void => upkeep?.guard.noteLine(),
     /** Reports an allowed request that will have a line. */
     noteAllowed: (): void => upkeep?.guard.noteAllowed(),
+    /** Reports that such a request was not forwarded: the gateway has not read the decision. */
+    noteLeft: (): void => upkeep?.guard.noteLeft(),
     /** Starts the upkeep. Call it once. */
     keep(by: Pick<UpkeepOptions, 'isWriter' | 'onRenamed' | 'save' | 'isSaveDue'>): void {
       upkeep = startUpkeep({

@@ -1,7 +1,6 @@
 /** The gateway's gRPC service: Check. */
 
-import type { Decision } from '../decide/decision.ts'
-import { createCheck } from '../extauthz/check.ts'
+import { type CheckDeps, createCheck } from '../extauthz/check.ts'
 import { createLimits } from '../extauthz/check-limits.ts'
 import { traceCheck, traceDecisions } from '../extauthz/check-spans.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
@@ -29,11 +28,13 @@ export function createCheckServer(
     const message = `tokens of ${path} are not counted; to count them, set METER_PATHS=${setting}`
     log.warn({ code: 'calls_uncounted', path }, message)
   })
-  const onDecided = (decision: Decision, model: string | undefined): void => {
+  const onDecided: CheckDeps['onDecided'] = (decision, model, call) => {
     telemetry.onDecided(decision, model)
     noteUncounted(decision)
     // Its line is due from now on. One that is asked about again, with its body, is not admitted yet.
-    if (decision.allowed && decision.metered && !decision.isUnread) sums?.noteAllowed()
+    if (sums === undefined || !decision.allowed || !decision.metered || decision.isUnread) return
+    sums.noteAllowed()
+    call?.whenReset(sums.noteLeft)
   }
   const check = telemetry.timed(
     createCheck({

@@ -793,12 +793,15 @@ test('a connection that is back soon refuses nobody', async (t) => {
       monotonic: () => world.clock.now,
     },
   })
-  const check = createCheck({ ...world.deps, limits })
+  const calls: unknown[] = []
+  const onDecided: CheckDeps['onDecided'] = (...[, , call]) => calls.push(call)
+  const check = createCheck({ ...world.deps, limits, onDecided })
   const undo: (() => void)[] = []
   const call = { whenReset: (each: () => void) => void undo.push(each) }
   const ask = (id: string) => check(checkOf(chat, { 'x-request-id': id }), undefined, call)
   readAllow(await ask('a'))
   t.equal(pauses.length, 2)
+  t.strictSame(calls, [call], 'who counts the decision learns whether it was read')
   t.equal(new Set(askers).size, 3, 'a late first answer is undone alone')
   undo[0]?.()
   t.equal(world.holds.size, 0, 'the last one has the hold')

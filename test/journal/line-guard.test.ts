@@ -38,3 +38,28 @@ test('a request without a line shows that lines do not come', async (t) => {
   t.equal(guard.isFailing, false)
   t.strictSame(changes, [true, false])
 })
+
+test('a request whose decision the gateway has not read needs no line', async (t) => {
+  let now = 0
+  const guard = createLineGuard({
+    ...{ withinMs: () => 15_000, monotonic: () => now },
+    onChange() {},
+  })
+  const later = (): boolean => {
+    now += 15_000
+    guard.poll()
+    return guard.isFailing
+  }
+  guard.noteAllowed()
+  guard.noteAllowed()
+  guard.noteLeft()
+  guard.noteLeft()
+  t.equal(later(), false)
+  guard.noteAllowed()
+  guard.noteLine()
+  guard.noteLeft()
+  guard.noteAllowed()
+  guard.noteAllowed()
+  guard.noteLeft()
+  t.equal(later(), true, 'the other one does')
+})

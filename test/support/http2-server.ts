@@ -18,6 +18,8 @@ export interface Seen {
   readonly bodies: string[]
   closed: number
   readonly undone: number[]
+  /** How often a second function was called for an unread response. */
+  undoneToo: number
 }
 
 /** Sends a complete answer. */
@@ -30,7 +32,7 @@ export function answer(stream: Stream, body: Buffer): void {
 /** A plain HTTP/2 server: echoes each body, and answers an empty one with `hello`. */
 export async function startHttp2(t: Test, limits: Partial<ConnectionLimits> = {}) {
   const faults: unknown[] = []
-  const seen: Seen = { paths: [], bodies: [], closed: 0, undone: [] }
+  const seen: Seen = { paths: [], bodies: [], closed: 0, undone: [], undoneToo: 0 }
   const connections = new Set<Connection>()
   const server = createServer({ noDelay: true }, (socket) => {
     const connection = new Connection(socket, {
@@ -39,6 +41,9 @@ export async function startHttp2(t: Test, limits: Partial<ConnectionLimits> = {}
       open(stream, head) {
         seen.paths.push(head.path)
         stream.whenReset(() => seen.undone.push(stream.id))
+        stream.whenReset(() => {
+          seen.undoneToo += 1
+        })
         const parts: Buffer[] = []
         return {
           data(payload, last) {

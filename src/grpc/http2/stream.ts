@@ -89,11 +89,17 @@ export class Stream implements Sender {
 
   /**
    * Calls `undo` if the stream ends without a whole response, or the client resets it just after the response was sent:
-   * then it has not read it. At once if the stream is closed already. Only for the last `undo`.
+   * then it has not read it. At once if the stream is closed already.
    */
   whenReset(undo: () => void): void {
+    const { undo: earlier } = this
     if (this.closed) undo()
-    else this.undo = undo
+    else if (earlier === undefined) this.undo = undo
+    else
+      this.undo = () => {
+        earlier()
+        undo()
+      }
   }
 
   /** Calls `undo` now: what it undoes is not part of the response. */

@@ -170,6 +170,8 @@ export async function openSums(options: SumsOptions) {
     partOf: (counter: WindowedCounter) => current.sums.shared.partOf(counter),
     /** Reports an allowed request that will have a line. */
     noteAllowed: journal.noteAllowed,
+    /** As in open-journal.ts. */
+    noteLeft: journal.noteLeft,
     /** Responses that end after the reset count in a new window. */
     reset(key: string, reset: CounterReset): void {
       current.running.reset(key, reset)

@@ -25,6 +25,7 @@ test('a client that resets a stream has not read its answer', async (t) => {
   await connection.send(frame('headers', 7, whole, post()))
   await ended(7)
   t.strictSame(seen.undone, [1, 3], 'once each')
+  t.equal(seen.undoneToo, 2, 'with all that was to be undone')
   t.notOk(connection.frames().some(({ type }) => type === frameType.goaway))
 })
 
