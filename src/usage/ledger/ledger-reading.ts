@@ -43,7 +43,7 @@ export function createLedgerReading(
   const { folder, names, unusableUsage, clock, monotonic } = options
   const sums = createUsageSums()
   const limits = createLimitSums()
-  const places = createPlaces(stored)
+  const places = createPlaces(stored, clock)
   const { position } = places
   let isLacking = isRestored
   let gaps: UsageGap[] = []

@@ -23,8 +23,8 @@ const movedForMs = 10_000
 /** Maximum number of places retained for missing files, in case one is restored: its lines must not be added again. */
 const maxAbsent = 32
 
-/** `stored`: the places in the ledger. */
-export function createPlaces(stored: readonly LedgerPlace[]) {
+/** `stored`: the places in the ledger. `clock`: milliseconds since the epoch. */
+export function createPlaces(stored: readonly LedgerPlace[], clock: () => number) {
   /** By head, like the position. */
   const all = new Map<string, Place>()
   const position: Position = new Map()
@@ -44,7 +44,9 @@ export function createPlaces(stored: readonly LedgerPlace[]) {
   /** Places of files that were rotated before this time may have been forgotten. */
   function forgottenBefore(): number {
     const ends = [...all.values()].flatMap(({ endedAt, done }) => (done && endedAt) || [])
-    return ends.length < maxAbsent ? Number.NEGATIVE_INFINITY : Math.min(...ends)
+    const first = Math.min(...ends)
+    // The clock was set back: what was rotated before that time may be new.
+    return ends.length < maxAbsent || first > clock() ? Number.NEGATIVE_INFINITY : first
   }
 
   function forget(head: string): void {

@@ -348,6 +348,27 @@ test('a file from an old backup is not added again', async (t) => {
   t.strictSame(await gapsOf(world), [])
 })
 
+test('a file that was written after a clock was set back is added', async (t) => {
+  const world = await createWorld(t)
+  const reader = createReader(t, world)
+  for (let i = 0; i < 50; i += 1) {
+    writeFileSync(world.path, line(3_600 + i))
+    await reader.step()
+    renameSync(world.path, renamed(world, i))
+    await reader.step()
+    rmSync(renamed(world, i))
+    reader.clock.now += 60_001
+    await reader.step()
+  }
+  // It was rotated before the ledger read it, as in an outage of the database.
+  const rotatedAt = start + 60_000
+  writeFileSync(`${world.path}.${rotatedAt}`, line(50))
+  const later = createReader(t, world)
+  later.clock.now = rotatedAt + 1_000
+  await later.settle()
+  t.strictSame(await totals(world), { ann: 51 })
+})
+
 test('a torn line is a gap, and the others are read', async (t) => {
   for (const [write, end] of [
     [earlierLine, '.jsonl'],
