@@ -564,6 +564,7 @@ export const allMutants: readonly Mutant[] = [
       ['room.held.count === 0 ? !mayPass : !fits', '!fits'],
       ['canLimitOutput || !expected.isSeveral || ', 'true || '],
       ['pooled <= leftOf(room) && ', ''],
+      ['(factors?.grain ?? 1) ** 2 * ', ''],
       ['Math.min(Math.ceil(beyondRoom), ', 'Math.max(Math.ceil(beyondRoom), '],
       ['canLimitOutput && ceiling < expected.least', 'false'],
     ],
@@ -571,10 +572,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'ratelimit/rules/estimates/admit.ts',
     ['extauthz/check-limits.test.ts'],
-    [
-      ['return Math.max(needed, share)', 'return share'],
-      ['(factors?.grain ?? 1) ** 2 * ', ''],
-    ],
+    [['return Math.max(needed, share)', 'return share']],
   ),
   ...mutants(
     'ratelimit/rules/estimates/estimator.ts',

@@ -14,6 +14,7 @@ import {
   type HeldSums,
   type HeldTokens,
   heldTokensOf,
+  modelFactors,
   noHolds,
   withHold,
 } from '../../../../src/ratelimit/rules/estimates/hold.ts'
@@ -83,6 +84,21 @@ test('estimates bind where ceilings have room', async (t) => {
   }
   t.ok(count(9) < 10_000 / hold.mean, `${count(9)} at once`)
   t.equal(count(9), count(99))
+})
+
+test('a limit on cost keeps as many deviations free as one on tokens of one price', async (t) => {
+  // A token costs 2,000 nano-units, in which limits on cost are counted.
+  const { cost } = modelFactors({ perToken: '0.000002' })
+  const varied = { ...expected, outputVariance: 1_000_000 }
+  for (const limit of [3_000, 10_000, 40_000]) {
+    const count = (of: Partial<Room>, scale: number) => {
+      const hold = heldTokensOf(varied, 900, of.factors)
+      const open: HeldTokens[] = []
+      while (fits({ ...roomOf(scale * limit, 0, open), ...of }, hold, 99)) open.push(hold)
+      return open.length
+    }
+    t.equal(count({ factors: cost }, 2_000), count({}, 1), `${limit} tokens`)
+  }
 })
 
 test('every limit must have room', async (t) => {
