@@ -203,14 +203,22 @@ async function problemsOf(folder: string | undefined): Promise<readonly string[]
 }
 
 async function seeEnvoy({ envoyAdminAddress: admin }: Config) {
-  const name = 'server.days_until_first_cert_expiring'
   try {
-    const stats = await askAdmin(admin, `/stats?filter=${name}`)
-    const days = Number(/: (\d+)$/m.exec(stats)?.[1] ?? Number.POSITIVE_INFINITY)
-    return { down: undefined, daysLeft: new Map([['Envoy', days]]) }
+    const stats = await askAdmin(admin, '/stats?filter=expiration_unix_time_seconds')
+    return { down: undefined, daysLeft: certificatesIn(stats) }
   } catch (error) {
     return { down: `${showAddress(admin)}: ${errorMessage(error)}`, daysLeft: new Map() }
   }
+}
+
+/** Without `authorities`, by default the system's: such a list always has some that expire, or have. */
+function certificatesIn(stats: string): ReadonlyMap<string, number> {
+  const line =
+    /^(.+)\.ssl\.certificate\.(?!authorities\.)(.+)\.expiration_unix_time_seconds: (\d+)$/gm
+  const found = [...stats.matchAll(line)].map(([, owner, name, end]) => {
+    return [`Envoy, ${name} of ${owner}`, (Number(end) * 1_000 - Date.now()) / dayMs] as const
+  })
+  return new Map(found)
 }
 
 /** Days until the first certificate of each file expires; 0 if it cannot be read. */

@@ -42,6 +42,11 @@ const reason = (found: string | undefined) => (found === undefined ? undefined :
 const asListed = (part: string): string => `/readyz lists ${part}`
 const figure = ({ now }: Observed, name: string): number => now.get(name) ?? 0
 
+const left = (days: number): string => {
+  const whole = Math.floor(days)
+  return whole < 0 ? 'expired' : `${whole} ${whole === 1 ? 'day' : 'days'} left`
+}
+
 /** A gauge that is above `limit`, or a part that `/readyz` names. */
 const above =
   (name: string, limit = 0, part = ''): Condition =>
@@ -158,7 +163,7 @@ export const conditions: Readonly<Record<string, Condition>> = {
       ...unusable,
       ...[...daysLeft]
         .filter(([, days]) => days < daysLimit)
-        .map(([name, days]) => `${name}: ${Math.floor(days)} days left`),
+        .map(([name, days]) => `${name}: ${left(days)}`),
     ]),
   'Identity providers and the cluster': ({ degraded }) =>
     listed(degraded.filter((part) => part === 'oidc' || part === 'kubernetes').map(asListed)),

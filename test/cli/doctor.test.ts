@@ -170,6 +170,23 @@ test('without a process it says what would keep it from serving', { skip }, asyn
   ])
 })
 
+test("the system's authorities do not count as certificates", async (t) => {
+  const soon = Math.floor(Date.now() / 1_000) + 1.5 * 86_400
+  const stats = (owner: string, name: string, end: number) =>
+    `${owner}.ssl.certificate.${name}.expiration_unix_time_seconds: ${end}\n`
+  const system = stats('cluster.model/llm/a', 'authorities', 1_677_845_388)
+  const own = stats('cluster.model/llm/b', 'authorities-0a', 1_677_845_388)
+  let sent = `${system}server.days_until_first_cert_expiring: 0\n`
+  const envoy = createServer((_request, response) => response.end(sent))
+  const env = { ENVOY_ADMIN_ADDRESS: `127.0.0.1:${await listenLocally(t, envoy)}` }
+  const { sections, text } = await run(env)
+  t.notMatch(sections.join(), 'tollgatecertificateexpires', text)
+  sent += own + stats('listener.0.0.0.0_443', 'gateway', soon)
+  const found = (await run(env)).text
+  t.match(found, /Envoy, gateway of listener\.0\.0\.0\.0_443: 1 day left\n/)
+  t.match(found, /Envoy, authorities-0a of cluster\.model\/llm\/b: expired\n/)
+})
+
 test('every degraded part that has a section is named', async (t) => {
   const bodies: Readonly<Record<string, string>> = {
     '/readyz': '{"status":"ready","degraded":["time-zones","oidc"]}',
