@@ -159,9 +159,10 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
 
   /**
    * Hands the files over to the gateway name `next`, if the store has acknowledged all sums under the present name;
-   * returns whether it has. Afterwards nothing more is read or sent here.
+   * returns whether it has. Afterwards nothing more is read or sent here. `rename` writes the new name, under which lines
+   * from this position on count.
    */
-  async function handOver(next: string): Promise<boolean> {
+  async function handOver(next: string, rename: (from: Position) => void): Promise<boolean> {
     if (!role.confirm() || adoption.isPending) return false
     const unsent = sums.own(now()).filter((tally) => tally.field < ownUseOf(tally))
     if (unsent.some((tally) => !isOver(tally, now()))) return false
@@ -169,6 +170,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     try {
       delivery.savePosition(tail.position)
       await checkpoint.save(() => stateOf(next, []))
+      rename(tail.position)
     } catch {
       // The upkeep saves again, and reports the disk.
       tail.isPaused = false

@@ -90,8 +90,7 @@ export async function openSums(options: SumsOptions) {
     else {
       if (current.running.isUnavailable) return
       const [from, to] = [name.name, inventName()]
-      if (!(await current.running.handOver(to))) return
-      name.rename(to, current.sums.tail.position)
+      if (!(await current.running.handOver(to, (at) => name.rename(to, at)))) return
       options.onRenamed?.(from, to)
       await goOn(monotonic() + othersLookMs)
     }

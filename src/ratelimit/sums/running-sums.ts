@@ -80,10 +80,10 @@ export function runSums(options: RunningSumsOptions) {
      * Continues the files under another name, if all sums of this gateway are in the store. Returns whether it did;
      * then call only `end`.
      */
-    async handOver(gateway: string): Promise<boolean> {
+    async handOver(...next: Parameters<GatewaySums['handOver']>): Promise<boolean> {
       await tail.readAll()
       await senders.refresh()
-      return await sums.handOver(gateway)
+      return await sums.handOver(...next)
     },
     /** Ends without sending anything more. */
     async end(): Promise<void> {

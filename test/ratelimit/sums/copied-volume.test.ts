@@ -1,4 +1,12 @@
-import { appendFileSync, cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  cpSync,
+  mkdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
@@ -122,6 +130,32 @@ root.test(
     }
   },
 )
+
+root.test('lines count while the new name cannot be written', async (t) => {
+  const { placesOf, total, open, copy, log } = makeWorld(t)
+  const first = await open('a')
+  log('a', 40)
+  await poll(() => total() === 40, 'the store has it')
+  await first.sums.stop(1_000)
+  copy('a', 'b')
+  const { name } = filesOf(placesOf('b').path)
+  const heir = await open('b')
+  rmSync(name)
+  mkdirSync(name)
+  await poll(() => heir.sums.isWriter, 'it writes')
+  for (let tries = 1; tries <= 3; tries += 1) {
+    await delay(1_000)
+    log('b', 1)
+    await poll(async () => (await heir.used()) === 40 + tries, 'it is counted')
+  }
+  t.equal(heir.sums.name, first.sums.name)
+  rmdirSync(name)
+  await poll(() => heir.sums.name !== first.sums.name, 'it has another name')
+  log('b', 1)
+  await poll(() => total() === 44, 'each line counts once')
+  await heir.sums.stop(1_000)
+  t.equal(await (await open('b')).used(), 44)
+})
 
 root.test('a copy of a volume that lives is told from it', async (t) => {
   const { placesOf, total, open, copy, log } = makeWorld(t)

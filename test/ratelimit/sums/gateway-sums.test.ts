@@ -207,7 +207,7 @@ test('a read that has begun ends where the files are handed over', async (t) => 
   await one.sums.tail.readAll()
   await one.send()
   const reading = one.sums.tail.readAll()
-  const handing = one.sums.handOver('h')
+  const handing = one.sums.handOver('h', () => {})
   log(7)
   await reading
   t.equal(await handing, true)
@@ -219,14 +219,14 @@ test('files are handed over once the disk can be written', async (t) => {
   const one = await start()
   await one.sums.becomeWriter()
   world.isDiskFull = true
-  t.equal(await one.sums.handOver('h'), false)
+  t.equal(await one.sums.handOver('h', () => {}), false)
   t.equal(one.sums.isSaveDue(), true)
   log(5)
   await one.sums.tail.readAll()
   t.equal(one.used(), 5, 'it goes on meanwhile')
   await one.send()
   world.isDiskFull = false
-  t.equal(await one.sums.handOver('h'), true)
+  t.equal(await one.sums.handOver('h', () => {}), true)
 })
 
 test('what the store has beyond the lines is adopted once the disk can be written', async (t) => {
