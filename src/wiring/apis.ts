@@ -82,8 +82,11 @@ export function createExternalApi(
       return parts.table.stats()?.isOpen === false ? 'closed' : 'open'
     },
     usage: parts.ledger?.reader,
-    simulate: createSimulate(kept, config.unusableUsage, (...span) =>
-      readPastSums(parts.database.pool, ...span),
+    simulate: createSimulate(
+      kept,
+      config.unusableUsage,
+      (...span) => readPastSums(parts.database.pool, ...span),
+      config.admissionMode,
     ),
     locate: resources.locate,
     serviceState: state.read,

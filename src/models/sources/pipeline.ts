@@ -64,9 +64,9 @@ export async function loadSnapshot(
 }
 
 /** Loads the documents of one text. Their problems have no file name. */
-export async function loadDocuments(text: string) {
+export async function loadDocuments(text: string, admissionMode?: AdmissionMode) {
   const content = await inSlices(readInSteps('', { text, isUtf8: true }))
-  return load(await inSlices(gather([content])), undefined, {})
+  return load(await inSlices(gather([content])), undefined, { admissionMode })
 }
 
 async function load(

@@ -2,6 +2,7 @@
 
 import { parentPort, workerData } from 'node:worker_threads'
 import type { Span } from '../../formats/span.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { showProblem } from '../../models/sources/files.ts'
 import { loadDocuments } from '../../models/sources/pipeline.ts'
 import { type Simulation, simulate } from '../rules/simulate.ts'
@@ -16,6 +17,7 @@ export interface SimulationTask extends KeptPlaces {
   readonly span: Span
   readonly sums: PastSums
   readonly unusableUsage: UnusableUsage
+  readonly admissionMode: Snapshot['admissionMode'] | undefined
   readonly maxResponses: number
 }
 
@@ -30,8 +32,8 @@ export type SimulationResult =
     }
 
 async function run(task: SimulationTask): Promise<SimulationResult> {
-  const { text, span, sums, unusableUsage, maxResponses } = task
-  const { snapshot, problems } = await loadDocuments(text)
+  const { text, span, sums, unusableUsage, admissionMode, maxResponses } = task
+  const { snapshot, problems } = await loadDocuments(text, admissionMode)
   const errors = problems.filter(({ severity }) => severity === 'error')
   if (errors.length > 0) return { refused: errors.map(sentence) }
   // Problems of archives are ignored: hours with another number of lines are not replayed. `tollgate usage verify`

@@ -2,6 +2,7 @@
 
 import { ServiceError } from '../../formats/errors.ts'
 import type { Span } from '../../formats/span.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { askThread } from '../../runtime/ask-thread.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
@@ -21,17 +22,22 @@ export type Simulate = ReturnType<typeof createSimulate>
 
 /**
  * The function returns the result for the documents of a text, or their problems. Undefined if there is no journal,
- * hence no past usage. Rejects with `usage_timeout` if a simulation takes too long or too much memory.
+ * hence no past usage. Rejects with `usage_timeout` if a simulation takes too long or too much memory. `admissionMode`:
+ * that of Subscriptions that set none.
  */
 export function createSimulate(
   kept: KeptPlaces,
   unusableUsage: UnusableUsage,
   readSums: (from: number, to: number, maxRows: number) => Promise<PastSums>,
+  admissionMode?: Snapshot['admissionMode'],
 ) {
   if (kept.path === undefined) return undefined
   return async (text: string, span: Span) => {
     const sums = await readSums(span.from, span.to, maxRows)
-    const result = await run({ ...kept, text, span, sums, unusableUsage, maxResponses })
+    const result = await run({
+      ...kept,
+      ...{ text, span, sums, unusableUsage, admissionMode, maxResponses },
+    })
     if ('isTooMuch' in result) throw new ServiceError('usage_timeout')
     if ('refused' in result) return result
     const refusedThen = sums.rows.reduce((sum, { refusals }) => sum + refusals, 0)

@@ -6,6 +6,8 @@ import { createLedgerFeed } from '../../../src/usage/ledger/feed.ts'
 import { sourceNames } from '../../../src/usage/ledger/journal-files.ts'
 import { nameJournal } from '../../../src/usage/ledger/journal-name.ts'
 import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
+import { readPastSums } from '../../../src/usage/ledger/postgres/state.ts'
+import { createSimulate } from '../../../src/usage/ledger/simulation.ts'
 import { runAt } from '../../support/command.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { createKeyApi } from '../../support/key-api.ts'
@@ -125,6 +127,22 @@ test('a lower limit would have refused (200)', async (t) => {
     problems: [],
   })
   t.match(api.audited.at(-1), { action: 'usage.read', outcome: 'success' })
+})
+
+test('Subscriptions without a mode have that of ADMISSION_MODE', async (t) => {
+  const end = endOf('1m', 'ann', today + 10 * hour) - today
+  const { api, path } = await start(t, [{ ms: end + 1_000, took: 3_000 }, { ms: end + 3_000 }])
+  const span = { from: today, to: today + 12 * hour }
+  for (const [mode, refused] of [
+    [undefined, 1],
+    ['count', 1],
+    ['reserve', 0],
+  ] as const) {
+    const readSums = (...asked: [number, number, number]) => readPastSums(api.sql, ...asked)
+    const simulate = createSimulate({ path, folder: undefined }, 'allow', readSums, mode)
+    const result = await simulate?.(bundle([[100, '1m']]), span)
+    t.match(result, { simulation: { answers: 2, refusals: { length: refused } } })
+  }
 })
 
 test('sums of hours judge days, and say what they do not judge', async (t) => {
