@@ -94,7 +94,7 @@ const counters = {
   tollgate_uncounted_calls: 'Requests allowed on paths whose tokens are not counted.',
   tollgate_api_requests: 'Requests to the REST API; the route is empty for unknown paths.',
   tollgate_api_keys_created: 'API keys created.',
-  authorized_hits: 'Tokens counted, as models report them.',
+  authorized_hits: 'Tokens counted, as models report them or estimated.',
   authorized_calls: 'Requests that were allowed, except lists of models.',
   limited_calls: 'Requests refused because a limit is used up.',
   tollgate_identity: 'Identity tokens presented, by the source that verified them and the result.',

@@ -36,7 +36,7 @@ export function createWriterListeners(deps: WriterListenersDeps): WriterListener
       if (unusable) {
         metrics.onUnusable(usage.model)
         log.warn(
-          { code: 'usage_unusable', model: usage.model, estimated: tokens },
+          { code: 'usage_unusable', model: usage.model, estimated },
           'a response has no usable usage',
         )
       }

@@ -49,6 +49,8 @@ test('a response without usable usage is logged, whatever it is charged', async 
     unusable,
     { ...logged, estimated: 9 },
   ])
+  const partly = { tokens: 9, unusable: true, estimated: 4 }
+  t.strictSame(charged(partly)[1], { ...logged, estimated: 4 }, 'five are reported')
 })
 
 test('a key is in use, even if no Check has seen it', async (t) => {
