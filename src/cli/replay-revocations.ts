@@ -9,7 +9,7 @@ import type { Pool } from '../store/postgres/postgres.ts'
 import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
 import { withDatabase } from './database.ts'
-import { toJson } from './output.ts'
+import { printable, toJson } from './output.ts'
 
 /** Runs the command; returns the exit status: 1 if a file or line could not be read or a key not be revoked. */
 export const replay: Run<typeof json> = async ({ operands: files, flags }, { env, out, err }) => {
@@ -20,12 +20,13 @@ export const replay: Run<typeof json> = async ({ operands: files, flags }, { env
       if (replayed === undefined) continue
       done.push(replayed)
       const { revocations, ended, broken, left } = replayed
+      const name = printable(file)
       if (!flags.json)
         out(
-          `${file}: ${revocations} revocations, ${ended} of keys that were active again and are now revoked.`,
+          `${name}: ${revocations} revocations, ${ended} of keys that were active again and are now revoked.`,
         )
-      if (broken > 0) err(`${file}: ${broken} lines cannot be read.`)
-      if (left > 0) err(`${file}: ${left} keys are locked by a transaction; repeat the command.`)
+      if (broken > 0) err(`${name}: ${broken} lines cannot be read.`)
+      if (left > 0) err(`${name}: ${left} keys are locked by a transaction; repeat the command.`)
     }
     if (flags.json) out(toJson({ object: 'list', data: done }))
     const isWhole = done.length === files.length
@@ -50,7 +51,7 @@ async function replayFile(
 ): Promise<Replayed | undefined> {
   const hashes: string[] = []
   const content = await readFile(file, ({ hash }) => hashes.push(hash)).catch(
-    ({ code }: NodeJS.ErrnoException) => report(`${file} cannot be read (${code}).`),
+    ({ code }: NodeJS.ErrnoException) => report(`${printable(file)} cannot be read (${code}).`),
   )
   if (!content) return undefined
   const { ids, left } = await endAgain(sql, hashes)

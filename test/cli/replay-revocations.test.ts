@@ -28,3 +28,15 @@ test('a file that cannot be read does not keep the others from being replayed', 
   t.match(JSON.parse(out), { data: [{ file: good, revocations: 1 }] })
   t.equal((await replay(good as string)).status, 0)
 })
+
+test('no name of a file acts on the terminal', async (t) => {
+  const url = await createDatabase(t)
+  await migrate(await createPool(t, url))
+  const name = join(temporaryFolder(t), 'revocations-\u001b[2J.jsonl')
+  const run = () => runAt({ env: { DATABASE_URL: url } }, 'revocations', 'replay', name)
+  const missing = await run()
+  writeFileSync(name, 'torn\n')
+  const broken = await run()
+  for (const { out, err } of [missing, broken]) t.notOk((out + err).includes('\u001b'))
+  t.match(broken, { status: 1, out: /0 revocations/, err: /1 lines cannot be read/ })
+})
