@@ -204,26 +204,35 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       const all: RevokedKey[] = []
       // Rows that an open transaction has locked come last, so that the others are revoked first.
       for (const isLast of [false, true]) {
+        // Otherwise each batch would read all rows of the earlier ones again.
+        let oldest = 'infinity'
         for (;;) {
           // Locks rows in a fixed order, so that two concurrent statements wait instead of
           // deadlocking: in the order of the indexes on owner and subscription, which avoids a scan of
           // the table.
           const query = sql<RevokedRow[]>`
-            update api_keys set status = 'revoked'
-            where status = 'active' and id = any(array(
-              select id from api_keys
-              where ${isActive(sql, scope, now)} and ${lockBound(sql)}
-              order by created_at desc, id
-              limit ${batchRows}
-              for update ${isLast ? sql`` : sql`skip locked`}
-            ))
-            returning id, key_hash as hash, previous_hash, expires_at,
-              pg_current_xact_id()::text as transaction`
+            with revoked as (
+              update api_keys set status = 'revoked'
+              where status = 'active' and id = any(array(
+                select id from api_keys
+                where ${isActive(sql, scope, now)} and created_at <= ${oldest}::timestamptz
+                  and ${lockBound(sql)}
+                order by created_at desc, id
+                limit ${batchRows}
+                for update ${isLast ? sql`` : sql`skip locked`}
+              ))
+              returning id, key_hash as hash, previous_hash, expires_at, created_at
+            )
+            select id, hash, previous_hash, expires_at, (min(created_at) over ())::text as oldest,
+              pg_current_xact_id()::text as transaction
+            from revoked`
           const revoked = await withLongDeadline(query)
-          for (const { expires_at, previous_hash: previousHash, ...key } of revoked) {
-            const expiresAt = expires_at?.getTime() ?? null
-            all.push({ ...key, ...(previousHash && { previousHash }), expiresAt })
+          for (const row of revoked) {
+            const { id, hash, transaction, previous_hash: previousHash } = row
+            const expiresAt = row.expires_at?.getTime() ?? null
+            all.push({ id, hash, transaction, ...(previousHash && { previousHash }), expiresAt })
           }
+          oldest = revoked[0]?.oldest ?? oldest
           if (revoked.length < batchRows) break
         }
       }
@@ -252,7 +261,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
 }
 
 type RevokedRow = Omit<RevokedKey, 'expiresAt' | 'previousHash'> &
-  Pick<Row, 'expires_at' | 'previous_hash'>
+  Pick<Row, 'expires_at' | 'previous_hash'> & { readonly oldest: string }
 
 type RotatedRow = RevokedRecordRow & {
   readonly replaced_hash: string

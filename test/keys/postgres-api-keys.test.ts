@@ -212,6 +212,28 @@ test('concurrent bulk revocations share the keys', async (t) => {
   t.equal(new Set(hashes).size, total)
 })
 
+test('a bulk revocation reads no key once per batch', async (t) => {
+  const sql = await createPool(t, await createMigratedDatabase(t), 1)
+  const total = 16_000
+  await sql`
+    insert into api_keys (id, username, name, key_hash, user_groups, subscription, created_at)
+    select gen_random_uuid()::text, 'alice', 'k', i::text, array['a'], 'premium',
+      now() - i * interval '1 second'
+    from generate_series(1, ${total}::int) i`
+  await sql`analyze api_keys`
+  const countReads = async () => {
+    await sql`select pg_stat_force_next_flush()`
+    const [row] = await sql<{ reads: number }[]>`
+      select (seq_tup_read + idx_tup_fetch)::int as reads from pg_stat_user_tables
+      where relname = 'api_keys'`
+    return row?.reads ?? 0
+  }
+  const before = await countReads()
+  const revoked = await createPostgresApiKeys(sql).revokeAll({ user: 'alice' }, now)
+  t.equal(new Set(revoked.map(({ hash }) => hash)).size, total)
+  t.ok((await countReads()) - before < 5 * total, 'three times: found, revoked, none left')
+})
+
 test('a process whose clock is ahead deletes no key that is valid', async (t) => {
   const keys = createPostgresApiKeys(await createMigrated(t))
   const record = createRecord({ ephemeral: true, expiresAt: Date.now() + 1_000 })
