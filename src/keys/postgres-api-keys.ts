@@ -226,7 +226,9 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
             select id, hash, previous_hash, expires_at, (min(created_at) over ())::text as oldest,
               pg_current_xact_id()::text as transaction
             from revoked`
-          const revoked = await withLongDeadline(query)
+          const revoked = await withLongDeadline(query).catch((error: unknown) => {
+            throw all.length > 0 ? toUnfinished(error) : error
+          })
           for (const row of revoked) {
             const { id, hash, transaction, previous_hash: previousHash } = row
             const expiresAt = row.expires_at?.getTime() ?? null
@@ -258,6 +260,13 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       }
     },
   }
+}
+
+/** The batches before this failure are revoked, even if the server has refused this one. */
+function toUnfinished(error: unknown): unknown {
+  if (!(error instanceof ServiceError)) return error
+  const cause = new Error('only a part of the keys was revoked', { cause: error.cause })
+  return new ServiceError(error.code, { cause })
 }
 
 type RevokedRow = Omit<RevokedKey, 'expiresAt' | 'previousHash'> &

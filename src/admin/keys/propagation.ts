@@ -27,17 +27,23 @@ export const propagationSchema = {
 const unsure =
   'The key store did not respond: the revocation may or may not have been done. Repeat it until there is a response.'
 
+const readOnly =
+  'The key store is read-only, as during a failover, so nothing was changed; try again in a few seconds.'
+
 const codes: ReadonlySet<ErrorCode> = new Set(['store_unavailable', 'store_slow'])
 
 /**
  * The revocation's result. After an outage in its middle, the error says that the result is
- * unknown.
+ * unknown, unless the server refused it.
  */
 export async function orUnsure<T>(revocation: Promise<T>, message = unsure): Promise<T> {
   try {
     return await revocation
   } catch (error) {
     if (!(error instanceof ServiceError) || !codes.has(error.code)) throw error
-    throw new ServiceError(error.code, { message, cause: error.cause })
+    const { code, cause } = error
+    // Of a server that refuses all writes.
+    const isReadOnly = cause instanceof Error && 'code' in cause && cause.code === '25006'
+    throw new ServiceError(code, { message: isReadOnly ? readOnly : message, cause })
   }
 }

@@ -213,3 +213,20 @@ test('revokes nothing while the store is unavailable (503)', async (t) => {
   refused(t, answer, 503, 'store_unavailable')
   t.match(answer.json().error.message, /may or may not have been done\. Repeat it/)
 })
+
+test('a server that refuses writes after the first keys has revoked these (503)', async (t) => {
+  const api = await createKeyApi(t)
+  await api.sql`
+    insert into api_keys (id, username, name, key_hash, user_groups, subscription, created_at)
+    select gen_random_uuid()::text, 'alice', 'k', i::text, array['a'], 'basic',
+      now() - i * interval '1 second'
+    from generate_series(1, 2001) i`
+  await api.sql.unsafe(`
+    create function refuse() returns trigger language plpgsql as
+      $$ begin raise sqlstate '25006' using message = 'read-only'; end $$;
+    create trigger refuse before update on api_keys for each row
+      when (old.key_hash = '2001') execute function refuse()`)
+  const answer = await api.ask(route, { as: 'alice' })
+  refused(t, answer, 503, 'store_unavailable')
+  t.match(answer.json().error.message, /may or may not have been done\. Repeat it/)
+})

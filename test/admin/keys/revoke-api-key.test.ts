@@ -1,7 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { test } from 'tap'
+import { createPostgresApiKeys } from '../../../src/keys/postgres-api-keys.ts'
+import { createMigratedDatabase } from '../../support/database.ts'
 import { addReplica } from '../../support/followers.ts'
 import { createKeyApi } from '../../support/key-api.ts'
+import { createPool } from '../../support/key-store.ts'
 import { failing, refused } from '../../support/refusals.ts'
 
 test('revoking returns the record (200)', async (t) => {
@@ -93,6 +96,21 @@ test('revokes nothing while the store is unavailable (503)', async (t) => {
   const answer = await api.ask(`DELETE /v1/api-keys/${randomUUID()}`, { as: 'alice' })
   refused(t, answer, 503, 'store_unavailable')
   t.match(answer.json().error.message, /may or may not be revoked\. Repeat the call/)
+})
+
+test('a server that refuses writes has revoked nothing (503)', async (t) => {
+  const url = await createMigratedDatabase(t)
+  const refusing = new URL(url)
+  refusing.searchParams.set('options', '-c default_transaction_read_only=on')
+  const { revoke, revokeAll } = createPostgresApiKeys(await createPool(t, refusing.href))
+  const api = await createKeyApi(t, { url, around: (store) => ({ ...store, revoke, revokeAll }) })
+  const { id } = await api.createKey('alice')
+  for (const route of [`DELETE /v1/api-keys/${id}`, 'POST /v1/api-keys/bulk-revoke']) {
+    const answer = await api.ask(route, { as: 'alice' })
+    refused(t, answer, 503, 'store_unavailable')
+    t.match(answer.json().error.message, /is read-only.* nothing was changed/)
+  }
+  t.equal((await api.keys.findById(id))?.status, 'active')
 })
 
 test('an open transaction blocks only the keys that it has changed', async (t) => {
