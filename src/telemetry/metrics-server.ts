@@ -1,8 +1,8 @@
 /** `GET /metrics` for Prometheus, and nothing else. */
 
-import type { RequestListener, Server } from 'node:http'
+import type { RequestListener, Server, ServerResponse } from 'node:http'
 import { createServer as createSecureServer, type Server as SecureServer } from 'node:https'
-import { describe, toEnvelope } from '../formats/errors.ts'
+import { describe, type ErrorCode, isFinal, toEnvelope } from '../formats/errors.ts'
 import { hopHeader, isOwnHop } from '../formats/hop.ts'
 import { isFromPage } from '../formats/page-request.ts'
 import { createServer } from '../runtime/node-http.ts'
@@ -27,22 +27,20 @@ export function createMetricsServer(
   const listener: RequestListener = async (request, response) => {
     const path = request.url?.replace(/\?.*$/s, '')
     if (isOwnHop(request.headers[hopHeader], hopMark)) {
-      response
-        .writeHead(describe('loop_detected').status, { 'content-type': 'application/json' })
-        .end(JSON.stringify(toEnvelope('loop_detected')))
+      refuse(response, 'loop_detected')
     } else if (isFromPage(request.headers, boundTo(server))) {
-      response.writeHead(403).end('Pages in a browser may not call this listener.')
+      refuse(response, 'local_only', 'Pages in a browser may not call this listener.')
     } else if (path !== '/metrics') {
-      response.writeHead(404).end()
+      refuse(response, 'not_found')
     } else if (request.method !== 'GET' && request.method !== 'HEAD') {
-      response.writeHead(405, { allow: 'GET, HEAD' }).end()
+      refuse(response.setHeader('allow', 'GET, HEAD'), 'method_not_allowed')
     } else {
       try {
         const text = await scrape()
         response.writeHead(200, { 'content-type': contentType }).end(text)
       } catch (error) {
         onFault(error)
-        response.writeHead(500).end()
+        refuse(response, 'internal')
       }
     }
   }
@@ -52,6 +50,14 @@ export function createMetricsServer(
   if (tls) tls.follow(server as SecureServer)
   server.maxConnections = 32
   return server
+}
+
+function refuse(response: ServerResponse, code: ErrorCode, message?: string): void {
+  const { status } = describe(code)
+  if (isFinal(status)) response.setHeader('x-should-retry', 'false')
+  response
+    .writeHead(status, { 'content-type': 'application/json' })
+    .end(JSON.stringify(toEnvelope(code, message)))
 }
 
 function boundTo(server: Server): string | undefined {

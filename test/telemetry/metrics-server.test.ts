@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { get } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
 import { type Test, test } from 'tap'
 import { createMetricsServer } from '../../src/telemetry/metrics-server.ts'
 
@@ -34,10 +35,15 @@ test('GET /metrics returns the scrape', async (t) => {
 test('other paths and methods are refused', async (t) => {
   const { ask } = await start(t, async () => 'a 1\n')
   for (const path of ['/', '/metrics/', '/metrics/x', '/readyz', '//metrics']) {
-    t.equal((await ask(path)).status, 404, path)
+    const answer = await ask(path)
+    t.equal(answer.status, 404, path)
+    t.equal(answer.headers.get('content-type'), 'application/json')
+    t.equal(answer.headers.get('x-should-retry'), 'false')
+    t.match(await answer.json(), { error: { code: 'not_found' } })
   }
   const posted = await ask('/metrics', 'POST')
   t.equal(posted.status, 405)
+  t.match(await posted.json(), { error: { code: 'method_not_allowed' } })
   t.equal(posted.headers.get('allow'), 'GET, HEAD')
 })
 
@@ -45,7 +51,9 @@ test('a failed scrape is answered with 500 and reported', async (t) => {
   const { ask, faults } = await start(t, () => Promise.reject(new Error('secret')))
   const answer = await ask('/metrics')
   t.equal(answer.status, 500)
-  t.equal(await answer.text(), '')
+  const body = await answer.text()
+  t.equal(JSON.parse(body).error.code, 'internal')
+  t.notMatch(body, /secret/)
   t.match(faults, [/secret/])
 })
 
@@ -59,14 +67,19 @@ test('thirty-two concurrent scrapes are all answered', async (t) => {
 test('a page in a browser reads nothing', async (t) => {
   const { url } = await start(t, async () => 'a 1\n')
   const ask = (headers: Record<string, string>) =>
-    new Promise<number | undefined>((settle, fail) => {
-      get(`${url}/metrics`, { headers }, (answer) => settle(answer.resume().statusCode)).on(
-        'error',
-        fail,
-      )
+    new Promise<{ status: number | undefined; body: string }>((settle, fail) => {
+      get(`${url}/metrics`, { headers }, async (answer) => {
+        settle({ status: answer.statusCode, body: await text(answer) })
+      }).on('error', fail)
     })
-  t.equal(await ask({ host: 'rebound.example' }), 403)
-  t.equal(await ask({ 'sec-fetch-site': 'same-origin' }), 403)
-  t.equal(await ask({ 'sec-fetch-site': 'none' }), 200)
-  t.equal(await ask({ host: 'localhost' }), 200)
+  for (const headers of [{ host: 'rebound.example' }, { 'sec-fetch-site': 'same-origin' }]) {
+    const { status, body } = await ask(headers)
+    t.strictSame(
+      [status, JSON.parse(body).error.code],
+      [403, 'local_only'],
+      JSON.stringify(headers),
+    )
+  }
+  t.equal((await ask({ 'sec-fetch-site': 'none' })).status, 200)
+  t.equal((await ask({ host: 'localhost' })).status, 200)
 })
