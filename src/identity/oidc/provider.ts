@@ -86,7 +86,9 @@ export function createProvider(options: ProviderOptions) {
         })
         return { payload, provedBy: found?.generation ?? Number.NaN }
       } catch (error) {
-        const isOther = error instanceof errors.JWSSignatureVerificationFailed
+        // A TypeError is about a key, such as an RSA key of 1,024 bits.
+        const isOther =
+          error instanceof errors.JWSSignatureVerificationFailed || error instanceof TypeError
         if (!isOther || found?.keys[tried + 1] === undefined) throw error
       }
     }

@@ -181,6 +181,18 @@ test('each key of a set that fits is tried', async (t) => {
   }
 })
 
+test('a key that is too short does not hide another under its kid', async (t) => {
+  const { issuer, ask } = await createWorld(t)
+  t.match(await ask(await issuer.sign({ sub: 'ada' })), { user: 'ada' })
+  const { publicKey } = generateKeyPairSync('rsa', { modulusLength: 1_024 })
+  issuer.published.set('short', { ...(publicKey.export({ format: 'jwk' }) as JWK), kid: 'late' })
+  await issuer.addKey('late', { alg: 'RS256' })
+  const token = await issuer.sign({ sub: 'ada' }, { kid: 'late' })
+  t.match(await ask(token), { user: 'ada' })
+  const forged = token.replace(/\.[^.]+$/, '.AAAA')
+  t.equal(await ask(forged), 'The identity token is not valid.')
+})
+
 async function freshKey(issuer: OidcIssuer, kid: string): Promise<JWK | undefined> {
   await issuer.addKey(kid)
   return issuer.published.get(kid)
