@@ -133,6 +133,9 @@ export const sampleSnapshot = snapshotOf(
   subscription('b-only', { groups: ['team-b'] }, { 'llm/small': [[50, '1m']] }),
 )
 
+/** A name as long as that of a key's owner may be. */
+export const longest = 'x'.repeat(2_048)
+
 /** A name that lines shorten. */
 export const longAdmin = 'admin'.repeat(200)
 
@@ -144,6 +147,8 @@ const people: Readonly<Record<string, readonly string[]>> = {
   admin: ['tollgate-admins', 'team-a'],
   [longAdmin]: ['tollgate-admins'],
   [userInLines(longAdmin)]: ['team-a'],
+  [longest]: ['team-a'],
+  [`${longest}x`]: ['team-a'],
   stranger: [],
   // As some providers have them; the token lacks the blanks.
   ' blanks ': ['team-a'],

@@ -109,6 +109,10 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
       now,
     })
     const requested = request.body.subscription?.trim() || undefined
+    if (Buffer.byteLength(caller.user) > maxUserBytes) {
+      const message = `Your user name is too long for API keys: ${Buffer.byteLength(caller.user)} bytes, at most ${maxUserBytes}.`
+      throw invalidRequest(message)
+    }
     const subscription = selectForKey(current, caller, requested).name
     const caps = readCaps(request.body, {}, subscription, current)
 
@@ -149,6 +153,9 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
     })
   })
 }
+
+/** Of an owner's name in UTF-8: the database's indexes take no more than 2,704 bytes, with the other columns. */
+const maxUserBytes = 2_048
 
 const noOverlap = { overlapMs: 0, endAfterFirstUseMs: undefined }
 

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { snapshotOf, subscription } from '../../support/documents.ts'
-import { createKeyApi } from '../../support/key-api.ts'
+import { createKeyApi, longest } from '../../support/key-api.ts'
 import { failing, refused } from '../../support/refusals.ts'
 
 const route = 'POST /v1/api-keys'
@@ -153,6 +153,15 @@ test('an invalid field is named (400)', async (t) => {
   }
   const [count] = await api.sql`select count(*)::int as n from api_keys`
   t.equal(count?.n, 0)
+})
+
+test('a user name too long for the index of keys is refused (400)', async (t) => {
+  const api = await createKeyApi(t)
+  const create = (as: string) => api.ask('POST /v1/api-keys', { as, body: { name: 'n' } })
+  t.equal((await create(longest)).statusCode, 201)
+  const answer = await create(`${longest}x`)
+  refused(t, answer, 400, 'invalid_request')
+  t.match(answer.json().error.message, /2049 bytes, at most 2048/)
 })
 
 test('refuses a request without a credential (401)', async (t) => {
