@@ -104,9 +104,10 @@ export function bulkRevokeApiKeys(app: Api, deps: ExternalDeps): void {
 }
 
 function readScope(named: NonNullable<Body>, caller: Caller): KeyScope {
-  // A name may have blanks outside; whoever writes their own as it is means it.
-  const isExact = named.username === caller.user
-  const username = isExact ? caller.user : readName('username', named.username)
+  const trimmed = readName('username', named.username)
+  // A name may have blanks outside: without them it is another user's.
+  const isOther = trimmed !== undefined && trimmed !== caller.user
+  const username = isOther ? (named.username ?? undefined) : trimmed
   const subscription = readName('subscription', named.subscription)
   return { user: username ?? (subscription === undefined ? caller.user : undefined), subscription }
 }

@@ -39,6 +39,10 @@ test('a name with outer blanks names its own user (200)', async (t) => {
   const answer = await api.ask(route, { as: 'blanks', body: { username: ' blanks ' } })
   t.match(answer.json(), { revokedCount: 1 })
   t.equal((await api.ask(route, { as: 'blanks', body: { username: 'blanks' } })).statusCode, 403)
+  await api.createKey('blanks')
+  const byAdmin = (username: string) => api.ask(route, { as: 'admin', body: { username } })
+  t.match((await byAdmin('blanks')).json(), { revokedCount: 0 })
+  t.match((await byAdmin(' blanks ')).json(), { revokedCount: 1 })
 })
 
 test('an administrator may name another user', async (t) => {
