@@ -60,6 +60,32 @@ test('a person begins with use, limits, keys and refusals', async (t, world) => 
   await page.getByRole('heading', { name: 'Models', level: 1 }).waitFor()
 })
 
+test('a steady use has not changed, at any minute of an hour', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const [minuteMs, dayMs] = [60_000, 86_400_000]
+  // A token a minute, without end.
+  await page.route('**/v1/usage?*', async (route) => {
+    const { searchParams: query } = new URL(route.request().url())
+    const [from = 0, to = 0] = ['from', 'to'].map((name) => Date.parse(query.get(name) ?? ''))
+    const lengthMs = query.get('group_by')?.startsWith('day') ? dayMs : to
+    const data = []
+    for (let at = from; at < to; ) {
+      const end = Math.min(to, (Math.floor(at / lengthMs) + 1) * lengthMs)
+      const tokens = Math.max(0, Math.min(end, Date.now()) - at) / minuteMs
+      data.push({ start: new Date(at).toISOString(), total_tokens: tokens, answers: tokens })
+      at = end
+    }
+    const rows = data.map((row) => ({ ...row, model: 'llm/sim', refusals_approximate: 0 }))
+    await route.fulfill({ json: { object: 'list', data: rows, gaps: [], has_more: false } })
+  })
+  await signIn(gateway.newUser(), '')
+  await page.getByRole('region', { name: 'This month', exact: true }).waitFor()
+  const changes = await page.locator('.change').allInnerTexts()
+  if (new Date().getUTCDate() > 1) t.ok(changes.length > 0)
+  for (const change of changes) t.match(change, /^[↑↓] (0|<0\.1) ?%$/)
+  await page.unroute('**/v1/usage?*')
+})
+
 test('a key sees what is its own', async (t, { page, gateway }) => {
   const user = gateway.newUser()
   const key = await use(gateway, user)

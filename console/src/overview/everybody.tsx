@@ -14,7 +14,7 @@ import { isWaitingFor, useLoaded } from '../use-loaded.ts'
 import { Health } from './health.tsx'
 import { LastRefusals } from './last-refusals.tsx'
 import { Change } from './periods.tsx'
-import { type Period, type Periods, readPeriods, shownDays } from './read-periods.ts'
+import { type Amount, type Period, type Periods, readPeriods, shownDays } from './read-periods.ts'
 import { Stat } from './stat.tsx'
 import { Shares, TokensPlot } from './tokens-plot.tsx'
 
@@ -99,7 +99,7 @@ interface TodayProps {
 
 function Today({ usage, of }: TodayProps) {
   const today: Period | undefined = usage?.periods.periods[0]
-  const read = ({ answers, tokens }: Period['now']) => (of === 'Requests' ? answers : tokens)
+  const read = ({ answers, tokens }: Amount) => (of === 'Requests' ? answers : tokens)
   const { cost } = today?.now ?? {}
   return (
     <Stat
@@ -111,7 +111,7 @@ function Today({ usage, of }: TodayProps) {
       foot={
         today && (
           <>
-            <Change now={read(today.now)} before={read(today.soFar)} />
+            <Change now={read(today.full.now)} before={read(today.full.before)} />
             <span>Yesterday {compact(read(today.whole))}</span>
           </>
         )

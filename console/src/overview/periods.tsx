@@ -18,7 +18,7 @@ function PeriodCard({
   name,
   before,
   now,
-  soFar,
+  full,
   whole,
   currency,
 }: Period & Pick<PeriodsRead, 'currency'>) {
@@ -32,7 +32,7 @@ function PeriodCard({
       line={`${some(now.answers, 'request')}${costIn(now)}`}
       foot={
         <>
-          <Change now={now.tokens} before={soFar.tokens} />
+          <Change now={full.now.tokens} before={full.before.tokens} />
           <span>
             {before} {compact(whole.tokens)}
             {costIn(whole)}
@@ -43,7 +43,7 @@ function PeriodCard({
   )
 }
 
-/** The change since the previous period, at the same point of it. */
+/** The change since the previous period, up to the last full hour. */
 export function Change({ now, before }: { readonly now: number; readonly before: number }) {
   if (before === 0) return null
   const change = now / before - 1
@@ -51,7 +51,7 @@ export function Change({ now, before }: { readonly now: number; readonly before:
   return (
     <span
       className="change"
-      title="Compared with the same part of the previous period"
+      title="Up to the last full hour, compared with the same part of the previous period"
       data-way={isMore ? 'more' : 'less'}
     >
       {isMore ? '↑' : '↓'} {share(Math.abs(change))}

@@ -12,12 +12,14 @@ export interface Sum {
   readonly cost: number | undefined
 }
 
+export type Amount = Pick<Sum, 'answers' | 'tokens'>
+
 export interface Period {
   readonly name: string
   readonly before: string
   readonly now: Sum
-  /** The previous period, up to the same point. */
-  readonly soFar: Sum
+  /** Up to the current hour: this period, and the previous one to the same point. */
+  readonly full: { readonly now: Amount; readonly before: Amount }
   /** The whole previous period. */
   readonly whole: Sum
 }
@@ -78,13 +80,17 @@ export async function readPeriods(
   }
   const [firstShown = today] = starts
   const first = Math.min(firstShown, ...spans.map(({ last }) => last))
-  const end = Math.ceil((now + 1) / hourMs) * hourMs
+  const hour = Math.floor(now / hourMs) * hourMs
+  const end = hour + hourMs
   // The periods need no models, of which there may be more than can be read.
-  const [all, shown, parts] = await Promise.all([
+  const [all, shown, current, parts] = await Promise.all([
     read(first, end, 'day'),
     read(firstShown, end, 'day,model'),
+    read(hour, end, 'hour'),
     Promise.all(
-      spans.map(({ start, last }) => read(last, Math.min(start, last + (end - start)), 'month')),
+      spans.map(({ start, last }) =>
+        hour === start ? undefined : read(last, Math.min(start, last + (hour - start)), 'month'),
+      ),
     ),
   ])
   const models = shown.has_more ? await read(firstShown, end, 'model') : undefined
@@ -95,12 +101,11 @@ export async function readPeriods(
     days: shown.has_more ? between(firstShown, end) : shown.data,
     models: byModel(models?.data ?? shown.data),
     hasMoreModels: models?.has_more ?? false,
-    periods: spans.map(({ name, before, start, last }, i) => ({
-      ...{ name, before },
-      now: sumOf(between(start, end)),
-      whole: sumOf(between(last, start)),
-      soFar: sumOf(parts[i]?.data ?? []),
-    })),
+    periods: spans.map(({ name, before, start, last }, i) => {
+      const sum = sumOf(between(start, end))
+      const full = { now: minus(sum, sumOf(current.data)), before: sumOf(parts[i]?.data ?? []) }
+      return { ...{ name, before, full }, now: sum, whole: sumOf(between(last, start)) }
+    }),
   }
 }
 
@@ -117,6 +122,14 @@ export function sumOf(rows: readonly UsageRow[]): Sum {
     cost: rows.some(({ cost }) => cost !== undefined)
       ? sum(({ cost = '0' }) => Number(cost))
       : undefined,
+  }
+}
+
+/** A response may be counted between the reads of both. */
+function minus(one: Amount, other: Amount): Amount {
+  return {
+    answers: Math.max(0, one.answers - other.answers),
+    tokens: Math.max(0, one.tokens - other.tokens),
   }
 }
 
