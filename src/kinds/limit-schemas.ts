@@ -293,7 +293,8 @@ const price = (description: string, otherwise?: string) =>
     maxLength: 64,
     rules: [
       {
-        message: 'must be a number of at least 0 like 0.000002 or 2e-6',
+        message:
+          'must be a number of at least 0 like 0.000002 or 2e-6, with at most 12 digits before the point and 24 after it',
         holds: (price: string) => readPrice(price) !== undefined,
       },
     ],

@@ -606,6 +606,10 @@ test('a bad price is a problem, and takes nothing out of force', async (t) => {
     t.match(resourceOf(changed), { modelRefs: [{ name: 'small', billingRate: undefined }] })
     t.match(problemsOf(changed), [/^spec\.modelRefs\[0\]\.billingRate\.perToken must/])
   }
+  for (const perToken of ['1e-25', '1e12']) {
+    const changed = change(paid, at, { perToken })
+    t.match(problemsOf(changed), [/at most 12 digits before the point and 24 after it$/], perToken)
+  }
   for (const rate of [{}, { perToken: null }, '0.1', 5, ['0.1']]) {
     const changed = change(paid, at, rate)
     t.match(resourceOf(changed), { modelRefs: [{ name: 'small', billingRate: undefined }] })
