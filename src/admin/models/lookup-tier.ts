@@ -31,6 +31,8 @@ const schema = {
   }),
 } as const
 
+const needsGroups = 'groups must be a list of at least one string.'
+
 /** Adds the route. Its codes are the original's, in our envelope. */
 export function lookUpTier(app: Api, { snapshot, instanceName }: ExternalDeps): void {
   app.post(
@@ -40,7 +42,7 @@ export function lookUpTier(app: Api, { snapshot, instanceName }: ExternalDeps): 
       errorHandler(error: FastifyError, _request, reply) {
         const isBody = error instanceof ServiceError && error.code === 'invalid_body'
         if (error.validation === undefined && !isBody) throw error
-        sendError(reply, 'bad_request', 'groups must be a list of at least one string.')
+        sendError(reply, 'bad_request', isBody ? error.message : needsGroups)
       },
     },
     async (request) => {

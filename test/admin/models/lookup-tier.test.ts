@@ -62,6 +62,18 @@ test('groups must be a list of strings (400)', async (t) => {
   }
 })
 
+test('the message of a 400 says what is wrong with the body', async (t) => {
+  const api = await createListApi(t, { snapshot })
+  const names = Array.from({ length: 300 }, (_, i) => `"x${i}":true`)
+  for (const [body, message] of [
+    ['{"groups":["a"]', /^The body is not valid JSON\.$/],
+    [`{"groups":["a"],${names}}`, /^The body has more than 300 fields\.$/],
+    [{ groups: [] }, /^groups must be a list of at least one string\.$/],
+  ] as const) {
+    t.match((await ask(api, body)).json(), { error: { code: 'bad_request', message } })
+  }
+})
+
 test('groups without a tier are not found (404)', async (t) => {
   const api = await createListApi(t, { snapshot })
   for (const group of ['other', '', 'Premium-group', ' premium-group', 'premium', '__proto__']) {
