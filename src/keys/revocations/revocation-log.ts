@@ -129,7 +129,8 @@ export interface RevokedKey {
 
 /**
  * Records that the replica is alive and has followed the log up to `position`, if any, and reads on
- * from there.
+ * from there: later transactions, and those that were open then. Not everything since the oldest of these, which any
+ * database of the server may keep open for hours. `between`, because for `=` the planner may read the whole table.
  */
 export function followLog(
   sql: Sql,
@@ -169,14 +170,20 @@ export function followLog(
       from tollgate_replicas
       where id <> ${id} and serves_until > now() and id not in (select id from gone)
     ),
+    news as (
+      select * from tollgate_revocations
+      where transaction >= pg_snapshot_xmax(${snapshot}::pg_snapshot)
+        and transaction < pg_snapshot_xmax(pg_current_snapshot())
+      union all
+      select logged.* from pg_snapshot_xip(${snapshot}::pg_snapshot) as open (transaction)
+        join tollgate_revocations as logged
+          on logged.transaction between open.transaction and open.transaction
+      where pg_visible_in_snapshot(open.transaction, pg_current_snapshot())
+    ),
     log as (
       select key_hash as hash, coalesce(key_id, '') as id, ended, ${msOf(sql, 'at')} as at,
         ${msOf(sql, 'ends_at')} as "endsAt", ${msOf(sql, 'expires_at')} as "expiresAt"
-      from tollgate_revocations
-      where transaction >= pg_snapshot_xmin(${snapshot}::pg_snapshot)
-        and transaction < pg_snapshot_xmax(pg_current_snapshot())
-        and not pg_visible_in_snapshot(transaction, ${snapshot}::pg_snapshot)
-      limit ${logRows + 1}
+      from news limit ${logRows + 1}
     ),
     triggers as (${triggersOn(sql)})
     select

@@ -181,6 +181,34 @@ test('no concurrent revocation is missed', async (t) => {
   t.same(new Set(read), new Set([...found, 'person-1']))
 })
 
+test('a poll reads nothing again, however long a transaction stays open', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const own = await createPool(t, url, 1)
+  const replica = createReplica()
+  const countReads = async () => {
+    await own`select pg_stat_force_next_flush()`
+    const [row] = await own<{ reads: number }[]>`
+      select (seq_tup_read + idx_tup_fetch)::int as reads from pg_stat_user_tables
+      where relname = 'tollgate_revocations'`
+    return row?.reads ?? 0
+  }
+  await sql.begin(async (person) => {
+    await person`select pg_current_xact_id()`
+    const first = await followLog(own, replica, undefined)
+    const logged = Array.from({ length: 8_000 }, (_, i) => `k${i}`)
+    await logRevocations(own, logged)
+    await own`analyze tollgate_revocations`
+    let { hashes, position } = await followLog(own, replica, first.position)
+    t.equal(hashes.length, logged.length)
+    const before = await countReads()
+    for (let i = 0; i < 3; i += 1) {
+      ;({ hashes, position } = await followLog(own, replica, position))
+      t.strictSame(hashes, [])
+    }
+    t.ok((await countReads()) - before < 100)
+  })
+})
+
 test('a deadlock with a transaction counts as an outage', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
