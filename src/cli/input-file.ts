@@ -1,16 +1,27 @@
 /** Input of a command: a file, standard input, or a folder of resources. */
 
-import { readFile, stat } from 'node:fs/promises'
-import { text } from 'node:stream/consumers'
+import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import { loadSnapshot } from '../models/sources/pipeline.ts'
+
+/** The longest input, in MiB; one from a pipe may have no end. */
+const mostMiB = 64
 
 /** The text of the file, of standard input if it is `-`, without a byte-order mark. Rejects with a readable error. */
 export async function readInput(path: string, input: NodeJS.ReadableStream): Promise<string> {
-  if (path === '-') return await text(input)
-  const bytes = await readFile(path).catch((error: NodeJS.ErrnoException) => {
-    throw new Error(`${path} cannot be read (${error.code}).`)
-  })
-  return new TextDecoder().decode(bytes)
+  const chunks: Buffer[] = []
+  let left = mostMiB * 2 ** 20
+  try {
+    for await (const chunk of path === '-' ? input : createReadStream(path)) {
+      chunks.push(Buffer.from(chunk))
+      left -= chunk.length
+      if (left < 0) break
+    }
+  } catch (error) {
+    throw new Error(`${path} cannot be read (${(error as NodeJS.ErrnoException).code}).`)
+  }
+  if (left < 0) throw new Error(`${path} is longer than ${mostMiB} MiB.`)
+  return new TextDecoder().decode(Buffer.concat(chunks))
 }
 
 /** The error for a folder without resources. */

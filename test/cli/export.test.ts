@@ -92,6 +92,7 @@ test('unreadable input is an error, and invalid arguments print the usage', asyn
   t.equal((await run(['--nope'])).status, 2)
   t.equal((await run(['--help'])).status, 0)
   t.strictSame((await run(['-'], {}, '')).documents, [])
+  t.match(await run(['/dev/zero']), { status: 1, err: '/dev/zero is longer than 64 MiB.' })
 })
 
 function kubeconfigOf({ server, token, ca }: ClusterAccess) {
