@@ -33,7 +33,6 @@ interface Waiting {
 export function openAuditFile(path: string): AuditSink {
   const waiting = new Set<Waiting>()
   let file: FileHandle | undefined
-  let isTorn = false
   /** Whether a flush waits for its turn; it takes all lines. */
   let isDue = false
   /** Operations on the file run one after the other. */
@@ -44,7 +43,6 @@ export function openAuditFile(path: string): AuditSink {
     const fresh = await open(path, 'a', 0o600)
     await file?.close().catch(() => {})
     file = fresh
-    isTorn = false
   }
 
   async function flush(): Promise<void> {
@@ -62,13 +60,12 @@ export function openAuditFile(path: string): AuditSink {
     for (const { settle } of lines) settle(written)
   }
 
-  /** A disk that fills up may write part of a line; the next one then begins on a new line. */
+  /** A disk that fills up may have part of a line, of any process; the next one then begins on a new line. */
   async function append(text: string): Promise<boolean> {
-    const bytes = Buffer.from(isTorn ? `\n${text}` : text)
+    const bytes = Buffer.from((await isTorn(file, path)) ? `\n${text}` : text)
     for (let at = 0; at < bytes.length; ) {
       const { bytesWritten } = (await file?.write(bytes, at)) ?? { bytesWritten: 0 }
       at += bytesWritten
-      isTorn = bytesWritten > 0 && at < bytes.length
       if (bytesWritten === 0) return false
     }
     return true
@@ -139,6 +136,19 @@ function openAuditStream(fd: number): AuditSink {
 async function isSame(file: FileHandle, path: string): Promise<boolean> {
   const [own, there] = await Promise.all([file.stat(), stat(path).catch(() => undefined)])
   return own.ino === there?.ino && own.dev === there.dev
+}
+
+/** Whether it ends within a line. Pipes and devices, and files that only others may read, do not. */
+async function isTorn(file: FileHandle | undefined, path: string): Promise<boolean> {
+  const { size = 0 } = (await file?.stat()) ?? {}
+  if (size === 0) return false
+  const reader = await open(path).catch(() => undefined)
+  try {
+    const read = await reader?.read({ buffer: Buffer.alloc(1), position: size - 1 })
+    return read?.bytesRead === 1 && read.buffer[0] !== 0x0a
+  } finally {
+    await reader?.close()
+  }
 }
 
 /**

@@ -1,5 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process'
 import {
+  appendFileSync,
   chmodSync,
   closeSync,
   constants,
@@ -11,6 +12,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
@@ -59,6 +61,18 @@ test('a full disk loses lines and is reported', { skip: !hasFull }, async (t) =>
   rmSync(path)
   t.equal(await file.write('three\n'), true)
   t.equal(readFileSync(path, 'utf8'), 'three\n')
+})
+
+test('a line never continues a torn one, of whichever process', async (t) => {
+  const path = join(temporaryFolder(t), 'audit.jsonl')
+  writeFileSync(path, '{"torn')
+  const file = openAuditFile(path)
+  t.teardown(() => file.close(1_000))
+  t.equal(await file.write('{"n":1}\n'), true)
+  appendFileSync(path, '{"torn')
+  t.equal(await file.write('{"n":2}\n'), true)
+  t.equal(await file.write('{"n":3}\n'), true)
+  t.equal(readFileSync(path, 'utf8'), '{"torn\n{"n":1}\n{"torn\n{"n":2}\n{"n":3}\n')
 })
 
 test('a path that cannot be opened loses lines until it can', async (t) => {
