@@ -43,6 +43,11 @@ test('restarts have a limit', async (t) => {
   for (const unit of units) t.match(unit, /^StartLimitIntervalSec=300\nStartLimitBurst=60$/m)
 })
 
+test('a process that fails at once is started again for as long as that lasts', async (t) => {
+  const [service = ''] = units
+  t.ok(Number(/^RestartSec=(\d+)$/m.exec(service)?.[1]) * 60 >= 300)
+})
+
 test('Envoy drains before it stops, for as long as a drain may take', async (t) => {
   const [, envoy = ''] = units
   t.match(envoy, /^ExecStop=-\/opt\/tollgate\/bin\/tollgate drain$/m)
