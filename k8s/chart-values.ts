@@ -116,8 +116,17 @@ export const values: readonly Value[] = [
 export const gatewayScheme =
   'ternary "https" "http" (hasKey .Values.settings "GATEWAY_TLS_CERT_FILE")'
 
+const [least, most] = [
+  '(.Values.autoscaling.minReplicas | default 3)',
+  '(.Values.autoscaling.maxReplicas | default 12)',
+]
+
 /** What else follows from settings, as Helm's expressions. */
 export const derived: readonly (readonly [Place, string])[] = [
+  [
+    [...scaler, 'maxReplicas'],
+    `ternary ${most} nil (le (${least} | int) (${most} | int)) | required \`autoscaling.maxReplicas: must not be below minReplicas\``,
+  ],
   // A drain, and what comes after it.
   [
     [...gateway, 'terminationGracePeriodSeconds'],

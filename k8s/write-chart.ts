@@ -206,6 +206,8 @@ function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>)
     return {
       type: 'object',
       additionalProperties: { type: 'string' },
+      // The pods' grace period follows from it, so it must be known here.
+      properties: { DRAIN_SECONDS: { type: 'string', pattern: '^[1-9][0-9]{0,3}$' } },
       propertyNames: { anyOf: [{ enum: settingNames(fixed) }, { pattern: '^OTEL_[A-Z0-9_]+$' }] },
     }
   }
@@ -220,7 +222,7 @@ function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>)
 function settingNames(fixed: ReadonlySet<string>): readonly string[] {
   return Object.values(settings)
     .filter(({ name }) => !fixed.has(name) && !withoutTls.has(name))
-    .flatMap(({ name }) => [name, `${name}_FILE`])
+    .flatMap(({ name }) => (name === settings.drainMs.name ? [name] : [name, `${name}_FILE`]))
     .sort()
 }
 

@@ -282,6 +282,8 @@ test('helm names a misspelled or missing value', { skip: noHelm }, async (t) => 
     ['controller.replicas=none', '/controller/replicas'],
     ['settings.LOG_LEVEL=1', '/settings/LOG_LEVEL'],
     ['settings.logLevel=info', 'logLevel'],
+    ['settings.DRAIN_SECONDS_FILE=/a', 'DRAIN_SECONDS_FILE'],
+    ['autoscaling.maxReplicas=2', 'maxReplicas: must not be below minReplicas'],
     ['ingress.enabled=true', 'ingress.hosts: name at least one'],
     ['httpRoute.enabled=true', 'httpRoute.parentRefs: name a Gateway'],
   ] as const) {
@@ -289,4 +291,7 @@ test('helm names a misspelled or missing value', { skip: noHelm }, async (t) => 
     t.not(status, 0, wrong)
     t.match(stderr, reason, wrong)
   }
+  const text = template('--set-string', 'settings.DRAIN_SECONDS=five minutes')
+  t.not(text.status, 0)
+  t.match(text.stderr, '/settings/DRAIN_SECONDS')
 })
