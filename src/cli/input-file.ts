@@ -26,7 +26,9 @@ export async function readInput(path: string, input: NodeJS.ReadableStream): Pro
 
 /** The error for a folder without resources. */
 export function withoutResources(folder: string): Error {
-  return new Error(`${folder} has no resources; they are in files that end in .yaml or .yml.`)
+  return new Error(
+    `${folder} has no resources; they are in files that end in .yaml, .yml or .json.`,
+  )
 }
 
 /** The resources of a folder, with all their problems. Rejects with a readable error. */

@@ -319,7 +319,10 @@ test('advises against a Subscription without an owner', async (t) => {
 
 test('reports a missing folder, a file, and a folder without resources', async (t) => {
   const empty = await check(t, { 'a.txt': 'nothing' })
-  t.match(empty, { status: 1, output: /has no resources; they are in files that end in \.yaml/ })
+  t.match(empty, {
+    status: 1,
+    output: /has no resources; they are in files that end in \.yaml, \.yml or \.json/,
+  })
   const file = runTollgate(t, ['check', join(packageRoot, 'package.json')], {})
   t.equal(await file.ended, 1)
   t.match(file.output(), /package\.json is a file; name a folder of YAML files/)
