@@ -80,7 +80,11 @@ function usualRows({ settings, resourceFolder, code }: WelcomeOptions, gateway: 
 
 /** The prefix with which other commands find this DATA_DIR. */
 function folderOf({ dataDir }: UpSettings['config']): string {
-  return dataDir === defaults.dataDir.fallback ? '' : `DATA_DIR=${dataDir} `
+  return dataDir === defaults.dataDir.fallback ? '' : `DATA_DIR=${inShell(dataDir)} `
+}
+
+function inShell(path: string): string {
+  return /^[-\w./]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`
 }
 
 function addressRows({ settings, modelServerAddress }: WelcomeOptions): Row[] {
