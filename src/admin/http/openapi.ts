@@ -8,7 +8,9 @@ import { nameSchemas } from './named-schemas.ts'
 const description = `Make API keys, list models and see your subscriptions. Inference itself is at
 the same address: any OpenAI client works with an API key and this base URL.
 
-Every refusal is \`{"error":{"message","type","code"}}\`. Dates are RFC 3339, UTC, whole seconds.`
+Every refusal is \`{"error":{"message","type","code"}}\`. Dates are RFC 3339, UTC, whole seconds.
+Operations do not list the statuses of requests that do not reach them: 400 (not valid HTTP), 408 (too slow),
+415 (gRPC), 417 (\`Expect\`), 426 (an upgrade), 431 (headers too large) and 508 (sent by the gateway to a model).`
 
 const tags = [
   {
