@@ -3,7 +3,7 @@
  * database.
  */
 
-import { endAgain } from '../keys/revocations/ended-keys.ts'
+import { type EndedKey, endAgain, endLater } from '../keys/revocations/ended-keys.ts'
 import { readFile } from '../keys/revocations/revocation-file.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
 import type { Run } from './command.ts'
@@ -19,12 +19,14 @@ export const replay: Run<typeof json> = async ({ operands: files, flags }, { env
       const replayed = await replayFile(sql, file, err)
       if (replayed === undefined) continue
       done.push(replayed)
-      const { revocations, ended, broken, left } = replayed
+      const { revocations, ended, expiring, broken, left } = replayed
       const name = printable(file)
       if (!flags.json)
         out(
           `${name}: ${revocations} revocations, ${ended} of keys that were active again and are now revoked.`,
         )
+      if (!flags.json && expiring > 0)
+        out(`${name}: ${expiring} keys expire when the overlap of their rotation ends.`)
       if (broken > 0) err(`${name}: ${broken} lines cannot be read.`)
       if (left > 0) err(`${name}: ${left} keys are locked by a transaction; repeat the command.`)
     }
@@ -39,6 +41,8 @@ interface Replayed {
   readonly revocations: number
   /** Keys that were active and are revoked now. */
   readonly ended: number
+  /** Keys that were rotated after the backup: they end with the secret that was replaced. */
+  readonly expiring: number
   readonly broken: number
   readonly left: number
 }
@@ -49,11 +53,24 @@ async function replayFile(
   file: string,
   report: (line: string) => void,
 ): Promise<Replayed | undefined> {
-  const hashes: string[] = []
-  const content = await readFile(file, ({ hash }) => hashes.push(hash)).catch(
-    ({ code }: NodeJS.ErrnoException) => report(`${printable(file)} cannot be read (${code}).`),
+  const now = Date.now()
+  const [ended, later]: [EndedKey[], EndedKey[]] = [[], []]
+  const content = await readFile(file, (key) =>
+    ((key.endsAt ?? 0) <= now ? ended : later).push(key),
+  ).catch(({ code }: NodeJS.ErrnoException) =>
+    report(`${printable(file)} cannot be read (${code}).`),
   )
   if (!content) return undefined
-  const { ids, left } = await endAgain(sql, hashes)
-  return { file, revocations: hashes.length, ended: ids.length, broken: content.broken, left }
+  const { ids, left } = await endAgain(
+    sql,
+    ended.map(({ hash }) => hash),
+  )
+  return {
+    file,
+    revocations: ended.length + later.length,
+    ended: ids.length,
+    expiring: later.length === 0 ? 0 : await endLater(sql, later),
+    broken: content.broken,
+    left,
+  }
 }

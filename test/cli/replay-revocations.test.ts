@@ -1,10 +1,12 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
+import { createPostgresApiKeys } from '../../src/keys/postgres-api-keys.ts'
+import type { ApiKeyRecord } from '../../src/keys/rules/api-key.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { runAt } from '../support/command.ts'
 import { createDatabase } from '../support/database.ts'
-import { createPool } from '../support/key-store.ts'
+import { createPool, createRecord } from '../support/key-store.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 test('a file that cannot be read does not keep the others from being replayed', async (t) => {
@@ -39,4 +41,34 @@ test('no name of a file acts on the terminal', async (t) => {
   const broken = await run()
   for (const { out, err } of [missing, broken]) t.notOk((out + err).includes('\u001b'))
   t.match(broken, { status: 1, out: /0 revocations/, err: /1 lines cannot be read/ })
+})
+
+test('a rotated key works until the overlap of its rotation ends', async (t) => {
+  const url = await createDatabase(t)
+  const sql = await createPool(t, url)
+  await migrate(sql)
+  const keys = createPostgresApiKeys(sql)
+  const times = { createdAt: Date.now(), expiresAt: Date.now() + 90 * 86_400_000 }
+  const [open, over, twice] = [1, 2, 3].map((n) => createRecord({ ...times, hash: `${n}` }))
+  for (const record of [open, over, twice]) await keys.insert(record as ApiKeyRecord)
+  const line = (hash: string, inMs?: number) =>
+    JSON.stringify({
+      id: hash,
+      at: new Date().toISOString(),
+      hash,
+      ends: inMs && new Date(Date.now() + inMs).toISOString(),
+      expires: null,
+    })
+  const file = join(temporaryFolder(t), 'revocations-a.jsonl')
+  const lines = [line('1', 3_600_000), line('2', -1_000), line('3', 3_600_000), line('3')]
+  writeFileSync(file, `${lines.join('\n')}\n`)
+  const replay = () => runAt({ env: { DATABASE_URL: url } }, 'revocations', 'replay', file)
+  t.match(await replay(), { status: 0, out: /4 revocations, 2 of keys.*\n.*: 1 keys expire/ })
+  t.match(await replay(), { status: 0, out: /4 revocations, 0 of keys[^\n]*$/ })
+  const found = await Promise.all([open, over, twice].map((each) => keys.findById(each?.id ?? '')))
+  t.strictSame(
+    found.map((record) => record?.status),
+    ['active', 'revoked', 'revoked'],
+  )
+  t.ok((found[0]?.expiresAt ?? 0) < Date.now() + 3_600_000)
 })
