@@ -138,9 +138,12 @@ function readStatus(status: JsonObject, audiences: readonly string[]): TokenCall
   const meantFor = Array.isArray(status.audiences) ? status.audiences : []
   if (!meantFor.some((each) => audiences.includes(each))) return 'is not meant for this service'
   const { username, groups = [] } = (status.user ?? {}) as JsonObject
-  if (typeof username !== 'string' || username === '') return 'names nobody'
-  if (!Array.isArray(groups) || !groups.every((group) => typeof group === 'string')) {
-    return 'has no list of groups'
-  }
+  if (!isName(username) || username === '') return 'names nobody'
+  if (!Array.isArray(groups) || !groups.every(isName)) return 'has no list of groups'
   return { by: 'token', proof: { by: 'cluster' }, user: username, groups }
+}
+
+/** Text that the database stores as it is. */
+function isName(value: unknown): value is string {
+  return typeof value === 'string' && value.isWellFormed() && !value.includes('\0')
 }

@@ -77,6 +77,8 @@ test('only a complete confirmation is accepted', async (t) => {
     ['no user', { authenticated: true, audiences }, null],
     ['no name', { ...good, user: { username: '' } }, null],
     ['groups is a string', { ...good, user: { ...user, groups: 'a' } }, null],
+    ['a name with NUL', { ...good, user: { ...user, username: 'a\0b' } }, null],
+    ['a group with half a character', { ...good, user: { ...user, groups: ['\ud800'] } }, null],
     ['a group is a list', { ...good, user: { ...user, groups: [['a']] } }, null],
     ['an error', { error: 'x' }, null],
   ] as const) {
