@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { fileModeOf, folderModeOf } from '../src/journal/prepare-folder.ts'
 import { StartError } from '../src/runtime/start-error.ts'
 import { onStop } from '../src/runtime/stop-signals.ts'
@@ -50,6 +51,8 @@ export async function runGateway(
   try {
     await start(settings, supervisor, log, isVerbose)
   } catch (error) {
+    // Ctrl-C also reaches programs that this process waits for, so it may learn of their end before its own signal.
+    await setImmediate()
     if (!supervisor.ending.aborted) {
       await supervisor.stop()
       throw error

@@ -243,6 +243,25 @@ test('a signal during the start leaves no process', async (t) => {
   }
 })
 
+test('Ctrl-C while the database is created is a stop', async (t) => {
+  const settings = await ownSettings(temporaryFolder(t))
+  const tollgate = runTollgate(t, ['up'], { ...settings, ENVOY_PATH: process.execPath })
+  await tollgate.until('Creating the database')
+  const children = () =>
+    readFileSync(`/proc/${tollgate.pid}/task/${tollgate.pid}/children`, 'utf8').trim().split(' ')
+  await poll(() => children().some((pid) => commandOf(pid) === 'initdb'), 'initdb runs')
+  // A terminal sends it to all of them.
+  for (const pid of children()) process.kill(Number(pid), 'SIGINT')
+  tollgate.signal('SIGINT')
+  t.equal(await tollgate.ended, 0, tollgate.output())
+  t.match(tollgate.output(), 'Everything has stopped')
+  t.notMatch(tollgate.output(), 'could not be created')
+})
+
+function commandOf(pid: string): string {
+  return pid === '' ? '' : readFileSync(`/proc/${pid}/comm`, 'utf8').trim()
+}
+
 function lengthOf(line: string): number {
   return line.length
 }
