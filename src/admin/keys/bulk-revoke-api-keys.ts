@@ -3,6 +3,7 @@
 import type { FastifyRequest } from 'fastify'
 import { ServiceError } from '../../formats/errors.ts'
 import type { Caller, KeyCaller } from '../../identity/rules/caller.ts'
+import type { ApiKeyStatus } from '../../keys/rules/api-key.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { KeyScope } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -63,6 +64,14 @@ export function bulkRevokeApiKeys(app: Api, deps: ExternalDeps): void {
       return !dryRun && isOwn(readScope(named, caller), caller)
     },
   } as const
+  /** Whether there are or were keys of the user whose name is `owner` with its outer blanks. */
+  async function hasKeys(owner: string): Promise<boolean> {
+    const any = { only: undefined, subscription: undefined, prefix: undefined, labels: {} }
+    const first = { sortBy: 'created_at', descending: true, limit: 1, offset: 0 } as const
+    const statuses = new Set<ApiKeyStatus>()
+    const search = { ...any, ...first, owner, statuses, includeEphemeral: true, now: clock() }
+    return (await keys.search(search)).length > 0
+  }
   async function revokeOne(id: string, user: string) {
     const revoked = await keys.revoke(id, user, clock())
     return revoked === undefined ? [] : [revoked]
@@ -72,18 +81,18 @@ export function bulkRevokeApiKeys(app: Api, deps: ExternalDeps): void {
     const caller = callerOf(request)
     const { dryRun, ...named } = request.body ?? {}
     if (dryRun) recordAs(request, 'key.bulk_revoke_preview')
-    const scope = readScope(named, caller)
-    const { user, subscription } = scope
+    const read = readScope(named, caller)
     const only = onlyKeyOf(caller, keyReach)
-    const target = {
-      ...(only !== undefined && { keyId: only }),
-      ...(user !== undefined && { user }),
-      ...(subscription !== undefined && { subscription }),
-    }
-    addToOutcome(request, target)
-    if (!isOwn(scope, caller) && !(await isAdmin(caller))) {
+    addToOutcome(request, targetOf(read, only))
+    if (!isOwn(read, caller) && !(await isAdmin(caller))) {
       throw new ServiceError('admin_required')
     }
+    const { username } = named
+    const isTrimmed = username != null && read.user === username.trim() && read.user !== username
+    const isExact = isTrimmed && read.user !== caller.user && (await hasKeys(username))
+    const scope = isExact ? { ...read, user: username } : read
+    const target = targetOf(scope, only)
+    addToOutcome(request, target)
     if (dryRun) {
       const revokedCount = only === undefined ? await keys.countActive(scope, clock()) : 1
       addToOutcome(request, {}, revokedCount)
@@ -104,12 +113,19 @@ export function bulkRevokeApiKeys(app: Api, deps: ExternalDeps): void {
 }
 
 function readScope(named: NonNullable<Body>, caller: Caller): KeyScope {
-  const trimmed = readName('username', named.username)
-  // A name may have blanks outside: without them it is another user's.
-  const isOther = trimmed !== undefined && trimmed !== caller.user
-  const username = isOther ? (named.username ?? undefined) : trimmed
+  // A name may have blanks outside; whoever writes their own as it is means it.
+  const isExact = named.username === caller.user
+  const username = isExact ? caller.user : readName('username', named.username)
   const subscription = readName('subscription', named.subscription)
   return { user: username ?? (subscription === undefined ? caller.user : undefined), subscription }
+}
+
+function targetOf({ user, subscription }: KeyScope, only: string | undefined) {
+  return {
+    ...(only !== undefined && { keyId: only }),
+    ...(user !== undefined && { user }),
+    ...(subscription !== undefined && { subscription }),
+  }
 }
 
 /** Whether these are all keys of the caller. */
