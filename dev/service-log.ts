@@ -16,16 +16,19 @@ export function createServiceLog(file: string, show: (line: string) => void) {
   closeSync(openLogFile(file))
   return {
     write(line: string): void {
-      last = line
       // A full disk must not end the service; important lines are also on the terminal.
       withLock(() => appendFile(file, `${line}\n`, { mode: logMode })).catch(() => {})
       const entry = readEntry(line)
+      if (!atStop.has(entry?.code)) last = line
       if (entry === undefined || Number(entry.level) >= warning) show(asSentence(line))
     },
-    /** Its last line, for the message that it ended. */
+    /** Its last line but those of every stop, for the message that it ended. */
     lastLine: (): string => `${asSentence(last)} (${file})`,
   }
 }
+
+/** Codes of what it logs whenever it ends. */
+const atStop: ReadonlySet<unknown> = new Set(['draining', 'stopped'])
 
 /** Fields that pino writes into every entry. */
 const common = new Set(['level', 'time', 'pid', 'hostname', 'msg', 'network'])

@@ -32,4 +32,6 @@ test('a warning is a line of text on the terminal and JSON in the file', async (
   await poll(() => readFileSync(file, 'utf8') === text, 'the file has every line as it was')
   log.write(lines[2] ?? '')
   t.equal(log.lastLine(), `Error: failed (err: no route, count: 3) (${file})`)
+  for (const code of ['draining', 'stopped']) log.write(JSON.stringify({ level: 30, code }))
+  t.match(log.lastLine(), 'Error: failed', 'which explains the end, unlike what is logged at each')
 })
