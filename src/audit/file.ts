@@ -2,6 +2,7 @@
 
 import { writeSync } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import { type Logger, type LogQueue, queueOf } from '../runtime/log.ts'
 import { repeat } from '../runtime/loop.ts'
 import { createMutex } from '../runtime/mutex.ts'
@@ -20,6 +21,8 @@ const timeoutMs = 2_000
 const maxWaiting = 10_000
 /** How often a renamed file is detected. */
 const pollMs = 500
+/** How long another process may take to write the rest of a line. */
+const restMs = 10
 
 interface Waiting {
   readonly line: string
@@ -138,16 +141,19 @@ async function isSame(file: FileHandle, path: string): Promise<boolean> {
   return own.ino === there?.ino && own.dev === there.dev
 }
 
-/** Whether it ends within a line. Pipes and devices, and files that only others may read, do not. */
+/**
+ * Whether it ends within a line that nobody is writing. Pipes and devices, and files that only others may read, do not.
+ */
 async function isTorn(file: FileHandle | undefined, path: string): Promise<boolean> {
-  const { size = 0 } = (await file?.stat()) ?? {}
-  if (size === 0) return false
-  const reader = await open(path).catch(() => undefined)
-  try {
-    const read = await reader?.read({ buffer: Buffer.alloc(1), position: size - 1 })
-    return read?.bytesRead === 1 && read.buffer[0] !== 0x0a
-  } finally {
-    await reader?.close()
+  for (let earlier = 0; ; await delay(restMs)) {
+    const { size = 0 } = (await file?.stat()) ?? {}
+    if (size === 0) return false
+    const reader = await open(path).catch(() => undefined)
+    const at = { buffer: Buffer.alloc(1), position: size - 1 }
+    const read = await reader?.read(at).finally(() => reader.close())
+    if (read?.bytesRead !== 1 || read.buffer[0] === 0x0a) return false
+    if (size === earlier) return true
+    earlier = size
   }
 }
 

@@ -16,6 +16,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
 import { queryObjects } from 'node:v8'
 import { test } from 'tap'
 import { openAuditFile } from '../../src/audit/file.ts'
@@ -73,6 +74,21 @@ test('a line never continues a torn one, of whichever process', async (t) => {
   t.equal(await file.write('{"n":2}\n'), true)
   t.equal(await file.write('{"n":3}\n'), true)
   t.equal(readFileSync(path, 'utf8'), '{"torn\n{"n":1}\n{"torn\n{"n":2}\n{"n":3}\n')
+})
+
+test('a line that another process is writing is not a torn one', async (t) => {
+  const path = join(temporaryFolder(t), 'audit.jsonl')
+  writeFileSync(path, '{"n":1')
+  const file = openAuditFile(path)
+  t.teardown(() => file.close(1_000))
+  const written = file.write('{"n":2}\n')
+  for (let i = 0; i < 20; i += 1) {
+    await delay(2)
+    appendFileSync(path, '0')
+  }
+  appendFileSync(path, '}\n')
+  t.equal(await written, true)
+  t.equal(readFileSync(path, 'utf8'), `{"n":1${'0'.repeat(20)}}\n{"n":2}\n`)
 })
 
 test('a path that cannot be opened loses lines until it can', async (t) => {
