@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
 import { createPostgresApiKeys } from '../../src/keys/postgres-api-keys.ts'
+import { endLater } from '../../src/keys/revocations/ended-keys.ts'
 import type { ApiKeyRecord } from '../../src/keys/rules/api-key.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { runAt } from '../support/command.ts'
@@ -71,4 +72,18 @@ test('a rotated key works until the overlap of its rotation ends', async (t) => 
     ['active', 'revoked', 'revoked'],
   )
   t.ok((found[0]?.expiresAt ?? 0) < Date.now() + 3_600_000)
+})
+
+test('a secret that is listed again ends at the earlier time', async (t) => {
+  const sql = await createPool(t, await createDatabase(t))
+  await migrate(sql)
+  const keys = createPostgresApiKeys(sql)
+  const record = createRecord({ createdAt: Date.now(), expiresAt: null })
+  await keys.insert(record)
+  const soon = Date.now() + 60_000
+  const listed = [3_600_000, 0, 7_200_000].map((later) => {
+    return { ...record, at: 0, endsAt: soon + later }
+  })
+  t.equal(await endLater(sql, listed), 1)
+  t.equal((await keys.findById(record.id))?.expiresAt, soon)
 })

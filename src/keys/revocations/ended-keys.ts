@@ -101,14 +101,19 @@ export async function endAgain(sql: Sql, hashes: readonly string[]): Promise<End
 }
 
 /**
- * Lets these keys expire when their secrets end, in a table from before the rotations, which lacks the new secrets. Returns
- * the number of keys that would have lived longer.
+ * Lets these keys expire when their secrets end, in a table from before the rotations, which lacks the new secrets. A key may
+ * be listed again with an earlier end, because its new secret was used. Returns the number of keys that would have lived
+ * longer.
  */
 export async function endLater(sql: Sql, keys: readonly EndedKey[]): Promise<number> {
   const ends = keys.map(({ endsAt }) => new Date(endsAt ?? 0).toISOString())
   const { count } = await withLongDeadline(sql`
     update api_keys set expires_at = ends.at
-    from unnest(${keys.map(({ hash }) => hash)}::text[], ${ends}::timestamptz[]) as ends (hash, at)
+    from (
+      select hash, min(at) as at
+      from unnest(${keys.map(({ hash }) => hash)}::text[], ${ends}::timestamptz[]) as listed (hash, at)
+      group by hash
+    ) as ends
     where key_hash = ends.hash and status = 'active' and (expires_at is null or expires_at > ends.at)`)
   return count
 }
