@@ -37,7 +37,7 @@ export type Settle = ReturnType<typeof createSettle>
 export function createSettle(deps: SettleDeps) {
   const { holds, clock, monotonic = () => performance.now(), all, writer } = deps
   /** The smallest difference of the two clocks so far. */
-  let behindMs = Number.POSITIVE_INFINITY
+  let behindMs = clock() - monotonic()
 
   /** Now, as the clock would say if it had never been put forward: requests in progress began before that. */
   function earliestNow(): number {

@@ -70,6 +70,20 @@ test('a clock that is set does not make a request in progress an old one', async
   t.strictSame(seen.slice(1), [1_911_000, 1_911_000], 'or while it was behind')
 })
 
+test('nor does one that is set before the first line', async (t) => {
+  const clock = { now: 2_000_000 }
+  const seen: number[] = []
+  const settle = createSettle({
+    holds: { follow: (_, now) => seen.push(now), release() {}, learn() {} },
+    ...{ clock: () => clock.now, monotonic: () => 0 },
+    all: { onEnded() {} },
+    writer: { onEnded() {}, onAdmitted() {}, onCharged() {} },
+  })
+  clock.now += 90_000
+  settle.onLine(endedLine({ state: 'running' }))
+  t.strictSame(seen, [2_000_000])
+})
+
 test('an operation that is not metered has an end and no charge', async (t) => {
   t.strictSame(tell(endedLine({ isMetered: false })), [
     ['released', 'a'],
