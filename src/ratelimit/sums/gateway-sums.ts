@@ -172,7 +172,8 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       await checkpoint.save(() => stateOf(next, []))
       rename(tail.position)
     } catch {
-      // The upkeep saves again, and reports the disk.
+      // After a crash, lines from here on would count under both names. The upkeep saves again, and reports the disk.
+      await checkpoint.save(() => stateOf(gateway, sums.own(now()))).catch(() => {})
       tail.isPaused = false
       isUnsaved = true
       return false

@@ -229,6 +229,21 @@ test('files are handed over once the disk can be written', async (t) => {
   t.equal(await one.sums.handOver('h', () => {}), true)
 })
 
+test('lines count under one name if the next one cannot be written', async (t) => {
+  const { start, log } = createWorld()
+  const one = await start()
+  await one.sums.becomeWriter()
+  const rename = () => {
+    throw new Error('ENOSPC')
+  }
+  t.equal(await one.sums.handOver('h', rename), false)
+  log(5)
+  await one.sums.tail.readAll()
+  await one.send()
+  one.life.isDead = true
+  t.equal((await start()).used(), 5, 'also after a crash')
+})
+
 test('what the store has beyond the lines is adopted once the disk can be written', async (t) => {
   const { world, start, log } = createWorld()
   const one = await start()
