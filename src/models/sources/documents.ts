@@ -72,7 +72,8 @@ const maxProblems = 20
 /** Texts up to this many characters are parsed within a slice: some 15 ms of work. */
 export const longText = 32_768
 /** Whether parsing may take longer: each alias is compared with all anchors and aliases before it. */
-const isLong = (text: string) => text.length > longText || text.split('*').length > 1_000
+const isLong = (text: string) =>
+  text.length > longText || text.split('*').length * text.split(/[&*]/).length > 500_000
 
 export interface FileText {
   /** Where `isUtf8` is not true, bytes that are not UTF-8 became U+FFFD. */
@@ -157,8 +158,10 @@ export function readPart(text: string): readonly DocumentContent[] {
 /** Whether it says legibly what it is, and not that it is a list, of which the items would have been read. */
 function hasKind(object: unknown): boolean {
   const [group, kind] = [valueAt(object, ['apiVersion']), valueAt(object, ['kind'])]
-  return typeof kind === 'string' && !/^(v1|tollgate\S*|maas\S*) .*list/i.test(`${group} ${kind}`)
+  return typeof kind === 'string' && !ourList.test(`${group} ${kind}`)
 }
+
+const ourList = /^(v1|undefined|null|tollgate\S*|maas\S*) .*list/i
 
 /**
  * The content of a document that is broken, or of no kind. If it may have the Tenant's limits, it counts as a Tenant
@@ -167,11 +170,8 @@ function hasKind(object: unknown): boolean {
 function broken(text: string, line: number, message: string): DocumentContent {
   // Of UTF-16 these remain between ASCII characters and before them.
   const legible = text.replace(/[\0\ufffd]/g, '')
-  return notRead(
-    line,
-    message,
-    limitedTenant.every((part) => part.test(legible)),
-  )
+  const isTenant = limitedTenant.every((part) => part.test(legible))
+  return notRead(line, message, isTenant)
 }
 
 /** The content of a document that cannot be read, as a Tenant whose limits cannot be read if it `isTenant`. */
