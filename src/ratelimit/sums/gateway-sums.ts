@@ -172,10 +172,14 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       await checkpoint.save(() => stateOf(next, []))
       rename(tail.position)
     } catch {
-      // After a crash, lines from here on would count under both names. The upkeep saves again, and reports the disk.
-      await checkpoint.save(() => stateOf(gateway, sums.own(now()))).catch(() => {})
+      // After a crash, lines from here on would count under both names.
+      const saving = checkpoint.save(() => stateOf(gateway, sums.own(now())))
+      // The upkeep saves again, and reports the disk.
+      isUnsaved = await saving.then(
+        () => false,
+        () => true,
+      )
       tail.isPaused = false
-      isUnsaved = true
       return false
     }
     return true

@@ -1,5 +1,6 @@
 /** The sums of a gateway from its journal, across renames of the gateway: they are reopened under each new name. */
 
+import type { Position } from '../../journal/followed-files.ts'
 import type { JournalProblem } from '../../journal/health.ts'
 import { inventName } from '../../journal/name.ts'
 import { type JournalOptions, openJournal } from '../../journal/open-journal.ts'
@@ -90,7 +91,15 @@ export async function openSums(options: SumsOptions) {
     else {
       if (current.running.isUnavailable) return
       const [from, to] = [name.name, inventName()]
-      if (!(await current.running.handOver(to, (at) => name.rename(to, at)))) return
+      const rename = (at: Position): void => {
+        try {
+          name.rename(to, at)
+        } catch (error) {
+          onFault(error)
+          throw error
+        }
+      }
+      if (!(await current.running.handOver(to, rename))) return
       options.onRenamed?.(from, to)
       await goOn(monotonic() + othersLookMs)
     }

@@ -149,6 +149,7 @@ root.test('lines count while the new name cannot be written', async (t) => {
     await poll(async () => (await heir.used()) === 40 + tries, 'it is counted')
   }
   t.equal(heir.sums.name, first.sums.name)
+  t.match(heir.faults[0], { code: 'EISDIR' }, 'and it is reported')
   rmdirSync(name)
   await poll(() => heir.sums.name !== first.sums.name, 'it has another name')
   log('b', 1)
