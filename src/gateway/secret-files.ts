@@ -26,6 +26,8 @@ const restMs = 1_000
  * How long an unused file stays, because clusters that name it may still be draining; milliseconds.
  */
 const graceMs = 60_000
+/** How long a snapshot waits for secrets that are new, and a check of the files for all; milliseconds. */
+const defaultWaitsMs = { fresh: 10_000, check: 2_000 }
 
 const discovery = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret'
 
@@ -36,6 +38,8 @@ interface SecretFilesDeps {
   /** Called once for each problem with a file, and again if it recurs. */
   readonly onProblem: (problem: string) => void
   readonly onFault: (error: unknown) => void
+  /** For tests. */
+  readonly waitsMs?: { readonly fresh: number; readonly check: number }
 }
 
 export type SecretFiles = ReturnType<typeof createSecretFiles>
@@ -45,40 +49,66 @@ interface Needed {
   readonly location: SecretLocation
   /** `<namespace>/<name>` of the first model that needs it. */
   readonly model: string
+  readonly withLock: ReturnType<typeof createMutex>
+  /** When it was last read, by this process's clock. */
+  readAt: number
+  isBeingRead: boolean
   written: string | undefined
   problem: string | undefined
 }
 
 export function createSecretFiles(deps: SecretFilesDeps) {
   const folder = secretFolder(deps.directory)
+  const { waitsMs = defaultWaitsMs } = deps
   const closing = new AbortController()
   let needed: ReadonlyMap<string, Needed> = new Map()
   let models: Snapshot['models'] | undefined
   const withLock = createMutex()
   let isFollowing = false
 
+  /** Writes the file of a secret, unless it has this text. */
+  const put = (each: Needed, reading: SecretReading): Promise<void> =>
+    each.withLock(async () => {
+      const { secret, location } = each
+      const problem =
+        'problem' in reading ? `ModelRef/${each.model}: ${reading.problem}` : undefined
+      const text = render(secret, location, 'text' in reading ? reading.text : undefined)
+      if (problem !== undefined && problem !== each.problem) deps.onProblem(problem)
+      each.problem = problem
+      // Others may have removed the file.
+      if (text === each.written && existsSync(location.path)) return
+      await replaceFile(location.path, text, { mode: 0o600 })
+      each.written = text
+    })
+
   async function bring(each: Needed): Promise<void> {
-    const { secret, location } = each
-    const reading = await deps.read(secret)
-    const problem = 'problem' in reading ? `ModelRef/${each.model}: ${reading.problem}` : undefined
-    const text = render(secret, location, 'text' in reading ? reading.text : undefined)
-    if (problem !== undefined && problem !== each.problem) deps.onProblem(problem)
-    each.problem = problem
-    // Others may have removed the file.
-    if (text === each.written && existsSync(location.path)) return
-    await replaceFile(location.path, text, { mode: 0o600 })
-    each.written = text
+    each.readAt = performance.now()
+    each.isBeingRead = true
+    try {
+      const reading = await deps.read(each.secret)
+      if (needed.get(each.location.name) === each) await put(each, reading)
+    } finally {
+      each.isBeingRead = false
+    }
   }
 
-  async function bringAll(): Promise<void> {
+  /**
+   * Reads these secrets, first those that were read longest ago. After `waitMs` it does not wait for the rest: changes of
+   * resources would wait, too. What is answered later is written then.
+   */
+  async function bringAll(all: readonly Needed[], waitMs: number): Promise<void> {
     await mkdir(folder, { recursive: true })
     await chmod(folder, 0o700)
+    const due = all.filter(({ isBeingRead }) => !isBeingRead).sort((a, b) => a.readAt - b.readAt)
     // A limited number at a time: each is an open file.
-    await forEachConcurrently([...needed.values()], { concurrency: 8 }, bring)
+    await forEachConcurrently(due, { concurrency: 8, signal: AbortSignal.timeout(waitMs) }, bring)
   }
 
+  const unwritten = (): readonly Needed[] =>
+    [...needed.values()].filter(({ written }) => written === undefined)
+
   async function follow(): Promise<void> {
-    await bringAll()
+    await bringAll([...needed.values()], waitsMs.check)
     await removeUnneeded(folder, new Set([...needed.values()].map(({ location }) => location.path)))
   }
 
@@ -93,12 +123,19 @@ export function createSecretFiles(deps: SecretFilesDeps) {
             if (secret === undefined) continue
             const location = locationOf(secret, deps.directory)
             const before = needed.get(location.name)
-            const fresh = { secret, location, model, written: undefined, problem: undefined }
+            const fresh = {
+              ...{ secret, location, model, withLock: createMutex() },
+              ...{ readAt: 0, isBeingRead: false, written: undefined, problem: undefined },
+            }
             if (!found.has(location.name)) found.set(location.name, before ?? fresh)
           }
         }
         needed = found
-        if (needed.size > 0) await bringAll()
+        if (needed.size > 0) await bringAll(unwritten(), waitsMs.fresh)
+        // A cluster may not name a missing file.
+        await forEachConcurrently(unwritten(), { concurrency: 8 }, (each) =>
+          put(each, { problem: 'the secret has not been read yet' }),
+        )
         models = snapshot.models
       })
       if (needed.size === 0 || isFollowing) return

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
 import { createSecretFiles } from '../../src/gateway/secret-files.ts'
@@ -27,4 +27,42 @@ test('a secret that was removed is written again', async (t) => {
     t.equal(statSync(path).mode & 0o777, 0o600)
     t.equal(statSync(folder).mode & 0o777, 0o700)
   }
+})
+
+test('a secret that is not answered keeps no snapshot waiting', async (t) => {
+  const directory = temporaryFolder(t)
+  const problems: string[] = []
+  const hanging = Promise.withResolvers<{ text: string }>()
+  let hangs = false
+  const files = createSecretFiles({
+    directory,
+    read: ({ file }) =>
+      hangs && file !== 'd' ? hanging.promise : Promise.resolve({ text: 'old' }),
+    onProblem: (problem) => void problems.push(problem),
+    waitsMs: { fresh: 500, check: 200 },
+    onFault: (error) => t.fail(String(error)),
+  })
+  t.teardown(() => files.close())
+  const known = Array.from({ length: 40 }, (_, i) =>
+    modelRef(`a${i}`, { credential: { file: `a${i}` } }),
+  )
+  await files.write(snapshotOf(...known))
+  hangs = true
+  const at = (name: string): string => join(secretFolder(directory), name)
+  const texts = () =>
+    readdirSync(secretFolder(directory)).map((name) => readFileSync(at(name), 'utf8'))
+  const counts = () =>
+    ['old', 'new'].map((text) => texts().filter((each) => each.includes(`"${text}"`)).length)
+  const began = performance.now()
+  await files.write(snapshotOf(...known, modelRef('b')))
+  t.ok(performance.now() - began < 5_000, 'known ones are not waited for')
+  const fresh = ['c', 'd'].map((file) => modelRef(file, { credential: { file } }))
+  await files.write(snapshotOf(...known, ...fresh))
+  t.ok(performance.now() - began < 20_000, 'new ones are waited for, but not without end')
+  t.strictSame(counts(), [41, 0])
+  t.equal(texts().length, 42, 'a cluster may name the file of the other one')
+  t.strictSame(problems, ['ModelRef/llm/c: the secret has not been read yet'])
+  hanging.resolve({ text: 'new' })
+  await poll(() => counts()[1] === 41, 'what is answered later is written')
+  t.strictSame(files.problems(), [])
 })
