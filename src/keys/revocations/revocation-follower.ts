@@ -150,8 +150,8 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
 
   /** Applies a response; true if nothing is left to acknowledge. */
   function take(state: LogState): boolean {
-    const { hashes, ended, silent, source, server } = state
-    const [before, hadPosition] = [last, position !== undefined]
+    const { hashes, ended, silent, source } = state
+    const [before, from] = [last, position]
     last = state
     if (silent.join() !== (before?.silent ?? []).join()) options.onSilent?.(silent)
     options.onSilentPods?.(state.silentPods)
@@ -162,13 +162,13 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
       return true
     }
     position = state.position
-    if (!hadPosition) return false
+    if (from === undefined) return false
     // The log is cut off or has another history, or the triggers were off, so changes may be
     // missing in it.
     const isGap = !state.isSame || before?.source !== source
     if (isGap) options.onGap?.()
     // Another server may have reused transaction numbers that the snapshot counts as known.
-    const isOther = before?.server !== server
+    const isOther = from.server !== state.position.server
     const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)
     const isLost = isGap || isOther || isTooMuch
     forgetting = isLost ? options.forgetAll() : undefined

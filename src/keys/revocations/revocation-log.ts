@@ -32,6 +32,8 @@ export interface LogPosition {
   readonly mark: number
   /** It has read everything committed in this snapshot of Postgres, in any order of commits. */
   readonly snapshot: string
+  /** The server and its start time: a server after a failover or restore has other transactions. */
+  readonly server: string
 }
 
 /** The pod of a process. */
@@ -80,8 +82,6 @@ export interface LogState {
   readonly silentPods: readonly ReplicaPod[]
   /** Versions of the time zone rules that others have and this process has not. */
   readonly otherZones: readonly string[]
-  /** The server and its start time: a server after a failover may lack rows of the previous one. */
-  readonly server: string
   /**
    * Identifies the triggers that log changes of keys: changes when a trigger is enabled, disabled
    * or recreated. `null` if one of them is missing or disabled.
@@ -128,7 +128,7 @@ export interface RevokedKey {
 }
 
 /**
- * Records that the replica is alive and has followed the log up to `position`, if any, and reads on
+ * Records that the replica is alive and has followed the log up to `position`, if any and of this server, and reads on
  * from there: later transactions, and those that were open then. Not everything since the oldest of these, which any
  * database of the server may keep open for hours. `between`, because for `=` the planner may read the whole table.
  */
@@ -140,7 +140,7 @@ export function followLog(
 ): Promise<LogState> {
   const { id, name, place, zones = null, servesMs, unseenMs } = replica
   const pod = replica.pod ? JSON.stringify(replica.pod) : null
-  const { sequence = null, mark = null, snapshot = null } = position ?? {}
+  const { sequence = null, mark = null, snapshot = null, server = null } = position ?? {}
   const query = sql<LogState[]>`
     with newest as (
       select sequence, ${markOf(sql)} as mark from tollgate_revocations
@@ -151,7 +151,9 @@ export function followLog(
         (id, name, place, pod, zones, seen_at, serves_until, acknowledged, snapshot, knows)
       values (${id}, ${name}, ${place}, ${pod}::text::jsonb, ${zones},
         now(), now() + ${servesMs}::float8 * interval '1 millisecond',
-        coalesce(${sequence}::bigint, 0), ${snapshot}::pg_snapshot, ${migrationOf.increases})
+        coalesce(${sequence}::bigint, 0),
+        case when ${server}::timestamptz = pg_postmaster_start_time() then ${snapshot}::pg_snapshot end,
+        ${migrationOf.increases})
       on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
         serves_until = excluded.serves_until, acknowledged = excluded.acknowledged,
         snapshot = excluded.snapshot
@@ -196,21 +198,22 @@ export function followLog(
       json_build_object(
         'sequence', coalesce((select sequence from newest), 0),
         'mark', coalesce((select mark from newest), 0),
-        'snapshot', pg_current_snapshot()::text) as position,
+        'snapshot', pg_current_snapshot()::text,
+        'server', pg_postmaster_start_time()::text) as position,
       (select coalesce(json_agg(name order by name), '[]') from others) as others,
       (select coalesce(json_agg(name order by name), '[]') from others where silent) as silent,
       (select coalesce(json_agg(pod), '[]') from others where silent and pod is not null)
         as "silentPods",
       (select coalesce(json_agg(distinct zones), '[]') from others where zones <> ${zones}::text)
         as "otherZones",
-      pg_postmaster_start_time()::text as server,
       (select source from triggers) as source,
       (select names from triggers) as logging`
   return only(query, deadlineMs)
 }
 
 /**
- * All processes that may be serving, each with the transactions of these that it has not read.
+ * All processes that may be serving, each with the transactions of these that it has not read. A snapshot from the
+ * future is from another server, whose dump was restored.
  */
 export async function readAcknowledgements(
   sql: Sql,
@@ -220,7 +223,8 @@ export async function readAcknowledgements(
   const query = sql<Acknowledgement[]>`
     select id, name, array(
       select transaction from unnest(${transactions}::text[]) as transaction
-      where pg_visible_in_snapshot(transaction::xid8, snapshot) is not true
+      where (pg_visible_in_snapshot(transaction::xid8, snapshot)
+        and pg_snapshot_xmax(snapshot) <= pg_snapshot_xmax(pg_current_snapshot())) is not true
     ) as missing, knows
     from tollgate_replicas where serves_until > now() order by name, id`
   return await within(query, deadlineMs)

@@ -347,3 +347,27 @@ test('rows of a server with higher transaction numbers do not stay new forever',
   await sql`insert into tollgate_revocations (key_hash, transaction) values ('x', '9000000000'::xid8)`
   t.strictSame((await followLog(sql, replica, position)).hashes, [])
 })
+
+test('nothing is acknowledged at a server that was read at another one', async (t) => {
+  const { sql } = await createKeyDatabase(t)
+  const [polls, isCutOff] = [createReplica({ name: 'polls' }), createReplica({ name: 'cut off' })]
+  const { position } = await followLog(sql, polls, undefined)
+  await followLog(sql, isCutOff, undefined)
+  // As restored from a dump of a server with higher numbers.
+  await sql`update tollgate_replicas set snapshot = '9000000000:9000000000:'`
+  const transactions = [await logRevocations(sql, ['h'])]
+  const missing = async () =>
+    (await readAcknowledgements(sql, transactions)).map(({ name, missing }) => [name, ...missing])
+  const neither = [
+    ['cut off', ...transactions],
+    ['polls', ...transactions],
+  ]
+  t.strictSame(await missing(), neither)
+  // As read at a server that ran at another time.
+  const elsewhere = { ...position, server: '2001-01-01 00:00:00.000001+00' }
+  const now = (await followLog(sql, polls, undefined)).position
+  const here = await followLog(sql, polls, { ...elsewhere, snapshot: now.snapshot })
+  t.strictSame(await missing(), neither)
+  await followLog(sql, polls, here.position)
+  t.strictSame(await missing(), [['cut off', ...transactions], ['polls']])
+})
