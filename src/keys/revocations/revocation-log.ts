@@ -130,7 +130,8 @@ export interface RevokedKey {
 /**
  * Records that the replica is alive and has followed the log up to `position`, if any and of this server, and reads on
  * from there: later transactions, and those that were open then. Not everything since the oldest of these, which any
- * database of the server may keep open for hours. `between`, because for `=` the planner may read the whole table.
+ * database of the server may keep open for hours. `between`, because for `=` the planner may read the whole table. What it
+ * has read survives a crash of the server, which otherwise could give numbers of these transactions to later ones.
  */
 export function followLog(
   sql: Sql,
@@ -207,7 +208,9 @@ export function followLog(
       (select coalesce(json_agg(distinct zones), '[]') from others where zones <> ${zones}::text)
         as "otherZones",
       (select source from triggers) as source,
-      (select names from triggers) as logging`
+      (select names from triggers) as logging,
+      set_config('synchronous_commit',
+        coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'local'), true)`
   return only(query, deadlineMs)
 }
 

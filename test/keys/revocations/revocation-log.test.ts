@@ -371,3 +371,22 @@ test('nothing is acknowledged at a server that was read at another one', async (
   await followLog(sql, polls, here.position)
   t.strictSame(await missing(), [['cut off', ...transactions], ['polls']])
 })
+
+test('what a poll has read survives a crash, also without synchronous commits', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const database = new URL(url).pathname.slice(1)
+  await sql`alter database ${sql.identifier(database)} set synchronous_commit = off`
+  const own = await createPool(t, url, 1)
+  const replica = createReplica()
+  let { position } = await followLog(own, replica, undefined)
+  let unwritten = 0
+  for (let i = 0; i < 20; i += 1) {
+    await logRevocations(own, ['h'])
+    const [before] = await own<{ lsn: string }[]>`select pg_current_wal_insert_lsn()::text as lsn`
+    ;({ position } = await followLog(own, replica, position))
+    const [after] = await own<{ isWritten: boolean }[]>`
+      select pg_current_wal_flush_lsn() >= ${before?.lsn ?? ''}::pg_lsn as "isWritten"`
+    if (after?.isWritten !== true) unwritten += 1
+  }
+  t.equal(unwritten, 0)
+})
