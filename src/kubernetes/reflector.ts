@@ -53,6 +53,8 @@ const backoff = { firstMs: minRestMs, maxMs: 10_000, jitter: 0.25 }
 const maxLineLength = 16 * 1_048_576
 /** The number of refusals before one counts: an API server that is starting has no roles yet. */
 const refusalsBelieved = 3
+/** The number of watches in a row that end at once, without a line, before the collection counts as unreadable. */
+const endsBelieved = 5
 
 /** Starts at once; retries until `signal`. */
 export function startReflector(options: ReflectorOptions): Reflector {
@@ -71,6 +73,8 @@ export function startReflector(options: ReflectorOptions): Reflector {
   let missed = 0
   /** How often in a row access was forbidden. */
   let refusals = 0
+  /** How many watches in a row ended at once, without a line. */
+  let ended = 0
   const outage = createOutage(onProblem)
   let listedAt = Number.NEGATIVE_INFINITY
 
@@ -122,26 +126,42 @@ export function startReflector(options: ReflectorOptions): Reflector {
     const version = `resourceVersion=${encodeURIComponent(reached.version)}`
     const request = { path: `${path}?${query}&${version}${selector}`, signal, idleMs: silenceMs }
     const lines = linesOf(await client.open(request))
-    worked()
-    for await (const line of lines) {
-      const event: unknown = JSON.parse(line)
-      if (!isObject(event) || !isObject(event.object)) throw new Error('a watch without events')
-      const { type, object } = event
-      if (type === 'ERROR') {
-        throw new KubeError(
-          Number(object.code ?? 500),
-          String(object.message ?? 'the watch failed'),
-        )
-      }
-      if (isObject(object.metadata) && typeof object.metadata.resourceVersion === 'string') {
-        reached.version = object.metadata.resourceVersion
-      }
-      if (type === 'BOOKMARK' || !isKubeObject(object)) continue
-      const key = objectKey(object)
-      if (type === 'DELETED') objects.delete(key)
-      else objects.set(key, keep(object))
-      onChange(key)
+    let isAlive = false
+    const prove = (): void => {
+      if (isAlive) return
+      isAlive = true
+      ended = 0
+      worked()
     }
+    // After several that ended at once it takes more than another opening.
+    if (ended < endsBelieved) worked()
+    const lasting = setTimeout(prove, minRestMs)
+    try {
+      for await (const line of lines) {
+        prove()
+        const event: unknown = JSON.parse(line)
+        if (!isObject(event) || !isObject(event.object)) throw new Error('a watch without events')
+        const { type, object } = event
+        if (type === 'ERROR') {
+          throw new KubeError(
+            Number(object.code ?? 500),
+            String(object.message ?? 'the watch failed'),
+          )
+        }
+        if (isObject(object.metadata) && typeof object.metadata.resourceVersion === 'string') {
+          reached.version = object.metadata.resourceVersion
+        }
+        if (type === 'BOOKMARK' || !isKubeObject(object)) continue
+        const key = objectKey(object)
+        if (type === 'DELETED') objects.delete(key)
+        else objects.set(key, keep(object))
+        onChange(key)
+      }
+    } finally {
+      clearTimeout(lasting)
+      if (!isAlive) ended += 1
+    }
+    if (!isAlive) throw new Error('a watch ended at once')
   }
 
   /** This process lacks the permission. */

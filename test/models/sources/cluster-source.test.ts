@@ -417,6 +417,24 @@ test('does not retry in a tight loop if every watch is 410', async (t) => {
   await poll(() => snapshot().models.has('llm/fresh'), 'the list alone shows the change')
 })
 
+test('changes are seen although every watch ends at once', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(model)
+  const { snapshot, source } = await follow(t, world)
+  const { faults } = world
+  const times = () => faults.refusedAt.get('/apis/tollgate.dev/v1alpha1/modelrefs') ?? []
+  faults.refuses = (_, url) => (url.includes('watch=1') ? 200 : 0)
+  faults.cut()
+  await poll(() => times().length > 1 && source.isUnavailable, 'it is reported')
+  await world.apply(modelRef('fresh'))
+  await poll(() => snapshot().models.has('llm/fresh'), 'a list shows the change')
+  const before = times().length
+  await delay(2_000)
+  t.ok(times().length - before < 5, 'with delays')
+  faults.refuses = undefined
+  await poll(() => !source.isUnavailable, 'the end is reported')
+})
+
 test('does not retry in a tight loop if every second page is 410', async (t) => {
   const world = await startDouble(t)
   for (let i = 0; i < 600; i += 1) await world.apply(modelRef(`m${i}`))
