@@ -33,7 +33,7 @@ export function createIncreaseStore(pool: Pool, readMs?: number): IncreaseStore 
     async remove(id, now) {
       const [row] = await withLongDeadline(pool<Row[]>`
         delete from tollgate_increases
-        where id = ${id}::uuid and until > ${new Date(now)}::timestamptz returning ${columns}`)
+        where id = ${id}::uuid and until > ${nowByBoth(pool, now)} returning ${columns}`)
       return row && toIncrease(row)
     },
   }

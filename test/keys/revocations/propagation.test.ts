@@ -8,6 +8,7 @@ import { createActiveIncreases } from '../../../src/ratelimit/increases/active-i
 import { createIncreaseStore } from '../../../src/ratelimit/increases/postgres-increases.ts'
 import { counterKey } from '../../../src/ratelimit/rules/counter-key.ts'
 import type { CountedLimit } from '../../../src/ratelimit/rules/limit.ts'
+import { repeat } from '../../../src/runtime/loop.ts'
 import { addReplica, createKeyDatabase, fillKeys, startFollower } from '../../support/followers.ts'
 import { createPool, createRecord, now } from '../../support/key-store.ts'
 import { poll } from '../../support/poll.ts'
@@ -176,10 +177,29 @@ test('an increase is confirmed once every process has read it', async (t) => {
   t.strictSame(await cut.waitForIncreases(), nobody, 'without the database')
 
   await addReplica(sql, 'older')
-  // It has followed the log, and ignores what it has read.
-  const all = '1000000000000000:1000000000000000:'
-  await sql`update tollgate_replicas set knows = 32, snapshot = ${all} where name = 'older'`
+  await sql`update tollgate_replicas set knows = 32 where name = 'older'`
+  // It follows the log, and ignores what it has read.
+  const ending = new AbortController()
+  const step = async () => {
+    await sql`update tollgate_replicas set snapshot = pg_current_snapshot() where name = 'older'`
+  }
+  const following = repeat({ step, restMs: 20, onFault: t.error, signal: ending.signal })
   t.match(await brief.waitForIncreases(), { state: 'pending', waitingFor: ['older'] })
+  await sql`update tollgate_replicas set knows = 33 where name = 'older'`
+  t.match(await watch.waitForIncreases(), { state: 'confirmed' })
+  ending.abort()
+  await following
+})
+
+test('a process whose clock is ahead ends an increase that others have in force', async (t) => {
+  const { sql } = await createKeyDatabase(t)
+  const kept = createIncreaseStore(sql)
+  const counter = counterKey({ subscription: 'a', model: '#b', counted: 'tokens-1', user: 'c' })
+  const at = Date.now()
+  const more = { counter, per: 'user', limit: 300, reason: '', createdBy: 'd' } as const
+  const added = await kept.add({ ...more, until: at + 60_000, createdAt: at })
+  t.strictSame(await kept.remove(added?.id ?? '', at + 90_000), added)
+  t.strictSame(await kept.read(at), [])
 })
 
 test('later revocations are not waited for', async (t) => {
