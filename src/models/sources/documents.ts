@@ -73,7 +73,7 @@ const maxProblems = 20
 export const longText = 32_768
 /** Whether parsing may take longer: each alias is compared with all anchors and aliases before it. */
 const isLong = (text: string) =>
-  text.length > longText || text.split('*').length * text.split(/[&*]/).length > 500_000
+  text.length > longText || text.split('*').length * text.split(/[&*]/).length > 1_000_000
 
 export interface FileText {
   /** Where `isUtf8` is not true, bytes that are not UTF-8 became U+FFFD. */
