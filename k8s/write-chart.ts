@@ -176,7 +176,7 @@ function writeValues(defaults: ReadonlyMap<string, Default>): string {
 /** The settings that containers have of their own: one in the ConfigMap would have no effect. */
 function fixedIn(manifests: readonly Manifest[]): ReadonlySet<string> {
   const names = JSON.stringify(manifests).matchAll(/(?<=\{"name":")[A-Z_]+(?=","value)/g)
-  return new Set([...names].map(([name]) => name).filter((name) => !name.endsWith('_FILE')))
+  return new Set([...names].map(([name]) => name))
 }
 
 /** So that a value that is misspelt or has no effect is refused instead of ignored. */
@@ -218,11 +218,15 @@ function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>)
   return { type: typeof value, ...(typeof value === 'string' && value !== '' && { minLength: 1 }) }
 }
 
-/** Each may also be read from a file. */
+/** Each may also be read from a file; a process does not start with both. */
 function settingNames(fixed: ReadonlySet<string>): readonly string[] {
   return Object.values(settings)
     .filter(({ name }) => !fixed.has(name) && !withoutTls.has(name))
-    .flatMap(({ name }) => (name === settings.drainMs.name ? [name] : [name, `${name}_FILE`]))
+    .flatMap(({ name }) => {
+      const file = `${name}_FILE`
+      if (name === settings.drainMs.name) return [name]
+      return fixed.has(file) ? [file] : [name, file]
+    })
     .sort()
 }
 

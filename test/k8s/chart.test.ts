@@ -99,6 +99,9 @@ test('values are checked, settings by their names', async (t) => {
     settings({ METRICS_ADDRESS: 'off' }),
     settings({ LEASE_NAME: 'mine' }),
     settings({ RESOURCES_FILE: '/run/resources' }),
+    // The chart sets their files, and no pod starts with both.
+    settings({ DATABASE_URL: 'postgres://db/tollgate' }),
+    settings({ REDIS_URL: 'redis://redis' }),
     // Its probes are without TLS.
     settings({ TLS_CERT_FILE: '/tls/tls.crt' }),
     { ...defaults, imagePullSecret: [] },
