@@ -32,7 +32,10 @@ export interface LogPosition {
   readonly mark: number
   /** It has read everything committed in this snapshot of Postgres, in any order of commits. */
   readonly snapshot: string
-  /** The server and its start time: a server after a failover or restore has other transactions. */
+  /**
+   * The start time of the server and its database: after a failover or restore there are other transactions, and a copy
+   * of the database may have older ones.
+   */
   readonly server: string
 }
 
@@ -153,7 +156,7 @@ export function followLog(
       values (${id}, ${name}, ${place}, ${pod}::text::jsonb, ${zones},
         now(), now() + ${servesMs}::float8 * interval '1 millisecond',
         coalesce(${sequence}::bigint, 0),
-        case when ${server}::timestamptz = pg_postmaster_start_time() then ${snapshot}::pg_snapshot end,
+        case when ${server} = ${serverOf(sql)} then ${snapshot}::pg_snapshot end,
         ${migrationOf.increases})
       on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
         serves_until = excluded.serves_until, acknowledged = excluded.acknowledged,
@@ -200,7 +203,7 @@ export function followLog(
         'sequence', coalesce((select sequence from newest), 0),
         'mark', coalesce((select mark from newest), 0),
         'snapshot', pg_current_snapshot()::text,
-        'server', pg_postmaster_start_time()::text) as position,
+        'server', ${serverOf(sql)}) as position,
       (select coalesce(json_agg(name order by name), '[]') from others) as others,
       (select coalesce(json_agg(name order by name), '[]') from others where silent) as silent,
       (select coalesce(json_agg(pod), '[]') from others where silent and pod is not null)
@@ -325,6 +328,11 @@ function triggersOn(sql: Sql): Fragment {
     from pg_trigger t join pg_proc p on p.oid = t.tgfoid
     where tgrelid = to_regclass('api_keys') and tgenabled in ('A', 'O')
       and tgname = any(${triggers}::text[])`
+}
+
+function serverOf(sql: Sql): Fragment {
+  return sql`concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
+    (select oid from pg_database where datname = current_database()))`
 }
 
 function markOf(sql: Sql): Fragment {

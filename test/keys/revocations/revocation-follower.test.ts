@@ -295,6 +295,36 @@ test('after a failover the new server is not trusted to know everything', async 
   t.strictSame(follower.faults, [])
 })
 
+test('a copy in the place of the database is not trusted to be followed', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  await fillKeys(sql, 1)
+  const follower = await startFollower(t, url, { everyMs: 100 })
+  const at = (database: string) => createPool(t, url.replace(/[^/]+$/, database), 1)
+  const server = await at('postgres')
+  const name = new URL(url).pathname.slice(1)
+  const [own, copy, old] = [name, `${name}_copy`, `${name}_old`].map(server.identifier)
+  const alone = (work: () => PromiseLike<unknown>) =>
+    poll(async () => {
+      await server`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${name}`
+      return await Promise.resolve(work()).then(
+        () => true,
+        () => false,
+      )
+    }, 'it has no connections')
+  await alone(() => server`create database ${copy} template ${own}`.run())
+  const copied = await at(`${name}_copy`)
+  await copied`update api_keys set status = 'revoked'`
+  await copied.end()
+  await poll(() => follower.state() === 'confirmed', 'the original is followed')
+  await sleep(200)
+  t.strictSame([follower.forgotten(), follower.evicted.size], [0, 0])
+  await alone(() => server`alter database ${own} rename to ${old}`.run())
+  t.teardown(() => server`drop database ${old}`.run())
+  await server`alter database ${copy} rename to ${own}`
+  await poll(() => follower.forgotten() === 1, 'everything is read again', 10_000)
+  t.strictSame(follower.faults, [])
+})
+
 test('a truncated table evicts every key', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const follower = await startFollower(t, url, seldom)
