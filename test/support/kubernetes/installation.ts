@@ -38,7 +38,13 @@ let started: Promise<Nodes> | undefined
 
 /** The nodes on this machine, until the file ends. */
 export function ownNodes(): Promise<Nodes> {
-  started ??= startNodes(root as unknown as Test)
+  if (started === undefined) {
+    started = startNodes(root as unknown as Test)
+    // The next file in this process needs others.
+    root.teardown(() => {
+      started = undefined
+    })
+  }
   return started
 }
 
