@@ -3,7 +3,7 @@
 import { writeSync } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Logger, type LogQueue, queueOf } from '../runtime/log.ts'
+import { type Logger, queueOf } from '../runtime/log.ts'
 import { repeat } from '../runtime/loop.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { withTimeout } from '../runtime/with-timeout.ts'
@@ -33,7 +33,7 @@ interface Waiting {
  * Appends to a file. Concurrent lines are written together, in order. When the path leads to
  * another file, or to none, the file is reopened: at the next line, within half a second.
  */
-export function openAuditFile(path: string): AuditSink {
+export function openAuditFile(path: string, onFault = (_error: unknown): void => {}): AuditSink {
   const waiting = new Set<Waiting>()
   let file: FileHandle | undefined
   /** Whether a flush waits for its turn; it takes all lines. */
@@ -57,8 +57,9 @@ export function openAuditFile(path: string): AuditSink {
     try {
       await reopen()
       written = await append(lines.map(({ line }) => line).join(''))
-    } catch {
+    } catch (error) {
       // Lines that are not written are lost, and their waiters get false.
+      onFault(error)
     }
     for (const { settle } of lines) settle(written)
   }
@@ -110,11 +111,6 @@ export function openAuditFile(path: string): AuditSink {
   }
 }
 
-/** Standard output, in the queue of the log that writes there. */
-function openAuditQueue(queue: LogQueue): AuditSink {
-  return { write: (line) => queue.write(line, timeoutMs), async close() {} }
-}
-
 /** An output of a process without a log. */
 function openAuditStream(fd: number): AuditSink {
   return {
@@ -164,10 +160,12 @@ async function isTorn(file: FileHandle | undefined, path: string): Promise<boole
 export function openAuditSink(
   auditLog: string | undefined,
   output: Logger | 1 | 2,
+  onFault?: (error: unknown) => void,
 ): AuditSink | undefined {
   if (auditLog === undefined) return undefined
-  if (auditLog !== 'stdout') return openAuditFile(auditLog)
+  if (auditLog !== 'stdout') return openAuditFile(auditLog, onFault)
   if (typeof output === 'number') return openAuditStream(output)
   const queue = queueOf(output)
-  return queue === undefined ? openAuditStream(1) : openAuditQueue(queue)
+  if (queue === undefined) return openAuditStream(1)
+  return { write: (line) => queue.write(line, timeoutMs), async close() {} }
 }

@@ -8,7 +8,7 @@ import { destination, type Logger, pino } from 'pino'
 export type { Logger }
 
 /** The queue of lines that a log has for standard output, which is also for lines of others: so they do not mix. */
-export interface LogQueue {
+interface LogQueue {
   /** Whether the line was written within this time in milliseconds. A line that was not may still be written later. */
   write(line: string, timeoutMs: number): Promise<boolean>
 }

@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { type AuditAction, serviceActor } from '../audit/event.ts'
 import { openAuditSink } from '../audit/file.ts'
 import { type AuditTrail, createAuditTrail, noTrail } from '../audit/trail.ts'
+import { errorMessage } from '../runtime/error-message.ts'
 import { timedStop } from '../runtime/stops.ts'
 import type { Context } from './context.ts'
 
@@ -11,7 +12,11 @@ import type { Context } from './context.ts'
  * Opens the configured trail. Call it before the parts that use it, so that it closes after them.
  */
 export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>): AuditTrail {
-  const sink = openAuditSink(config.auditLog, log)
+  const noFault = 'the disk does not respond'
+  let fault: unknown = noFault
+  const sink = openAuditSink(config.auditLog, log, (error) => {
+    fault = error
+  })
   if (sink === undefined) return noTrail
   stops.push(timedStop('the audit trail', (graceMs) => sink.close(graceMs)))
   return createAuditTrail({
@@ -20,10 +25,12 @@ export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>)
     replica: config.replicaName,
     clock,
     onChange(isWritten) {
-      if (isWritten) log.info({ code: 'audit_restored' }, 'resumed writing the audit trail')
-      else
+      if (isWritten) {
+        fault = noFault
+        log.info({ code: 'audit_restored' }, 'resumed writing the audit trail')
+      } else
         log.error(
-          { code: 'audit_failing', auditLog: config.auditLog },
+          { code: 'audit_failing', auditLog: config.auditLog, cause: errorMessage(fault) },
           'cannot write the audit trail: an entry is lost',
         )
     },
