@@ -221,7 +221,7 @@ function certificatesIn(stats: string): ReadonlyMap<string, number> {
   return new Map(found)
 }
 
-/** Days until the first certificate of each file expires; 0 if it cannot be read. */
+/** Days until the first certificate of each file expires. A file without a legible one is not listed: `checkCertificates` names it. */
 function certificatesOf(config: Config): readonly (readonly [string, number])[] {
   const files = [config.gatewayTlsCertFile, config.tlsCertFile, config.tlsClientCaFile]
   return files.flatMap((path) => {
@@ -230,9 +230,9 @@ function certificatesOf(config: Config): readonly (readonly [string, number])[] 
       const found =
         readFileSync(path, 'utf8').match(/-----BEGIN CERT.*?-----END CERT[^\n]*/gs) ?? []
       const ends = found.map((pem) => Date.parse(new X509Certificate(pem).validTo))
-      return [[path, ends.length === 0 ? 0 : (Math.min(...ends) - Date.now()) / dayMs]]
+      return ends.length === 0 ? [] : [[path, (Math.min(...ends) - Date.now()) / dayMs]]
     } catch {
-      return [[path, 0]]
+      return []
     }
   })
 }

@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
@@ -82,6 +83,10 @@ test('says what is wrong, the worst first', { skip }, async (t) => {
   const unusable = await run({ ...env, ...mismatched, ...atGateway }, '--since-start')
   t.match(unusable.text, `TLS_KEY_FILE: ${keyPath} is not the key of ${other.path}`)
   t.match(unusable.text, 'GATEWAY_TLS_CERT_FILE: cannot be used with the key')
+  writeFileSync(path, 'no certificate')
+  const illegible = await run({ ...env, ...served }, '--since-start')
+  t.match(illegible.text, 'GATEWAY_TLS_CERT_FILE: cannot be used with the key')
+  t.notMatch(illegible.text, 'days left', 'nothing is said of the end of what cannot be read')
 
   const sql = openPool({ url: stores.DATABASE_URL, connections: 1 })
   await addReplica(sql, 'gone')
