@@ -66,27 +66,26 @@ export function createSecretFiles(deps: SecretFilesDeps) {
   const withLock = createMutex()
   let isFollowing = false
 
-  /** Writes the file of a secret, unless it has this text. */
-  const put = (each: Needed, reading: SecretReading): Promise<void> =>
-    each.withLock(async () => {
-      const { secret, location } = each
-      const problem =
-        'problem' in reading ? `ModelRef/${each.model}: ${reading.problem}` : undefined
-      const text = render(secret, location, 'text' in reading ? reading.text : undefined)
-      if (problem !== undefined && problem !== each.problem) deps.onProblem(problem)
-      each.problem = problem
-      // Others may have removed the file.
-      if (text === each.written && existsSync(location.path)) return
-      await replaceFile(location.path, text, { mode: 0o600 })
-      each.written = text
-    })
+  /** Writes the file of a secret, unless it has this text. Call it with its lock. */
+  async function put(each: Needed, reading: SecretReading): Promise<void> {
+    const { secret, location } = each
+    const problem = 'problem' in reading ? `ModelRef/${each.model}: ${reading.problem}` : undefined
+    const text = render(secret, location, 'text' in reading ? reading.text : undefined)
+    if (problem !== undefined && problem !== each.problem) deps.onProblem(problem)
+    each.problem = problem
+    // Others may have removed the file.
+    if (text === each.written && existsSync(location.path)) return
+    await replaceFile(location.path, text, { mode: 0o600 })
+    each.written = text
+  }
 
   async function bring(each: Needed): Promise<void> {
     each.readAt = performance.now()
     each.isBeingRead = true
     try {
       const reading = await deps.read(each.secret)
-      if (needed.get(each.location.name) === each) await put(each, reading)
+      if (needed.get(each.location.name) !== each) return
+      await each.withLock(() => put(each, reading))
     } finally {
       each.isBeingRead = false
     }
@@ -133,8 +132,12 @@ export function createSecretFiles(deps: SecretFilesDeps) {
         needed = found
         if (needed.size > 0) await bringAll(unwritten(), waitsMs.fresh)
         // A cluster may not name a missing file.
+        const unread = { problem: 'the secret has not been read yet' }
         await forEachConcurrently(unwritten(), { concurrency: 8 }, (each) =>
-          put(each, { problem: 'the secret has not been read yet' }),
+          // The answer may have been written meanwhile.
+          each.withLock(async () => {
+            if (each.written === undefined) await put(each, unread)
+          }),
         )
         models = snapshot.models
       })

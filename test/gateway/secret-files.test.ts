@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
 import { createSecretFiles } from '../../src/gateway/secret-files.ts'
 import { secretFolder } from '../../src/gateway/secret-location.ts'
@@ -65,4 +66,30 @@ test('a secret that is not answered keeps no snapshot waiting', async (t) => {
   hanging.resolve({ text: 'new' })
   await poll(() => counts()[1] === 41, 'what is answered later is written')
   t.strictSame(files.problems(), [])
+})
+
+test('a secret that is answered at the last moment is not replaced by a missing one', async (t) => {
+  const directory = temporaryFolder(t)
+  const fresh = 50
+  const files = createSecretFiles({
+    directory,
+    // Some files are being written when the wait ends.
+    read: async ({ file }) => {
+      await delay(fresh - Number(file) / 4)
+      return { text: 'answered' }
+    },
+    onProblem: () => {},
+    waitsMs: { fresh, check: 200 },
+    onFault: (error) => t.fail(String(error)),
+  })
+  t.teardown(() => files.close())
+  for (let round = 1; round <= 20; round += 1) {
+    const models = Array.from({ length: 8 }, (_, i) =>
+      modelRef(`a${round}-${i}`, { credential: { file: `${i}.${round}` } }),
+    )
+    await files.write(snapshotOf(...models))
+    // Before the files are checked again.
+    await delay(fresh)
+    t.strictSame(files.problems(), [], `round ${round}`)
+  }
 })
