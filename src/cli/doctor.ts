@@ -221,7 +221,7 @@ function certificatesIn(stats: string): ReadonlyMap<string, number> {
   return new Map(found)
 }
 
-/** Days until the first certificate of each file expires. A file without a legible one is not listed: `checkCertificates` names it. */
+/** Days until the first certificate of each file expires; without illegible files, which `checkCertificates` names. */
 function certificatesOf(config: Config): readonly (readonly [string, number])[] {
   const files = [config.gatewayTlsCertFile, config.tlsCertFile, config.tlsClientCaFile]
   return files.flatMap((path) => {
