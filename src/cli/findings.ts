@@ -115,12 +115,14 @@ export const conditions: Readonly<Record<string, Condition>> = {
     above('tollgate_key_age_seconds', 0.5 * figure(seen, 'tollgate_key_grace_seconds'))(seen),
   TollgateKeyFlood: grows(/^tollgate_key_store_refused_total/),
   TollgateRedisAway: above('tollgate_redis_away', 0, 'redis'),
-  // Under load some always wait for the next flush: but fewer than were flushed meanwhile.
-  TollgateCountersUnflushed: (seen) =>
-    (seen.before.size === 0 || seen.before.get(unflushed)) &&
-    sum(seen, flushed) < figure(seen, unflushed)
+  // Under load some always wait for the next flush: but fewer than were flushed meanwhile. Since the start there is
+  // only one look, and Redis may have left just now.
+  TollgateCountersUnflushed: (seen) => {
+    const hasStopped = seen.before.get(unflushed) && sum(seen, flushed) < figure(seen, unflushed)
+    return seen.before.size === 0 || hasStopped
       ? grows(new RegExp(`^${unflushed}`))(seen)
-      : undefined,
+      : undefined
+  },
   TollgateRedisLoss: grows(/^tollgate_redis_losses_total/),
   TollgateRevocationsPending: grows(/^tollgate_revocations_total\{state="pending"/),
   TollgateRevocationLogFailing: above('tollgate_revocation_log_failing', 0, 'revocation-log'),
