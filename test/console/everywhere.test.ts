@@ -157,7 +157,7 @@ test('every page is accessible, shows names as text, and fits a phone', async (t
 /** What stays too wide: plots and marks of a choice follow the width a moment later. */
 async function widest(page: Page): Promise<unknown> {
   const fits = async () => ((await page.evaluate(tooWide)) as unknown[]).length === 0
-  await poll(fits, 'everything fits', 3_000).catch(() => {})
+  await poll(fits, 'everything fits').catch(() => {})
   return await page.evaluate(tooWide)
 }
 
