@@ -131,3 +131,12 @@ function startOwnServer(t: Test): Promise<string> {
   })()
   return ownServer
 }
+
+/** How many rows of a table were read so far. `sql` must have one connection, whose statistics are flushed first. */
+export async function countReads(sql: Pool, table: string): Promise<number> {
+  await sql`select pg_stat_force_next_flush()`
+  const [row] = await sql<{ reads: number }[]>`
+    select (seq_tup_read + idx_tup_fetch)::int as reads from pg_stat_user_tables
+    where relname = ${table}`
+  return row?.reads ?? 0
+}
