@@ -3,6 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema, JSONSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import { isPlainText } from '../../formats/plain-text.ts'
 
 /** The type of a body that its schema has accepted; undefined if the body is optional. */
 export type BodyOf<Schema extends JSONSchema> =
@@ -94,11 +95,6 @@ function excessIn(bytes: Buffer): string | undefined {
     if (nested > maxNested) return `${maxNested} lists and objects`
   }
   return undefined
-}
-
-/** Whether Postgres can store it and UTF-8 encode it: without NUL and lone surrogates. */
-export function isPlainText(text: string): boolean {
-  return text.isWellFormed() && !text.includes('\0')
 }
 
 /** Refuses text that is not plain. */

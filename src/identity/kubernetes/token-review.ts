@@ -6,6 +6,7 @@
 import { networkOf } from '../../formats/cidr.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import type { JsonObject } from '../../formats/fields.ts'
+import { isPlainText } from '../../formats/plain-text.ts'
 import type { Source } from '../../keys/store.ts'
 import { isRefusal } from '../../kubernetes/client.ts'
 import { createPools } from '../../runtime/bounded-map.ts'
@@ -143,7 +144,6 @@ function readStatus(status: JsonObject, audiences: readonly string[]): TokenCall
   return { by: 'token', proof: { by: 'cluster' }, user: username, groups }
 }
 
-/** Text that the database stores as it is. */
 function isName(value: unknown): value is string {
-  return typeof value === 'string' && value.isWellFormed() && !value.includes('\0')
+  return typeof value === 'string' && isPlainText(value)
 }
