@@ -68,10 +68,11 @@ export function connectRedis(
   client.on('connect', () => {
     problem = undefined
   })
-  // Each node has a copy of the options, also for the connections by which the client asks it for the other nodes.
   if (client instanceof Cluster)
-    client.on('+node', () => {
+    client.on('+node', (added: Redis) => {
+      // Each node has a copy of the options, also for the connections by which the client asks it for the other nodes.
       for (const node of client.nodes()) renewCredentials(node, urlNow())
+      skipSettled(added)
     })
 
   const scripts = { ...sumScripts, ...spendScripts, ...rightsScript }
@@ -170,6 +171,16 @@ async function execute(multi: ChainableCommander) {
 function renewCredentials({ options }: Redis, url: string): void {
   const { username, password } = parseRedisUrl(url)?.options ?? {}
   Object.assign(options, { username, password })
+}
+
+/**
+ * The client sends a command of a Cluster again after a failure, even once its caller knows that it failed. A hold that
+ * is taken then would last until its lease ends.
+ */
+function skipSettled(node: Redis): void {
+  const { sendCommand } = node
+  node.sendCommand = (command, stream) =>
+    command.isSettled ? command.promise : sendCommand.call(node, command, stream)
 }
 
 /** Recognizes refused credentials and commands, a database that does not exist, and untrusted certificates. */

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import tls from 'node:tls'
 import type { Logger } from 'pino'
 import root, { type Test } from 'tap'
@@ -253,6 +254,43 @@ root.test(
     await poll(isRead, 'all are')
   },
 )
+
+/** A Cluster of one node that responds to everything except to scripts, which it counts. */
+async function startSilentNode(t: Test) {
+  let scripts = 0
+  const server = createServer((socket) => {
+    socket
+      .on('error', () => {})
+      .on('data', (data) => {
+        for (const [, name = '', first] of String(data).matchAll(
+          /\*\d+\r\n\$\d+\r\n(\w+)(?:\r\n\$\d+\r\n(\w+))?/g,
+        )) {
+          if (/^eval/i.test(name)) scripts += 1
+          else if (/^slots$/i.test(first ?? '')) {
+            socket.write(`*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:${port}\r\n`)
+          } else socket.write('+OK\r\n')
+        }
+      })
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  t.teardown(() => server.close())
+  return { url: `redis+cluster://127.0.0.1:${port}`, scripts: () => scripts }
+}
+
+root.test('a Cluster does not get a command that has failed', async (t) => {
+  const { url, scripts } = await startSilentNode(t)
+  const connection = connectRedis(url, () => {}, 200)
+  t.teardown(() => connection.close())
+  const isSent = async () => {
+    await connection.commands.readSums([markKeyOf('1', 'g')], []).catch(() => {})
+    return scripts() > 0
+  }
+  await poll(isSent, 'a command is sent')
+  const sent = scripts()
+  await delay(500)
+  t.equal(scripts(), sent, 'nothing comes later')
+})
 
 root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
   const nodes = await startCluster(t)
