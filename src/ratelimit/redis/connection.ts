@@ -72,7 +72,7 @@ export function connectRedis(
     client.on('+node', (added: Redis) => {
       // Each node has a copy of the options, also for the connections by which the client asks it for the other nodes.
       for (const node of client.nodes()) renewCredentials(node, urlNow())
-      skipSettled(added)
+      guardCommands(added)
     })
 
   const scripts = { ...sumScripts, ...spendScripts, ...rightsScript }
@@ -177,10 +177,14 @@ function renewCredentials({ options }: Redis, url: string): void {
  * The client sends a command of a Cluster again after a failure, even once its caller knows that it failed. A hold that
  * is taken then would last until its lease ends.
  */
-function skipSettled(node: Redis): void {
+function guardCommands(node: Redis): void {
   const { sendCommand } = node
-  node.sendCommand = (command, stream) =>
-    command.isSettled ? command.promise : sendCommand.call(node, command, stream)
+  node.sendCommand = (command, stream) => {
+    if (command.isSettled) return command.promise
+    // The client itself sends this before a command for a slot that moves, and ends the process if it fails.
+    if (command.name === 'asking') command.promise.catch(() => {})
+    return sendCommand.call(node, command, stream)
+  }
 }
 
 /** Recognizes refused credentials and commands, a database that does not exist, and untrusted certificates. */

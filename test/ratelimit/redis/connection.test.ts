@@ -255,41 +255,49 @@ root.test(
   },
 )
 
-/** A Cluster of one node that responds to everything except to scripts, which it counts. */
-async function startSilentNode(t: Test) {
+/** A Cluster of one node, which counts scripts and responds to them with `answer`; to ASKING it does not respond. */
+async function startFakeCluster(t: Test, answer: (own: string) => string) {
   let scripts = 0
+  const responseTo = (name: string, first: string): string => {
+    if (name === 'asking') return ''
+    if (first === 'slots')
+      return `*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:${port}\r\n`
+    if (!name.startsWith('eval')) return '+OK\r\n'
+    scripts += 1
+    return answer(`127.0.0.1:${port}`)
+  }
+  const commands = /\*\d+\r\n\$\d+\r\n(\w+)(?:\r\n\$\d+\r\n(\w+))?/g
   const server = createServer((socket) => {
     socket
       .on('error', () => {})
       .on('data', (data) => {
-        for (const [, name = '', first] of String(data).matchAll(
-          /\*\d+\r\n\$\d+\r\n(\w+)(?:\r\n\$\d+\r\n(\w+))?/g,
-        )) {
-          if (/^eval/i.test(name)) scripts += 1
-          else if (/^slots$/i.test(first ?? '')) {
-            socket.write(`*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:${port}\r\n`)
-          } else socket.write('+OK\r\n')
-        }
+        for (const [, name = '', first = ''] of String(data).toLowerCase().matchAll(commands))
+          socket.write(responseTo(name, first))
       })
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
-  t.teardown(() => server.close())
-  return { url: `redis+cluster://127.0.0.1:${port}`, scripts: () => scripts }
+  const connection = connectRedis(`redis+cluster://127.0.0.1:${port}`, () => {}, 200)
+  t.teardown(() => {
+    connection.close()
+    server.close()
+  })
+  const read = () => connection.commands.readSums([markKeyOf('1', 'g')], [])
+  const isReached = () => read().then(Boolean, () => scripts > 0)
+  await poll(isReached, 'the node gets commands')
+  return { read, scripts: () => scripts }
 }
 
 root.test('a Cluster does not get a command that has failed', async (t) => {
-  const { url, scripts } = await startSilentNode(t)
-  const connection = connectRedis(url, () => {}, 200)
-  t.teardown(() => connection.close())
-  const isSent = async () => {
-    await connection.commands.readSums([markKeyOf('1', 'g')], []).catch(() => {})
-    return scripts() > 0
-  }
-  await poll(isSent, 'a command is sent')
+  const { scripts } = await startFakeCluster(t, () => '')
   const sent = scripts()
   await delay(500)
   t.equal(scripts(), sent, 'nothing comes later')
+})
+
+root.test('a node of a Cluster that takes over a slot may hang', async (t) => {
+  const { read } = await startFakeCluster(t, (own) => `-ASK 1 ${own}\r\n`)
+  await t.rejects(read(), /timed out/)
 })
 
 root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
