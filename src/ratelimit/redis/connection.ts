@@ -68,12 +68,14 @@ export function connectRedis(
   client.on('connect', () => {
     problem = undefined
   })
-  if (client instanceof Cluster)
+  if (client instanceof Cluster) {
+    limitTime(client, timeoutMs)
     client.on('+node', (added: Redis) => {
       // Each node has a copy of the options, also for the connections by which the client asks it for the other nodes.
       for (const node of client.nodes()) renewCredentials(node, urlNow())
       guardCommands(added)
     })
+  }
 
   const scripts = { ...sumScripts, ...spendScripts, ...rightsScript }
   type Script = keyof typeof scripts
@@ -173,6 +175,15 @@ function renewCredentials({ options }: Redis, url: string): void {
   Object.assign(options, { username, password })
 }
 
+/** A command also waits for redirections and for connections to nodes, together no longer than this (ms). */
+function limitTime(cluster: Cluster, timeoutMs: number): void {
+  const { sendCommand } = cluster
+  cluster.sendCommand = (command, ...rest) => {
+    command.setTimeout(timeoutMs)
+    return sendCommand.call(cluster, command, ...rest)
+  }
+}
+
 /**
  * The client sends a command of a Cluster again after a failure, even once its caller knows that it failed. A hold that
  * is taken then would last until its lease ends.
@@ -208,6 +219,8 @@ function createClient(
       enableOfflineQueue: false,
       redisOptions: { ...options, ...own },
       clusterRetryStrategy: (attempt) => restAfter(attempt, reconnects),
+      // A Cluster that is down for a slot stays so for seconds.
+      retryDelayOnClusterDown: 0,
       // Certificates contain names, so a node's name must not be replaced by its address.
       ...(own.tls && {
         dnsLookup: (address: string, done: (error: null, address: string) => void) =>

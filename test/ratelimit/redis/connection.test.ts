@@ -255,17 +255,8 @@ root.test(
   },
 )
 
-/** A Cluster of one node, which counts scripts and responds to them with `answer`; to ASKING it does not respond. */
-async function startFakeCluster(t: Test, answer: (own: string) => string) {
-  let scripts = 0
-  const responseTo = (name: string, first: string): string => {
-    if (name === 'asking') return ''
-    if (first === 'slots')
-      return `*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:${port}\r\n`
-    if (!name.startsWith('eval')) return '+OK\r\n'
-    scripts += 1
-    return answer(`127.0.0.1:${port}`)
-  }
+/** A server that responds to each command with what `responseTo` returns for its name and first argument. */
+async function startFakeNode(t: Test, responseTo: (name: string, first: string) => string) {
   const commands = /\*\d+\r\n\$\d+\r\n(\w+)(?:\r\n\$\d+\r\n(\w+))?/g
   const server = createServer((socket) => {
     socket
@@ -276,14 +267,31 @@ async function startFakeCluster(t: Test, answer: (own: string) => string) {
       })
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  const connection = connectRedis(`redis+cluster://127.0.0.1:${port}`, () => {}, 200)
-  t.teardown(() => {
-    connection.close()
-    server.close()
+  t.teardown(() => server.close())
+  return (server.address() as AddressInfo).port
+}
+
+/**
+ * A Cluster of one node, which counts scripts and responds to them with `answer`; to ASKING it does not respond. With
+ * `other`, the port of another node, that has all slots from 8192 on.
+ */
+async function startFakeCluster(t: Test, answer: (own: string) => string, other?: number) {
+  let scripts = 0
+  const slots = (from: number, to: number, node: number) =>
+    `*3\r\n:${from}\r\n:${to}\r\n*2\r\n$9\r\n127.0.0.1\r\n:${node}\r\n`
+  const port: number = await startFakeNode(t, (name, first) => {
+    if (name === 'asking') return ''
+    if (first === 'slots' && other === undefined) return `*1\r\n${slots(0, 16_383, port)}`
+    if (first === 'slots')
+      return `*2\r\n${slots(0, 8_191, port)}${slots(8_192, 16_383, other as number)}`
+    if (!name.startsWith('eval')) return '+OK\r\n'
+    scripts += 1
+    return answer(`127.0.0.1:${port}`)
   })
-  const read = () => connection.commands.readSums([markKeyOf('1', 'g')], [])
-  const isReached = () => read().then(Boolean, () => scripts > 0)
+  const connection = connectRedis(`redis+cluster://127.0.0.1:${port}`, () => {}, 200)
+  t.teardown(() => connection.close())
+  const read = (tag = '1') => connection.commands.readSums([markKeyOf(tag, 'g')], [])
+  const isReached = () => read('2').then(Boolean, () => scripts > 0)
   await poll(isReached, 'the node gets commands')
   return { read, scripts: () => scripts }
 }
@@ -298,6 +306,25 @@ root.test('a Cluster does not get a command that has failed', async (t) => {
 root.test('a node of a Cluster that takes over a slot may hang', async (t) => {
   const { read } = await startFakeCluster(t, (own) => `-ASK 1 ${own}\r\n`)
   await t.rejects(read(), /timed out/)
+})
+
+root.test('a command waits no longer if a node of a Cluster hangs', async (t) => {
+  const hanging = await startFakeNode(t, () => '')
+  const moved = () => `-MOVED 9842 127.0.0.1:${hanging}\r\n`
+  const { read } = await startFakeCluster(t, moved, hanging)
+  const times: Promise<number>[] = []
+  for (let i = 0; i < 60; i += 1) {
+    const begin = performance.now()
+    times.push(read().then(Number, () => performance.now() - begin))
+    await delay(20)
+  }
+  const longest = Math.max(...(await Promise.all(times)))
+  t.ok(longest < 500, `it took ${longest} ms`)
+})
+
+root.test('a Cluster that is down is named', async (t) => {
+  const { read } = await startFakeCluster(t, () => '-CLUSTERDOWN Hash slot not served\r\n')
+  await t.rejects(read(), /^CLUSTERDOWN/)
 })
 
 root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
