@@ -84,6 +84,9 @@ export function createActivation(
     snapshot,
     latest: () => published(latest?.fresh),
     state: () => ({ snapshot: snapshot(), refused }),
+    /** Whether a newer version of the model (`<namespace>/<name>`) is not in force yet. */
+    isHeld: (model: string): boolean =>
+      latest?.fresh.models.get(model)?.resource !== active?.models.get(model)?.resource,
   }
 }
 

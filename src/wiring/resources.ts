@@ -119,7 +119,8 @@ export async function openResources(
     /** The state of each model in this process, and the reports of all processes. */
     async enforcement(): Promise<Enforcement> {
       const reports = await inForce.read()
-      return { policies: report.policies, reports }
+      // The later of the two: reports of what was in force before must not confirm this.
+      return { ...(await report.readCurrent()), reports, isHeld: activation.isHeld }
     },
     /** A secret that a resource names, from the files of SECRETS_DIR or the cluster's Secrets. */
     readSecret: origin.readSecret,

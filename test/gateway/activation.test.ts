@@ -5,13 +5,9 @@ import { test } from 'tap'
 import { createActivation } from '../../src/gateway/activation.ts'
 import { type ClusterFile, createClusterFile } from '../../src/gateway/cluster-file.ts'
 import type { SecretFiles } from '../../src/gateway/secret-files.ts'
-import {
-  accessPolicy,
-  modelRef,
-  resourceOf,
-  snapshotOf,
-  type WrittenDocument,
-} from '../support/documents.ts'
+import type { Resource } from '../../src/kinds/resources.ts'
+import { compile } from '../support/compile.ts'
+import { accessPolicy, modelRef, resourceOf, snapshotOf } from '../support/documents.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 test('policies and removals are in force although clusters cannot be written', async (t) => {
@@ -32,20 +28,19 @@ test('policies and removals are in force although clusters cannot be written', a
   const secrets = { write: async () => {} } as unknown as SecretFiles
   const table = { suspend: async () => {}, resume() {} }
   const activation = createActivation(clusterFile, secrets, () => {}, table)
-  const publish = (...documents: readonly WrittenDocument[]) =>
-    activation.publish({
-      fresh: snapshotOf(...documents),
-      resources: documents.map(resourceOf),
-      refused: [],
-    })
-  const [small, open] = [modelRef('small'), accessPolicy('open', ['llm/small'], { users: ['al'] })]
+  const publish = (...resources: readonly Resource[]) =>
+    activation.publish({ fresh: compile(resources), resources, refused: [] })
+  const [small, large] = [modelRef('small'), modelRef('large')].map(resourceOf)
+  const open = resourceOf(accessPolicy('open', ['llm/small'], { users: ['al'] }))
+  if (small === undefined || large === undefined) throw new Error('two models')
   await publish(small, open)
   rmSync(directory, { recursive: true })
   writeFileSync(directory, 'in its place')
   const seen = () => [activation.snapshot().models.size, activation.snapshot().policies.size]
-  await t.rejects(publish(small, open, modelRef('large')), { code: 'EEXIST' })
+  await t.rejects(publish(small, open, large), { code: 'EEXIST' })
   t.strictSame(seen(), [1, 1], 'a new model waits')
-  await t.rejects(publish(small, modelRef('large')), { code: 'EEXIST' })
+  t.strictSame(['llm/small', 'llm/large'].map(activation.isHeld), [false, true])
+  await t.rejects(publish(small, large), { code: 'EEXIST' })
   t.strictSame(seen(), [1, 0], 'a removal does not')
 })
 

@@ -190,18 +190,19 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
   })
   const compared = { ...noPolicies.compared, refused: options.refused ?? [] }
   const policies = { ...noPolicies, compared }
+  const snapshot = () =>
+    typeof options.snapshot === 'function'
+      ? options.snapshot()
+      : (options.snapshot ?? sampleSnapshot)
   const deps = {
     keys,
-    snapshot: () =>
-      typeof options.snapshot === 'function'
-        ? options.snapshot()
-        : (options.snapshot ?? sampleSnapshot),
+    snapshot,
     clock: () => api.now,
     log,
     audit,
     markers,
     resourceProblems: () => options.problems ?? [],
-    enforcement: async () => ({ policies, reports: [] }),
+    enforcement: async () => ({ snapshot: snapshot(), policies, reports: [] }),
     ...(options.times !== undefined && { times: options.times }),
   }
   const idempotency = createIdempotency(sql)

@@ -100,7 +100,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
   const markers = { own: 'tg', accepted: new Set<string>() }
   const resources = {
     resourceProblems: () => [],
-    enforcement: async () => ({ policies: noPolicies, reports: [] }),
+    enforcement: async () => ({ snapshot: snapshot(), policies: noPolicies, reports: [] }),
   }
   const external = buildAdmin({
     markers: { own: 'tg', accepted: new Set(['tg']) },

@@ -27,9 +27,8 @@ export function listResources(app: Api, deps: SharedDeps): void {
 async function readResources(deps: SharedDeps) {
   const enforcement = await deps.enforcement()
   const view = viewOf(enforcement)
-  const snapshot = deps.snapshot()
   return [
-    ...statusOf(snapshot, { backendOf: deps.backendOf, ...view }),
+    ...statusOf(enforcement.snapshot, { backendOf: deps.backendOf, ...view }),
     ...policyStatuses(enforcement.policies, view.policyConditions),
   ]
 }

@@ -8,6 +8,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import type { Refused } from '../../models/rules/refused-resources.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { createMutex } from '../../runtime/mutex.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { databaseRetryMs } from '../../store/postgres/connection.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
@@ -47,6 +48,7 @@ export function createInForceReport(deps: InForceReportDeps) {
   let last: Edition | undefined
   let reports = 0
   const alarm = createAlarm(signal)
+  const withLock = createMutex()
 
   function inForceOf(model: string): InForce | undefined {
     const found = policies.byModel.get(model)
@@ -73,9 +75,16 @@ export function createInForceReport(deps: InForceReportDeps) {
     return changes
   }
 
+  /** One at a time: an earlier snapshot's policies must not replace those of a later one. */
+  const readCurrent = () =>
+    withLock(async () => {
+      const { snapshot, refused } = deps.state()
+      policies = await inSlices(policiesInSteps(snapshot, refused, policies))
+      return { snapshot, policies }
+    })
+
   async function report(): Promise<void> {
-    const { snapshot, refused } = deps.state()
-    policies = await inSlices(policiesInSteps(snapshot, refused, policies))
+    await readCurrent()
     // Resets the reports before they contain too many removed models.
     if (reported.size > 2 * policies.byModel.size + 1_000) last = undefined
     if (last === undefined) reported = new Map()
@@ -105,10 +114,8 @@ export function createInForceReport(deps: InForceReportDeps) {
   }
 
   return {
-    /** The policies in force; computed again after each `note`. */
-    get policies(): Policies {
-      return policies
-    },
+    /** The snapshot in force, with its policies. */
+    readCurrent,
     /**
      * Resolves once everything has been reported. Rejects with a ServiceError if the database does not
      * answer; it may then be called again.

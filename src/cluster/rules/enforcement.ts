@@ -4,6 +4,7 @@
  */
 
 import { addTo, showFirst } from '../../formats/lists.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { Condition } from './condition.ts'
 
 import { createPolicyConditions, type PolicyKind, policyContent } from './generated-policies.ts'
@@ -40,25 +41,37 @@ export const databaseProblem = 'Postgres does not answer'
 /** The reports of all processes that may be serving, or why they are unavailable. */
 export type Reports = readonly ProcessReport[] | { readonly problem: string }
 
-/** The resources of each model, and where they are in force. */
+/** What is in force in this process, the resources of each model of it, and where they are in force. */
 export interface Enforcement {
+  readonly snapshot: Snapshot
   readonly policies: Policies
   readonly reports: Reports
+  /** Whether a newer version of the model is not in force in this process yet, because Envoy lacks its cluster; by default no. */
+  readonly isHeld?: (model: string) => boolean
 }
 
 /** The views for resources and policies (conditions.ts). */
-export function viewOf({ policies, reports }: Enforcement) {
+export function viewOf({ policies, reports, isHeld }: Omit<Enforcement, 'snapshot'>) {
   const { byModel } = policies
+  const heldCondition = (type: 'Enforced' | 'Programmed', model: string) =>
+    isHeld?.(model) ? ({ ...held, type, reason: `Not${type}` } as const) : undefined
   return {
-    policyConditions: createPolicyConditions(policies, (each, kind) =>
-      enforcedCondition(each, kind, reports),
+    policyConditions: createPolicyConditions(
+      policies,
+      (each, kind) =>
+        heldCondition('Enforced', each.model) ?? enforcedCondition(each, kind, reports),
     ),
     programmedCondition(model: string): Condition | undefined {
       const found = byModel.get(model)
-      return found && programmedCondition(found, reports)
+      return found && (heldCondition('Programmed', model) ?? programmedCondition(found, reports))
     },
   }
 }
+
+const held = {
+  status: 'False',
+  message: 'a newer version is not in force in this process yet',
+} as const
 
 /** A report older than this is ignored; milliseconds. */
 const silentMs = 30_000

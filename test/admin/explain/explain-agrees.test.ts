@@ -118,7 +118,7 @@ test('explain agrees with Check in random worlds', async (t) => {
       pastRefusals,
       othersRefusals: noOtherProcess,
       resourceProblems: () => [],
-      enforcement: async () => ({ policies: noPolicies, reports: [] }),
+      enforcement: async () => ({ snapshot, policies: noPolicies, reports: [] }),
       billingCurrency: 'EUR',
       locate: (resource) => ({ file: `${resource}.yaml`, line: 7 }),
     })

@@ -113,5 +113,14 @@ test('the conditions of resources follow the enforcement', async (t) => {
   }
   const rest = ['bare Pending False', 'small Ready True', 'cheap Active True']
   t.strictSame(phases([process('a')]), ['none Degraded False', 'open Active True', ...rest])
+  const held = viewOf({
+    policies,
+    reports: [process('a')],
+    isHeld: (model) => model === 'llm/small',
+  })
+  const newer = { status: 'False', message: 'a newer version is not in force in this process yet' }
+  t.match(held.programmedCondition('llm/small'), { ...newer, reason: 'NotProgrammed' })
+  const [, enforced] = held.policyConditions('llm/small', 'ModelAuthPolicy')
+  t.match(enforced, { ...newer, reason: 'NotEnforced' })
   t.strictSame(phases({ problem: 'x' }), ['none Degraded False', 'open Degraded Unknown', ...rest])
 })
