@@ -21,6 +21,7 @@ test('the log has the cause of a refusal, not its words for callers', async (t) 
   t.match(causeMessage(new ServiceError('store_unavailable')), 'The key store is unavailable')
   t.equal(causeMessage(cause), cause.message)
   const options = "Stream isn't writeable and enableOfflineQueue options is false"
-  for (const text of [options, 'Connection is closed.'])
+  const ofCluster = "Cluster isn't ready and enableOfflineQueue options is false"
+  for (const text of [options, ofCluster, 'Connection is closed.'])
     t.equal(causeMessage(new Error(text)), 'the connection was closed')
 })

@@ -3,6 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type ChainableCommander, Cluster, Redis } from 'ioredis'
 import { parseRedisUrl, type RedisTarget } from '../../formats/redis-url.ts'
+import { causeMessage, connectionClosed, errorMessage } from '../../runtime/error-message.ts'
 import { restAfter } from '../../runtime/loop.ts'
 import { type SpendCommands, spendScripts } from '../holds/spend-scripts.ts'
 import { type ScriptCall, type SumCommands, sumScripts, type WriteResult } from '../sums/scripts.ts'
@@ -70,6 +71,12 @@ export function connectRedis(
   })
   if (client instanceof Cluster) {
     limitTime(client, timeoutMs)
+    // The address that a node announces may be unreachable, although the one in the URL is not.
+    client.on('node error', (error: Error, address: string) => {
+      const isReason = causeMessage(error) !== connectionClosed
+      if (isReason && client.status !== 'ready')
+        problem = { message: `${address}: ${errorMessage(error)}`, isFinal: false }
+    })
     client.on('+node', (added: Redis) => {
       // Each node has a copy of the options, also for the connections by which the client asks it for the other nodes.
       for (const node of client.nodes()) renewCredentials(node, urlNow())

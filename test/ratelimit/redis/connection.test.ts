@@ -271,6 +271,18 @@ async function startFakeNode(t: Test, responseTo: (name: string, first: string) 
   return (server.address() as AddressInfo).port
 }
 
+root.test('an address of a node that cannot be reached is named', async (t) => {
+  const port = await startFakeNode(t, (_, first) =>
+    first === 'slots' ? '*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n' : '+OK\r\n',
+  )
+  const connection = connectRedis(`redis+cluster://127.0.0.1:${port}`, () => {})
+  t.teardown(() => connection.close())
+  const isNamed = async () =>
+    !(await connection.connected(1)) && connection.problem?.message.startsWith('127.0.0.1:1: ')
+  await poll(isNamed, 'the address is named')
+  t.match(connection.problem, { message: /ECONNREFUSED/, isFinal: false })
+})
+
 /**
  * A Cluster of one node, which counts scripts and responds to them with `answer`; to ASKING it does not respond. With
  * `other`, the port of another node, that has all slots from 8192 on.
