@@ -178,6 +178,7 @@ function createReserve(
     let asker: string | undefined
     let attempts = 0
     let firstFailedAt: number | undefined
+    const begunAt = monotonic()
 
     function nameAsker(): string | undefined {
       return id === undefined || !call ? undefined : `${ownName}-${checks++}`
@@ -219,7 +220,8 @@ function createReserve(
       const at = monotonic()
       firstFailedAt ??= at
       const awayMs = firstFailedAt - outages.fail(holds.failedPlace?.(error), at)
-      const pauseMs = awayMs < blipMs ? blipPausesMs[attempts++] : undefined
+      const isBlip = awayMs < blipMs && at - begunAt < blipMs
+      const pauseMs = isBlip ? blipPausesMs[attempts++] : undefined
       if (isReserving && asker !== undefined && pauseMs !== undefined) {
         await pause(pauseMs)
         return ask(holds.hold, hold, conclude)

@@ -756,6 +756,31 @@ test('an outage is as long as it is, whatever the clock, and ends unnoticed', as
   t.equal(pauses.length, 6)
 })
 
+test('a request does not wait longer because each attempt takes time', async (t) => {
+  let clock = 0
+  const holds: HoldStore = {
+    async hold() {
+      clock += 500
+      throw new Error('Command timed out')
+    },
+    release: () => {},
+    undo: () => {},
+    renew: () => {},
+  }
+  const world = createWorld()
+  const limits = createLimits({
+    counters: world.counters,
+    holding: {
+      ...{ holds, estimators: createEstimators(), onLoss: 'allow' },
+      pause: async (ms) => (clock += ms),
+      monotonic: () => clock,
+    },
+  })
+  const check = createCheck({ ...world.deps, limits })
+  readDenial(await check(checkOf(chat, { 'x-request-id': 'a' }), undefined, { whenReset() {} }))
+  t.ok(clock <= 1_500, `it took ${clock} ms`)
+})
+
 test('a bug of the store of holds is no outage', async (t) => {
   const holds: HoldStore = {
     hold: () => Promise.reject(new TypeError('answer is not iterable')),
