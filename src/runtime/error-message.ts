@@ -17,7 +17,9 @@ export function errorMessage(error: unknown): string {
  */
 export function causeMessage(error: unknown): string {
   const text = errorMessage(error instanceof ServiceError ? (error.cause ?? error) : error)
-  return /^(Stream isn't writeable|Cluster isn't ready|Connection is closed)/.test(text) ? connectionClosed : text
+  const isClosed =
+    /^(Stream isn't writeable|Cluster isn't ready|Connection is closed|Reached the max retries)/
+  return isClosed.test(text) ? connectionClosed : text
 }
 
 /** The cause of a command that was not sent. */

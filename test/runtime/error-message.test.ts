@@ -22,6 +22,7 @@ test('the log has the cause of a refusal, not its words for callers', async (t) 
   t.equal(causeMessage(cause), cause.message)
   const options = "Stream isn't writeable and enableOfflineQueue options is false"
   const ofCluster = "Cluster isn't ready and enableOfflineQueue options is false"
-  for (const text of [options, ofCluster, 'Connection is closed.'])
+  const inFlight = 'Reached the max retries per request limit (which is 0).'
+  for (const text of [options, ofCluster, inFlight, 'Connection is closed.'])
     t.equal(causeMessage(new Error(text)), 'the connection was closed')
 })
