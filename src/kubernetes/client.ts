@@ -73,6 +73,11 @@ export class KubeError extends Error {
   }
 }
 
+/** The pause that the server asks for, in milliseconds; at most a minute, and 0 if it asks for none. */
+export function pauseOf(error: unknown): number {
+  return error instanceof KubeError ? 1_000 * Math.min(error.retryAfterSeconds, 60) : 0
+}
+
 interface Shown {
   readonly token: string | undefined
   readonly agent: Agent

@@ -8,7 +8,7 @@ import { isObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { restAfter } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
-import { isRefusal, type KubeClient, KubeError } from './client.ts'
+import { isRefusal, type KubeClient, KubeError, pauseOf } from './client.ts'
 import { isKubeObject, type KubeObject, type ListOptions, listObjects, objectKey } from './list.ts'
 
 export interface ReflectorOptions extends Pick<ListOptions, 'keep' | 'pageSize'> {
@@ -205,8 +205,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     // accepts a version that it has not reached yet, and reports no change before it.
     const isLost = failures > 1 || (error as NodeJS.ErrnoException).code !== 'ECONNRESET'
     if (failures > 1) outage.note(errorMessage(error), isRefusal(error) ? 'refused' : undefined)
-    const asked = error instanceof KubeError ? 1_000 * Math.min(error.retryAfterSeconds, 60) : 0
-    return { restMs: Math.max(asked, restMs), isLost }
+    return { restMs: Math.max(pauseOf(error), restMs), isLost }
   }
 
   async function run(): Promise<void> {

@@ -2,7 +2,13 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { valueAt } from '../../formats/fields.ts'
-import { isRefusal, type KubeClient, KubeError, type KubeRequest } from '../../kubernetes/client.ts'
+import {
+  isRefusal,
+  type KubeClient,
+  KubeError,
+  type KubeRequest,
+  pauseOf,
+} from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
 import { BoundedMap } from '../../runtime/bounded-map.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
@@ -162,7 +168,8 @@ export function startObjectWriter(options: ObjectWriterOptions) {
       } catch (error) {
         if (signal.aborted) return
         retry(target, error)
-        await delay(1_000 / writesPerSecond, undefined, { signal })
+        // The API server asks for a pause of this client, not of one object.
+        await delay(Math.max(pauseOf(error), 1_000 / writesPerSecond), undefined, { signal })
       }
       checked += 1
       if (checked % atOnce === 0) await new Promise(setImmediate)

@@ -3,7 +3,7 @@ import {
   startObjectWriter,
   type WriteTarget,
 } from '../../../src/cluster/controller/object-writer.ts'
-import type { KubeClient } from '../../../src/kubernetes/client.ts'
+import { type KubeClient, KubeError } from '../../../src/kubernetes/client.ts'
 import { poll } from '../../support/poll.ts'
 
 test('an object that somebody else changes back is not written without end', async (t) => {
@@ -60,4 +60,32 @@ test('a write that changes nothing is not repeated', async (t) => {
   writer.enqueue([target('kept'), target('stored')])
   await poll(() => writes.stored > 2, 'what no watch reports is written again')
   t.equal(writes.kept, 1)
+})
+
+test('pauses for as long as the API server asks', async (t) => {
+  const closing = new AbortController()
+  t.teardown(() => closing.abort())
+  const times: number[] = []
+  const client = {
+    async send() {
+      times.push(performance.now())
+      if (times.length === 1) throw new KubeError(429, 'too many requests', 1)
+      return {}
+    },
+  } as unknown as KubeClient
+  const writer = startObjectWriter({
+    ...{ client, mayWrite: () => true, signal: closing.signal },
+    onProblem: (path, problem) => t.fail(`${path}: ${problem}`),
+  })
+  writer.enqueue(
+    ['/one', '/two', '/three'].map((path) => ({
+      path,
+      current: () => undefined,
+      next: () => (times.length > 3 ? undefined : { method: 'PATCH' as const, path }),
+    })),
+  )
+  await poll(() => times.length > 3, 'all are written')
+  const [first = 0, second = 0, third = 0] = times
+  t.ok(second - first > 950, 'others wait, too')
+  t.ok(third - second < 500, 'then the usual pause')
 })
