@@ -51,7 +51,7 @@ export interface KubeClient {
   open(request: KubeRequest & { readonly idleMs: number }): Promise<AsyncIterable<Buffer>>
 }
 
-/** The response is larger than a client reads. */
+/** The response is larger than a client reads, or takes longer. */
 export class TooLarge extends Error {}
 
 /** Whether the API server refuses us, which only other credentials or permissions can change. */
@@ -154,12 +154,18 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
     async send(request) {
       const deadline = AbortSignal.timeout(timeoutMs)
       const signal = request.signal ? AbortSignal.any([request.signal, deadline]) : deadline
+      let hasBegun = false
       try {
         const response = await begin(request, signal)
+        hasBegun = true
         const text = await readWhole(response)
         if (!isGood(response)) throw toError(response, text)
         return toObject(text)
       } catch (error) {
+        if (hasBegun && deadline.aborted)
+          throw new TooLarge(
+            `timeout: the API server did not finish its response within ${timeoutMs / 1_000} s`,
+          )
         return fail(error, deadline.aborted)
       }
     },

@@ -1,8 +1,10 @@
 import { writeFileSync } from 'node:fs'
 import http from 'node:http'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
 import { createClient } from '../../src/kubernetes/client.ts'
+import { listObjects } from '../../src/kubernetes/list.ts'
 import { listenLocally } from '../support/listening.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -46,4 +48,27 @@ test('says how long it waited for a response', async (t) => {
   const late = { message: 'timeout: the API server did not respond within 0.05 s' }
   await t.rejects(client.send({ path: '/' }), late)
   await t.rejects(client.open({ path: '/', idleMs: 1_000 }), late)
+})
+
+test('a list that takes too long is read in smaller pages', async (t) => {
+  const limits: number[] = []
+  const server = http.createServer(async ({ url = '' }, response) => {
+    const query = new URL(url, 'http://localhost').searchParams
+    const [from, limit] = [Number(query.get('continue') ?? 0), Number(query.get('limit'))]
+    const end = Math.min(40, from + limit)
+    limits.push(limit)
+    response.write('{"items":[')
+    for (let i = from; i < end && !response.destroyed; i += 1) {
+      await delay(10)
+      response.write(`${i > from ? ',' : ''}{"metadata":{"name":"m${i}"}}`)
+    }
+    const more = end < 40 ? `${end}` : ''
+    response.end(`],"metadata":{"resourceVersion":"7","continue":"${more}"}}`)
+  })
+  const url = `http://127.0.0.1:${await listenLocally(t, server)}`
+  const client = createClient({ server: url }, { timeoutMs: 300 })
+  const { objects, version } = await listObjects(client, '/all')
+  t.equal(objects.size, 40)
+  t.equal(version, '7')
+  t.match(limits.slice(0, 3), [500, 125, 32])
 })
