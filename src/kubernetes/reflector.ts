@@ -4,7 +4,7 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { isObject } from '../formats/fields.ts'
+import { isObject, type JsonObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { restAfter } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
@@ -53,8 +53,10 @@ const backoff = { firstMs: minRestMs, maxMs: 10_000, jitter: 0.25 }
 const maxLineLength = 16 * 1_048_576
 /** The number of refusals before one counts: an API server that is starting has no roles yet. */
 const refusalsBelieved = 3
-/** The number of watches in a row that end at once, without a line, before the collection counts as unreadable. */
+/** The number of watches in a row that end at once, or with an error, before the collection counts as unreadable. */
 const endsBelieved = 5
+/** Then a watch must last so long to count as readable, or have an event. */
+const provenMs = 5_000
 
 /** Starts at once; retries until `signal`. */
 export function startReflector(options: ReflectorOptions): Reflector {
@@ -73,7 +75,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
   let missed = 0
   /** How often in a row access was forbidden. */
   let refusals = 0
-  /** How many watches in a row ended at once, without a line. */
+  /** How many watches in a row ended at once, or with an error. */
   let ended = 0
   const outage = createOutage(onProblem)
   let listedAt = Number.NEGATIVE_INFINITY
@@ -135,19 +137,22 @@ export function startReflector(options: ReflectorOptions): Reflector {
     }
     // After several that ended at once it takes more than another opening.
     if (ended < endsBelieved) worked()
-    const lasting = setTimeout(prove, minRestMs)
+    const before = ended
+    const lasting = setTimeout(prove, ended < endsBelieved ? minRestMs : provenMs)
     try {
       for await (const line of lines) {
-        prove()
-        const event: unknown = JSON.parse(line)
-        if (!isObject(event) || !isObject(event.object)) throw new Error('a watch without events')
-        const { type, object } = event
-        if (type === 'ERROR') {
+        const { type, object } = toEvent(line) ?? {}
+        if (type === 'ERROR' && isObject(object)) {
+          // It may come again as soon as the next watch begins.
+          isAlive = false
+          ended = before
           throw new KubeError(
             Number(object.code ?? 500),
             String(object.message ?? 'the watch failed'),
           )
         }
+        prove()
+        if (!isObject(object)) throw new Error('a watch without events')
         if (isObject(object.metadata) && typeof object.metadata.resourceVersion === 'string') {
           reached.version = object.metadata.resourceVersion
         }
@@ -247,6 +252,15 @@ function selectorsOf({ fieldSelector, labelSelector }: ReflectorOptions): string
   return labelSelector === undefined
     ? fields
     : `${fields}&labelSelector=${encodeURIComponent(labelSelector)}`
+}
+
+function toEvent(line: string): JsonObject | undefined {
+  try {
+    const event: unknown = JSON.parse(line)
+    return isObject(event) ? event : undefined
+  } catch {
+    return undefined
+  }
 }
 
 /** The complete lines of a response; an incomplete last line is dropped. */

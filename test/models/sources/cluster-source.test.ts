@@ -435,6 +435,26 @@ test('changes are seen although every watch ends at once', async (t) => {
   await poll(() => !source.isUnavailable, 'the end is reported')
 })
 
+test('does not retry in a tight loop if every watch fails', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(model)
+  const { snapshot, source } = await follow(t, world)
+  const { faults } = world
+  const event = { type: 'ERROR', object: { kind: 'Status', code: 500, message: 'no conversion' } }
+  const path = 'GET /apis/tollgate.dev/v1alpha1/modelrefs?watch'
+  const asked = () => faults.requests.filter((each) => each.startsWith(path)).length
+  const failing = setInterval(() => faults.cut(`${JSON.stringify(event)}\n`), 5)
+  t.teardown(() => clearInterval(failing))
+  await poll(() => source.isUnavailable, 'it is reported', 30_000)
+  const before = asked()
+  await delay(2_000)
+  t.ok(asked() - before < 5, `${asked() - before} watches in two seconds`)
+  await world.apply(modelRef('fresh'))
+  await poll(() => snapshot().models.has('llm/fresh'), 'a list shows the change')
+  clearInterval(failing)
+  await poll(() => !source.isUnavailable, 'the end is reported', 30_000)
+})
+
 test('does not retry in a tight loop if every second page is 410', async (t) => {
   const world = await startDouble(t)
   for (let i = 0; i < 600; i += 1) await world.apply(modelRef(`m${i}`))
