@@ -64,12 +64,15 @@ export class KubeError extends Error {
   readonly status: number
   /** Seconds until the next attempt, as requested by the server; 0: not given. */
   readonly retryAfterSeconds: number
+  /** Whether it is an API server's own Status, not a page of something before it. */
+  readonly isStatus: boolean
 
-  constructor(status: number, message: string, retryAfterSeconds = 0) {
+  constructor(status: number, message: string, retryAfterSeconds = 0, isStatus = true) {
     super(message)
     this.name = 'KubeError'
     this.status = status
     this.retryAfterSeconds = retryAfterSeconds
+    this.isStatus = isStatus
   }
 }
 
@@ -207,14 +210,16 @@ function isGood({ statusCode = 0 }: IncomingMessage): boolean {
 /** The server's message, if the response is a Status. */
 function toError({ statusCode = 0, headers }: IncomingMessage, text: string): KubeError {
   let message = `the API server answered ${statusCode}`
+  let isStatus = false
   try {
     const { kind, message: said } = JSON.parse(text) as Record<string, unknown>
-    if (kind === 'Status' && typeof said === 'string' && said !== '') message += `: ${said}`
+    isStatus = kind === 'Status'
+    if (isStatus && typeof said === 'string' && said !== '') message += `: ${said}`
   } catch {
     // The response did not come from an API server.
   }
   const seconds = Number(headers['retry-after'])
-  return new KubeError(statusCode, message, Number.isFinite(seconds) ? seconds : 0)
+  return new KubeError(statusCode, message, Number.isFinite(seconds) ? seconds : 0, isStatus)
 }
 
 function toObject(text: string): JsonObject {

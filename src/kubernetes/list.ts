@@ -1,7 +1,7 @@
 /** A whole collection of the API server, page by page. */
 
 import { isObject } from '../formats/fields.ts'
-import { type KubeClient, TooLarge } from './client.ts'
+import { type KubeClient, KubeError, TooLarge } from './client.ts'
 
 /** An object of the cluster; only its name is validated. */
 export interface KubeObject {
@@ -56,6 +56,25 @@ export async function listObjects(
       return { objects, version: String(metadata.resourceVersion ?? '') }
     }
     from = `&continue=${encodeURIComponent(metadata.continue)}`
+  }
+}
+
+/**
+ * Whether the API server has the collection at `path`, by what every authenticated client may read. Rejects if that is
+ * not certain: a 404 may come from something before the API server.
+ */
+export async function isServed(client: KubeClient, path: string): Promise<boolean> {
+  const parts = path.split('/')
+  const version = parts.slice(0, parts[1] === 'api' ? 3 : 4).join('/')
+  try {
+    const { resources } = await client.send({ path: version })
+    if (!Array.isArray(resources)) throw new Error('the response is not a list of collections')
+    return resources.some((each) => isObject(each) && each.name === parts.at(-1))
+  } catch (error) {
+    if (!(error instanceof KubeError && error.status === 404)) throw error
+    const { groups } = await client.send({ path: '/apis' })
+    if (!Array.isArray(groups)) throw new Error('the response is not a list of API groups')
+    return false
   }
 }
 

@@ -9,7 +9,14 @@ import { errorMessage } from '../runtime/error-message.ts'
 import { restAfter } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
 import { isRefusal, type KubeClient, KubeError, pauseOf } from './client.ts'
-import { isKubeObject, type KubeObject, type ListOptions, listObjects, objectKey } from './list.ts'
+import {
+  isKubeObject,
+  isServed,
+  type KubeObject,
+  type ListOptions,
+  listObjects,
+  objectKey,
+} from './list.ts'
 
 export interface ReflectorOptions extends Pick<ListOptions, 'keep' | 'pageSize'> {
   readonly client: KubeClient
@@ -184,6 +191,16 @@ export function startReflector(options: ReflectorOptions): Reflector {
     }
   }
 
+  /** Whether a 404 is the API server's own: it does not have the collection, or does not show us which it has. */
+  async function isMissing(): Promise<boolean> {
+    try {
+      if (await isServed(client, newest)) return false
+      return olderPath === undefined || !(await isServed(client, olderPath))
+    } catch (error) {
+      return isRefusal(error)
+    }
+  }
+
   /** The action after a failure: the pause in milliseconds, and whether to list again. */
   async function classify(error: unknown) {
     const status = error instanceof KubeError ? error.status : 0
@@ -195,9 +212,11 @@ export function startReflector(options: ReflectorOptions): Reflector {
       missed += 1
       // An API server that is starting may not serve it yet.
       if (objects.size > 0 && missed < 3) return { restMs: 1_000, isLost: true }
-      outage.note(undefined)
-      replaceAll(new Map(), true)
-      return { restMs: absentMs, isLost: true }
+      if (isAbsent || (await isMissing())) {
+        outage.note(undefined)
+        replaceAll(new Map(), true)
+        return { restMs: absentMs, isLost: true }
+      }
     }
     if (status === 403) {
       await forbid(errorMessage(error))

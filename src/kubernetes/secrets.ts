@@ -49,7 +49,7 @@ export function createReadSecretEntry(
       .then((secret) => (isObject(secret.data) ? secret.data : {}))
       .catch((error: unknown) => {
         if (isRefusal(error)) refusals = (before?.refusals ?? 0) + 1
-        const isGone = error instanceof KubeError && error.status === 404
+        const isGone = error instanceof KubeError && error.status === 404 && error.isStatus
         const isBelieved = isGone || refusals >= refusalsBelieved
         if (!isBelieved && typeof before?.data === 'object') return before.data
         return errorMessage(error)

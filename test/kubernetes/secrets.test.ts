@@ -1,6 +1,8 @@
+import http from 'node:http'
 import { test } from 'tap'
-import { type KubeClient, KubeError } from '../../src/kubernetes/client.ts'
+import { createClient, type KubeClient, KubeError } from '../../src/kubernetes/client.ts'
 import { createReadSecretEntry } from '../../src/kubernetes/secrets.ts'
+import { listenLocally } from '../support/listening.ts'
 
 /** The reader of one Secret whose response, or status of an error, is `answer.now`. */
 function start(first: object | number) {
@@ -40,6 +42,20 @@ test('a Secret that is deleted or refused several times is not known', async (t)
   t.match(await read(500), missing)
   t.match(await start(403)(403), missing, 'it was never known')
   t.match(await read({}), { problem: 'the Secret llm/provider has no entry api-key' })
+})
+
+test('a Secret stays known if something before the API server does not know it', async (t) => {
+  let status = 200
+  const server = http.createServer((_, response) => {
+    response.statusCode = status
+    response.end(status === 404 ? '<h1>404 Not Found</h1>' : JSON.stringify({ data: sesame }))
+  })
+  const client = createClient({ server: `http://127.0.0.1:${await listenLocally(t, server)}` })
+  const readEntry = createReadSecretEntry(client, { keptMs: 0 })
+  t.match(await readEntry('llm', 'provider', 'api-key'), known)
+  status = 404
+  t.match(await readEntry('llm', 'provider', 'api-key'), known)
+  t.match(await readEntry('llm', 'other', 'api-key'), { problem: /other cannot be read: .* 404/ })
 })
 
 test('of many Secrets only those that were read last are kept', async (t) => {

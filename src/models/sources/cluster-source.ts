@@ -11,8 +11,8 @@ import type { Schema } from '../../formats/schema.ts'
 import { subscriptionNamespace } from '../../kinds/metadata.ts'
 import { documents } from '../../kinds/resource-schemas.ts'
 import type { Resource } from '../../kinds/resources.ts'
-import { type KubeClient, KubeError } from '../../kubernetes/client.ts'
-import type { KubeObject } from '../../kubernetes/list.ts'
+import type { KubeClient } from '../../kubernetes/client.ts'
+import { isServed, type KubeObject } from '../../kubernetes/list.ts'
 import {
   type Reflector,
   type ReflectorOptions,
@@ -209,17 +209,8 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
  * who may call what, and the original's do if they are installed.
  */
 async function isNeeded(client: KubeClient, watched: Watched): Promise<boolean> {
-  const { from, apiVersion, plural } = watched
-  if (from !== 'the original') return from === 'us'
-  try {
-    // Every authenticated client may read this.
-    const { resources } = await client.send({ path: `/apis/${apiVersion}` })
-    return (
-      Array.isArray(resources) && resources.some((each) => isObject(each) && each.name === plural)
-    )
-  } catch (error) {
-    return !(error instanceof KubeError && error.status === 404)
-  }
+  if (watched.from !== 'the original') return watched.from === 'us'
+  return await isServed(client, watched.path).catch(() => true)
 }
 
 /** The part of an object that is read, and what identifies its version. */

@@ -685,6 +685,31 @@ test('an API server that is starting removes nothing', async (t) => {
   t.ok(snapshot().models.has('llm/small'))
 })
 
+test('a 404 from something before the API server removes nothing, and is no missing definition', async (t) => {
+  for (const isThere of [true, false]) {
+    const world = await startDouble(t)
+    const apiVersion = 'tollgate.dev/v1alpha1'
+    await world.apply(model)
+    const spec = { apiKeys: { maxExpirationDays: 5 } }
+    await world.apply({ apiVersion, kind: 'Tenant', metadata: { name: 'default-tenant' }, spec })
+    const { faults } = world
+    const before = isThere ? await follow(t, world) : undefined
+    const times = () =>
+      faults.refusedAt.get(`/apis/${apiVersion}/namespaces/models-as-a-service/tenants`) ?? []
+    faults.refuses = (_, url) => (/tenants[?]|[/]apis$|v1alpha1$/.test(url) ? 404 : 0)
+    const following = before ?? follow(t, world)
+    faults.cut()
+    await poll(() => times().length > 4, 'it retries', 30_000)
+    const waiting = await Promise.race([following, delay(50)])
+    if (isThere) t.equal(before?.snapshot().tenant?.maxExpirationDays, 5, 'the Tenant stays')
+    else t.equal(waiting, undefined, 'nothing is in force without it')
+    faults.refuses = undefined
+    const { snapshot, source } = await following
+    t.equal(snapshot().tenant?.maxExpirationDays, 5)
+    await poll(() => !source.isUnavailable, 'the end is reported')
+  }
+})
+
 test('reads a large cluster in pages', async (t) => {
   const world = await startDouble(t)
   for (let i = 0; i < 1_200; i += 1) await world.apply(modelRef(`m${i}`))

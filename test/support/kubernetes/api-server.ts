@@ -124,6 +124,7 @@ export async function startApiServer(t: Test, kinds: readonly ApiKind[]): Promis
     }
     const served = discover(request.url ?? '')
     if (served.length > 0) return reply(response, 200, { resources: served })
+    if (request.url === '/apis') return reply(response, 200, { groups: [] })
     const asked = parse(request.url ?? '', kinds)
     if (asked === undefined || absent.has(asked.kind.plural)) {
       return refuse(response, 404, 'the server could not find the requested resource')
