@@ -4,7 +4,7 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { isObject, type JsonObject } from '../formats/fields.ts'
+import { isObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { restAfter } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
@@ -148,8 +148,12 @@ export function startReflector(options: ReflectorOptions): Reflector {
     const lasting = setTimeout(prove, ended < endsBelieved ? minRestMs : provenMs)
     try {
       for await (const line of lines) {
-        const { type, object } = toEvent(line) ?? {}
-        if (type === 'ERROR' && isObject(object)) {
+        const isError = line.startsWith('{"type":"ERROR"')
+        if (!isError) prove()
+        const event: unknown = JSON.parse(line)
+        if (!isObject(event) || !isObject(event.object)) throw new Error('a watch without events')
+        const { type, object } = event
+        if (type === 'ERROR') {
           // It may come again as soon as the next watch begins.
           isAlive = false
           ended = before
@@ -158,8 +162,6 @@ export function startReflector(options: ReflectorOptions): Reflector {
             String(object.message ?? 'the watch failed'),
           )
         }
-        prove()
-        if (!isObject(object)) throw new Error('a watch without events')
         if (isObject(object.metadata) && typeof object.metadata.resourceVersion === 'string') {
           reached.version = object.metadata.resourceVersion
         }
@@ -271,15 +273,6 @@ function selectorsOf({ fieldSelector, labelSelector }: ReflectorOptions): string
   return labelSelector === undefined
     ? fields
     : `${fields}&labelSelector=${encodeURIComponent(labelSelector)}`
-}
-
-function toEvent(line: string): JsonObject | undefined {
-  try {
-    const event: unknown = JSON.parse(line)
-    return isObject(event) ? event : undefined
-  } catch {
-    return undefined
-  }
 }
 
 /** The complete lines of a response; an incomplete last line is dropped. */
