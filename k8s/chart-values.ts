@@ -113,8 +113,7 @@ export const values: readonly Value[] = [
 ]
 
 /** As which the gateway is asked. */
-export const gatewayScheme =
-  'ternary "https" "http" (hasKey .Values.settings "GATEWAY_TLS_CERT_FILE")'
+export const gatewayScheme = 'ternary "http" "https" (empty .Values.settings.GATEWAY_TLS_CERT_FILE)'
 
 const [least, most] = [
   '(.Values.autoscaling.minReplicas | default 3)',
@@ -138,6 +137,15 @@ export const derived: readonly (readonly [Place, string])[] = [
   ],
   [['Service tollgate-gateway', 'spec', 'ports', 'http', 'appProtocol'], gatewayScheme],
 ]
+
+/** Settings that the templates read, so that they must not be in files. */
+export const readByTemplates: ReadonlySet<string> = new Set([
+  'DRAIN_SECONDS',
+  'GATEWAY_TLS_CERT_FILE',
+])
+
+/** What the templates set in pods: values must not replace it. */
+export const ownMetadata = '^(app[.]kubernetes[.]io/(name|component)|checksum/settings)$'
 
 /** TLS of listeners that probes, the cleanup job and the PodMonitor ask without it. */
 export const withoutTls: ReadonlySet<string> = new Set([

@@ -12,7 +12,16 @@ import { settings } from '../src/settings/all-settings.ts'
 import { extraFiles, extras } from './chart-extras.ts'
 import { inRelease, mark } from './chart-names.ts'
 import { placeInPods } from './chart-pods.ts'
-import { derived, gatewayScheme, optional, type Place, values, withoutTls } from './chart-values.ts'
+import {
+  derived,
+  gatewayScheme,
+  optional,
+  ownMetadata,
+  type Place,
+  readByTemplates,
+  values,
+  withoutTls,
+} from './chart-values.ts'
 import { type Manifest, render } from './render.ts'
 import { renderCrds } from './write-crds.ts'
 
@@ -214,6 +223,11 @@ function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>)
   if (name.endsWith('runbookUrl')) return { type: 'string', pattern: '^https?://' }
   if (Array.isArray(value)) return { type: 'array' }
   if (typeof value === 'number') return { type: 'integer', minimum: 1 }
+  if (name === 'nodeSelector') return { type: 'object', additionalProperties: { type: 'string' } }
+  if (/(labels|annotations)$/i.test(name)) {
+    const propertyNames = { not: { pattern: ownMetadata } }
+    return { type: 'object', additionalProperties: { type: 'string' }, propertyNames }
+  }
   if (isObject(value)) return { type: 'object' }
   return { type: typeof value, ...(typeof value === 'string' && value !== '' && { minLength: 1 }) }
 }
@@ -224,7 +238,7 @@ function settingNames(fixed: ReadonlySet<string>): readonly string[] {
     .filter(({ name }) => !fixed.has(name) && !withoutTls.has(name))
     .flatMap(({ name }) => {
       const file = `${name}_FILE`
-      if (name === settings.drainMs.name) return [name]
+      if (readByTemplates.has(name)) return [name]
       return fixed.has(file) ? [file] : [name, file]
     })
     .sort()

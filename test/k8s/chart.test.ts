@@ -106,6 +106,15 @@ test('values are checked, settings by their names', async (t) => {
     settings({ TLS_CERT_FILE: '/tls/tls.crt' }),
     { ...defaults, imagePullSecret: [] },
     { ...defaults, tolerations: {} },
+    // Pods are selected by the labels, and replaced by the annotation.
+    { ...defaults, podLabels: { 'app.kubernetes.io/name': 'mine' } },
+    { ...defaults, podLabels: { 'app.kubernetes.io/component': 'mine' } },
+    { ...defaults, labels: { 'app.kubernetes.io/name': 'mine' } },
+    { ...defaults, podAnnotations: { 'checksum/settings': 'mine' } },
+    { ...defaults, podAnnotations: { 'example.com/port': 9464 } },
+    { ...defaults, nodeSelector: { gpu: true } },
+    // The probe's scheme follows from it.
+    settings({ GATEWAY_TLS_CERT_FILE_FILE: '/run/path' }),
     { ...defaults, monitoring: { rules: { runbookUrl: 'docs/runbook.md' } } },
   ]) {
     t.notOk(isValid(wrong))
@@ -255,8 +264,10 @@ test('a gateway with TLS is asked with TLS', { skip: noHelm }, async (t) => {
   const tls = ['--set', 'settings.GATEWAY_TLS_CERT_FILE=/tls/tls.crt']
   const plain = template().stdout
   const secure = template(...tls).stdout
+  const empty = template('--set', 'settings.GATEWAY_TLS_CERT_FILE=').stdout
   for (const [text, scheme] of [
     [plain, 'http'],
+    [empty, 'http'],
     [secure, 'https'],
   ] as const) {
     const objects = read(text)
