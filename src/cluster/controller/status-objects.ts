@@ -48,7 +48,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
     if (object.problem !== undefined) return toFailedStatus(object.problem, about)
     const status = current.statusOfKey(object.resource)
     // Another controller's finalizer keeps the object, with the status that it had.
-    if (status === undefined && object.isDeleting && object.group !== originalGroup)
+    if (status === undefined && object.isDeleting)
       return toFailedStatus('it is being deleted, so it is not in force', about)
     const { warning } = object
     return status && toObjectStatus({ ...current, status, warning, ...about })
@@ -67,8 +67,11 @@ export function createStatusObjects(options: StatusObjectsOptions) {
     // The resource is no longer in force here, which is all that had to happen before its deletion.
     if (isOriginal && object.isDeleting) {
       const next = (now: KubeObject | undefined): KubeRequest | undefined =>
-        now && mayWriteOriginal() ? takeOffFinalizers(path, group, now) : undefined
+        now && mayWriteOriginal()
+          ? (takeOffFinalizers(path, group, now) ?? nextOfOriginal(key, path, now))
+          : undefined
       yield { path, current, next }
+      return
     }
     yield {
       path: `${path}/status`,

@@ -47,3 +47,35 @@ test('an object that was recreated has no status of the former one', async (t) =
   t.strictSame(requests('2'), [true])
   t.strictSame([...changedObjects(objectsOf('1'), objectsOf('2'))], ['ModelRef/llm/small'])
 })
+
+test('an object of the original that other finalizers keep is not Ready', async (t) => {
+  const theirs = 'example.com/backup'
+  const deleting = (...finalizers: readonly string[]) => ({
+    metadata: {
+      ...{ name: 'small', namespace: 'llm', uid: '1', generation: 2, resourceVersion: '7' },
+      ...{ deletionTimestamp: '2026-01-01T00:00:00Z', finalizers },
+    },
+    status: { phase: 'Ready' },
+  })
+  const group = 'maas.opendatahub.io'
+  const object = {
+    ...({ group, resource: 'ModelRef/llm/small', path: '/small' } as const),
+    ...{ apiVersion: `${group}/v1alpha1`, kind: 'MaaSModelRef', uid: '1', generation: 2 },
+    ...{ isDeleting: true, problem: undefined, warning: undefined, current: () => undefined },
+  }
+  const statusObjects = createStatusObjects({ clock: () => 0, mayWriteOriginal: () => true })
+  statusObjects.setDesired({
+    ...{ snapshot: snapshotOf(), objects: new Map([[`${group}/ModelRef/llm/small`, object]]) },
+    ...{ policyConditions: () => [], gatewayUrl: '' },
+  })
+  const [target, ...others] = statusObjects.targetsOf()
+  t.strictSame(others, [])
+  t.match(target?.next(deleting(`${group}/model-cleanup`, theirs)), {
+    path: /^.small[?]/,
+    body: { metadata: { finalizers: [theirs] }, status: undefined },
+  })
+  t.match(target?.next(deleting(theirs)), {
+    path: /^.small.status[?]/,
+    body: { status: { phase: 'Failed', conditions: [{ message: /it is being deleted/ }] } },
+  })
+})
