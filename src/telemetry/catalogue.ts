@@ -10,6 +10,7 @@ export const gauges = {
   tollgate_models_bypassed: 'Models with an HTTPRoute on a Gateway other than GATEWAY_INTERNAL.',
   tollgate_subscriptions: 'Subscriptions in force.',
   tollgate_resource_problems: 'Problems in the resource documents.',
+  tollgate_resources_failing: '1 while changes of resources cannot be read or put in force.',
   tollgate_snapshot_compile_seconds: 'How long the resources in force took to compile.',
   tollgate_snapshot_age_seconds: 'How long these resources have been in force.',
   tollgate_counters: 'Windows of counters that this process knows.',

@@ -96,6 +96,7 @@ function sourcesOf(controller: () => ClusterController | undefined): Sources {
     tollgate_controller_waiting: () => controller()?.waiting ?? 0,
     tollgate_controller_held_back: () => controller()?.isHeldBack,
     tollgate_resource_problems: () => controller()?.problems().length,
+    tollgate_resources_failing: () => controller()?.isFailing,
   }
 }
 

@@ -15,10 +15,11 @@ import type { Context } from './context.ts'
 export function openResourceSource({ config, log }: Context) {
   const { resourceFolder, secretsDir, watchGroups } = config
   if (resourceFolder !== undefined) {
+    const source = createFolderSource(resourceFolder)
     return {
-      source: createFolderSource(resourceFolder),
+      source,
       readSecret: createReadSecret(secretsDir),
-      degraded: () => [],
+      degraded: (): readonly string[] => (source.isUnavailable ? ['resources'] : []),
       shown: resourceFolder,
     }
   }

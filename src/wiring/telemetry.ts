@@ -71,6 +71,7 @@ export function sourcesOf(
     }),
     tollgate_subscriptions: () => snapshot().subscriptions.size,
     tollgate_resource_problems: () => problems().length,
+    tollgate_resources_failing: () => measured.degraded().length > 0,
     tollgate_snapshot_compile_seconds: () => published().compileS,
     tollgate_snapshot_age_seconds: () => published().ageS,
     tollgate_overshoot_bound_tokens: () => maxBound(snapshot()),

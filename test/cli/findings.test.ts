@@ -74,6 +74,7 @@ test('each condition holds in its case alone', async (t) => {
     TollgateJournalFailing: { journal: ['/journal is missing'] },
     TollgateTableHitsFall: figures({ tollgate_table_open: 0 }),
     TollgateLedgerFailing: figures({ tollgate_ledger_failing: 1 }),
+    TollgateResourcesFailing: figures({ tollgate_resources_failing: 1 }),
     TollgateNoModels: figures({ tollgate_models: 0 }),
     TollgateKeyAge: figures({ tollgate_key_age_seconds: 200, tollgate_key_grace_seconds: 300 }),
     TollgateStoreRefusals: figures({ 'tollgate_checks_total{decision="store_slow"}': 1 }),

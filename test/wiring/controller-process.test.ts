@@ -47,7 +47,13 @@ test('a controller is alive at once, and ready once it has read the cluster', as
   t.equal(figures.value('tollgate_controller_waiting'), 0)
   t.equal(figures.value('tollgate_controller_held_back'), undefined, 'it asks for nothing else')
   t.equal(figures.value('tollgate_resource_problems'), 1)
+  t.equal(figures.value('tollgate_resources_failing'), 0)
   t.ok((figures.value('process_cpu_seconds_total') ?? 0) > 0)
+  world.faults.status = 503
+  world.faults.cut()
+  await poll(async () => (await scrape()).value('tollgate_resources_failing') === 1, 'said')
+  world.faults.status = 0
+  await poll(async () => (await scrape()).value('tollgate_resources_failing') === 0, 'over', 30_000)
 
   t.equal(await controller.stop(), true)
   t.equal(await statusOf('/livez'), 0, 'it no longer listens')

@@ -196,6 +196,10 @@ export async function startClusterController(options: ClusterControllerOptions) 
       return writer.waiting
     },
     problems: pipeline.problems,
+    /** Whether changes of resources cannot be read, or not be taken. */
+    get isFailing(): boolean {
+      return source.isUnavailable || pipeline.isFailing()
+    },
     /**
      * Whether STATUS_GROUPS includes the original's objects but they are not written, because its
      * controller is or may be alive. Undefined if it does not include them.

@@ -17,11 +17,14 @@ const settleMs = 100
  * A notification of the system about the folder itself makes the next check happen sooner; nothing
  * depends on it.
  */
-export function createFolderSource(path: string): ResourceSource {
+export function createFolderSource(
+  path: string,
+): ResourceSource & { readonly isUnavailable: boolean } {
   const folder = createFolder(path)
   let alarm: Alarm | undefined
   const listener = listen(path, () => alarm?.ring())
   let restMs = 0
+  let isUnavailable = false
 
   async function rest(signal: AbortSignal): Promise<void> {
     alarm ??= createAlarm(signal)
@@ -33,6 +36,10 @@ export function createFolderSource(path: string): ResourceSource {
   }
 
   return {
+    /** Whether the folder cannot be read now; the last state stays. */
+    get isUnavailable() {
+      return isUnavailable
+    },
     async next(signal) {
       for (;;) {
         await rest(signal).catch((aborted: unknown) => {
@@ -42,8 +49,10 @@ export function createFolderSource(path: string): ResourceSource {
         const startedAt = performance.now()
         try {
           const found = await folder.poll(startedAt)
+          isUnavailable = false
           if (found !== undefined) return found
         } catch (error) {
+          isUnavailable = true
           listener.close()
           throw error
         } finally {

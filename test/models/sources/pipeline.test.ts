@@ -257,3 +257,26 @@ test('publishes one snapshot at a time', async (t) => {
   t.strictSame(seen, ['llm/small', 'llm/first', 'llm/second'])
   controller.close()
 })
+
+test('a folder that cannot be read is unavailable until it can', async (t) => {
+  const folder = join(temporaryFolder(t), 'resources')
+  mkdirSync(folder)
+  save(folder, 'a.yaml', modelRef('small'))
+  const source = createFolderSource(folder)
+  let latest: Snapshot | undefined
+  const pipeline = await startPipeline({
+    source,
+    async publish(snapshot) {
+      latest = snapshot
+    },
+    report() {},
+    onFailure() {},
+  })
+  t.teardown(() => pipeline.close())
+  t.notOk(source.isUnavailable)
+  renameSync(folder, `${folder}-away`)
+  await poll(() => source.isUnavailable, 'it is gone')
+  t.ok(latest?.models.has('llm/small'), 'the last state stays')
+  renameSync(`${folder}-away`, folder)
+  await poll(() => !source.isUnavailable, 'it is back')
+})
