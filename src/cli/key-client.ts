@@ -7,8 +7,7 @@ import type { CommandIo } from './terminal.ts'
 
 /** The propagation in a revocation's response. */
 export interface Revoked {
-  /** Absent in responses of older servers. */
-  readonly propagation?: { readonly state: string; readonly waitingFor?: readonly string[] }
+  readonly propagation: { readonly state: string; readonly waitingFor?: readonly string[] }
 }
 
 /** A key that was changed or revoked. */
@@ -49,7 +48,7 @@ export function warnOfPending(
   io: CommandIo,
   meanwhile = 'it may still accept revoked keys for a while',
 ): void {
-  if (propagation?.state !== 'pending') return
+  if (propagation.state !== 'pending') return
   const names = printable(propagation.waitingFor?.join(', ') || 'some replica')
   io.err(`Not confirmed by ${names}: ${meanwhile}.`)
 }

@@ -3,7 +3,7 @@
 import type { LimitList } from '../admin/usage/limits.ts'
 import type { Cells } from './output.ts'
 
-/** Older servers omit most fields. */
+/** Lists of counters and increases do not have all of its fields. */
 type ShownLimit = Partial<LimitList['data'][number]>
 
 /** The owner, the target and the sharers of the limit. */

@@ -68,9 +68,7 @@ function explainNone(
 
 function show({ data, currency }: LimitList): string {
   const rows = data.map((each) => {
-    const { limit, remaining, resetsAt } = each
-    // Older servers send only the figures.
-    const percent = each.percentLeft ?? (100 * Number(remaining)) / Number(limit)
+    const { limit, remaining, resetsAt, percentLeft: percent } = each
     return {
       ...toCells(each),
       LEFT: remaining === null ? `${percent}%` : showFigure(remaining, currency),
