@@ -689,16 +689,16 @@ export const allMutants: readonly Mutant[] = [
       ['has.limit > had.limit', 'false'],
       ['had.enforce && !has.enforce', 'false'],
       ['modelsIn(has) !== modelsIn(had)', 'false'],
-      ['[...unknown, ...problems]', 'problems'],
     ],
   ),
   ...mutants(
     'keys/rules/key-caps.ts',
     ['keys/rules/key-caps.test.ts'],
     [
+      ['[...findUnknown(caps, schema), ...problems]', 'problems'],
       ['same.limit > limit', 'same.limit >= limit'],
       ['before[name] && !next[name]', 'false'],
-      ['if (windows.has(windowMs))', 'if (false)'],
+      ['if (repeated >= 0)', 'if (false)'],
       ['? stored : closedCaps', '? stored : {}'],
     ],
   ),

@@ -1,11 +1,14 @@
 /** Caps of one API key: its own restrictions, in addition to its owner's. All of them are in the stored record. */
 
 import { isInside, type Network, parseNetwork } from '../../formats/cidr.ts'
-import { isObject } from '../../formats/fields.ts'
+import { type FieldProblem, readFields, showPath } from '../../formats/fields.ts'
 import { toQuoted } from '../../formats/redact.ts'
+import { list, object, partial, text } from '../../formats/schema.ts'
 import { parseWindow } from '../../formats/time.ts'
+import { findUnknown } from '../../formats/unknown-fields.ts'
+import { limitOn } from '../../kinds/limit-schemas.ts'
 import { keyOfModel, type Limit, type ModelReference } from '../../kinds/resources.ts'
-import { type KeyLimit, problemOfLimits, wideningOfLimits } from './key-limits.ts'
+import { cappedModel, type KeyLimit, limitsSchema, wideningOfLimits } from './key-limits.ts'
 
 /** A missing cap restricts nothing. */
 export interface KeyCaps {
@@ -29,7 +32,25 @@ export const maxCaps = {
 
 export const capNames = Object.keys(maxCaps) as readonly (keyof KeyCaps)[]
 
-const maxTokens = 1_000_000_000
+const schema = object(
+  partial({
+    models: list(cappedModel, { item: 'model', maxItems: maxCaps.models }),
+    tokenRateLimits: list(limitOn('tokens'), { item: 'limit', maxItems: maxCaps.tokenRateLimits }),
+    limits: limitsSchema,
+    allowedAddresses: list(
+      text({
+        rules: [
+          {
+            message:
+              'must be an address or a network like 192.0.2.0/24 or 2001:db8::/32, with no bits set beyond the prefix length',
+            holds: (raw: string) => parseNetwork(raw) !== undefined,
+          },
+        ],
+      }),
+      { item: 'network', maxItems: maxCaps.allowedAddresses },
+    ),
+  }),
+)
 
 /** Refuses every request: for stored caps that cannot be read, or that a later version wrote. */
 export const closedCaps: KeyCaps = { models: [] }
@@ -37,9 +58,7 @@ export const closedCaps: KeyCaps = { models: [] }
 /** The caps of a stored record. */
 export function readStoredCaps(stored: unknown): KeyCaps {
   if (stored === null || stored === undefined) return {}
-  const isKnown =
-    isObject(stored) && Object.keys(stored).every((name) => (capNames as string[]).includes(name))
-  return isKnown && hasForm(stored) && problemOfCaps(stored) === undefined ? stored : closedCaps
+  return problemOfCaps(stored) === undefined ? stored : closedCaps
 }
 
 /** Whether nothing is capped. */
@@ -47,31 +66,20 @@ export function isUncapped(caps: KeyCaps): boolean {
   return capNames.every((name) => caps[name] === undefined)
 }
 
-/** The problem of these caps, if any, as a sentence that begins with the field. */
-export function problemOfCaps(caps: KeyCaps): string | undefined {
-  const empty = capNames.find((name) => caps[name]?.length === 0)
+/** The problem of these caps, if any, as a sentence that begins with the field. Never throws. */
+export function problemOfCaps(caps: unknown): string | undefined {
+  const problems: FieldProblem[] = []
+  const read = readFields(caps, schema, problems)
+  const [problem] = [...findUnknown(caps, schema), ...problems]
+  if (problem !== undefined) return `${showPath(problem.path)} ${problem.message}.`
+  // Null is read as missing, but in a stored record it is no cap that a request can have.
+  const given = caps as KeyCaps
+  const empty = capNames.find((name) => given[name] !== undefined && read[name]?.length === 0)
   if (empty !== undefined) return `${empty} must not be empty; leave it out for no cap.`
-  const long = capNames.find((name) => (caps[name]?.length ?? 0) > maxCaps[name])
-  if (long !== undefined) return `${long} must have at most ${maxCaps[long]} entries.`
-  const windows = new Set<number>()
-  for (const [i, { limit, window }] of (caps.tokenRateLimits ?? []).entries()) {
-    const at = `tokenRateLimits[${i}]`
-    if (!Number.isInteger(limit) || limit < 1 || limit > maxTokens) {
-      return `${at}.limit must be a whole number from 1 to ${maxTokens}.`
-    }
-    const windowMs = parseWindow(window)
-    if (windowMs === undefined) {
-      return `${at}.window must be 1 to 9999 and s, m or h, like 1m, and at most 8784h.`
-    }
-    if (windows.has(windowMs)) return `${at}.window is there twice; give each window once.`
-    windows.add(windowMs)
-  }
-  const problem = problemOfLimits(caps.limits)
-  if (problem !== undefined) return problem
-  for (const [i, raw] of (caps.allowedAddresses ?? []).entries()) {
-    if (parseNetwork(raw) !== undefined) continue
-    return `allowedAddresses[${i}] must be an address or a network like 192.0.2.0/24 or 2001:db8::/32, with no bits set beyond the prefix length.`
-  }
+  const windows = (read.tokenRateLimits ?? []).map(({ window }) => parseWindow(window))
+  const repeated = windows.findIndex((each, i) => windows.indexOf(each) < i)
+  if (repeated >= 0)
+    return `tokenRateLimits[${repeated}].window is there twice; give each window once.`
   return undefined
 }
 
@@ -107,25 +115,4 @@ export function wideningOf(before: KeyCaps, next: KeyCaps): string | undefined {
 /** The networks that can be read. */
 export function networksOf(raw: readonly string[]): readonly Network[] {
   return raw.flatMap((each) => parseNetwork(each) ?? [])
-}
-
-function hasForm(stored: object): stored is KeyCaps {
-  const {
-    models = [],
-    tokenRateLimits = [],
-    limits = [],
-    allowedAddresses = [],
-  } = stored as Readonly<Record<string, unknown>>
-  const lists = [models, tokenRateLimits, limits, allowedAddresses]
-  if (!lists.every(Array.isArray)) return false
-  return (
-    (models as unknown[]).every(
-      (model) =>
-        isObject(model) && typeof model.namespace === 'string' && typeof model.name === 'string',
-    ) &&
-    (tokenRateLimits as unknown[]).every(
-      (cap) => isObject(cap) && typeof cap.limit === 'number' && typeof cap.window === 'string',
-    ) &&
-    (allowedAddresses as unknown[]).every((address) => typeof address === 'string')
-  )
 }

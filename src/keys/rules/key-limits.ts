@@ -1,9 +1,8 @@
 /** Limits by name of one key, read by the same rules as a resource's; they count the use of the key. */
 
-import { type FieldProblem, readFields, showPath } from '../../formats/fields.ts'
+import { readFields } from '../../formats/fields.ts'
 import { toQuoted } from '../../formats/redact.ts'
 import { object, text } from '../../formats/schema.ts'
-import { findUnknown } from '../../formats/unknown-fields.ts'
 import { limitedModels, namedLimits, toNamedLimit } from '../../kinds/limit-schemas.ts'
 import type { LimitKind, NamedLimit } from '../../kinds/limits.ts'
 import { keyOfModel, type ModelReference } from '../../kinds/resources.ts'
@@ -22,24 +21,16 @@ export interface KeyLimit {
 }
 
 const name = text({ minLength: 1, maxLength: 253 })
-const models = limitedModels(object({ namespace: name, name }), 'all')
-const schema = namedLimits(['key'], 'limits on the use of the key', { models })
+/** A model in a cap. */
+export const cappedModel = object({ namespace: name, name })
 
-/** Their problem, if any, as a sentence that begins with the field. Never throws. */
-export function problemOfLimits(raw: unknown): string | undefined {
-  const problems: FieldProblem[] = []
-  readFields(raw, schema, problems, ['limits'])
-  const unknown = findUnknown(raw, schema).map(({ path, message }) => ({
-    path: ['limits', ...path],
-    message,
-  }))
-  const [first] = [...unknown, ...problems]
-  return first && `${showPath(first.path)} ${first.message}.`
-}
+export const limitsSchema = namedLimits(['key'], 'limits on the use of the key', {
+  models: limitedModels(cappedModel, 'all'),
+})
 
 /** The valid limits. */
 export function readKeyLimits(written: readonly KeyLimit[]): readonly NamedLimit[] {
-  return readFields(written, schema, []).map(toNamedLimit)
+  return readFields(written, limitsSchema, []).map(toNamedLimit)
 }
 
 /** How `next` allows more than `before`, as a sentence that begins with the field. */

@@ -87,6 +87,8 @@ test('stored caps that cannot be read refuse everything', async (t) => {
     ],
     ...[{ tokenRateLimits: [{ limit: '1', window: '1m' }] }, { allowedAddresses: ['x'] }],
     { models: [model('a')], requestRateLimits: [] },
+    { models: null },
+    { models: [{ ...model('a'), version: 'later' }] },
     { limits: {} },
     { limits: ['daily'] },
     { limits: [{ ...daily, limit: 5 }] },
