@@ -4,7 +4,7 @@
  */
 
 import { writeFileSync } from 'node:fs'
-import { settingsTable } from '../src/settings/show.ts'
+import { allSettings, defaultOf } from '../src/settings/show.ts'
 
 const head = `# Settings
 
@@ -33,7 +33,13 @@ at once.
 
 /** The page as it is committed. */
 export function renderSettings(): string {
-  return `${head}\n${settingsTable()}\n`
+  const rows = allSettings.map((setting) => {
+    const { name, reader, meaning } = setting
+    const cells = [`\`${name}\``, defaultOf(setting), reader.form, meaning]
+    return `| ${cells.join(' | ')} |`
+  })
+  const table = ['| variable | default | value | meaning |', '|---|---|---|---|', ...rows]
+  return `${head}\n${table.join('\n')}\n`
 }
 
 if (import.meta.main) writeFileSync(new URL('./settings.md', import.meta.url), renderSettings())

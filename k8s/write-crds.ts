@@ -1,6 +1,6 @@
 /**
  * `npm run crds`: writes k8s/crds, a CustomResourceDefinition for each of our kinds, and
- * docs/resources.md, from the schemas in src/models/rules/reading; a test checks that they are up to date.
+ * docs/resources.md, from the schemas in src/kinds and status-schemas.ts; a test checks that they are up to date.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs'
@@ -8,11 +8,7 @@ import { stringify } from 'yaml'
 import { renderResources } from '../docs/render-resources.ts'
 import { object, optional, type Rule, type Schema } from '../src/formats/schema.ts'
 import { specs } from '../src/kinds/resource-schemas.ts'
-import {
-  generatedSchemas,
-  generatedStatus,
-  statuses,
-} from '../src/models/rules/reading/generated-schemas.ts'
+import { generatedSchemas, generatedStatus, statuses } from './status-schemas.ts'
 
 interface Column {
   readonly name: string

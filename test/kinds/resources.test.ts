@@ -1,10 +1,10 @@
 import { test } from 'tap'
+import { statuses } from '../../k8s/status-schemas.ts'
 import { showPath } from '../../src/formats/fields.ts'
 import type { Schema } from '../../src/formats/schema.ts'
 import { openableFields } from '../../src/kinds/body-fields.ts'
 import { documents } from '../../src/kinds/resource-schemas.ts'
 import type { Subscription, Tenant } from '../../src/kinds/resources.ts'
-import { statuses } from '../../src/models/rules/reading/generated-schemas.ts'
 import { defaultServer } from '../../src/models/rules/reading/parse-model-server.ts'
 import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
 import {

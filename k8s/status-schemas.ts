@@ -1,9 +1,9 @@
 /**
  * Schemas of the objects that `tollgate controller` writes: the statuses of our kinds, and the two
- * generated kinds.
+ * generated kinds. Only their definitions need them: the controller writes these objects, and never reads one.
  */
 
-import { integer, list, object, optional, type Schema, text } from '../../../formats/schema.ts'
+import { integer, list, object, optional, type Schema, text } from '../src/formats/schema.ts'
 
 const count = (description: string) => optional(integer(0, 2_147_483_647, { description }))
 
