@@ -228,11 +228,9 @@ function createClient(
       clusterRetryStrategy: (attempt) => restAfter(attempt, reconnects),
       // A Cluster that is down for a slot stays so for seconds.
       retryDelayOnClusterDown: 0,
-      // Certificates contain names, so a node's name must not be replaced by its address.
-      ...(own.tls && {
-        dnsLookup: (address: string, done: (error: null, address: string) => void) =>
-          done(null, address),
-      }),
+      // Each connection resolves the name of its node: a name without an address is passed over, and certificates contain
+      // names.
+      dnsLookup: (name: string, done: (error: null, name: string) => void) => done(null, name),
     })
   }
   if (kind === 'sentinel') {

@@ -308,6 +308,21 @@ async function startFakeCluster(t: Test, answer: (own: string) => string, other?
   return { read, scripts: () => scripts }
 }
 
+root.test('a name of a node that cannot be resolved is passed over', async (t) => {
+  const port: number = await startFakeNode(t, (_, first) =>
+    first === 'slots'
+      ? `*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:${port}\r\n`
+      : '+OK\r\n',
+  )
+  // Too long for a name, so no server is asked.
+  const nodes = [`${'x'.repeat(64)}:1`, `127.0.0.1:${port}`]
+  const connection = connectRedis(`redis+cluster://${nodes}`, () => {})
+  t.teardown(() => connection.close())
+  const read = () => connection.commands.readSums([markKeyOf('1', 'g')], [])
+  await poll(() => read().then(Boolean, () => false), 'the other node is used')
+  t.pass()
+})
+
 root.test('a Cluster does not get a command that has failed', async (t) => {
   const { scripts } = await startFakeCluster(t, () => '')
   const sent = scripts()
