@@ -5,7 +5,7 @@ import type { KubeObject } from '../../kubernetes/list.ts'
 import { originalGroup } from '../../models/rules/original/original-kinds.ts'
 import { resourceKey, type Snapshot } from '../../models/rules/snapshot.ts'
 import { type ClusterObject, keyOfObject } from '../../models/sources/object-cache.ts'
-import { createStatusOfKey, type StatusView } from '../rules/conditions.ts'
+import { createStatusOfKey, deletedMessage, type StatusView } from '../rules/conditions.ts'
 import type { PolicyConditions } from '../rules/generated-policies.ts'
 import {
   type ObjectStatus,
@@ -46,10 +46,9 @@ export function createStatusObjects(options: StatusObjectsOptions) {
     if (current === undefined || generation !== object?.generation || uid !== object.uid) return
     const about = { before: now.status, generation: object.generation, now: clock() }
     if (object.problem !== undefined) return toFailedStatus(object.problem, about)
-    const status = current.statusOfKey(object.resource)
     // Another controller's finalizer keeps the object, with the status that it had.
-    if (status === undefined && object.isDeleting)
-      return toFailedStatus('it is being deleted, so it is not in force', about)
+    if (object.isDeleting) return toFailedStatus(deletedMessage, about)
+    const status = current.statusOfKey(object.resource)
     const { warning } = object
     return status && toObjectStatus({ ...current, status, warning, ...about })
   }

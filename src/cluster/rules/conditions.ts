@@ -43,6 +43,9 @@ export interface StatusView {
   readonly programmedCondition?: ((model: string) => Condition | undefined) | undefined
 }
 
+/** Of an object that a finalizer keeps. */
+export const deletedMessage = 'it is being deleted, so it is not in force'
+
 /** The status of every resource of the snapshot, ordered by kind, namespace and name. */
 export function statusOf(snapshot: Snapshot, view: StatusView = {}): readonly ResourceStatus[] {
   const { ofModel, ofPolicy, ofSubscription } = createStatusOf(snapshot, view)
@@ -104,11 +107,18 @@ function createStatusOf(snapshot: Snapshot, view: StatusView) {
       toStatus(told(policy), [], weaknessOf(policy, 'ModelAuthPolicy', policyConditions)),
     ofSubscription: (subscription: CompiledSubscription) =>
       toStatus(
-        told(subscription),
+        subscription.resource.metadata.deleting ? deleted(subscription) : told(subscription),
         [priorityCondition(subscription, peers)],
         weaknessOf(subscription, 'TokenRateLimitPolicy', policyConditions),
       ),
   }
+}
+
+/** Requests under it are refused. */
+function deleted<Of extends Compiled>(compiled: Of): Of {
+  const resource = resourceKey(compiled.resource)
+  const problem = { resource, path: [], message: deletedMessage }
+  return { ...compiled, phase: 'Failed', problems: [problem] }
 }
 
 function tenantStatus(resource: NonNullable<Snapshot['tenant']>): ResourceStatus {
@@ -191,7 +201,7 @@ function readyCondition(
   weakness: Weakness | undefined,
 ): Condition {
   const ready = phase === 'Ready' || phase === 'Active'
-  const sentences = problems.map(({ path, message }) => `${showPath(path)} ${message}`)
+  const sentences = problems.map(({ path, message }) => `${showPath(path)} ${message}`.trimStart())
   if (phase === 'Pending' && resource.kind === 'ModelRef') sentences.push(pendingOn(resource))
   if (weakness !== undefined && phase !== 'Failed') sentences.push(weakness.message)
   const message = sentences.join('; ')

@@ -351,6 +351,19 @@ test('an object that is being deleted is not Ready', async (t) => {
   t.equal(status?.endpoint, undefined)
 })
 
+test('a Subscription that is being deleted is not Active', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(modelRef('small'))
+  const paid = subscription('a', { groups: ['team-a'] }, { 'llm/small': [[1, '1m']] })
+  const kept = { ...paid, metadata: { ...paid.metadata, finalizers: ['example.com/mine'] } }
+  await world.apply(kept)
+  await start(t, world)
+  const phase = async () => (await read(world, 'subscriptions', 'a')).status?.phase
+  await poll(async () => (await phase()) === 'Active', 'Active', 30_000)
+  await world.remove(kept)
+  await poll(async () => (await phase()) === 'Failed', 'Failed', 30_000)
+})
+
 test('a status names the fields that are not known', async (t) => {
   const world = await startDouble(t)
   await world.apply(modelRef('small', { backendURL: 'http://a' }))

@@ -151,3 +151,15 @@ test('a Tenant whose limits cannot be read has failed', async (t) => {
     ],
   })
 })
+
+test('a Subscription that is being deleted is not Active, although its models exist', async (t) => {
+  const limits = { 'llm/small': [[1, '1m']] } as const
+  const found = statusOf(
+    snapshotOf(modelRef('small'), subscription('leaving', owner, limits, { deleting: true })),
+  ).find(({ name }) => name === 'leaving')
+  t.equal(found?.phase, 'Failed')
+  t.match(found?.conditions[0], {
+    ...{ type: 'Ready', status: 'False', reason: 'ReconcileFailed' },
+    message: 'it is being deleted, so it is not in force',
+  })
+})
