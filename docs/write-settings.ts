@@ -14,9 +14,9 @@ counts as unset. Every setting can be read from a file: \`DATABASE_URL_FILE=/run
 \`DATABASE_URL\`. An address without a host means all interfaces, port 0 any free port,
 except where an Envoy of your own has to know it; the log and \`npm start -- --verbose\` say which.
 
-\`DATABASE_URL_FILE\` and \`REDIS_URL_FILE\` are read again for each new connection. To change a password, replace
-the file and change the password, in either order; no restart is needed. Until both are changed, new connections
-fail, with the same effect as an outage.
+\`DATABASE_URL_FILE\` and \`REDIS_URL_FILE\` are read again for each new connection, the latter for user and password
+alone: another address of Redis needs a restart. To change a password, replace the file and change the password, in
+either order; no restart is needed. Until both are changed, new connections fail, with the same effect as an outage.
 
 **If a start fails**, the process exits with status 1 and one sentence that begins with the name of the setting,
 followed by the error of the server or the driver. If Postgres or Redis rejects the connection (password, user,
