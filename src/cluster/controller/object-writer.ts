@@ -139,7 +139,8 @@ export function startObjectWriter(options: ObjectWriterOptions) {
 
   /** A permission that is missing, or a server that fails, is reported once, not for each of thousands of objects. */
   function report(path: string, error: unknown): void {
-    const isOfObject = error instanceof KubeError && error.status < 500 && !isRefusal(error)
+    const isOfServer = !(error instanceof KubeError) || error.status >= 500 || error.status === 429
+    const isOfObject = !isOfServer && !isRefusal(error)
     if (isOfObject || !outages.has(collectionOf(path))) onProblem(path, errorMessage(error))
     if (!isOfObject) outages.add(collectionOf(path))
   }

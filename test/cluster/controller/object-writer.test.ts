@@ -89,3 +89,29 @@ test('pauses for as long as the API server asks', async (t) => {
   t.ok(second - first > 950, 'others wait, too')
   t.ok(third - second < 500, 'then the usual pause')
 })
+
+test('an API server that is busy is reported once, not for each object', async (t) => {
+  const closing = new AbortController()
+  t.teardown(() => closing.abort())
+  const told: string[] = []
+  let sent = 0
+  const client = {
+    async send() {
+      sent += 1
+      throw new KubeError(429, 'too many requests')
+    },
+  } as unknown as KubeClient
+  const writer = startObjectWriter({
+    ...{ client, mayWrite: () => true, signal: closing.signal },
+    onProblem: (path, problem) => told.push(`${path}: ${problem}`),
+  })
+  writer.enqueue(
+    ['/all/one', '/all/two', '/all/three'].map((path) => ({
+      path,
+      current: () => undefined,
+      next: () => ({ method: 'PATCH' as const, path }),
+    })),
+  )
+  await poll(() => sent >= 9, 'each was tried three times', 30_000)
+  t.strictSame(told, ['/all/one: too many requests'])
+})
