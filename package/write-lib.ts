@@ -20,6 +20,7 @@ const parts = [
   'envoy/lua',
   'envoy/requirements.txt',
   'console/dist',
+  'docs/openapi.json',
   'monitoring/rules.yaml',
   'package.json',
 ]
