@@ -6,6 +6,7 @@ import type { Refused } from '../models/rules/refused-resources.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { inSlices } from '../runtime/slices.ts'
+import { withAbort } from '../runtime/with-abort.ts'
 import type { ClusterFile } from './cluster-file.ts'
 import type { SecretFiles } from './secret-files.ts'
 
@@ -15,6 +16,9 @@ interface Published {
   readonly resources: readonly Resource[]
   readonly refused: readonly Refused[]
 }
+
+const notWritten =
+  'the files for Envoy in ENVOY_CONFIG_DIR are not written yet: a disk or a Secret does not respond'
 
 /** A part that repeats earlier decisions, such as the decision table. */
 export interface DecisionCache {
@@ -32,11 +36,15 @@ export function createActivation(
   secrets: SecretFiles,
   onActive: () => void,
   table: DecisionCache,
+  writeWaitMs = 5_000,
 ) {
+  /** The last snapshot that was to be published, from before its clusters are planned. */
+  let intended: Snapshot | undefined
   let latest: Published | undefined
   let active: Snapshot | undefined
   let refused: Published['refused'] = []
   const withLock = createMutex()
+  const withFiles = createMutex()
 
   async function update(): Promise<void> {
     if (latest === undefined) return
@@ -58,6 +66,16 @@ export function createActivation(
   /** Calls run one after the other, so that the last has the latest state. */
   const activate = (): Promise<void> => withLock(update)
 
+  /** Writes the planned clusters, and first their secrets, because Envoy refuses a cluster that names a missing file. */
+  const writeFiles = (): Promise<void> =>
+    withFiles(async () => {
+      for (let fresh: Snapshot | undefined; fresh !== intended; ) {
+        fresh = intended
+        if (fresh !== undefined) await secrets.write(fresh)
+      }
+      await clusterFile.write()
+    })
+
   function published(snapshot: Snapshot | undefined): Snapshot {
     if (snapshot === undefined) throw new Error('no snapshot has been published')
     return snapshot
@@ -69,15 +87,21 @@ export function createActivation(
     activate,
     async publish(published: Published): Promise<void> {
       const { fresh } = published
+      intended = fresh
       await inSlices(clusterFile.planInSteps(fresh))
       // Only once the missing clusters are known: a model released meanwhile activates the
       // latest state.
       latest = published
-      if (active !== undefined) await activate()
-      // Envoy refuses a cluster that names a missing file.
-      await secrets.write(fresh)
-      await clusterFile.write()
-      if (active !== undefined) return
+      if (active !== undefined) {
+        await activate()
+        // A disk that hangs must not keep the next snapshot, which may remove access, from being in force.
+        const late = AbortSignal.timeout(writeWaitMs)
+        await withAbort(writeFiles(), late).catch((error: unknown) => {
+          throw error === late.reason ? new Error(notWritten) : error
+        })
+        return
+      }
+      await writeFiles()
       await clusterFile.settled()
       await activate()
     },

@@ -6,6 +6,7 @@ import { createActivation } from '../../src/gateway/activation.ts'
 import { type ClusterFile, createClusterFile } from '../../src/gateway/cluster-file.ts'
 import type { SecretFiles } from '../../src/gateway/secret-files.ts'
 import type { Resource } from '../../src/kinds/resources.ts'
+import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 import { compile } from '../support/compile.ts'
 import { accessPolicy, modelRef, resourceOf, snapshotOf } from '../support/documents.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -86,4 +87,36 @@ test('nobody decides by an earlier snapshot when a later one is told to be in fo
   await second
   t.equal(activation.snapshot(), two)
   t.strictSame(steps, ['suspend', 'told', 'resume', 'suspend', 'told', 'resume'])
+})
+
+test('files that cannot be written for a while keep no removal waiting', async (t) => {
+  const written = Promise.withResolvers<void>()
+  let writes = 0
+  const clusterFile = {
+    ...{ waiting: new Map(), unseen: new Map(), *planInSteps() {} },
+    write: () => (writes++ === 0 ? Promise.resolve() : written.promise),
+    settled: async () => {},
+  }
+  const secrets = { write: async () => {} }
+  const table = { suspend: async () => {}, resume() {} }
+  const activation = createActivation(
+    clusterFile as unknown as ClusterFile,
+    secrets as unknown as SecretFiles,
+    () => {},
+    table,
+    20,
+  )
+  const publish = (fresh: Snapshot) => activation.publish({ fresh, resources: [], refused: [] })
+  const [one, two, three] = [modelRef('one'), modelRef('two'), modelRef('three')].map((model) =>
+    snapshotOf(model),
+  ) as [Snapshot, Snapshot, Snapshot]
+  await publish(one)
+  await t.rejects(publish(two), { message: /a disk or a Secret does not respond/ })
+  t.equal(activation.snapshot(), two)
+  const last = publish(three)
+  await t.rejects(last, { message: /a disk or a Secret does not respond/ })
+  t.equal(activation.snapshot(), three)
+  written.resolve()
+  await publish(three)
+  t.equal(writes, 4, 'each in turn')
 })
