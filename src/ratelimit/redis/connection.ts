@@ -63,7 +63,10 @@ export function connectRedis(
   })
   let sent = 0
   client.on('error', (error: unknown) => {
-    problem = problemOf(error)
+    const { lastNodeError } = error as { lastNodeError?: Error }
+    // The node's own error says more.
+    if (problem === undefined || causeMessage(lastNodeError) !== connectionClosed)
+      problem = problemOf(error)
     onError(error)
   })
   client.on('connect', () => {
@@ -71,16 +74,21 @@ export function connectRedis(
   })
   if (client instanceof Cluster) {
     limitTime(client, timeoutMs)
-    // The address that a node announces may be unreachable, although the one in the URL is not.
-    client.on('node error', (error: Error, address: string) => {
+    const noteAt = (address: string) => (error: Error) => {
       const isReason = causeMessage(error) !== connectionClosed
       if (isReason && client.status !== 'ready')
         problem = { message: `${address}: ${errorMessage(error)}`, isFinal: false }
-    })
+    }
+    // The address that a node announces may be unreachable, although the one in the URL is not.
+    client.on('node error', (error: Error, address: string) => noteAt(address)(error))
     client.on('+node', (added: Redis) => {
       // Each node has a copy of the options, also for the connections by which the client asks it for the other nodes.
       for (const node of client.nodes()) renewCredentials(node, urlNow())
       guardCommands(added)
+      // It asks for the other nodes by a connection of its own, whose errors it drops.
+      const { duplicate, options } = added
+      added.duplicate = (...own) =>
+        duplicate.apply(added, own).on('error', noteAt(`${options.host}:${options.port}`))
     })
   }
 

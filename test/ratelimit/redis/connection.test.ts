@@ -184,6 +184,23 @@ root.test('rediss uses TLS and verifies the server', { skip: skip || noOpenssl }
   t.equal(await sumIn(valkey, 'tls'), 7)
 })
 
+root.test(
+  'an untrusted certificate of a Cluster is named',
+  { skip: skip || noOpenssl },
+  async (t) => {
+    const valkey = await startValkey(t)
+    const { url } = await startTlsProxy(t, valkey.port, temporaryFolder(t))
+    const problemAt = async (place: string) => {
+      const connection = connectRedis(place, () => {})
+      t.teardown(() => connection.close())
+      t.equal(await connection.connected(500), false)
+      return connection.problem?.message
+    }
+    t.match(await problemAt(url.replace('rediss:', 'rediss+cluster:')), /:\d+: self-signed/)
+    t.match(await problemAt('redis+cluster://127.0.0.1:1'), /:1: connect ECONNREFUSED/)
+  },
+)
+
 root.test('Sentinel leads to the new primary', { skip }, async (t) => {
   const primary = await startValkey(t)
   const secondary = await startValkey(t, ['--replicaof', '127.0.0.1', String(primary.port)])
