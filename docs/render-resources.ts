@@ -1,7 +1,7 @@
 /** docs/resources.md: the fields of our kinds, from their schemas. `npm run crds` writes it. */
 
+import { kindSchemas } from '../k8s/kind-schemas.ts'
 import type { Schema } from '../src/formats/schema.ts'
-import { specs } from '../src/kinds/resource-schemas.ts'
 
 const head = `# Resources
 
@@ -18,7 +18,7 @@ schema, which is also used to read files. A field of an optional object is requi
 
 /** The page as it is committed. */
 export function renderResources(): string {
-  const parts = Object.entries(specs).map(([kind, { description, spec }]) => {
+  const parts = Object.entries(kindSchemas).map(([kind, { description, spec }]) => {
     const rows = [...rowsOf(spec, 'spec')].join('\n')
     return `\n## ${kind}\n\n${description}\n\n| field | value | default | meaning |\n|---|---|---|---|\n${rows}\n`
   })

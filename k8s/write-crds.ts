@@ -1,13 +1,13 @@
 /**
  * `npm run crds`: writes k8s/crds, a CustomResourceDefinition for each of our kinds, and
- * docs/resources.md, from the schemas in src/kinds and status-schemas.ts; a test checks that they are up to date.
+ * docs/resources.md, from the schemas in src/kinds, kind-schemas.ts and status-schemas.ts; a test checks that they are up to date.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { stringify } from 'yaml'
 import { renderResources } from '../docs/render-resources.ts'
 import { object, optional, type Rule, type Schema } from '../src/formats/schema.ts'
-import { specs } from '../src/kinds/resource-schemas.ts'
+import { kindSchemas } from './kind-schemas.ts'
 import { generatedSchemas, generatedStatus, statuses } from './status-schemas.ts'
 
 interface Column {
@@ -66,12 +66,12 @@ export const kinds: readonly Kind[] = [
 ]
 
 function own(
-  kind: keyof typeof specs,
+  kind: keyof typeof kindSchemas,
   plural: string,
   shortName: string,
   columns: readonly Column[],
 ): Kind {
-  return { kind, plural, shortName, columns, ...specs[kind], status: statuses[kind] }
+  return { kind, plural, shortName, columns, ...kindSchemas[kind], status: statuses[kind] }
 }
 
 function written(

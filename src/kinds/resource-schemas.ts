@@ -16,7 +16,6 @@ import {
   oneOf,
   optional,
   partial,
-  type Rule,
   type Schema,
   text,
   withDefault,
@@ -531,51 +530,11 @@ const providedModelSpec = object({
 
 /** The specs of our kinds, in the order of the docs. */
 export const specs = {
-  ModelRef: {
-    description: 'A model: its names and where its requests go.',
-    spec: modelRefSpec,
-    isSpecRequired: true,
-    rules: [
-      {
-        cel: 'size(self.metadata.name) <= 63',
-        message: 'metadata.name must have at most 63 characters to be referred to',
-      },
-    ],
-  },
-  AccessPolicy: {
-    description:
-      'Gives users and groups access to models. Nobody may use a model that no AccessPolicy names.',
-    spec: accessPolicySpec,
-    isSpecRequired: true,
-    rules: [],
-  },
-  Subscription: {
-    description:
-      'Covers the use of models: which users, which models, and how many tokens each user has.',
-    spec: subscriptionSpec,
-    isSpecRequired: true,
-    rules: [],
-  },
-  Tenant: {
-    description: 'Configuration of the whole installation. There is one Tenant, `default-tenant`.',
-    spec: tenantSpec,
-    isSpecRequired: false,
-    rules: [
-      {
-        cel: "self.metadata.name == 'default-tenant'",
-        message: 'metadata.name must be default-tenant; there is one Tenant',
-      },
-    ],
-  },
-} as const satisfies Readonly<Record<string, KindSchema>>
-
-interface KindSchema {
-  readonly description: string
-  readonly spec: Schema
-  readonly isSpecRequired: boolean
-  /** Rules for the whole object. */
-  readonly rules: readonly Pick<Rule, 'cel' | 'message'>[]
-}
+  ModelRef: modelRefSpec,
+  AccessPolicy: accessPolicySpec,
+  Subscription: subscriptionSpec,
+  Tenant: tenantSpec,
+} as const
 
 /** The legacy tiers: `data.tiers` of their ConfigMap, after parsing. */
 const tiers = list(

@@ -214,7 +214,7 @@ function pathsIn(value: unknown, path: string): readonly string[] {
 }
 
 test('the originals of generated documents have every field', async (t) => {
-  for (const [kind, { spec }] of Object.entries(specs)) {
+  for (const [kind, spec] of Object.entries(specs)) {
     const ofKind = originals.filter((document) => document.kind === kind)
     const written = new Set(ofKind.flatMap((document) => pathsIn(document.spec, 'spec')))
     for (const leaf of leavesOf(spec, 'spec')) {

@@ -176,7 +176,7 @@ function toDocument(
     Object.entries(metadata.annotations).filter(([name]) => !toolAnnotations.test(name)),
   )
   const left: string[] = []
-  const kept = prune(spec, specs[kind].spec, (path) => left.push(showPath(path)), ['spec'])
+  const kept = prune(spec, specs[kind], (path) => left.push(showPath(path)), ['spec'])
   if (left.length > 0) {
     const message = `${shown}: has fields without a Tollgate equivalent: ${left.join(', ')}`
     notes.push({ severity: 'warning', message })
