@@ -138,10 +138,11 @@ export const derived: readonly (readonly [Place, string])[] = [
   [['Service tollgate-gateway', 'spec', 'ports', 'http', 'appProtocol'], gatewayScheme],
 ]
 
-/** Settings that the templates read, so that they must not be in files. */
-export const readByTemplates: ReadonlySet<string> = new Set([
+/** Settings that the templates read or set, so that they must not be in files. */
+export const inTemplates: ReadonlySet<string> = new Set([
   'DRAIN_SECONDS',
   'GATEWAY_TLS_CERT_FILE',
+  'GATEWAY_URL',
 ])
 
 /** What the templates set in pods: values must not replace it. */

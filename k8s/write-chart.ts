@@ -15,10 +15,10 @@ import { placeInPods } from './chart-pods.ts'
 import {
   derived,
   gatewayScheme,
+  inTemplates,
   optional,
   ownMetadata,
   type Place,
-  readByTemplates,
   values,
   withoutTls,
 } from './chart-values.ts'
@@ -217,7 +217,9 @@ function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>)
       additionalProperties: { type: 'string' },
       // The pods' grace period follows from it, so it must be known here.
       properties: { DRAIN_SECONDS: { type: 'string', pattern: '^[1-9][0-9]{0,3}$' } },
-      propertyNames: { anyOf: [{ enum: settingNames(fixed) }, { pattern: '^OTEL_[A-Z0-9_]+$' }] },
+      propertyNames: {
+        anyOf: [{ enum: settingNames(fixed, Object(value)) }, { pattern: '^OTEL_[A-Z0-9_]+$' }],
+      },
     }
   }
   if (name.endsWith('runbookUrl')) return { type: 'string', pattern: '^https?://' }
@@ -233,12 +235,12 @@ function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>)
 }
 
 /** Each may also be read from a file; a process does not start with both. */
-function settingNames(fixed: ReadonlySet<string>): readonly string[] {
+function settingNames(fixed: ReadonlySet<string>, defaults: object): readonly string[] {
   return Object.values(settings)
     .filter(({ name }) => !fixed.has(name) && !withoutTls.has(name))
     .flatMap(({ name }) => {
       const file = `${name}_FILE`
-      if (readByTemplates.has(name)) return [name]
+      if (inTemplates.has(name) || name in defaults) return [name]
       return fixed.has(file) ? [file] : [name, file]
     })
     .sort()

@@ -113,6 +113,9 @@ test('values are checked, settings by their names', async (t) => {
     { ...defaults, podAnnotations: { 'checksum/settings': 'mine' } },
     { ...defaults, podAnnotations: { 'example.com/port': 9464 } },
     { ...defaults, nodeSelector: { gpu: true } },
+    // They have a value beside, and no pod starts with both.
+    settings({ GATEWAY_URL_FILE: '/run/url' }),
+    settings({ LOG_LEVEL_FILE: '/run/level' }),
     // The probe's scheme follows from it.
     settings({ GATEWAY_TLS_CERT_FILE_FILE: '/run/path' }),
     { ...defaults, monitoring: { rules: { runbookUrl: 'docs/runbook.md' } } },
