@@ -138,3 +138,31 @@ test('whoever returns to the page sees what has changed', async (t, world) => {
   await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
   await page.getByText('You have no active key').waitFor()
 })
+
+/** Sums how far content was moved that the user had not just acted on (Cumulative Layout Shift). */
+const sumShifts = `window.shifted = 0
+  new PerformanceObserver((list) => {
+    for (const { value, hadRecentInput } of list.getEntries()) if (!hadRecentInput) shifted += value
+  }).observe({ type: 'layout-shift', buffered: true })`
+
+test('what arrives late does not move what is shown', async (t, world) => {
+  const { page, gateway, signIn } = world
+  await signIn('admin', 'overview?owner=me')
+  await page.addInitScript(sumShifts)
+  for (const [path, late, first, last] of [
+    ['overview?owner=me', '**/v1/usage?*', 'What is left', 'Tokens by day'],
+    ['overview', '**/v1/admin/state', 'Tokens by day', 'Time to the first byte'],
+    ['budgets?owner=*', '**/v1/admin/limits?*', 'Open requests', 'Increases in force'],
+    ['explain?model=llm/sim', '**/v1/explain', 'A hypothetical request', 'The steps'],
+  ] as const) {
+    await page.goto('about:blank')
+    const responses = await hold(page, late)
+    await page.goto(`${gateway.url}/console/${path}`)
+    await page.getByRole('region', { name: first }).waitFor()
+    await responses.letGo()
+    await page.getByRole('region', { name: last }).waitFor()
+    await page.waitForLoadState('networkidle')
+    const shifted = (await page.evaluate('shifted')) as number
+    t.ok(shifted < 0.06, `${path}: ${shifted}`)
+  }
+})

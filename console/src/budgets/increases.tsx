@@ -81,7 +81,7 @@ export function Increases({ value, error, currency, onEnded }: IncreasesProps) {
       }
     >
       <Problem error={error} />
-      {value === undefined && error === undefined && <Pending />}
+      {value === undefined && error === undefined && <Pending shape="row" />}
       {value?.data.length === 0 && (
         <Text size="sm" c="dimmed">
           No limit is increased.

@@ -58,7 +58,7 @@ export function OpenRequestList({ onDecided }: { readonly onDecided: () => void 
   return (
     <Section title="Open requests">
       <Problem error={error} />
-      {value === undefined && error === undefined && <Pending />}
+      {value === undefined && error === undefined && <Pending shape="row" />}
       {value?.rows.length === 0 && (
         <Text size="sm" c="dimmed">
           There are no open requests.

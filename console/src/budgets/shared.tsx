@@ -4,7 +4,7 @@ import { Filter } from '../parts/filter.tsx'
 import { Link } from '../parts/link.tsx'
 import { addressHere, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
-import { useLoaded } from '../use-loaded.ts'
+import { isWaitingFor, useLoaded } from '../use-loaded.ts'
 import { budgetsIn, idOf } from './budget.ts'
 import { BudgetCards } from './budget-cards.tsx'
 import { Grant } from './grant.tsx'
@@ -50,7 +50,9 @@ export function Shared() {
           </>
         )}
       />
-      <Increases {...increases} currency={currency} onEnded={onChanged} />
+      {!isWaitingFor(limits) && (
+        <Increases {...increases} currency={currency} onEnded={onChanged} />
+      )}
       <Grant limits={data} currency={currency} onGranted={onChanged} />
     </>
   )

@@ -52,7 +52,7 @@ export function ExplainPage() {
       about="How the gateway would decide a request, or has decided a refused one, step by step. Nothing is counted."
     >
       <Problem error={question && error} />
-      {question && value === undefined && error === undefined && <Pending />}
+      {question && value === undefined && error === undefined && <Pending shape="page" />}
       {question && value && !error && <Answer explanation={value} keys={keys} />}
       <div className="columns">
         <Panel title="A refused request">

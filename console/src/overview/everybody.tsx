@@ -39,13 +39,13 @@ export function Everybody() {
     () => call<ResourceList>('GET', '/v1/admin/resources?limit=1000'),
     everyMs,
   )
-  const hasNothing = isWaitingFor(usage, state, refusals, resources)
+  const hasState = !isWaitingFor(state)
   return (
     <>
       <Problem error={state.error ?? refusals.error ?? resources.error ?? usage.error} />
-      {hasNothing && <Pending shape="cards" />}
+      {!hasState && <Pending shape="cards" />}
       {state.value && <Health {...state.value} />}
-      {!hasNothing && (
+      {hasState && (
         <SimpleGrid cols={{ base: 2, lg: 4 }}>
           {session.me.ledger && (
             <>
@@ -57,6 +57,7 @@ export function Everybody() {
           <FirstByte state={state.value} />
         </SimpleGrid>
       )}
+      {session.me.ledger && isWaitingFor(usage) && <Pending shape="plot" />}
       {usage.value && (
         <TokensPlot
           {...usage.value.periods}

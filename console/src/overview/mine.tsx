@@ -44,10 +44,11 @@ export function Mine() {
     <>
       <ExpiringKeys after={keys.value} />
       <Problem error={limits.error ?? refusals.error ?? keys.error ?? usage.error} />
-      {isWaitingFor(usage, limits, keys) && <Pending shape="cards" />}
       {isNew && keys.value?.data.length === 0 && <Begin />}
+      {me.ledger && isWaitingFor(usage) && <Pending shape="figures" />}
       {usage.value && <Periods {...usage.value} />}
       {usage.value && <TokensPlot {...usage.value} more={addressOf('usage')} />}
+      {isWaitingFor(limits) && <Pending shape="cards" />}
       {budgets.length > 0 && (
         <Section title="Budgets" action={<Link to={addressOf('budgets')}>All budgets</Link>}>
           <Cards
@@ -57,11 +58,13 @@ export function Mine() {
           />
         </Section>
       )}
-      <div className="halves">
-        {limits.value && <Left {...limits.value} />}
-        {keys.value && keys.value.data.length > 0 && <Keys {...keys.value} />}
-        {refusals.value && <LastRefusals {...refusals.value} all={addressOf('explain')} />}
-      </div>
+      {!isWaitingFor(limits) && (
+        <div className="halves">
+          {limits.value && <Left {...limits.value} />}
+          {keys.value && keys.value.data.length > 0 && <Keys {...keys.value} />}
+          {refusals.value && <LastRefusals {...refusals.value} all={addressOf('explain')} />}
+        </div>
+      )}
     </>
   )
 }

@@ -4,11 +4,14 @@ const skeletonMs = 300
 const sentenceMs = 5_000
 
 interface PendingProps {
-  /** The shape of the content. */
-  readonly shape?: 'cards' | 'rows'
+  /** The shape of the content: figures with a plot, rows that leave no room on the screen for what follows (page). */
+  readonly shape?: 'cards' | 'figures' | 'page' | 'plot' | 'row' | 'rows'
 }
 
-/** A placeholder while content loads: nothing at first, then its outline, then a sentence. */
+/**
+ * A placeholder while content loads: empty at first, then its outline, then a sentence. It has its height from the
+ * start, so that nothing below it moves far.
+ */
 export function Pending({ shape = 'rows' }: PendingProps) {
   const [phase, setPhase] = useState<'short' | 'long' | 'very long'>('short')
   useEffect(() => {
@@ -18,9 +21,8 @@ export function Pending({ shape = 'rows' }: PendingProps) {
     ]
     return () => timers.forEach(clearTimeout)
   }, [])
-  if (phase === 'short') return null
   return (
-    <div className="pending" role="status" aria-label="Loading">
+    <div className="pending" data-phase={phase} role="status" aria-label="Loading">
       {phase === 'very long' && <p>The gateway has not answered yet. This page keeps waiting.</p>}
       <div className={`outline ${shape}`} aria-hidden="true">
         <i />
