@@ -252,6 +252,42 @@ const watch = `(() => {
   })
 })()`
 
+test('a finger hits everything on a phone', async (t, world) => {
+  const { page, gateway } = world
+  const id = await prepare(world, 'admin')
+  const browser = page.context().browser() as Browser
+  const context = await openContext(t, browser, {
+    viewport: narrow,
+    hasTouch: true,
+    isMobile: true,
+  })
+  const { page: phone } = await watchPage(context)
+  await phone.goto(`${gateway.url}/console/keys`)
+  await phone.getByLabel('Identity token').fill('token-admin')
+  await phone.getByRole('button', { name: 'Sign in' }).click()
+  await phone.getByRole('button', { name: 'Sign out' }).waitFor()
+  for (const [path, heading] of [...pages, [`keys/${id}`, hostile] as const]) {
+    await go(phone, path, heading)
+    t.strictSame(await phone.evaluate(tooSmall), [], heading)
+  }
+  await go(phone, 'keys?new=1', 'API keys')
+  await phone.getByText('Restrictions').click()
+  await phone.getByLabel('Networks').waitFor()
+  t.strictSame(await phone.evaluate(tooSmall), [], 'a form')
+})
+
+/** What is narrower or lower than 44 pixels, with its invisible edge, outside of sentences (WCAG 2, 2.5.5). */
+const tooSmall = `[...document.querySelectorAll('a, button, select, input, textarea, summary')]
+  .filter((each) => !each.matches('.skip, [type=radio], [type=checkbox]') && !each.closest('p, .note, .mantine-Text-root'))
+  .filter((each) => each.checkVisibility({ visibilityProperty: true }))
+  .filter((each) => {
+    const { width, height } = each.getBoundingClientRect()
+    const edge = getComputedStyle(each, '::after')
+    const [wide, high] = [edge.minWidth, edge.height].map((size) => parseFloat(size) || 0)
+    return Math.max(width, wide) < 43.5 || Math.max(height, high) < 43.5
+  })
+  .map((each) => each.outerHTML.slice(0, 200))`
+
 test('the menu of a phone has the focus only while it is open', async (t, world) => {
   const { page, gateway, signIn } = world
   await page.setViewportSize(narrow)

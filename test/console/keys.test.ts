@@ -84,6 +84,20 @@ test('a person rotates a key, and the old secret works on', async (t, world) => 
   }
 })
 
+test("a key's page has its labels in full", async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  const labels = { [`team-${'x'.repeat(40)}`]: 'v'.repeat(60) }
+  const body = JSON.stringify({ name: 'labelled', subscription: 'plenty', labels })
+  const made = await gateway.ask('/v1/api-keys', `token-${user}`, { method: 'POST', body })
+  await signIn(user, `keys/${JSON.parse(made.text).id}`)
+  await page.getByText(/^team-x+=v+$/).waitFor()
+  for (const width of [1_280, 360]) {
+    await page.setViewportSize({ width, height: 700 })
+    const fits = `document.querySelector('main .tag').scrollWidth <= document.querySelector('main .tag').clientWidth`
+    t.ok(await page.evaluate(fits), `at ${width}`)
+  }
+})
+
 test('a person edits name and labels', async (t, { page, gateway, expected, signIn }) => {
   expected.add(400)
   const user = gateway.newUser()

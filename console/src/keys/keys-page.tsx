@@ -138,7 +138,7 @@ function Filters({ wanted }: { readonly wanted: Wanted }) {
         name="find"
         label="Find"
         placeholder="Find by name, subscription or sk-…"
-        width={290}
+        width={320}
       />
       {me.administrator && owner !== '' && <OwnerField label="Owner" owner={owner} />}
       <SegmentedControl

@@ -60,7 +60,8 @@ function Question({ username, onClose, onRevoked }: Omit<RevokeAllProps, 'isOpen
     )
   }
   const keys = count.value?.revokedCount
-  if (keys === undefined) return count.error ? <Problem error={count.error} /> : <Pending shape="row" />
+  if (keys === undefined)
+    return count.error ? <Problem error={count.error} /> : <Pending shape="row" />
   if (keys === 0) return <Text className="breaks">{username} has no active key.</Text>
   return (
     <DialogForm

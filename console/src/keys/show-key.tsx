@@ -154,7 +154,7 @@ function ShowKey({ created, onDone }: ShowKeyProps) {
   const text = snippet.text({ gateway: location.origin, key, model: model?.id ?? 'your-model' })
   return (
     <Stack>
-      <Text size="sm" className="breaks" ref={focus} tabIndex={-1} style={{ outline: 'none' }}>
+      <Text size="sm" className="breaks opened" ref={focus} tabIndex={-1}>
         This is the only time that the key <b>{name}</b> is shown. Its subscription is{' '}
         {subscription}, and it{' '}
         {expiresAt ? (
