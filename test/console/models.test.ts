@@ -616,3 +616,23 @@ test('a narrow screen has every page behind its menu', async (t, { page, gateway
   t.ok((width as number) <= 360, `the page is ${width} wide`)
   await isAccessible(t, page, 'a narrow screen')
 })
+
+test('many models have a filter', async (t, { page, gateway, signIn }) => {
+  await page.route('**/v1/models', async (route) => {
+    const response = await route.fetch()
+    const { data, ...list } = await response.json()
+    const more = Array.from({ length: 12 }, (_, i) => ({
+      ...data[0],
+      ...{ id: `sim-${i}`, owned_by: `llm/sim-${i}` },
+    }))
+    await route.fulfill({ response, json: { ...list, data: [...data, ...more] } })
+  })
+  await signIn(gateway.newUser(), 'models')
+  const rows = page.locator('.data tbody tr')
+  await rows.nth(11).waitFor()
+  await page.getByLabel('Find').fill('SIM-7')
+  await page.waitForURL(/find=SIM-7/)
+  t.match(await rows.allInnerTexts(), [/^llm\/sim-7\b/])
+  await page.getByLabel('Find').fill('absent')
+  await page.getByText('No model fits').waitFor()
+})

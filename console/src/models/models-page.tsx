@@ -1,24 +1,29 @@
 import type { LimitList, Model, Subscription } from '../api.ts'
 import { isBudget } from '../budgets/budget.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
+import { Filter } from '../parts/filter.tsx'
 import { isSpent, LimitBars } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
-import { addressOf } from '../route.ts'
+import { addressOf, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { limitsOf, type Offer, readOffers } from './offers.ts'
 
 /** Interval between reads of usage, in milliseconds. */
 const everyMs = 10_000
+/** Up to this number the table has no filter. */
+const unfiltered = 10
 
 export function ModelsPage() {
   const { call } = useSession()
   const { value, error } = useLoaded('', () => readOffers(call))
   const limits = useLoaded('', () => call<LimitList>('GET', '/v1/limits'), everyMs)
+  const find = usePlace().query.get('find') ?? ''
+  const found = value?.filter((offer) => textOf(offer).includes(find.toLowerCase())) ?? []
   return (
     <Page
       title="Models"
@@ -32,16 +37,28 @@ export function ModelsPage() {
           <Link to={addressOf('explain')}>why</Link>, or ask an administrator.
         </Nothing>
       )}
-      {value && value.length > 0 && (
+      {value && (value.length > unfiltered || find !== '') && (
+        <Filter name="find" label="Find" placeholder="Find model or subscription" />
+      )}
+      {value && value.length > 0 && found.length === 0 && <Nothing title="No model fits" />}
+      {found.length > 0 && (
         <DataTable
           label="Models"
           columns={columnsOf(limits.value)}
-          rows={value}
+          rows={found}
           keyOf={({ model }) => `${model.owned_by} ${model.id}`}
         />
       )}
     </Page>
   )
+}
+
+/** What the filter searches. */
+function textOf({ model, subscriptions }: Offer): string {
+  const names = subscriptions.flatMap((each) => [each.subscription_id_header, each.display_name])
+  return [model.id, model.owned_by, model.modelDetails?.displayName, ...names]
+    .join('\n')
+    .toLowerCase()
 }
 
 const columnsOf = (limits: LimitList | undefined): readonly Column<Offer>[] => [
