@@ -69,7 +69,7 @@ function show(response: ExplainResponse, asking: Asking): string {
     ].map((rows) => renderCells(rows, 80)),
     changesAt && `This changes at ${printable(changesAt)}.`,
     decided &&
-      `Envoy ${decided.decides ? 'may decide the next request of this kind by itself.' : `asks each time: ${printable(reasonOf(decided))}.`}`,
+      `Envoy ${decided.decides ? 'may decide the next request of this kind by itself.' : `asks the service each time (${printable(reasonOf(decided))}).`}`,
   ]
   return sections.filter(Boolean).join('\n\n')
 }

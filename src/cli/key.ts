@@ -17,7 +17,7 @@ export const newKey: Run<typeof newKeyFlags> = async ({ operands: [name], flags 
   const fields = {
     name,
     subscription: flags.subscription,
-    expiresIn: flags.expires,
+    expiresIn: durationOf('--expires', flags.expires),
     ephemeral: flags.ephemeral,
     ...toKeyFields(flags),
   }
@@ -31,6 +31,14 @@ export const newKey: Run<typeof newKeyFlags> = async ({ operands: [name], flags 
     ),
   )
   return 0
+}
+
+/** The API would ask for a number of seconds, which a flag cannot be: whoever writes 24 may mean hours. */
+function durationOf(flag: string, written: string | undefined): string | undefined {
+  if (written !== undefined && /^[1-9]\d*$/.test(written)) {
+    throw new WrongCall(`${flag} needs a unit, as in 30d, 12h, 2h30m or ${written}s.`)
+  }
+  return written
 }
 
 /** `tollgate key show`. */
@@ -55,8 +63,8 @@ export const editKey: Run<typeof editKeyFlags> = async ({ operands: [id = ''], f
 /** `tollgate key rotate`. */
 export const rotateKey: Run<typeof rotateKeyFlags> = async ({ operands: [id = ''], flags }, io) => {
   const times = {
-    overlap: flags.overlap,
-    endOldAfterFirstUse: flags['end-old-after-first-use'],
+    overlap: durationOf('--overlap', flags.overlap),
+    endOldAfterFirstUse: durationOf('--end-old-after-first-use', flags['end-old-after-first-use']),
   }
   const ask = connectApi(io, flags)
   const rotated = (await ask('POST', `${pathOf(id)}/rotate`, times, 'once')) as RotatedApiKey

@@ -131,7 +131,10 @@ function show(rows: readonly CsvRow[], currency: string | undefined): string {
   return renderTable(
     [
       ...columns.map((column) => {
-        const head = column.replace(/_(tokens|id)$/, '').replaceAll('_', ' ')
+        const head = column
+          .replace(/_(tokens|id)$/, '')
+          .replace('_approximate', ' (about)')
+          .replaceAll('_', ' ')
         const unit = column === 'cost' && currency !== undefined ? ` (${currency})` : ''
         return `${head.toUpperCase()}${unit}`
       }),

@@ -4,6 +4,7 @@ import { runAt } from '../support/command.ts'
 import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { createKeyApi } from '../support/key-api.ts'
+import { startAnswering } from '../support/list-api.ts'
 import { shownEnd } from '../support/window-ends.ts'
 
 const snapshot = snapshotOf(
@@ -45,6 +46,14 @@ test('shows the steps, what pays and what is left', async (t) => {
   t.match(JSON.parse(json.out), { allowed: true, limits: [{ used: 0 }] })
   const later = await run('alice-token', 'small', '--json', '--at', '2d')
   t.match(JSON.parse(later.out), { allowed: true })
+})
+
+test('says whom Envoy asks, and why', async (t) => {
+  const response = { allowed: true, steps: [], policies: [], subscriptions: [], limits: [] }
+  const table = { decides: false, reason: 'renamed' }
+  const { url } = await startAnswering(t, 200, { ...response, table })
+  const { out } = await runAt({ env: { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'x' } }, 'explain', 'm')
+  t.match(out, /^Envoy asks the service each time \(renamed\)\.$/m)
 })
 
 test('asks about a key, and as an administrator about anybody', async (t) => {

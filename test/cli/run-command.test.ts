@@ -119,6 +119,9 @@ test('wrong usage is 2, before anything is asked', async (t) => {
     ['simulate examples/resources --since 1d --from 2d', /^Give either --since/],
     ['explain llm/sim --group team-a', /^--group needs --user/],
     ['explain llm/sim --user ann --key id', /^Either --user or --key/],
+    ['key new x --expires 30', /^--expires needs a unit, as in 30d, 12h, 2h30m or 30s\./],
+    ['key rotate x --overlap 24', /^--overlap needs a unit/],
+    ['key rotate x --end-old-after-first-use 1', /^--end-old-after-first-use needs a unit/],
     ['explain', /^Give the <model>, --path or --request/],
     ['migrate --tenant x', /^--tenant needs --from/],
     ['envoy-config --write --validate', /^Either --write or --validate/],
@@ -262,6 +265,19 @@ test('what a gateway says acts on no terminal', async (t) => {
         t.ok(JSON.stringify(JSON.parse(out)).includes(JSON.stringify(text)), line)
     }
   }
+})
+
+test('a simulation says which limits it has judged in part, and which not at all', async (t) => {
+  const span = { from: '2026-03-01T00:00:00Z', to: '2026-03-02T00:00:00Z' }
+  const of = (because: string) => ({ ...span, kind: 'cost', window: 'month', name: null, because })
+  const { url } = await startAnswering(t, 200, {
+    ...{ ...span, answers: 1, refused: 0, refusals: [], limits: [], gaps: [], problems: [] },
+    not_judged: [of('longer_than_the_time'), of('sums_of_hours')],
+  })
+  const env = { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'x' }
+  const { out } = await runAt({ env }, 'simulate', join(packageRoot, 'examples/resources'))
+  t.match(out, /^Judged in part: cost month from .*: its window is longer, and begins empty\.$/m)
+  t.match(out, /^Not judged: cost month from .*: only hourly sums are stored\.$/m)
 })
 
 test('names of files act on no terminal', async (t) => {

@@ -141,6 +141,14 @@ test('prints the charges of every page as FOCUS', async (t) => {
   t.equal((await run('usage', 'admin-token', '--focus', '--csv')).status, 2)
 })
 
+test('refusals are shown as the estimate that they are', async (t) => {
+  const tokens = { input_tokens: 1, output_tokens: 1, total_tokens: 2 }
+  const data = [{ user: 'alice', answers: 1, ...tokens, refusals_approximate: 3 }]
+  const { url } = await startAnswering(t, 200, { data, gaps: [] })
+  const { out } = await runAt({ env: { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'x' } }, 'usage')
+  t.match(out, /^USER +ANSWERS +INPUT +OUTPUT +TOTAL +REFUSALS \(ABOUT\)\s/)
+})
+
 test('shows as many rows as there are', async (t) => {
   const row = { user: 'alice', answers: 1, input_tokens: 1, output_tokens: 1, total_tokens: 2 }
   const data = Array.from({ length: 200_000 }, () => row)
