@@ -147,8 +147,8 @@ export const conditions: Readonly<Record<string, Condition>> = {
         (each) => seen.databaseError === undefined || !each.includes(databaseProblem),
       ),
     ) ?? above('tollgate_resource_problems')(seen),
-  TollgateResourcesFailing: above('tollgate_resources_failing'),
-  TollgateModelsWaiting: above('tollgate_models_waiting', 0, 'resources'),
+  TollgateResourcesFailing: above('tollgate_resources_failing', 0, 'resources'),
+  TollgateModelsWaiting: above('tollgate_models_waiting'),
   TollgateModelFailing: (seen) =>
     listed(seen.unreachable) ?? grows(/^tollgate_model_failures_total/)(seen),
   TollgateModelErrors(seen) {
