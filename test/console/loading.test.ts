@@ -166,3 +166,15 @@ test('what arrives late does not move what is shown', async (t, world) => {
     t.ok(shifted < 0.06, `${path}: ${shifted}`)
   }
 })
+
+test('a filter of the budgets that waits leaves the increases where they are', async (t, world) => {
+  const { page, signIn } = world
+  await signIn('admin', 'budgets?owner=*')
+  const increases = page.getByRole('region', { name: 'Increases in force' })
+  await increases.waitFor()
+  const limits = await hold(page, '**/v1/admin/limits?*')
+  await page.getByLabel('Subscription', { exact: true }).fill('plenty')
+  await page.getByRole('status', { name: 'Loading' }).waitFor()
+  t.ok(await increases.isVisible())
+  await limits.letGo()
+})

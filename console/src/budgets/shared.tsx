@@ -1,4 +1,5 @@
 import { Group } from '@mantine/core'
+import { useRef } from 'react'
 import type { IncreaseList, SharedLimitList } from '../api.ts'
 import { Filter } from '../parts/filter.tsx'
 import { Link } from '../parts/link.tsx'
@@ -29,6 +30,9 @@ export function Shared() {
   const { data, currency } = limits.value ?? { data: [] }
   const of = me.ledger ? query.get('of') : null
   const opened = budgetsIn(data).find((each) => idOf(each) === of)
+  // What is above them has its place; a later filter does not take them away.
+  const hasOpened = useRef(false)
+  hasOpened.current ||= !isWaitingFor(limits)
   const onChanged = () => {
     limits.reload()
     increases.reload()
@@ -50,9 +54,7 @@ export function Shared() {
           </>
         )}
       />
-      {!isWaitingFor(limits) && (
-        <Increases {...increases} currency={currency} onEnded={onChanged} />
-      )}
+      {hasOpened.current && <Increases {...increases} currency={currency} onEnded={onChanged} />}
       <Grant limits={data} currency={currency} onGranted={onChanged} />
     </>
   )
