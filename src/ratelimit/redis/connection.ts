@@ -206,7 +206,8 @@ function limitTime(cluster: Cluster, timeoutMs: number): void {
 function guardCommands(node: Redis): void {
   const { sendCommand } = node
   node.sendCommand = (command, stream) => {
-    if (command.isSettled) return command.promise
+    // Those of a transaction are written together, or not at all: without one, the responses to later commands shift.
+    if (command.isSettled && stream === undefined) return command.promise
     // The client itself sends this before a command for a slot that moves, and ends the process if it fails.
     if (command.name === 'asking') command.promise.catch(() => {})
     return sendCommand.call(node, command, stream)

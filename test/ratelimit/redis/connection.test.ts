@@ -273,14 +273,26 @@ root.test(
 )
 
 /** A server that responds to each command with what `responseTo` returns for its name and first argument. */
-async function startFakeNode(t: Test, responseTo: (name: string, first: string) => string) {
-  const commands = /\*\d+\r\n\$\d+\r\n(\w+)(?:\r\n\$\d+\r\n(\w+))?/g
+async function startFakeNode(
+  t: Test,
+  responseTo: (name: string, first: string, socket: Socket) => string,
+) {
   const server = createServer((socket) => {
+    let lines: readonly string[] = []
+    let rest = ''
     socket
       .on('error', () => {})
       .on('data', (data) => {
-        for (const [, name = '', first = ''] of String(data).toLowerCase().matchAll(commands))
-          socket.write(responseTo(name, first))
+        const read = (rest + String(data).toLowerCase()).split('\r\n')
+        rest = read.pop() ?? ''
+        lines = [...lines, ...read]
+        for (;;) {
+          // A line with the number of arguments, and two for each: its length and itself.
+          const length = 1 + 2 * Number(lines[0]?.slice(1))
+          if (!(lines.length >= length)) return
+          socket.write(responseTo(lines[2] ?? '', lines[4] ?? '', socket))
+          lines = lines.slice(length)
+        }
       })
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -345,6 +357,56 @@ root.test('a Cluster does not get a command that has failed', async (t) => {
   const sent = scripts()
   await delay(500)
   t.equal(scripts(), sent, 'nothing comes later')
+})
+
+root.test('a transaction that fails in parts does not shift the responses after it', async (t) => {
+  const timeoutMs = 400
+  let scripts = 0
+  let asked: Socket | undefined
+  /** What comes after the first bytes of the response to INFO. */
+  let held: string | undefined
+  let isSlow = false
+  const slow = await startFakeNode(t, (name, _, socket) => {
+    if (name.startsWith('eval')) scripts += 1
+    if (name === 'info') asked = socket
+    const response = name.startsWith('eval') ? `:${scripts}\r\n` : '+OK\r\n'
+    if (held === undefined && !(isSlow && name === 'info')) return response
+    held = held === undefined ? 'loading:0\r\n' : held + response
+    return name === 'info' ? '$9\r\n' : ''
+  })
+  const port: number = await startFakeNode(t, (_, first) => {
+    const part = (from: number, to: number, node: number) =>
+      `*3\r\n:${from}\r\n:${to}\r\n*2\r\n$9\r\n127.0.0.1\r\n:${node}\r\n`
+    return first === 'slots'
+      ? `*2\r\n${part(0, 8_191, port)}${part(8_192, 16_383, slow)}`
+      : '+OK\r\n'
+  })
+  async function connectToOther(): Promise<ReturnType<typeof connectRedis>> {
+    asked = undefined
+    const connection = connectRedis(`redis+cluster://127.0.0.1:${port}`, () => {}, timeoutMs)
+    t.teardown(() => connection.close())
+    const read = () => connection.commands.readSums([markKeyOf('2', 'g')], [])
+    await poll(() => read().then(Boolean, () => false), 'it is up')
+    // The client asks any node whether the Cluster is up.
+    return asked === undefined ? connection : connectToOther()
+  }
+  const { readSums, writeAndRelease } = (await connectToOther()).commands
+  isSlow = true
+  const key = markKeyOf('1', 'g')
+  const begin = performance.now()
+  const releases = Array.from({ length: 1_000 }, () => [[key], ['']] as const)
+  const transaction = writeAndRelease([[key], []], releases)
+  // Its commands time out one after the other; half of them before the connection is ready.
+  const middle = (performance.now() - begin) / 2
+  await poll(() => held !== undefined, 'the node is asked')
+  await delay(Math.max(1, begin + timeoutMs + middle - performance.now()))
+  asked?.write(held ?? '')
+  isSlow = false
+  held = undefined
+  await t.rejects(transaction, /timed out/)
+  await delay(timeoutMs)
+  const seen = scripts
+  for (const each of [1, 2, 3]) t.equal(await readSums([key], []).catch(String), seen + each)
 })
 
 root.test('a node of a Cluster that takes over a slot may hang', async (t) => {
