@@ -146,7 +146,11 @@ export const inTemplates: ReadonlySet<string> = new Set([
 ])
 
 /** What the templates set in pods: values must not replace it. */
-export const ownMetadata = '^(app[.]kubernetes[.]io/(name|component)|checksum/settings)$'
+export const ownMetadata = [
+  'app.kubernetes.io/name',
+  'app.kubernetes.io/component',
+  'checksum/settings',
+] as const
 
 /** TLS of listeners that probes, the cleanup job and the PodMonitor ask without it. */
 export const withoutTls: ReadonlySet<string> = new Set([

@@ -212,14 +212,14 @@ function closed(properties: JsonObject): object {
 
 function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>): object {
   if (name === 'settings') {
+    const names = settingNames(fixed, Object(value))
     return {
-      type: 'object',
-      additionalProperties: { type: 'string' },
-      // The pods' grace period follows from it, so it must be known here.
-      properties: { DRAIN_SECONDS: { type: 'string', pattern: '^[1-9][0-9]{0,3}$' } },
-      propertyNames: {
-        anyOf: [{ enum: settingNames(fixed, Object(value)) }, { pattern: '^OTEL_[A-Z0-9_]+$' }],
-      },
+      ...closed({
+        ...Object.fromEntries(names.map((each) => [each, { type: 'string' }])),
+        // The pods' grace period follows from it, so it must be known here.
+        DRAIN_SECONDS: { type: 'string', pattern: '^[1-9][0-9]{0,3}$' },
+      }),
+      patternProperties: { '^OTEL_[A-Z0-9_]+$': { type: 'string' } },
     }
   }
   if (name.endsWith('runbookUrl')) return { type: 'string', pattern: '^https?://' }
@@ -227,8 +227,9 @@ function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>)
   if (typeof value === 'number') return { type: 'integer', minimum: 1 }
   if (name === 'nodeSelector') return { type: 'object', additionalProperties: { type: 'string' } }
   if (/(labels|annotations)$/i.test(name)) {
-    const propertyNames = { not: { pattern: ownMetadata } }
-    return { type: 'object', additionalProperties: { type: 'string' }, propertyNames }
+    // Of `propertyNames` Helm reports another place.
+    const properties = Object.fromEntries(ownMetadata.map((each) => [each, false]))
+    return { type: 'object', additionalProperties: { type: 'string' }, properties }
   }
   if (isObject(value)) return { type: 'object' }
   return { type: typeof value, ...(typeof value === 'string' && value !== '' && { minLength: 1 }) }

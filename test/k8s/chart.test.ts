@@ -124,9 +124,24 @@ test('values are checked, settings by their names', async (t) => {
   }
 })
 
+test('a refusal of a value says where it is', { skip: noHelm }, async (t) => {
+  for (const [path, message] of [
+    ['settings.LOGLEVEL', "at '/settings': additional properties 'LOGLEVEL' not allowed"],
+    [
+      'podLabels.app\\.kubernetes\\.io/name',
+      "at '/podLabels/app.kubernetes.io~1name': false schema",
+    ],
+  ] as const) {
+    const { status, stderr } = template('--set-string', `${path}=mine`)
+    t.not(status, 0)
+    t.ok(stderr.includes(message), stderr)
+    t.ok(stderr.length < 500)
+  }
+})
+
 test('no container has a setting of its own that values accept', async (t) => {
   const { properties } = JSON.parse(readFileSync(join(chart, 'values.schema.json'), 'utf8'))
-  const accepted: readonly string[] = properties.settings.propertyNames.anyOf[0].enum
+  const accepted = Object.keys(properties.settings.properties)
   const own = [...renderChart().values()].flatMap((text) =>
     [...text.matchAll(/- name: ([A-Z_]+)$/gm)].map(([, name = '']) => name),
   )
