@@ -618,6 +618,11 @@ test('a narrow screen has every page behind its menu', async (t, { page, gateway
 })
 
 test('many models have a filter', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  const rows = page.locator('.data tbody tr')
+  await signIn(user, 'models')
+  await rows.first().waitFor()
+  t.equal(await page.getByLabel('Find').count(), 0)
   await page.route('**/v1/models', async (route) => {
     const response = await route.fetch()
     const { data, ...list } = await response.json()
@@ -627,8 +632,7 @@ test('many models have a filter', async (t, { page, gateway, signIn }) => {
     }))
     await route.fulfill({ response, json: { ...list, data: [...data, ...more] } })
   })
-  await signIn(gateway.newUser(), 'models')
-  const rows = page.locator('.data tbody tr')
+  await signIn(user, 'models')
   await rows.nth(11).waitFor()
   await page.getByLabel('Find').fill('SIM-7')
   await page.waitForURL(/find=SIM-7/)
