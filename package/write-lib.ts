@@ -20,7 +20,6 @@ const parts = [
   'envoy/lua',
   'envoy/requirements.txt',
   'console/dist',
-  'docs/openapi.json',
   'monitoring/rules.yaml',
   'package.json',
 ]

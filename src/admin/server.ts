@@ -27,10 +27,10 @@ import { endHandshakes, requireCertificate } from './http/client-certificate.ts'
 import { compileLater } from './http/compile-later.ts'
 import { handleErrors, reportRefusals, sendError } from './http/error-handler.ts'
 import { followMethods } from './http/methods.ts'
-import { serveDocument } from './http/openapi.ts'
+import { typeInDocument } from './http/named-schemas.ts'
+import { describeApi } from './http/openapi.ts'
 import { boundPath, readQuery } from './http/request-url.ts'
 import { requireAdministrator } from './http/require-administrator.ts'
-import { typeInDocument } from './http/schema.ts'
 import { type OpenRequestSpan, traceRequests } from './http/trace-requests.ts'
 import { trustForwarded } from './http/trusted-proxies.ts'
 import { increaseRoutes } from './increases/increases.ts'
@@ -112,10 +112,10 @@ const contractTimes: ListenerTimes = {
   check: 1_000,
 }
 
-/** The external API: `/v1/…` and `/health`. `describe`: called before the routes are added. */
-export function buildAdmin(deps: AdminDeps, describe = serveDocument): Api {
+/** The external API: `/v1/…` and `/health`. */
+export function buildAdmin(deps: AdminDeps): Api {
   const app = createListener(deps).withTypeProvider<SchemaTypes>()
-  describe(app)
+  describeApi(app)
   app.register(async (scope) => health(scope))
   app.register(async (scope) => {
     requireCaller(scope, deps)

@@ -1,7 +1,7 @@
 /** `limit` and `offset` in the query of a list, and the page that they select. */
 
 import { invalidRequest } from '../../formats/errors.ts'
-import { typeInDocument } from './schema.ts'
+import { typeInDocument } from './named-schemas.ts'
 
 /** Numbers in a query are text: `readPage` reads them. */
 export const pageQuery = {

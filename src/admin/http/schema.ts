@@ -5,9 +5,6 @@ import { optional, requiredNames } from '../../formats/schema.ts'
 
 export { optional }
 
-/** The type for the OpenAPI document alone, if our refusal is more precise than a schema's. */
-export const typeInDocument = 'x-type'
-
 /** An object with this name in the OpenAPI document; as in resources, fields are there unless they are `optional`. */
 export function object<const Fields extends Readonly<Record<string, object>>>(
   title: string,

@@ -11,15 +11,8 @@ import type { Api } from '../http/api.ts'
 import { intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import {
-  labelsSchema,
-  object,
-  optional,
-  refusals,
-  string,
-  timestamp,
-  typeInDocument,
-} from '../http/schema.ts'
+import { typeInDocument } from '../http/named-schemas.ts'
+import { labelsSchema, object, optional, refusals, string, timestamp } from '../http/schema.ts'
 import { toRecordJson } from './api-key-record.ts'
 import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency-key.ts'
 import { capFields, capSchemas, readCaps } from './key-caps.ts'

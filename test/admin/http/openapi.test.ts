@@ -1,8 +1,6 @@
 import { readFileSync } from 'node:fs'
-import { pino } from 'pino'
 import { test } from 'tap'
 import { renderOpenapi } from '../../../docs/write-openapi.ts'
-import { type AdminDeps, buildAdmin } from '../../../src/admin/server.ts'
 
 interface OpenapiDocument {
   readonly openapi: string
@@ -30,15 +28,6 @@ async function operations(): Promise<(Operation & { readonly row: string })[]> {
 
 test('docs/openapi.json is up to date', async (t) => {
   t.equal(await renderOpenapi(), read('docs/openapi.json'), 'run: npm run openapi')
-})
-
-test('the service serves that document, also to its page', async (t) => {
-  const app = buildAdmin({ log: pino({ level: 'silent' }) } as unknown as AdminDeps)
-  t.teardown(() => app.close())
-  for (const path of ['/openapi.json', '/docs/json']) {
-    const response = await app.inject(path)
-    t.strictSame(response.json(), JSON.parse(read('docs/openapi.json')), path)
-  }
 })
 
 test('every operation describes its answers', async (t) => {

@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import { nameSchemas } from '../../../docs/name-schemas.ts'
 import { renderOpenapi } from '../../../docs/write-openapi.ts'
+import { nameSchemas } from '../../../src/admin/http/named-schemas.ts'
 
 type Json = Record<string, unknown>
 
