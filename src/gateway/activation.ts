@@ -29,12 +29,12 @@ export interface DecisionCache {
 
 /**
  * The snapshot in force: the one published last, except for models that wait for their cluster, which stay in their
- * previous version. Removals never wait. When `onActive` is called, nothing decides by an earlier snapshot.
+ * previous version. Removals never wait. When `onActive` is called, with its resources, nothing decides by an earlier snapshot.
  */
 export function createActivation(
   clusterFile: ClusterFile,
   secrets: SecretFiles,
-  onActive: () => void,
+  onActive: (resources: readonly Resource[]) => void,
   table: DecisionCache,
   writeWaitMs = 5_000,
 ) {
@@ -57,7 +57,7 @@ export function createActivation(
     try {
       active = next
       refused = left
-      onActive()
+      onActive(resources)
     } finally {
       table.resume()
     }

@@ -60,7 +60,16 @@ export async function openResources(
       ),
     onFault,
   })
-  const activation = createActivation(clusterFile, secrets, () => report.note(), table)
+  const noteChanges = createResourceAudit(context.audit)
+  const activation = createActivation(
+    clusterFile,
+    secrets,
+    (resources) => {
+      report.note()
+      void noteChanges(resources)
+    },
+    table,
+  )
   const report = createInForceReport({
     sql,
     replica: follower.id,
@@ -69,7 +78,6 @@ export async function openResources(
     onFault,
   })
   const inForce = followReports(sql)
-  const noteChanges = createResourceAudit(context.audit)
   stops.push(() => {
     report.close()
     clusterFile.close()
@@ -90,10 +98,7 @@ export async function openResources(
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
     checkAddress: checked.check,
     admissionMode: config.admissionMode,
-    async publish(fresh, resources, refused) {
-      await activation.publish({ fresh, resources, refused })
-      await noteChanges(resources)
-    },
+    publish: (fresh, resources, refused) => activation.publish({ fresh, resources, refused }),
     onPublished(compileMs) {
       published = { compileS: compileMs / 1_000, at: performance.now() }
     },

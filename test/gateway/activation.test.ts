@@ -28,7 +28,11 @@ test('policies and removals are in force although clusters cannot be written', a
   t.teardown(() => clusterFile.close())
   const secrets = { write: async () => {} } as unknown as SecretFiles
   const table = { suspend: async () => {}, resume() {} }
-  const activation = createActivation(clusterFile, secrets, () => {}, table)
+  let told: readonly Resource[] = []
+  const note = (resources: readonly Resource[]): void => {
+    told = resources
+  }
+  const activation = createActivation(clusterFile, secrets, note, table)
   const publish = (...resources: readonly Resource[]) =>
     activation.publish({ fresh: compile(resources), resources, refused: [] })
   const [small, large] = [modelRef('small'), modelRef('large')].map(resourceOf)
@@ -43,6 +47,7 @@ test('policies and removals are in force although clusters cannot be written', a
   t.strictSame(['llm/small', 'llm/large'].map(activation.isHeld), [false, true])
   await t.rejects(publish(small, large), { code: 'EEXIST' })
   t.strictSame(seen(), [1, 0], 'a removal does not')
+  t.strictSame(told, [small, large], 'its resources are told, for the audit trail')
 })
 
 test('nobody decides by an earlier snapshot when a later one is told to be in force', async (t) => {
