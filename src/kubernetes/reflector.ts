@@ -199,7 +199,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
       if (await isServed(client, newest)) return false
       return olderPath === undefined || !(await isServed(client, olderPath))
     } catch (error) {
-      return isRefusal(error)
+      return error instanceof KubeError && error.isStatus && error.status === 403
     }
   }
 

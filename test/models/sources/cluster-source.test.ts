@@ -686,7 +686,12 @@ test('an API server that is starting removes nothing', async (t) => {
 })
 
 test('a 404 from something before the API server removes nothing, and is no missing definition', async (t) => {
-  for (const isThere of [true, false]) {
+  const cases = [
+    [true, 404],
+    [true, 401],
+    [false, 404],
+  ] as const
+  for (const [isThere, status] of cases) {
     const world = await startDouble(t)
     const apiVersion = 'tollgate.dev/v1alpha1'
     await world.apply(model)
@@ -696,7 +701,8 @@ test('a 404 from something before the API server removes nothing, and is no miss
     const before = isThere ? await follow(t, world) : undefined
     const times = () =>
       faults.refusedAt.get(`/apis/${apiVersion}/namespaces/models-as-a-service/tenants`) ?? []
-    faults.refuses = (_, url) => (/tenants[?]|[/]apis$|v1alpha1$/.test(url) ? 404 : 0)
+    faults.refuses = (_, url) =>
+      /tenants[?]/.test(url) ? 404 : /[/]apis$|v1alpha1$/.test(url) ? status : 0
     const following = before ?? follow(t, world)
     faults.cut()
     await poll(() => times().length > 4, 'it retries', 30_000)
