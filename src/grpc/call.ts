@@ -20,7 +20,7 @@ const status200 = { name: ':status', value: '200' }
 const contentType = { name: 'content-type', value: 'application/grpc+proto', agreed: true }
 const okHeaders: FieldList = [status200, contentType]
 const okTrailers: FieldList = [{ name: 'grpc-status', value: String(code.ok), agreed: true }]
-const acceptedEncodings = { name: 'grpc-accept-encoding', value: 'identity' }
+const acceptedEncodings = { name: 'grpc-accept-encoding', value: 'identity,gzip' }
 const prefix = Buffer.alloc(prefixBytes)
 
 const tooLate = new CallError(code.deadlineExceeded, 'deadline exceeded')
@@ -42,17 +42,55 @@ export type Unary = (
   call?: Pick<Stream, 'whenReset' | 'takeBack'>,
 ) => Buffer | Promise<Buffer>
 
-/** Serves a method: one request message, one response message. */
+/** Sends messages to a client; the returned function is called when it disconnects. */
+export type ServerStreaming = (subscriber: Subscriber) => () => void
+
+export interface Subscriber {
+  send(message: Buffer): void
+  end(): void
+}
+
+/** Serves a unary method: one request message, one response message. */
 export function serveUnary(unary: Unary, onFault: OnFault): Serve {
-  return (stream, head, form) => new Call(stream, head, form, onFault, unary)
+  return serve(onFault, (call, message) => {
+    const { stream } = call
+    const response = unary(message, call.traceparent, stream)
+    if (!(response instanceof Promise)) return respondWith(stream, response)
+    // Only a response that is not immediate can be late.
+    call.startTimer()
+    response.then((late) => respondWith(stream, late)).catch((error) => call.fail(error))
+  })
+}
+
+/** Serves a server-streaming method: one request message, any number of responses. */
+export function serveServerStreaming(subscribe: ServerStreaming, onFault: OnFault): Serve {
+  return serve(onFault, (call) => {
+    const { stream } = call
+    stream.respond(okHeaders)
+    call.startTimer()
+    const unsubscribe = subscribe({
+      send: (message) => sendMessage(stream, message),
+      end: () => stream.finish(okTrailers),
+    })
+    if (stream.closed) unsubscribe()
+    else call.onClosed = unsubscribe
+  })
+}
+
+/** Processes the message of a call; an exception ends the call. */
+type Act = (call: Call, message: Buffer) => void
+
+function serve(onFault: OnFault, act: Act): Serve {
+  return (stream, head, form) => new Call(stream, head, form, onFault, act)
 }
 
 /** A call in progress, of a single message: until it ends, fails, times out or is aborted. */
 class Call implements StreamHandler {
-  readonly #stream: Stream
-  readonly #traceparent: string | undefined
+  readonly stream: Stream
+  readonly traceparent: string | undefined
+  onClosed: (() => void) | undefined
   readonly #onFault: OnFault
-  readonly #unary: Unary
+  readonly #act: Act
   readonly #form: MessageForm
   readonly #timeout: string | undefined
   #timer: NodeJS.Timeout | undefined
@@ -61,17 +99,11 @@ class Call implements StreamHandler {
   #kept = 0
   #over = false
 
-  constructor(
-    stream: Stream,
-    head: RequestHead,
-    form: MessageForm,
-    onFault: OnFault,
-    unary: Unary,
-  ) {
-    this.#stream = stream
-    this.#traceparent = head.traceparent
+  constructor(stream: Stream, head: RequestHead, form: MessageForm, onFault: OnFault, act: Act) {
+    this.stream = stream
+    this.traceparent = head.traceparent
     this.#onFault = onFault
-    this.#unary = unary
+    this.#act = act
     this.#form = form
     this.#timeout = head.timeout
   }
@@ -84,17 +116,28 @@ class Call implements StreamHandler {
       this.#over = true
       if (this.#reader?.midway) throw new CallError(code.internal, 'message is cut short')
       if (this.#message === undefined) throw new CallError(code.unimplemented, 'no message')
-      this.#respondTo(this.#message)
+      const act = this.#act
+      act(this, this.#message)
     } catch (error) {
       this.#over = true
       this.#reader?.drop()
-      this.#fail(error)
+      this.fail(error)
     }
+  }
+
+  /** Ends the call with DEADLINE_EXCEEDED after its `grpc-timeout`, counted from now. */
+  startTimer(): void {
+    const ms = readTimeout(this.#timeout)
+    if (ms !== undefined) this.#timer = setTimeout(() => endWith(this.stream, tooLate), ms)
   }
 
   /** Has a deadline of its own, because a client need not send `grpc-timeout`. */
   overdue(): void {
-    endWith(this.#stream, overdue)
+    endWith(this.stream, overdue)
+  }
+
+  fail(error: unknown): void {
+    endWith(this.stream, toCallError(error, this.#onFault))
   }
 
   closed(): void {
@@ -102,25 +145,7 @@ class Call implements StreamHandler {
     this.#reader?.drop()
     this.#form.allowance.left += this.#kept
     clearTimeout(this.#timer)
-  }
-
-  #respondTo(message: Buffer): void {
-    const unary = this.#unary
-    const response = unary(message, this.#traceparent, this.#stream)
-    if (!(response instanceof Promise)) {
-      respondWith(this.#stream, response)
-      return
-    }
-    // Only a response that is not immediate can be late.
-    const ms = readTimeout(this.#timeout)
-    if (ms !== undefined) this.#timer = setTimeout(() => endWith(this.#stream, tooLate), ms)
-    response
-      .then((late) => respondWith(this.#stream, late))
-      .catch((error: unknown) => this.#fail(error))
-  }
-
-  #fail(error: unknown): void {
-    endWith(this.#stream, toCallError(error, this.#onFault))
+    this.onClosed?.()
   }
 
   /** A message that is exactly one frame, as most are, needs no reader. */
@@ -143,24 +168,29 @@ class Call implements StreamHandler {
   }
 }
 
-/** Responds with one message, uncompressed after its length, and OK; does nothing if the client is gone. */
+/** Sends an uncompressed message: its length, then its bytes. */
+function sendMessage(stream: Stream, message: Buffer): void {
+  prefix.writeUInt32BE(message.length, 1)
+  stream.write(prefix, message)
+}
+
+/** Responds with one message and OK; does nothing if the client is gone. */
 function respondWith(stream: Stream, message: Buffer): void {
   if (stream.responded) return
   stream.respond(okHeaders)
-  prefix.writeUInt32BE(message.length, 1)
-  stream.write(prefix, message)
+  sendMessage(stream, message)
   stream.finish(okTrailers)
 }
 
-/** Ends a call with an error alone ("Trailers-Only"); does nothing if it has ended. */
+/** Ends a call with an error: alone ("Trailers-Only"), or after messages that were sent already. */
 export function endWith(stream: Stream, error: CallError): void {
-  if (stream.responded) return
   const status = [
     { name: 'grpc-status', value: String(error.code) },
     { name: 'grpc-message', value: encodeMessage(error.message) },
   ]
   if (error.code === code.unimplemented) status.push(acceptedEncodings)
-  stream.respond([status200, contentType, ...status], true)
+  if (stream.responded) stream.finish(status)
+  else stream.respond([status200, contentType, ...status], true)
 }
 
 /** Refuses a request that is not a gRPC call, with this HTTP status. */

@@ -1,27 +1,49 @@
-/** grpc.health.v1.Health/Check: SERVING from the start, NOT_SERVING while this process cannot serve, and once draining. */
+/** grpc.health.v1.Health: SERVING from the start, NOT_SERVING while this process cannot serve, and once draining. */
 
+import type { ServerStreaming, Subscriber, Unary } from './call.ts'
 import { WireWriter } from './wire.ts'
 
 /** HealthCheckResponse.ServingStatus. */
 const serving = 1
 const notServing = 2
 
-export function createHealth() {
-  let isServing = true
+interface Health {
+  readonly unary: Readonly<Record<string, Unary>>
+  readonly serverStreaming: Readonly<Record<string, ServerStreaming>>
+  /** The status in later responses and to watchers. */
+  note(isServing: boolean): void
+  /** Permanently NOT_SERVING; ends all watches. */
+  drain(): void
+}
+
+export function createHealth(): Health {
+  let status = serving
+  const watchers = new Set<Subscriber>()
   let isDraining = false
-  const status = () => (isServing && !isDraining ? serving : notServing)
+  const current = (): Buffer => new WireWriter(16).unsigned(1, status).finish()
+
+  function note(isServing: boolean): void {
+    const next = isServing && !isDraining ? serving : notServing
+    if (next === status) return
+    status = next
+    for (const watcher of watchers) watcher.send(current())
+  }
 
   return {
-    unary: {
-      '/grpc.health.v1.Health/Check': () => new WireWriter(16).unsigned(1, status()).finish(),
+    unary: { '/grpc.health.v1.Health/Check': current },
+    serverStreaming: {
+      '/grpc.health.v1.Health/Watch': (watcher) => {
+        watcher.send(current())
+        watchers.add(watcher)
+        return () => watchers.delete(watcher)
+      },
     },
-    /** The status in later responses. */
-    note(serves: boolean): void {
-      isServing = serves
-    },
-    /** Permanently NOT_SERVING. */
-    drain(): void {
+    note,
+    drain() {
+      note(false)
       isDraining = true
+      for (const watcher of watchers) watcher.end()
+      watchers.clear()
     },
   }
 }

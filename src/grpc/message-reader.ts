@@ -2,6 +2,7 @@
  * Reads length-prefixed messages from HTTP/2 DATA (gRPC over HTTP/2, "Length-Prefixed-Message").
  */
 
+import { gunzipSync } from 'node:zlib'
 import { CallError, code } from './status.ts'
 
 /** One byte of flags, four bytes of length. */
@@ -17,12 +18,12 @@ interface Allowance {
 
 /** Properties that all messages of a stream share. */
 export interface MessageForm {
-  /** The maximum size of a message; gRPC's own default is 4 MiB. */
+  /** The maximum size of a message, compressed or not; gRPC's own default is 4 MiB. */
   readonly maxBytes: number
+  /** The stream's `grpc-encoding`. */
+  readonly encoding: string | undefined
   readonly allowance: Allowance
 }
-
-const compressed = new CallError(code.unimplemented, 'compressed messages are not supported')
 
 /** Whether these bytes are exactly one uncompressed message. */
 export function isMessage(bytes: Buffer, { maxBytes }: MessageForm): boolean {
@@ -78,8 +79,8 @@ export class MessageReader {
         this.#needed = end
         break
       }
-      if (rest[0] !== 0) throw compressed
-      take(rest.subarray(prefixBytes, end))
+      const message = rest.subarray(prefixBytes, end)
+      take(rest[0] === 0 ? message : this.#inflate(message))
       rest = rest.subarray(end)
     }
     if (rest.length > 0) this.#keep(rest)
@@ -118,5 +119,23 @@ export class MessageReader {
       code.resourceExhausted,
       `message of ${length} bytes is longer than ${maxBytes}`,
     )
+  }
+
+  #inflate(message: Buffer): Buffer {
+    const { encoding = 'identity', maxBytes } = this.#form
+    if (encoding === 'identity') {
+      throw new CallError(code.internal, 'compressed message without grpc-encoding')
+    }
+    if (encoding !== 'gzip') {
+      throw new CallError(code.unimplemented, `grpc-encoding ${encoding} is not supported`)
+    }
+    try {
+      return gunzipSync(message, { maxOutputLength: maxBytes })
+    } catch (error) {
+      const tooLong = error instanceof RangeError
+      throw tooLong
+        ? new CallError(code.resourceExhausted, `message is longer than ${maxBytes} bytes`)
+        : new CallError(code.internal, 'message cannot be decompressed')
+    }
   }
 }

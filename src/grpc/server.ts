@@ -12,7 +12,14 @@ import {
 import { setTimeout as delay } from 'node:timers/promises'
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:tls'
 import type { ServerTls } from '../tls/listener-tls.ts'
-import { endWith, refuse, type Serve, serveUnary, type Unary } from './call.ts'
+import {
+  endWith,
+  refuse,
+  type Serve,
+  serveServerStreaming,
+  serveUnary,
+  type Unary,
+} from './call.ts'
 import { createHealth } from './health.ts'
 import { Connection } from './http2/connection.ts'
 import { type ConnectionLimits, defaultLimits } from './http2/limits.ts'
@@ -24,6 +31,8 @@ import { CallError, code } from './status.ts'
 export interface GrpcMethods {
   /** By full path, `/package.Service/Method`. */
   readonly unary: Readonly<Record<string, Unary>>
+  /** Called for each call of an unknown method, which gets UNIMPLEMENTED. */
+  readonly onUnknown?: (path: string) => void
   /** Called for exceptions other than invalid messages. */
   readonly onFault: (error: unknown) => void
   /** For TCP addresses, plaintext if undefined; access to a Unix socket depends on its mode. */
@@ -55,13 +64,16 @@ const socketOptions = {
   keepAliveInitialDelay: 60_000,
 }
 
-/** A server of these methods and of grpc.health.v1; unknown ones get UNIMPLEMENTED. */
+/** A server of these methods and of grpc.health.v1. */
 export function createGrpcServer(methods: GrpcMethods) {
   const { onFault, tls, limits = defaultLimits, hopMark } = methods
   const health = createHealth()
   const serves = new Map<string, Serve>()
   for (const [path, unary] of Object.entries({ ...methods.unary, ...health.unary })) {
     serves.set(path, serveUnary(unary, onFault))
+  }
+  for (const [path, subscribe] of Object.entries(health.serverStreaming)) {
+    serves.set(path, serveServerStreaming(subscribe, onFault))
   }
 
   const servers = new Set<Server>()
@@ -70,24 +82,26 @@ export function createGrpcServer(methods: GrpcMethods) {
   const connections = new Set<Connection>()
   let draining = false
 
-  function open(stream: Stream, head: RequestHead, form: MessageForm): StreamHandler {
+  function open(stream: Stream, head: RequestHead, plain: MessageForm): StreamHandler {
     if (head.method !== 'POST') return refuse(stream, 405)
     if (!isGrpc(head.contentType)) return refuse(stream, 415)
     const serve = serves.get(head.path)
     const isLoop = head.hop !== undefined && head.hop === hopMark
     if (serve === undefined || isLoop) {
+      if (!isLoop) methods.onUnknown?.(head.path)
       endWith(stream, isLoop ? loop : unknownMethod)
       return ignoreStream
     }
-    return serve(stream, head, form)
+    const { encoding } = head
+    return serve(stream, head, encoding === undefined ? plain : { ...plain, encoding })
   }
 
   function accept(socket: Socket): void {
     const allowance = { left: maxUnfinishedBytes }
-    const form: MessageForm = { maxBytes: maxMessageBytes, allowance }
+    const plain: MessageForm = { maxBytes: maxMessageBytes, encoding: undefined, allowance }
     const connection = new Connection(socket, {
       limits,
-      open: (stream, head) => open(stream, head, form),
+      open: (stream, head) => open(stream, head, plain),
       onFault,
     })
     connections.add(connection)

@@ -8,6 +8,7 @@ import { createUncountedLog } from '../extauthz/uncounted-log.ts'
 import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
 import type { ListenerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
+import { createEarlierEnvoyLog } from './earlier-envoy.ts'
 import type { ServiceParts } from './parts.ts'
 
 /** A server of these parts that does not listen yet. */
@@ -58,6 +59,7 @@ export function createCheckServer(
   )
   return createGrpcServer({
     unary: { '/envoy.service.auth.v3.Authorization/Check': traceCheck(tracing, check) },
+    onUnknown: createEarlierEnvoyLog(log),
     onFault,
     tls: tls?.demanding,
     hopMark: config.hopMark,

@@ -24,6 +24,8 @@ test('a late call ends with DEADLINE_EXCEEDED', async (t) => {
   const headers = { 'grpc-timeout': '30m' }
   const late = await callWire(session, { path: '/test/never', headers, frames: [prefixed('a')] })
   t.match(late, { status: '4', message: 'deadline exceeded', alone: true })
+  const watch = { path: '/grpc.health.v1.Health/Watch', headers, frames: [prefixed('')] }
+  t.match(await callWire(session, watch), { status: '4', alone: false })
   // A response after the deadline is dropped.
   for (const answer of answers) answer(Buffer.from('too late'))
   t.match(await callWire(session, { headers, frames: [prefixed('a')] }), { status: '0' })
@@ -41,6 +43,7 @@ test('a request that is not completed ends without a grpc-timeout', async (t) =>
     'no message': {},
     'part of a message': { frames: [cut] },
     'a message without an end': { frames: [prefixed('a')] },
+    'a watch without a message': { path: '/grpc.health.v1.Health/Watch' },
   })) {
     const ended = await callWire(session, { ...call, open: true })
     t.match(ended, { status: '4', message: 'the request was not completed in time' }, title)

@@ -11,6 +11,7 @@ function poolOffset(): number {
 test('what is stored of a message retains no memory of others', async (t) => {
   const reader = new MessageReader({
     maxBytes: 1_000,
+    encoding: undefined,
     allowance: { left: 100_000 },
   })
   const frame = Buffer.alloc(16_384)

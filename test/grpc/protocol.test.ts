@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { gzipSync } from 'node:zlib'
 import { test } from 'tap'
 import { WireError } from '../../src/grpc/wire.ts'
 import { startGrpc } from '../support/grpc-client.ts'
@@ -12,7 +13,6 @@ import {
 
 const mebibyte = 2 ** 20
 const hello = prefixed('hello')
-const gzip = { 'grpc-encoding': 'gzip' }
 const long = Buffer.alloc(300_000, 'long')
 
 const methods = {
@@ -103,21 +103,35 @@ const rows: readonly Row[] = [
   ],
   ['an internal error', { path: '/test/fault', frames: [hello] }, failed('13', 'internal error')],
   [
-    'a compression announced but not used',
-    { headers: gzip, frames: [hello] },
+    'gzip',
+    { headers: { 'grpc-encoding': 'gzip' }, frames: [prefixed(gzipSync(long), 1)] },
+    { ...ok, body: prefixed(long) },
+  ],
+  [
+    'gzip announced but not used',
+    { headers: { 'grpc-encoding': 'gzip' }, frames: [hello] },
     { ...ok, body: hello },
   ],
   [
-    'a compressed message',
-    { headers: gzip, frames: [prefixed('hello', 1)] },
-    failed('12', 'compressed messages are not supported'),
+    'invalid gzip',
+    { headers: { 'grpc-encoding': 'gzip' }, frames: [prefixed('hello', 1)] },
+    failed('13', 'message cannot be decompressed'),
   ],
   [
-    'a compressed message in parts',
-    { headers: gzip, frames: [prefixed('hel', 1, 5), Buffer.from('lo')] },
-    failed('12'),
+    'gzip of a message that is too long',
+    {
+      headers: { 'grpc-encoding': 'gzip' },
+      frames: [prefixed(gzipSync(Buffer.alloc(4 * mebibyte + 1)), 1)],
+    },
+    failed('8'),
   ],
-  ['an unknown flag', { frames: [prefixed('hello', 2)] }, failed('12')],
+  [
+    'another compression',
+    { headers: { 'grpc-encoding': 'snappy' }, frames: [prefixed('hello', 1)] },
+    failed('12', 'grpc-encoding snappy is not supported'),
+  ],
+  ['compressed without grpc-encoding', { frames: [prefixed('hello', 1)] }, failed('13')],
+  ['an unknown flag', { frames: [prefixed('hello', 2)] }, failed('13')],
   [
     'a content type with a format',
     { headers: { 'content-type': 'application/grpc+proto' }, frames: [hello] },
@@ -180,13 +194,13 @@ test('a method gets the traceparent of its call', async (t) => {
   t.strictSame(learnt, [traceparent, undefined])
 })
 
-test('says that no compression is supported if one is refused', async (t) => {
+test('lists the supported compressions if one is refused', async (t) => {
   const { port } = await startGrpc(t, methods)
   const { headers } = await callWire(connectWire(t, port), {
     headers: { 'grpc-encoding': 'br' },
     frames: [prefixed('hello', 1)],
   })
-  t.match(headers, { 'grpc-accept-encoding': 'identity' })
+  t.match(headers, { 'grpc-accept-encoding': 'identity,gzip' })
 })
 
 test('limits the size of unfinished messages per connection', async (t) => {

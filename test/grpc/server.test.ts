@@ -80,6 +80,29 @@ test('concurrent calls get their own responses', async (t) => {
   t.same(await Promise.all(messages.map((message) => ask('/test/echo', message))), messages)
 })
 
+test('cancelled streams affect no other call', async (t) => {
+  const { ask, watch, faults } = await startGrpc(t, {
+    unary: { '/test/echo': (message) => message },
+  })
+  const watching = watch('/grpc.health.v1.Health/Watch', Buffer.alloc(0))
+  let isSeen = false
+  watching.on('data', () => {
+    isSeen = true
+  })
+  watching.on('error', () => {})
+  await poll(() => isSeen, 'the watch has begun')
+  watching.cancel()
+  t.same(await ask('/test/echo', Buffer.from('a')), Buffer.from('a'))
+  t.strictSame(faults, [])
+})
+
+test('an unknown method is not implemented, and told of', async (t) => {
+  const unknown: string[] = []
+  const { ask } = await startGrpc(t, { onUnknown: (path) => unknown.push(path) })
+  await t.rejects(ask('/test/gone', Buffer.alloc(0)), { code: grpc.status.UNIMPLEMENTED })
+  t.strictSame(unknown, ['/test/gone'])
+})
+
 test('a stop waits for calls', async (t) => {
   let finish: ((answer: Buffer) => void) | undefined
   const slow = (): Promise<Buffer> =>

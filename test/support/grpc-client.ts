@@ -30,6 +30,9 @@ export function connect(t: Test, address: string) {
           else reject(error)
         })
       }),
+    /** A stream from the server. */
+    watch: (path: string, message: Buffer): grpc.ClientReadableStream<Buffer> =>
+      client.makeServerStreamRequest(path, bytes, bytes, message, deadline()),
   }
 }
 

@@ -39,7 +39,8 @@ const mebibyte = 2 ** 20
 export const defaultLimits: ConnectionLimits = {
   // Envoy multiplexes all requests of a worker on one connection, up to its circuit breaker.
   streams: 65_536,
-  // A request message may be 4 MiB, much longer than HTTP/2's default window of 64 KiB.
+  // An Envoy with the configuration of an earlier version sends its access log (wiring/earlier-envoy.ts), in messages
+  // much longer than HTTP/2's default window of 64 KiB.
   streamWindow: mebibyte,
   connectionWindow: 8 * mebibyte,
   head: { bytes: 32_768, fields: 128 },

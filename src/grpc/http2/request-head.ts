@@ -15,9 +15,10 @@ const fieldKind = {
   path: 5,
   contentLength: 6,
   contentType: 7,
-  timeout: 8,
-  traceparent: 9,
-  hop: 10,
+  encoding: 8,
+  timeout: 9,
+  traceparent: 10,
+  hop: 11,
 } as const
 
 /** A header field. */
@@ -38,6 +39,7 @@ const kinds: ReadonlyMap<string, number> = new Map([
   [':path', fieldKind.path],
   ['content-length', fieldKind.contentLength],
   ['content-type', fieldKind.contentType],
+  ['grpc-encoding', fieldKind.encoding],
   ['grpc-timeout', fieldKind.timeout],
   ['traceparent', fieldKind.traceparent],
   ['x-tollgate-hop', fieldKind.hop],
@@ -90,6 +92,8 @@ export class RequestHead {
   /** -1 if absent. */
   contentLength = -1
   contentType: string | undefined
+  /** `grpc-encoding` */
+  encoding: string | undefined
   /** `grpc-timeout` */
   timeout: string | undefined
   traceparent: string | undefined
@@ -133,6 +137,9 @@ export class RequestHead {
         break
       case fieldKind.contentType:
         this.contentType = value
+        break
+      case fieldKind.encoding:
+        this.encoding = value
         break
       case fieldKind.timeout:
         this.timeout = value
