@@ -98,10 +98,8 @@ function show(response: SimulationResponse): string {
     ),
     lines(response.not_judged, (each) => {
       const limit = [each.name, each.kind, each.window].filter(Boolean).join(' ')
-      const because = each.because as keyof typeof reasons
-      const why = reasons[because]
-      const head = because === 'longer_than_the_time' ? 'Judged in part' : 'Not judged'
-      return `${head}: ${limit} from ${each.from} to ${each.to}: ${why}.`
+      const why = reasons[each.because as keyof typeof reasons]
+      return `Not judged: ${limit} from ${each.from} to ${each.to}: ${why}.`
     }),
     response.refused_then_approximate > 0 &&
       `Not replayed: about ${formatCount(response.refused_then_approximate, 'request')} refused at that time.`,
@@ -116,7 +114,7 @@ function show(response: SimulationResponse): string {
 
 const reasons = {
   sums_of_hours: 'only hourly sums are stored',
-  longer_than_the_time: 'its window is longer, and begins empty',
+  longer_than_the_time: 'it is longer',
   groups_unknown: 'some past usage does not record the group whose counter it would use',
 }
 

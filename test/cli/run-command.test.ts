@@ -267,19 +267,6 @@ test('what a gateway says acts on no terminal', async (t) => {
   }
 })
 
-test('a simulation says which limits it has judged in part, and which not at all', async (t) => {
-  const span = { from: '2026-03-01T00:00:00Z', to: '2026-03-02T00:00:00Z' }
-  const of = (because: string) => ({ ...span, kind: 'cost', window: 'month', name: null, because })
-  const { url } = await startAnswering(t, 200, {
-    ...{ ...span, answers: 1, refused: 0, refusals: [], limits: [], gaps: [], problems: [] },
-    not_judged: [of('longer_than_the_time'), of('sums_of_hours')],
-  })
-  const env = { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'x' }
-  const { out } = await runAt({ env }, 'simulate', join(packageRoot, 'examples/resources'))
-  t.match(out, /^Judged in part: cost month from .*: its window is longer, and begins empty\.$/m)
-  t.match(out, /^Not judged: cost month from .*: only hourly sums are stored\.$/m)
-})
-
 test('names of files act on no terminal', async (t) => {
   const folder = temporaryFolder(t, { 'a\x1b[2J.yaml': 'kind: Nothing' })
   for (const command of ['check', 'simulate']) {
