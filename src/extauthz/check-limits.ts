@@ -89,7 +89,7 @@ export const briefMs = 10_000
 /** A lost connection is usually back within a second: Checks in that time ask again. Milliseconds. */
 const blipMs = 1_000
 const blipPausesMs = [100, 300, 600]
-/** A place that was not asked for this long may have been available: the next failure begins an outage. Milliseconds. */
+/** A partition that was not asked for this long may have been available: the next failure begins an outage. Milliseconds. */
 const unaskedMs = 60_000
 
 /** Waits for the line of a request that may have ended, in milliseconds; lines usually take less than ten. */
@@ -155,7 +155,7 @@ function createReserve(
   async function askAgain(first: Asked, asked: Hold, once: () => Asked) {
     let result = await first
     // Only a shared store answers with a promise.
-    if (first instanceof Promise) outages.end(() => holds.placesOf?.(asked) ?? [])
+    if (first instanceof Promise) outages.end(() => holds.partitionsOf?.(asked) ?? [])
     for (const ms of waitsMs) {
       if (!mayBeOver(result, asked.id)) break
       await pause(ms)
@@ -219,7 +219,7 @@ function createReserve(
       if (isBug(error)) throw error
       const at = monotonic()
       firstFailedAt ??= at
-      const awayMs = firstFailedAt - outages.fail(holds.failedPlace?.(error), at)
+      const awayMs = firstFailedAt - outages.fail(holds.failedPartition?.(error), at)
       const isBlip = awayMs < blipMs && at - begunAt < blipMs
       const pauseMs = isBlip ? blipPausesMs[attempts++] : undefined
       if (isReserving && asker !== undefined && pauseMs !== undefined) {
@@ -245,27 +245,27 @@ interface HoldOutage {
 }
 
 /**
- * Outages of the store of holds: of all of it, and of some of its places, such as the nodes of a Redis Cluster. Times are
- * monotonic, in milliseconds.
+ * Outages of the store of holds: of all of it, and of single partitions, such as those on one node of a Redis Cluster.
+ * Times are monotonic, in milliseconds.
  */
 function createHoldOutages() {
   const open = new Map<string, HoldOutage>()
 
-  function fail(place: string, at: number): number {
-    const last = open.get(place)
+  function fail(partition: string, at: number): number {
+    const last = open.get(partition)
     const since = last === undefined || at - last.failedAt >= unaskedMs ? at : last.since
-    open.set(place, { since, failedAt: at })
+    open.set(partition, { since, failedAt: at })
     return since
   }
 
   return {
-    /** Notes that a place, or an unknown one, has failed. Returns when the outage began: there, or everywhere. */
-    fail: (place: string | undefined, at: number): number =>
-      Math.min(fail('', at), place === undefined ? at : fail(place, at)),
-    /** Notes that these places respond, so the outage is not everywhere. `placesOf` is called during an outage. */
-    end(placesOf: () => readonly string[]): void {
+    /** Notes that a partition, or an unknown one, has failed. Returns when the outage began: there, or everywhere. */
+    fail: (partition: string | undefined, at: number): number =>
+      Math.min(fail('', at), partition === undefined ? at : fail(partition, at)),
+    /** Notes that these partitions respond, so the outage is not everywhere. `partitionsOf` is called during an outage. */
+    end(partitionsOf: () => readonly string[]): void {
       if (open.size === 0) return
-      for (const place of ['', ...placesOf()]) open.delete(place)
+      for (const each of ['', ...partitionsOf()]) open.delete(each)
     },
   }
 }

@@ -25,10 +25,10 @@ export interface HoldStore {
   hold(asked: Hold, now: number): HoldResult | Promise<HoldResult>
   /** Decides and holds in this process alone, while a shared store does not respond. */
   holdAlone?(asked: Hold, now: number): HoldResult | Promise<HoldResult>
-  /** The places of a shared store that decide a hold. They can be away one by one. */
-  placesOf?(asked: Hold): readonly string[]
-  /** The place whose failure `hold` has rejected with. */
-  failedPlace?(error: unknown): string | undefined
+  /** The partitions of a shared store that decide a hold. In a Cluster each may be away alone. */
+  partitionsOf?(asked: Hold): readonly string[]
+  /** The partition whose failure `hold` has rejected with. */
+  failedPartition?(error: unknown): string | undefined
   /** Ends a hold whose response is in the counters. Any process may call it, even for a request without a hold. */
   release(counters: readonly Counter[], id: string): void
   /**

@@ -121,10 +121,11 @@ export async function openCounters(
   }
 
   resets.start(reset)
-  const { windows, read, readFresh, partOf } = opened
+  const { windows, read, readFresh, partitionOf } = opened
   const isWriter = (): boolean => opened.isWriter
   const holds =
-    redis?.createHolds({ windows, read, partOf, isWriter, onFault }) ?? createMemoryHolds(windows)
+    redis?.createHolds({ windows, read, partitionOf, isWriter, onFault }) ??
+    createMemoryHolds(windows)
   stops.push(
     timedStop('the counters', async (graceMs) => {
       const giveUpAt = performance.now() + graceMs

@@ -671,8 +671,8 @@ function createPlaces() {
       throw error
     },
     holdAlone: taking.hold,
-    placesOf: () => places,
-    failedPlace: (error) => failed.get(error as Error),
+    partitionsOf: () => places,
+    failedPartition: (error) => failed.get(error as Error),
   }
   const monotonic = () => world.clock.now
   const holding = {

@@ -1165,10 +1165,10 @@ export const allMutants: readonly Mutant[] = [
       ['awayMs < briefMs', 'awayMs < 0'],
       ['if (isBug(error)) throw error', ''],
       ['isReserving && request.isUnread && hasReadSize(request)', 'false'],
-      ['if (first instanceof Promise) outages.end(() => holds.placesOf?.(asked) ?? [])', ''],
+      ['if (first instanceof Promise) outages.end(() => holds.partitionsOf?.(asked) ?? [])', ''],
       [' || at - last.failedAt >= unaskedMs', ''],
-      ["['', ...placesOf()]", "['']"],
-      ["for (const place of ['', ...placesOf()]) open.delete(place)", 'open.clear()'],
+      ["['', ...partitionsOf()]", "['']"],
+      ["for (const each of ['', ...partitionsOf()]) open.delete(each)", 'open.clear()'],
     ],
   ),
   ...mutants(
@@ -1208,15 +1208,18 @@ export const allMutants: readonly Mutant[] = [
     [
       ['seen.known.some(({ isKnown }) => !isKnown)', 'false'],
       ['      if (!isWriter()) return\n', ''],
-      ['      takeBack(home, asked)\n      throw error', '      throw error'],
+      ['      takeBack(subject, asked)\n      throw error', '      throw error'],
       ['      takeAllBack()\n      throw error', '      throw error'],
       ['          takeAllBack()\n          next', '          next'],
-      ['=== homes.at(-1) ? 0 : settlingMs', '=== homes.at(-1) ? 0 : 0'],
-      ['askedOf(home, next, ceiling), now', 'askedOf(home, next, Number.POSITIVE_INFINITY), now'],
+      ['=== subjects.at(-1) ? 0 : settlingMs', '=== subjects.at(-1) ? 0 : 0'],
+      [
+        'askedOf(subject, next, ceiling), now',
+        'askedOf(subject, next, Number.POSITIVE_INFINITY), now',
+      ],
       ["if (outcome !== 'spent') outcome =", 'outcome ='],
       [
         '    let seen = look()\n',
-        '    let seen = look()\n    await undefined\n    seen.ended = part.lastEnded(keys)\n',
+        '    let seen = look()\n    await undefined\n    seen.ended = partition.lastEnded(keys)\n',
       ],
     ],
   ),
@@ -1575,7 +1578,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'ratelimit/sums/writer-mark.ts',
-    ['ratelimit/sums/part.test.ts', 'ratelimit/sums/schedules.test.ts'],
+    ['ratelimit/sums/partition.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
       ['isRival || had.number < sent.acknowledged', 'isRival'],
       ['acknowledged = isLoss ? 0 : sent.number', 'acknowledged = sent.number'],
@@ -1583,7 +1586,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'ratelimit/sums/whole-reads.ts',
-    ['ratelimit/sums/part.test.ts', 'ratelimit/sums/schedules.test.ts'],
+    ['ratelimit/sums/partition.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
       // I5: others' fields only as they were read.
       ['      found.delete(name)\n', ''],
@@ -1593,14 +1596,14 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/sums/part.ts',
-    ['ratelimit/sums/part.test.ts', 'ratelimit/sums/schedules.test.ts'],
+    'ratelimit/sums/partition.ts',
+    ['ratelimit/sums/partition.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
       ['if (event !== undefined) restore()', ''],
       ['repairs.set(tally, missing)', ''],
-      ['if (!isWhole) lacking.add(tally)', ''],
+      ['if (!isWhole) incomplete.add(tally)', ''],
       // I10: what has grown meanwhile is sent.
-      ['if (field < ownUseOf(tally)) enter(tally)\n    else if', 'if'],
+      ['if (field < ownUseOf(tally)) enqueue(tally)\n    else if', 'if'],
     ],
   ),
   // I9 and I11: what is known only grows.
@@ -1760,8 +1763,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/sums/part.ts',
-    ['ratelimit/sums/part.test.ts'],
+    'ratelimit/sums/partition.ts',
+    ['ratelimit/sums/partition.test.ts'],
     [
       ['writes && due.size <= batch.length ? ended', 'writes ? ended'],
       ['    ended.forget(holds)\n', ''],

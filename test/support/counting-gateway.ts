@@ -72,7 +72,7 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
     createRedisHolds({
       ...{ commands: connection.commands, windows, isWriter: () => sums.isWriter },
       read: running.read,
-      partOf: sums.shared.partOf,
+      partitionOf: sums.shared.partitionOf,
     })
   const holds = redisHolds ?? createMemoryHolds(windows)
   const resets = {

@@ -6,7 +6,10 @@ import { tagsOf, windowKey } from '../../src/ratelimit/redis/keys.ts'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
 import { createSums } from '../../src/ratelimit/rules/sums.ts'
 import { windowAt } from '../../src/ratelimit/rules/windows.ts'
-import { createPartSender, type PartSender } from '../../src/ratelimit/sums/part-sender.ts'
+import {
+  createPartitionSender,
+  type PartitionSender,
+} from '../../src/ratelimit/sums/partition-sender.ts'
 import { createRedisSums } from '../../src/ratelimit/sums/redis-sums.ts'
 import { createSharedSums } from '../../src/ratelimit/sums/shared-sums.ts'
 import { poll } from './poll.ts'
@@ -68,20 +71,21 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
     },
     onRival() {},
   })
-  const senders: PartSender[] = []
-  for (const part of shared.parts.values()) {
+  const senders: PartitionSender[] = []
+  for (const partition of shared.partitions.values()) {
     const onOutcome = (error?: unknown): void => {
-      if (error === undefined) failing.delete(part.tag)
-      else failing.add(part.tag)
+      if (error === undefined) failing.delete(partition.tag)
+      else failing.add(partition.tag)
     }
-    const sender = createPartSender({ part, flushMs, monotonic, onOutcome })
-    part.whenUrgent(() => sender.arm(1))
+    const sender = createPartitionSender({ partition, flushMs, monotonic, onOutcome })
+    partition.whenUrgent(() => sender.arm(1))
     senders.push(sender)
   }
   const beating = setInterval(() => {
     for (const sender of senders) sender.maintain()
   }, beatMs).unref()
-  const due = (): number => [...shared.parts.values()].reduce((sum, part) => sum + part.due, 0)
+  const due = (): number =>
+    [...shared.partitions.values()].reduce((sum, partition) => sum + partition.due, 0)
 
   async function read(counters: readonly Counter[], at: number) {
     const unknown = counters.filter((each) => !shared.read(each, at).isKnown)
@@ -93,7 +97,12 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
   }
 
   const holds = createRedisHolds({
-    ...{ commands: connection.commands, partOf: shared.partOf, read, isWriter: () => isWriter },
+    ...{
+      commands: connection.commands,
+      partitionOf: shared.partitionOf,
+      read,
+      isWriter: () => isWriter,
+    },
     windows(counters, at) {
       onLook()
       return counters.map((counter) => shared.read(counter, at))
@@ -114,7 +123,7 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
     async used(...counters) {
       const now = Date.now()
       await read(counters, now)
-      for (const counter of counters) shared.refresh(counter, now)
+      for (const counter of counters) shared.requestTotal(counter, now)
       await refreshed()
       return counters.map((counter) => shared.read(counter, now).used)
     },

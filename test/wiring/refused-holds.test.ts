@@ -35,9 +35,9 @@ root.test('holds that Redis refuses are logged once', skip, async (t) => {
   const holds = redis.createHolds({
     windows: () => [],
     read: async () => [],
-    partOf: () =>
+    partitionOf: () =>
       ({ tag: '{all}', gateway: 'g', lastEnded: () => [] }) as unknown as ReturnType<
-        Parameters<typeof redis.createHolds>[0]['partOf']
+        Parameters<typeof redis.createHolds>[0]['partitionOf']
       >,
     isWriter: () => true,
   })

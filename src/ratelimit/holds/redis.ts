@@ -1,4 +1,4 @@
-/** Holds that several processes share through Redis: one call for each home of a request's counters, usually one. */
+/** Holds that several processes share through Redis: one call for each subject of a request's counters, usually one. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
@@ -9,19 +9,19 @@ import type { Counter, CounterState } from '../rules/counter.ts'
 import { holdLeaseMs } from '../rules/estimates/hold.ts'
 import type { Hold, HoldResult } from '../rules/hold.ts'
 import type { SharedSums } from '../sums/shared-sums.ts'
-import { askedOf, type Home, homesOf } from './homes.ts'
 import { createMemoryHolds } from './memory.ts'
 import { createRefusedCalls, type RefusalListener } from './refused-calls.ts'
 import { memberOf } from './request-ids.ts'
 import { argsOf, readResult } from './spend-call.ts'
 import type { SpendCommands, SpendResult } from './spend-scripts.ts'
+import { askedOf, type HoldSubject, subjectsOf } from './subjects.ts'
 import { type HoldTarget, type KnownWindows, targetsOf, windowedOf } from './windows.ts'
 
 /** Milliseconds between two attempts to release what Redis has not acknowledged. */
 const retryMs = 500
 /** Maximum number of unacknowledged releases; beyond it the oldest holds end with their leases. */
 const maxWaiting = 20_000
-/** Milliseconds within which the other homes have responded, and a grant is released if one of them refused. */
+/** Milliseconds within which the calls for the other subjects end, and a grant is released if one of them refuses. */
 const settlingMs = 2_000
 
 export interface RedisHolds extends HoldStore {
@@ -31,9 +31,9 @@ export interface RedisHolds extends HoldStore {
   stop(graceMs: number): Promise<void>
 }
 
-/** The result of a home. */
+/** The result of the call for a subject. */
 interface Spent {
-  readonly home: Home
+  readonly subject: HoldSubject
   readonly targets: readonly HoldTarget[]
   readonly result: SpendResult
   readonly read: HoldResult
@@ -50,8 +50,8 @@ export interface RedisHoldsOptions extends RefusalListener {
   readonly windows: KnownWindows
   /** Fetches windows that are not known yet. */
   readonly read: CounterStore['read']
-  /** The part whose next call ends a hold, in one transaction with the sums that include its response. */
-  readonly partOf: SharedSums['partOf']
+  /** The partition whose next call ends a hold, in one transaction with the sums that include its response. */
+  readonly partitionOf: SharedSums['partitionOf']
   /** Whether this process is its gateway's writer; only the writer renews holds. */
   readonly isWriter: () => boolean
   /** Duration of a hold's lease in milliseconds. */
@@ -61,9 +61,9 @@ export interface RedisHoldsOptions extends RefusalListener {
 }
 
 export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
-  const { commands, windows, read, partOf, isWriter, lease = holdLeaseMs } = options
+  const { commands, windows, read, partitionOf, isWriter, lease = holdLeaseMs } = options
   const { onFault = () => {} } = options
-  /** Releases by the key of the home's sums; all releases of one home go into one call. */
+  /** Releases by the key of the subject's sums; all releases of one subject go into one call. */
   const due = new Map<string, Undo>()
   let waiting = 0
   /** While Redis does not respond, releases wait for the retry interval instead of being sent at once. */
@@ -73,8 +73,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   const alarm = createAlarm(signal)
   const alone = createMemoryHolds(windows)
   const refused = createRefusedCalls(options)
-  /** The hash tags of calls that failed, by their errors. */
-  const failedPlaces = new WeakMap<Error, string>()
+  /** Hash tags, by the errors of calls that failed. */
+  const failedPartitions = new WeakMap<Error, string>()
 
   function giveBack(undo: Undo): void {
     waiting += undo.members.length
@@ -111,12 +111,17 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     }
   }
 
-  async function spend(home: Home, asked: Hold, now: number, unsettledMs = 0): Promise<Spent> {
-    const { keys, part } = home
+  async function spend(
+    subject: HoldSubject,
+    asked: Hold,
+    now: number,
+    unsettledMs = 0,
+  ): Promise<Spent> {
+    const { keys, partition } = subject
     const windowed = windowedOf(asked)
     // Both are read in one turn: in the next one another request may read lines, and the windows must include the
     // responses of ended holds.
-    const look = () => ({ known: windows(windowed, now), ended: part.lastEnded(keys) })
+    const look = () => ({ known: windows(windowed, now), ended: partition.lastEnded(keys) })
     let seen = look()
     if (seen.known.some(({ isKnown }) => !isKnown)) {
       await read(windowed, now)
@@ -126,32 +131,32 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     const all = [...keys]
     // Concurrency has no window: any key of the same slot serves as placeholder.
     for (const { window } of targets)
-      all.push(window ? windowKey(part.tag, window) : (all[0] as string))
-    const args = argsOf(asked, targets, lease, part.gateway, unsettledMs)
+      all.push(window ? windowKey(partition.tag, window) : (all[0] as string))
+    const args = argsOf(asked, targets, lease, partition.gateway, unsettledMs)
     try {
       const result = await commands.spend(all, [...args, ...seen.ended])
-      return { home, targets, result, read: readResult(targets, now, result) }
+      return { subject, targets, result, read: readResult(targets, now, result) }
     } catch (error) {
       refused.note(error)
-      if (error instanceof Error) failedPlaces.set(error, part.tag)
+      if (error instanceof Error) failedPartitions.set(error, partition.tag)
       // The call may have succeeded although its response was lost, or cannot be read.
-      takeBack(home, asked)
+      takeBack(subject, asked)
       throw error
     }
   }
 
-  function takeBack({ keys }: Home, { id, asker }: Pick<Hold, 'id' | 'asker'>): void {
+  function takeBack({ keys }: HoldSubject, { id, asker }: Pick<Hold, 'id' | 'asker'>): void {
     if (id === undefined) return
     const member = memberOf(id)
     giveBack({ keys, members: [asker ? `${member} ${asker}` : member] })
   }
 
   /**
-   * Asks one home after the other. Once one has refused, the grants of others are released, and the remaining homes
-   * only report their state. If one does not respond, all grants are released.
+   * One call after the other. Once one has refused, the grants of the others are released, and the remaining calls only
+   * read. If one gets no response, all grants are released.
    */
   async function spendInEach(
-    homes: readonly Home[],
+    subjects: readonly HoldSubject[],
     asked: Hold,
     now: number,
   ): Promise<HoldResult> {
@@ -161,15 +166,15 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     let outcome: HoldResult['outcome'] = 'held'
     let [ceiling, open] = [Number.POSITIVE_INFINITY, 0]
     function takeAllBack(): void {
-      for (const { home, result } of granted.splice(0)) {
+      for (const { subject, result } of granted.splice(0)) {
         // A hold that existed before is released only for an asker with a name.
-        if (result[0] === 'held' || asked.asker) takeBack(home, asked)
+        if (result[0] === 'held' || asked.asker) takeBack(subject, asked)
       }
     }
     try {
-      for (const home of homes) {
-        const unsettledMs = home === homes.at(-1) ? 0 : settlingMs
-        const spent = await spend(home, askedOf(home, next, ceiling), now, unsettledMs)
+      for (const subject of subjects) {
+        const unsettledMs = subject === subjects.at(-1) ? 0 : settlingMs
+        const spent = await spend(subject, askedOf(subject, next, ceiling), now, unsettledMs)
         const { read: result } = spent
         results.push(spent)
         if (result.outcome === 'held') {
@@ -192,8 +197,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     return outcome === 'busy' ? { outcome, ceiling, windows, open } : { outcome, ceiling, windows }
   }
 
-  function homesOfHold({ counters, requestCounters = [] }: Hold): readonly Home[] {
-    return homesOf([...counters, ...requestCounters], partOf)
+  function subjectsOfHold({ counters, requestCounters = [] }: Hold): readonly HoldSubject[] {
+    return subjectsOf([...counters, ...requestCounters], partitionOf)
   }
 
   void repeat({ step: sendDue, restMs: retryMs, onFault, signal, alarm })
@@ -205,31 +210,32 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     get isRefused() {
       return refused.isRefused
     },
-    failedPlace: (error) => (error instanceof Error ? failedPlaces.get(error) : undefined),
-    placesOf: (asked) => homesOfHold(asked).map(({ part }) => part.tag),
+    failedPartition: (error) => (error instanceof Error ? failedPartitions.get(error) : undefined),
+    partitionsOf: (asked) => subjectsOfHold(asked).map(({ partition }) => partition.tag),
     async hold(asked, now) {
-      const homes = homesOfHold(asked)
-      const [home] = homes
-      // Without limits no home is asked.
-      if (home === undefined) return alone.hold(asked, now)
-      if (homes.length > 1) return spendInEach(homes, asked, now)
-      return (await spend(home, asked, now)).read
+      const subjects = subjectsOfHold(asked)
+      const [subject] = subjects
+      // There are no limits.
+      if (subject === undefined) return alone.hold(asked, now)
+      if (subjects.length > 1) return spendInEach(subjects, asked, now)
+      return (await spend(subject, asked, now)).read
     },
     holdAlone: alone.hold,
     release(counters, id) {
       alone.release(counters, id)
-      for (const { part, keys } of homesOf(counters, partOf)) part.end(keys, memberOf(id))
+      for (const { partition, keys } of subjectsOf(counters, partitionOf))
+        partition.end(keys, memberOf(id))
     },
     undo(counters, id, asker) {
       alone.undo(counters, id, asker)
-      for (const home of homesOf(counters, partOf)) takeBack(home, { id, asker })
+      for (const subject of subjectsOf(counters, partitionOf)) takeBack(subject, { id, asker })
     },
     renew(counters, id, output) {
       alone.renew(counters, id, output)
       if (!isWriter()) return
       const { mean, variance, inputVariance = 0 } = output
       const args = [memberOf(id), lease, mean, variance, inputVariance]
-      for (const { keys } of homesOf(counters, partOf)) {
+      for (const { keys } of subjectsOf(counters, partitionOf)) {
         // Not retried: the next renewal comes soon.
         void commands.renewSpent(keys, args).catch(refused.note)
       }
@@ -242,7 +248,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   }
 }
 
-/** The counter states in the results of these homes. */
+/** The counter states in these results. */
 function statesOf(
   results: readonly Spent[],
   now: number,

@@ -1,4 +1,4 @@
-/** Encodes the call of the script that decides in one home, and decodes its result. Pure. */
+/** Encodes the call of the script that decides for one subject, and decodes its result. Pure. */
 
 import { minus, mostExact, readExact } from '../../formats/exact.ts'
 import { readCounterKey } from '../rules/counter-key.ts'
@@ -8,7 +8,7 @@ import { memberOf } from './request-ids.ts'
 import type { SpendResult } from './spend-scripts.ts'
 import { boundWindow, type HoldTarget } from './windows.ts'
 
-/** The field of a place in the home's sums: the field of a counter, or of one of its windows. */
+/** A field of the subject's sums: that of a counter, or of one of its windows. */
 function nameOf(target: HoldTarget, charge: Hold['charge']): string {
   const { key } = target.counter
   const { model, counted } = readCounterKey(key)
@@ -17,7 +17,7 @@ function nameOf(target: HoldTarget, charge: Hold['charge']): string {
 }
 
 /**
- * The arguments of the call, except the ended holds at its end. `unsettledMs`: how long another home may refuse after
+ * The arguments of the call, except the ended holds at its end. `unsettledMs`: how long another subject may refuse after
  * this one has granted, so that the grant is released.
  */
 export function argsOf(
@@ -50,7 +50,7 @@ function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): s
   return `${base} ${perInput} ${mostPerInput} ${perOutput} ${grain}`
 }
 
-/** Reads the script's result. `isGivenBack`: the home's grant is released, so the request's own hold is subtracted. */
+/** Reads the script's result. `isGivenBack`: the subject's grant is released, so the request's own hold is subtracted. */
 export function readResult(
   targets: readonly HoldTarget[],
   now: number,

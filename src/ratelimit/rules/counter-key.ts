@@ -50,7 +50,7 @@ export function readCounterKey(key: string): CounterKey {
   }
 }
 
-/** The part that all counters of one user and subscription share; their holds are stored together. */
+/** Who uses a counter: a user of a Subscription, or those that share the limit. The holds of a subject are stored together. */
 export function subjectOf({ subscription, user }: CounterKey): string {
   return `${subscription}\n${user}`
 }

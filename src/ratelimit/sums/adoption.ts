@@ -16,21 +16,21 @@ interface AdoptionOptions {
   /** Resolves once it is in the checkpoint on the disk. */
   readonly noteBase: (tally: Tally, base: Exact) => Promise<void>
   /** Sends the sum of the window with the next call. */
-  readonly send: (tally: Tally) => void
+  readonly enqueue: (tally: Tally) => void
   /** Called when the disk has failed: the window is adopted after a later response of the store. */
   readonly onUnsaved: () => void
   readonly onFault: (error: unknown) => void
 }
 
 export function createAdoption(options: AdoptionOptions) {
-  const { catchUp, readToEnds, isWriter, noteBase, send, onUnsaved, onFault } = options
+  const { catchUp, readToEnds, isWriter, noteBase, enqueue, onUnsaved, onFault } = options
   const adopting = new Set<Tally>()
 
   /** Recorded before a sum that includes it is sent, so that a process finds it again after a kill. */
   async function keepBase(tally: Tally, base: Exact): Promise<void> {
     await noteBase(tally, base)
     tally.base = greatest(tally.base, base)
-    send(tally)
+    enqueue(tally)
   }
 
   return {
@@ -42,7 +42,7 @@ export function createAdoption(options: AdoptionOptions) {
       // Another process of this gateway may have read further, and whatever it has sent is in the files. The store's
       // response has no line that was written after it, so these lines are read in this turn, before there can be more.
       if (!catchUp()) {
-        void readToEnds().then(() => send(tally), onFault)
+        void readToEnds().then(() => enqueue(tally), onFault)
         return
       }
       const base = minus(plus(tally.base, tally.field), ownUseOf(tally))

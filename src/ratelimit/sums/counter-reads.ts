@@ -10,8 +10,8 @@ import { isHeard, isWithin, type Tally, toTick, usedOf } from '../rules/tally.ts
 import type { WindowedCounter } from '../rules/windows.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import type { LineWatch } from './line-watch.ts'
-import type { Part } from './part.ts'
-import type { PartSenders } from './part-senders.ts'
+import type { Partition } from './partition.ts'
+import type { PartitionSenders } from './partition-senders.ts'
 import type { WindowUsage } from './shared-sums.ts'
 
 export interface CounterReadsOptions {
@@ -41,14 +41,14 @@ interface Asking {
 export function createCounterReads(
   { flushMs, onLoss, isFailing = () => false, now, monotonic }: CounterReadsOptions,
   { shared, tail }: Pick<GatewaySums, 'shared' | 'tail'>,
-  senders: PartSenders,
+  senders: PartitionSenders,
   lineWatch: Pick<LineWatch, 'noteCheck' | 'searchAgain'>,
 ) {
-  const isAlone = shared.parts.size === 0
+  const isAlone = shared.partitions.size === 0
   /** Whether a Check of this turn has read the end of the file. */
   let isRead = false
-  /** Windows that are fetched in this turn, with one call for each part. */
-  const asking = new Map<Part | undefined, Asking>()
+  /** Windows that are fetched in this turn, with one call for each partition. */
+  const asking = new Map<Partition | undefined, Asking>()
 
   /** Reads new lines; with `deny`, throws `counters_unavailable` if lines are lost. */
   function readLines(): void {
@@ -87,31 +87,31 @@ export function createCounterReads(
   function keepFresh(counter: Counter, tally: Tally, at: number): void {
     const maxAgeMs = maxAgeOf(counter, tally)
     if (isWithin(maxAgeMs, tally.heardAt, tally.usedAt)) return
-    senders.arm(shared.refresh(counter, at), Math.max(1, maxAgeMs / flushMs))
+    senders.arm(shared.requestTotal(counter, at), Math.max(1, maxAgeMs / flushMs))
   }
 
   function stateOf(tally: Tally): CounterState {
     return { used: usedOf(tally), resetsAt: tally.end }
   }
 
-  function fetch(part: Part | undefined, counters: readonly Counter[]): Promise<void> {
-    const { counters: all, done } = asking.get(part) ?? ask(part)
+  function fetch(partition: Partition | undefined, counters: readonly Counter[]): Promise<void> {
+    const { counters: all, done } = asking.get(partition) ?? ask(partition)
     all.push(...counters)
     return done
   }
 
-  function ask(part: Part | undefined): Asking {
+  function ask(partition: Partition | undefined): Asking {
     const all: Counter[] = []
     const done = new Promise<void>((settle) => setImmediate(settle)).then(() => {
-      asking.delete(part)
+      asking.delete(partition)
       return shared.fetch(all, now()).catch((error: unknown) => {
         // Until a call succeeds, other requests need not wait in vain.
-        senders.noteOutcome(part, error)
+        senders.noteOutcome(partition, error)
         throw error
       })
     })
     const begun = { counters: all, done }
-    asking.set(part, begun)
+    asking.set(partition, begun)
     return begun
   }
 
@@ -133,16 +133,17 @@ export function createCounterReads(
     const missing: Counter[] = []
     for (const [i, counter] of counters.entries()) {
       const tally = tallies[i] as Tally
-      if (tally.isKnown && (isHeard(tally) || !senders.isAway(shared.partOf(counter)))) {
+      if (tally.isKnown && (isHeard(tally) || !senders.isAway(shared.partitionOf(counter)))) {
         keepFresh(counter, tally, at)
       } else missing.push(counter)
     }
     if (missing.length === 0) return known
-    const parts = Map.groupBy(missing, shared.partOf)
-    const there = [...parts].filter(([part]) => !senders.isAway(part))
-    if (there.length === 0 || (onLoss === 'deny' && there.length < parts.size))
+    const partitions = Map.groupBy(missing, shared.partitionOf)
+    const there = [...partitions].filter(([partition]) => !senders.isAway(partition))
+    if (there.length === 0 || (onLoss === 'deny' && there.length < partitions.size))
       return decideWithout(known)
-    return Promise.allSettled(there.map(([part, own]) => fetch(part, own))).then((fetched) => {
+    const fetches = there.map(([partition, own]) => fetch(partition, own))
+    return Promise.allSettled(fetches).then((fetched) => {
       const found = shared.talliesOf(counters, at, toTick(monotonic())).map(stateOf)
       const isWhole = fetched.every(({ status }) => status === 'fulfilled')
       return isWhole ? found : decideWithout(found)
@@ -164,7 +165,7 @@ export function createCounterReads(
     /** Like `read`, after the store has reported all of them. */
     async readFresh(counters: readonly Counter[], at: number): Promise<readonly CounterState[]> {
       await tail.readAll()
-      await senders.refresh(counters.map((counter) => shared.refresh(counter, at)))
+      await senders.refresh(counters.map((counter) => shared.requestTotal(counter, at)))
       return read(counters, at)
     },
   }

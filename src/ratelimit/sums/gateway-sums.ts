@@ -106,7 +106,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     readToEnds: tail.readAll,
     isWriter: role.confirm,
     noteBase: checkpoint.noteBase,
-    send: shared.enter,
+    enqueue: shared.enqueue,
     onUnsaved() {
       isUnsaved = true
     },

@@ -171,11 +171,11 @@ export async function openSums(options: SumsOptions) {
     readFresh: (counters: readonly Counter[], at: number) =>
       current.running.readFresh(counters, at),
     /**
-     * As in shared-sums.ts, also after a change of the gateway's name: the known use of a window, and the part that
+     * As in shared-sums.ts, also after a change of the gateway's name: the known use of a window, and the partition that
      * ends holds.
      */
     known: (counter: WindowedCounter, at: number) => current.sums.shared.read(counter, at),
-    partOf: (counter: WindowedCounter) => current.sums.shared.partOf(counter),
+    partitionOf: (counter: WindowedCounter) => current.sums.shared.partitionOf(counter),
     /** Reports an allowed request that will have a line. */
     noteAllowed: journal.noteAllowed,
     /** As in open-journal.ts. */

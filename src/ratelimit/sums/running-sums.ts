@@ -8,10 +8,10 @@ import type { CounterReset } from '../rules/windows.ts'
 import { type CounterReadsOptions, createCounterReads } from './counter-reads.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import { type LineWatchOptions, startLineWatch } from './line-watch.ts'
-import { createPartSenders, type PartSendersOptions } from './part-senders.ts'
+import { createPartitionSenders, type PartitionSendersOptions } from './partition-senders.ts'
 
 export interface RunningSumsOptions
-  extends Omit<PartSendersOptions, 'parts'>,
+  extends Omit<PartitionSendersOptions, 'partitions'>,
     CounterReadsOptions,
     Pick<LineWatchOptions, 'onFault' | 'onRead'> {
   readonly sums: GatewaySums
@@ -31,8 +31,13 @@ export function runSums(options: RunningSumsOptions) {
   const { shared, tail } = sums
   const ending = new AbortController()
   const { signal } = ending
-  const senders = createPartSenders({ ...options, parts: shared.parts })
-  const lineWatch = startLineWatch({ ...options, tail, isAlone: shared.parts.size === 0, signal })
+  const senders = createPartitionSenders({ ...options, partitions: shared.partitions })
+  const lineWatch = startLineWatch({
+    ...options,
+    tail,
+    isAlone: shared.partitions.size === 0,
+    signal,
+  })
   const saveLongOnce = createSingleFlight(saveLong)
   let savedLongAt = monotonic()
   void repeat({ step: maintain, restMs: everyMs, onFault, signal })

@@ -8,10 +8,10 @@ import { greatest } from '../../formats/exact.ts'
 import { type Counted, type CounterList, isOver, longMs, type Sums } from '../rules/sums.ts'
 import { isWithin, ownUseOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
 import { keyIn, type WindowedCounter } from '../rules/windows.ts'
-import { createPart, type Part, type PartOptions } from './part.ts'
+import { createPartition, type Partition, type PartitionOptions } from './partition.ts'
 import { maxEntries, type SumStore } from './sum-store.ts'
 
-export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows' | 'store'> {
+export interface SharedSumsOptions extends Omit<PartitionOptions, 'tag' | 'windows' | 'store'> {
   readonly sums: Sums
   /** Undefined if this gateway is alone. */
   readonly store: SumStore | undefined
@@ -35,15 +35,16 @@ const inUseMs = 60_000
 
 export type SharedSums = ReturnType<typeof createSharedSums>
 
-/** Creates the counters; part-sender.ts sends the parts of the tags. */
+/** Creates the counters; partition-sender.ts sends the partitions. */
 export function createSharedSums(options: SharedSumsOptions) {
   const { sums, gateway, store, isWriter, tagOf, longSums, now, monotonic } = options
-  const parts = new Map<string, Part>()
+  const partitions = new Map<string, Partition>()
   /** Long windows that have changed since they were saved. */
   const unsaved = new Set<Tally>()
   if (store !== undefined) {
     for (const tag of options.tags) {
-      parts.set(tag, createPart({ ...options, store, tag, windows: () => windowsOf(tag) }))
+      const windows = () => windowsOf(tag)
+      partitions.set(tag, createPartition({ ...options, store, tag, windows }))
     }
   }
 
@@ -51,8 +52,8 @@ export function createSharedSums(options: SharedSumsOptions) {
     for (const tally of sums.all.values()) if (tagOf(keyIn(tally)) === tag) yield tally
   }
 
-  function partOf(tally: Tally): Part | undefined {
-    return store === undefined ? undefined : parts.get(tagOf(keyIn(tally)))
+  function partitionOf(tally: Tally): Partition | undefined {
+    return store === undefined ? undefined : partitions.get(tagOf(keyIn(tally)))
   }
 
   /** The window of a counter, which is marked as used now; `tick`: now, if the clock was read for several. */
@@ -65,9 +66,9 @@ export function createSharedSums(options: SharedSumsOptions) {
   /** With all calls at once, because a Check waits for them. */
   async function readWhole(tallies: Iterable<Tally>): Promise<void> {
     const calls: (Promise<unknown> | undefined)[] = []
-    for (const [part, own] of Map.groupBy(tallies, partOf)) {
+    for (const [partition, own] of Map.groupBy(tallies, partitionOf)) {
       for (let from = 0; from < own.length; from += maxEntries) {
-        calls.push(part?.readWhole(own.slice(from, from + maxEntries)))
+        calls.push(partition?.readWhole(own.slice(from, from + maxEntries)))
       }
     }
     await Promise.all(calls)
@@ -86,14 +87,14 @@ export function createSharedSums(options: SharedSumsOptions) {
   }
 
   return {
-    parts: parts as ReadonlyMap<string, Part>,
+    partitions: partitions as ReadonlyMap<string, Partition>,
     /** Undefined without a store. */
-    partOf: ({ key }: WindowedCounter): Part | undefined => parts.get(tagOf(key)),
+    partitionOf: ({ key }: WindowedCounter): Partition | undefined => partitions.get(tagOf(key)),
     /** Counts a line, at its own time. */
     count(counted: Counted): void {
       for (const tally of sums.count(counted, now())) {
         if (!isWriter()) continue
-        partOf(tally)?.enter(tally)
+        partitionOf(tally)?.enqueue(tally)
         if (tally.ms >= longMs && longSums !== undefined) unsaved.add(tally)
       }
     },
@@ -125,13 +126,13 @@ export function createSharedSums(options: SharedSumsOptions) {
       }
     },
     /** Sends its sum with the next call. */
-    enter: (tally: Tally): void => partOf(tally)?.enter(tally),
-    /** Asks for its total with the next call; returns the part that sends it. */
-    refresh(counter: WindowedCounter, at: number): Part | undefined {
+    enqueue: (tally: Tally): void => partitionOf(tally)?.enqueue(tally),
+    /** Asks for its total with the next call; returns the partition that sends it. */
+    requestTotal(counter: WindowedCounter, at: number): Partition | undefined {
       const tally = use(counter, at)
-      const part = partOf(tally)
-      part?.ask(tally)
-      return part
+      const partition = partitionOf(tally)
+      partition?.requestTotal(tally)
+      return partition
     },
     /** Reads windows in full. Rejects if the store does not respond. */
     fetch: (counters: readonly WindowedCounter[], at: number): Promise<void> =>
@@ -140,7 +141,7 @@ export function createSharedSums(options: SharedSumsOptions) {
     reread: (): Promise<void> => readWhole(unread()),
     /** Sends all sums again, as to an unknown store. */
     begin(): void {
-      for (const part of parts.values()) part.begin()
+      for (const partition of partitions.values()) partition.begin()
       if (longSums === undefined) return
       for (const tally of sums.own(now())) if (tally.ms >= longMs) unsaved.add(tally)
     },

@@ -5,7 +5,7 @@ import type { SpendResult } from '../../../src/ratelimit/holds/spend-scripts.ts'
 import { oldKeyOf } from '../../../src/ratelimit/redis/keys.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { type Hold, noTokens } from '../../../src/ratelimit/rules/hold.ts'
-import type { Part } from '../../../src/ratelimit/sums/part.ts'
+import type { Partition } from '../../../src/ratelimit/sums/partition.ts'
 import type { WindowUsage } from '../../../src/ratelimit/sums/shared-sums.ts'
 import { startCluster } from '../../support/cluster.ts'
 import { poll } from '../../support/poll.ts'
@@ -171,7 +171,8 @@ root.test('a hold whose answer cannot be read is given back', async (t) => {
     },
     windows: (counters) => counters.map(() => ({ used: 0, own: 0, isKnown: true }) as WindowUsage),
     read: async () => [],
-    partOf: () => ({ tag: '{all}', gateway: 'g', lastEnded: () => [] }) as unknown as Part,
+    partitionOf: () =>
+      ({ tag: '{all}', gateway: 'g', lastEnded: () => [] }) as unknown as Partition,
     isWriter: () => true,
   })
   t.teardown(() => holds.stop(0))
@@ -413,7 +414,7 @@ root.test('in a Cluster holds end with the sums of their node', skip, async (t) 
     one.holds.release([...counters, ...requestCounters], user)
   }
   // A node that is away takes only its own places with it.
-  const places = users.map((user) => one.holds.placesOf?.(each(user, user)) ?? [])
+  const places = users.map((user) => one.holds.partitionsOf?.(each(user, user)) ?? [])
   t.ok(places.every(({ length }) => length === 3) && new Set(places.map(([own]) => own)).size > 8)
   const { windows } = await other.holds.hold(each('full', undefined), Date.now())
   t.ok((windows[2]?.used ?? 99) <= 40)

@@ -80,7 +80,7 @@ function createWorld() {
     return {
       ...{ sums, life },
       send: async () => {
-        await sums.shared.parts.get('all')?.send()
+        await sums.shared.partitions.get('all')?.send()
         for (let turns = 0; turns < 20; turns += 1) await new Promise(setImmediate)
       },
       used: () => sums.shared.read(counter, world.now).used,
@@ -262,7 +262,7 @@ test('what the store has beyond the lines is adopted once the disk can be writte
   world.isDiskFull = false
   await next.sums.save()
   t.equal(next.sums.isSaveDue(), false)
-  next.sums.shared.refresh(counter, world.now)
+  next.sums.shared.requestTotal(counter, world.now)
   await next.send()
   t.match(next.sums.shared.read(counter, world.now), { used: 40, own: 40 })
   t.strictSame(world.faults, [])

@@ -99,7 +99,7 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
         await each.sums.tail.readAll().catch(unlessKilled)
         for (const tag of tags) {
           for (let i = 0; i < 3; i += 1) await send(each, tag).catch(unlessKilled)
-          await each.sums.shared.parts.get(tag)?.mend().catch(unlessKilled)
+          await each.sums.shared.partitions.get(tag)?.readIncomplete().catch(unlessKilled)
         }
         if (fetches) await each.sums.shared.fetch(counters, world.now + 1).catch(unlessKilled)
       }

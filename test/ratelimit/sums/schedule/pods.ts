@@ -52,20 +52,24 @@ export function createPods(world: World, stores: Stores, gateways: Gateways, pro
     if (!running?.sums.isWriter) return false
     for (const link of links) link.trouble = 0
     await running.sums.tail.readAll()
-    const parts = [...running.sums.shared.parts.values()]
-    for (const part of parts) {
-      for (let i = 0; i < 5 && part.due + part.calm + part.lacking > 0; i += 1) {
+    const partitions = [...running.sums.shared.partitions.values()]
+    for (const partition of partitions) {
+      for (
+        let i = 0;
+        i < 5 && partition.due + partition.deferred + partition.incomplete > 0;
+        i += 1
+      ) {
         world.now += 60
-        const isAnswered = await send(running, part.tag).then(
+        const isAnswered = await send(running, partition.tag).then(
           () => true,
           () => false,
         )
         if (!isAnswered) return false
-        await part.mend().catch(() => {})
+        await partition.readIncomplete().catch(() => {})
       }
     }
     // Another process may have become the writer meanwhile.
-    if (stores.isDatabaseDown || !running.sums.isWriter || parts.some(({ due }) => due > 0))
+    if (stores.isDatabaseDown || !running.sums.isWriter || partitions.some(({ due }) => due > 0))
       return false
     await running.sums.shared.saveLong()
     return true

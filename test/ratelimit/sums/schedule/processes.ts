@@ -106,8 +106,8 @@ export function createProcesses(
   function send({ sums, sending }: Running, tag: string): Promise<void> {
     if (sending.has(tag)) return Promise.resolve()
     sending.add(tag)
-    const part = sums.shared.parts.get(tag)
-    return (part?.send() ?? Promise.resolve()).finally(() => sending.delete(tag))
+    const partition = sums.shared.partitions.get(tag)
+    return (partition?.send() ?? Promise.resolve()).finally(() => sending.delete(tag))
   }
 
   function tellOf(reset: Reset, { sums, known }: Running): void {

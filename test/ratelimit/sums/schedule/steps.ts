@@ -43,7 +43,9 @@ export function createSteps(
     } else if (what < 66) {
       await act(0.2, () => send(running, dice.pick(tags)))
     } else if (what < 69) {
-      await act(0.2, async () => running.sums.shared.parts.get(dice.pick(tags))?.mend())
+      await act(0.2, async () =>
+        running.sums.shared.partitions.get(dice.pick(tags))?.readIncomplete(),
+      )
     } else if (what < 71) {
       const asked = counters.filter(() => dice.chance(0.4))
       await act(0.2, () => running.sums.shared.fetch(asked, world.now + place.offset))

@@ -4,8 +4,8 @@ import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import { createSums } from '../../../src/ratelimit/rules/sums.ts'
 import { usedOf } from '../../../src/ratelimit/rules/tally.ts'
 import type { CounterReset, WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
-import { createPart } from '../../../src/ratelimit/sums/part.ts'
-import { createPartSender } from '../../../src/ratelimit/sums/part-sender.ts'
+import { createPartition } from '../../../src/ratelimit/sums/partition.ts'
+import { createPartitionSender } from '../../../src/ratelimit/sums/partition-sender.ts'
 import { type LongSums, maxEntries, type SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
 import { Server } from './model.ts'
@@ -34,7 +34,7 @@ interface World {
   answers: () => void
 }
 
-/** A server, and the parts that share it. */
+/** A server, and the partitions that share it. */
 function createWorld() {
   const world: World = {
     now: start,
@@ -66,7 +66,7 @@ function createWorld() {
     const resets = new Map<string, readonly CounterReset[]>()
     const sums = createSums(resets, () => world.now)
     const events: string[] = []
-    const part = createPart({
+    const partition = createPartition({
       ...{ tag: 'all', gateway, nonce, store },
       longSums: { load: (ids) => world.load(ids), save: async () => {} },
       isWriter: typeof writes === 'boolean' ? () => writes : writes,
@@ -78,13 +78,13 @@ function createWorld() {
       onRival: (nonce) => events.push(nonce),
     })
     return {
-      ...{ sums, part, events },
+      ...{ sums, partition, events },
       reset: (key: string, at: number) => void resets.set(key, [{ at, used: 0 }]),
       count(amount: number, counter = ann) {
         const counted = { at: world.now, amount, counters: [counter] }
-        for (const tally of sums.count(counted, world.now)) part.enter(tally)
+        for (const tally of sums.count(counted, world.now)) partition.enqueue(tally)
       },
-      read: (counter = ann) => part.readWhole([sums.at(counter, world.now)]),
+      read: (counter = ann) => partition.readWhole([sums.at(counter, world.now)]),
       used: (counter = ann) => usedOf(sums.at(counter, world.now)),
     }
   }
@@ -100,12 +100,12 @@ test('what has grown while a call was under way is sent with the next', async (t
   const g = join('g')
   g.count(40)
   world.answers = () => g.count(2)
-  await g.part.send()
+  await g.partition.send()
   world.answers = () => {}
   t.equal(total(), 40)
-  await g.part.send()
+  await g.partition.send()
   t.equal(total(), 42)
-  t.equal(g.part.due, 0)
+  t.equal(g.partition.due, 0)
 })
 
 test('a call that was not answered is followed by newer sums', async (t) => {
@@ -115,10 +115,10 @@ test('a call that was not answered is followed by newer sums', async (t) => {
   world.answers = () => {
     throw new Error('lost')
   }
-  await t.rejects(g.part.send())
+  await t.rejects(g.partition.send())
   g.count(2)
   world.answers = () => {}
-  await g.part.send()
+  await g.partition.send()
   t.equal(total(), 42)
   t.strictSame(g.events, [])
 })
@@ -127,15 +127,15 @@ test('a store with an older copy gets what it has lost', async (t) => {
   const { world, join, total } = createWorld()
   const g = join('g')
   g.count(1, counterOf('bob'))
-  await g.part.send()
+  await g.partition.send()
   const copy = world.server.copy()
   g.count(40)
-  await g.part.send()
+  await g.partition.send()
   world.server = copy
-  await g.part.send()
+  await g.partition.send()
   t.strictSame(g.events, ['loss'])
   t.equal(total(), 0)
-  await g.part.send()
+  await g.partition.send()
   t.equal(total(), 40)
 })
 
@@ -143,15 +143,15 @@ test('a loss is noticed that comes before all was given back', async (t) => {
   const { world, join, total } = createWorld()
   const g = join('g')
   g.count(40)
-  await g.part.send()
+  await g.partition.send()
   world.server = new Server(() => world.now)
   world.arrives = () => {
     world.server = new Server(() => world.now)
   }
-  await g.part.send()
-  await g.part.send()
+  await g.partition.send()
+  await g.partition.send()
   world.arrives = () => {}
-  await g.part.send()
+  await g.partition.send()
   t.equal(total(), 40)
 })
 
@@ -159,29 +159,29 @@ test('after an outage all is sent, and nothing counts as lost', async (t) => {
   const { world, join, total } = createWorld()
   const g = join('g')
   g.count(40)
-  await g.part.send()
+  await g.partition.send()
   world.now += 61_000
-  await g.part.send()
+  await g.partition.send()
   t.strictSame(g.events, [])
   t.equal(total(), 40)
-  t.equal(g.part.due + g.part.calm, 1)
+  t.equal(g.partition.due + g.partition.deferred, 1)
 })
 
 test('what ended gateways had counted is given back', async (t) => {
   const { world, join, total } = createWorld()
   const [g, ended] = [join('g'), join('ended')]
   ended.count(50)
-  await ended.part.send()
+  await ended.partition.send()
   g.count(40)
-  await g.part.send()
+  await g.partition.send()
   await g.read()
   world.server = new Server(() => world.now)
-  await g.part.send()
-  t.equal(g.part.lacking, 1)
-  await g.part.send()
+  await g.partition.send()
+  t.equal(g.partition.incomplete, 1)
+  await g.partition.send()
   t.equal(total(), 40)
-  await g.part.mend()
-  await g.part.send()
+  await g.partition.readIncomplete()
+  await g.partition.send()
   t.equal(total(), 90)
   t.equal(g.used(), 90, 'and was known all the time')
 })
@@ -190,23 +190,23 @@ test('recently used windows are restored first, the others at leisure', async (t
   const { world, join, total } = createWorld()
   const g = join('g')
   for (let i = 0; i < 3 * maxEntries; i += 1) g.count(1, counterOf(`user ${i}`))
-  for (let i = 0; i < 3; i += 1) await g.part.send()
+  for (let i = 0; i < 3; i += 1) await g.partition.send()
   g.sums.at(ann, world.now)
   world.now += 20_000
   const last = counterOf(`user ${3 * maxEntries - 1}`)
   g.sums.at(last, world.now).usedAt += 20_000
   world.server = new Server(() => world.now)
-  await g.part.send()
-  await g.part.send()
+  await g.partition.send()
+  await g.partition.send()
   t.equal(total(last), 1)
-  t.ok(g.part.calm > maxEntries, `${g.part.calm} are left`)
-  await g.part.send()
-  t.ok(g.part.calm > maxEntries, 'not yet')
+  t.ok(g.partition.deferred > maxEntries, `${g.partition.deferred} are left`)
+  await g.partition.send()
+  t.ok(g.partition.deferred > maxEntries, 'not yet')
   for (let i = 0; i < 3; i += 1) {
     world.now += 50
-    await g.part.send()
+    await g.partition.send()
   }
-  t.equal(g.part.calm, 0)
+  t.equal(g.partition.deferred, 0)
   t.equal(total(counterOf('user 0')), 1)
 })
 
@@ -214,12 +214,12 @@ test('a process that does not write learns of others, and writes nothing', async
   const { world, join, total } = createWorld()
   const [g, sibling] = [join('g'), join('g', false)]
   g.count(40)
-  await g.part.send()
+  await g.partition.send()
   sibling.count(7)
-  await sibling.part.send()
+  await sibling.partition.send()
   t.equal(total(), 40)
   t.equal(sibling.used(), 40)
-  t.equal(sibling.part.due, 0)
+  t.equal(sibling.partition.due, 0)
   t.equal(world.server.marks.size, 1)
   t.strictSame(sibling.events, [])
 })
@@ -228,9 +228,9 @@ test('a store with more of this gateway says so to the one that writes', async (
   const { join } = createWorld()
   const [before, after] = [join('g'), join('g')]
   before.count(40)
-  await before.part.send()
+  await before.partition.send()
   after.count(3)
-  await after.part.send()
+  await after.partition.send()
   t.strictSame(after.events, ['beyond'])
   t.equal(after.used(), 40)
 })
@@ -238,9 +238,9 @@ test('a store with more of this gateway says so to the one that writes', async (
 test('another process under its name is noticed', async (t) => {
   const { join } = createWorld()
   const [one, other] = [join('g'), join('g', true, 'another')]
-  await one.part.send()
-  await other.part.send()
-  await one.part.send()
+  await one.partition.send()
+  await other.partition.send()
+  await one.partition.send()
   t.strictSame([one.events, other.events], [['another'], []])
 })
 
@@ -249,16 +249,16 @@ test('a window that is over is not sent', async (t) => {
   const g = join('g')
   g.count(40)
   world.now += 2 * hour
-  await g.part.send()
-  t.equal(g.part.due, 0)
+  await g.partition.send()
+  t.equal(g.partition.due, 0)
   t.equal(world.server.hashes.size, 0)
 })
 
 test('the mark is sent with a call that has nothing else', async (t) => {
   const { world, join } = createWorld()
   const g = join('g')
-  await g.part.send()
-  await g.part.send()
+  await g.partition.send()
+  await g.partition.send()
   t.equal(world.calls, 2)
   t.strictSame(
     [...world.server.marks.values()].map(({ number }) => number),
@@ -270,36 +270,36 @@ test('a hold ends with the sums that have its response', async (t) => {
   const { world, join } = createWorld()
   const g = join('g')
   for (let i = 0; i <= maxEntries; i += 1) g.count(1, counterOf(`user ${i}`))
-  g.part.end(['held:ann'], 'one')
-  g.part.end(['held:ann'], 'two')
-  g.part.end(['held:bob'], 'three')
-  await g.part.send()
+  g.partition.end(['held:ann'], 'one')
+  g.partition.end(['held:ann'], 'two')
+  g.partition.end(['held:bob'], 'three')
+  await g.partition.send()
   t.strictSame(world.ended, [], 'some sums are still due')
   world.answers = () => {
     throw new Error('lost')
   }
-  await t.rejects(g.part.send())
+  await t.rejects(g.partition.send())
   world.answers = () => {}
   world.ended.length = 0
-  g.part.end(['held:ann'], 'four')
-  await g.part.send()
+  g.partition.end(['held:ann'], 'four')
+  await g.partition.send()
   t.strictSame(world.ended, ['one', 'two', 'four', 'three'])
-  t.equal(g.part.due, 0)
+  t.equal(g.partition.due, 0)
 })
 
 test('what a process was told ends with the process that writes next', async (t) => {
   const { world, join } = createWorld()
   let isWriter = false
   const next = join('g', () => isWriter)
-  next.part.end(['held:ann'], 'too early')
+  next.partition.end(['held:ann'], 'too early')
   world.now += 10_000
-  next.part.end(['held:ann'], 'early')
+  next.partition.end(['held:ann'], 'early')
   world.now += 10_000
-  next.part.end(['held:ann'], 'late')
-  t.equal(next.part.due, 0, 'it sends nothing of it')
+  next.partition.end(['held:ann'], 'late')
+  t.equal(next.partition.due, 0, 'it sends nothing of it')
   isWriter = true
-  next.part.begin()
-  await next.part.send()
+  next.partition.begin()
+  await next.partition.send()
   t.strictSame(world.ended, ['early', 'late'])
 })
 
@@ -307,10 +307,10 @@ test('without a store only those are waited for whose leases may not have ended'
   const { world, join } = createWorld()
   const g = join('g')
   for (let i = 0; i < 4; i += 1) {
-    g.part.end(['held:ann'], `${i}`)
+    g.partition.end(['held:ann'], `${i}`)
     world.now += 60_000
   }
-  await g.part.send()
+  await g.partition.send()
   t.strictSame(world.ended, ['2', '3'])
 })
 
@@ -321,16 +321,16 @@ test('what a version before has counted is counted once, by everybody', async (t
   g.count(5)
   await g.read()
   t.equal(g.used(), 75)
-  await g.part.send()
+  await g.partition.send()
   await h.read()
-  await h.part.send()
+  await h.partition.send()
   t.strictSame([h.used(), total()], [75, 75])
   world.old.set(ann.key, 99)
   await h.read()
   t.equal(h.used(), 75, 'as it was when it was first read')
   world.server.hashes.clear()
   await h.read()
-  await h.part.send()
+  await h.partition.send()
   t.equal(total(), 75, 'it comes back after a loss')
   world.now += hour
   const late = join('g', true, 'late')
@@ -355,7 +355,7 @@ test('a database that hangs delays a long window only briefly', async (t) => {
   const { world, join, total } = createWorld()
   const [g, other] = [join('g'), join('other')]
   other.count(5, long)
-  await other.part.send()
+  await other.partition.send()
   let answer = (): void => {}
   world.load = (ids) =>
     new Promise((settle) => {
@@ -368,13 +368,13 @@ test('a database that hangs delays a long window only briefly', async (t) => {
   await poll(() => isRead, 'it is read')
   await reading
   t.equal(g.used(long), 5, 'from the store')
-  t.equal(g.part.lacking, 1)
-  const mending = g.part.mend()
+  t.equal(g.partition.incomplete, 1)
+  const rereading = g.partition.readIncomplete()
   answer()
-  t.equal(await mending, true)
+  t.equal(await rereading, true)
   t.equal(g.used(long), 55, 'with what only the database has')
-  t.equal(g.part.lacking, 0)
-  await g.part.send()
+  t.equal(g.partition.incomplete, 0)
+  await g.partition.send()
   t.equal(total(long), 55)
 })
 
@@ -389,8 +389,8 @@ test('a database that does not respond is not asked every second', async (t) => 
   await g.read(long)
   t.equal(asked, 1)
   const onOutcome = (error?: unknown): void => void (error === undefined || t.fail(String(error)))
-  const sender = createPartSender({
-    ...{ part: g.part, flushMs: 5, monotonic: () => world.now, onOutcome },
+  const sender = createPartitionSender({
+    ...{ partition: g.partition, flushMs: 5, monotonic: () => world.now, onOutcome },
   })
   async function maintain(seconds: number): Promise<void> {
     for (let i = 0; i < seconds; i += 1) {
@@ -414,6 +414,6 @@ test('a database that does not respond is not asked every second', async (t) => 
   end()
   world.load = async (ids) => ids.map(() => new Map())
   await maintain(17)
-  t.equal(g.part.lacking, 0)
+  t.equal(g.partition.incomplete, 0)
   await sender.stop(0)
 })

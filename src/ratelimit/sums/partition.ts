@@ -1,6 +1,6 @@
 /**
- * The windows of one hash tag: builds calls to the store from due windows, and applies its answers. Only the gateway's
- * writer sends sums; its other processes only read totals.
+ * A partition: the windows whose keys in Redis have one hash tag. Builds calls to the store from due windows, and
+ * applies the responses. Only the gateway's writer sends sums; its other processes only read totals.
  */
 
 import { type Exact, plus } from '../../formats/exact.ts'
@@ -14,7 +14,7 @@ import { maxEntries, type SumEntry } from './sum-store.ts'
 import { createWholeReads, type WholeReadsOptions } from './whole-reads.ts'
 import { createWriterMark } from './writer-mark.ts'
 
-export interface PartOptions extends WholeReadsOptions {
+export interface PartitionOptions extends WholeReadsOptions {
   /** Identifies this process; unique. */
   readonly nonce: string
   /** Whether this process is its gateway's writer. */
@@ -36,27 +36,27 @@ export interface PartOptions extends WholeReadsOptions {
 const mostKeptMs = 120_000
 /** Windows used this recently are restored first. */
 const recentMs = 10_000
-/** The others get the room that is left in calls, at most 20 times a second. */
-export const calmEveryMs = 50
+/** The others fill the rest of a call, at most 20 times a second. */
+export const deferredEveryMs = 50
 /** How long processes other than the writer remember ended holds: longer than a gateway is without a writer. */
 const handoverMs = 10_000
-/** How long `mend`, for which nobody waits, gives `longSums`: more than a statement has. */
-const mendWaitMs = 10_000
+/** How long `readIncomplete`, for which nobody waits, gives `longSums`: more than a statement has. */
+const rereadWaitMs = 10_000
 /** Appended to the id of a hold that must end for all processes. */
 const endsForAll = '*'
-export type Part = ReturnType<typeof createPart>
+export type Partition = ReturnType<typeof createPartition>
 
-export function createPart(options: PartOptions) {
+export function createPartition(options: PartitionOptions) {
   const { tag, gateway, store, isWriter, now, monotonic } = options
   /** Windows to send with the next calls. */
   const due = new Set<Tally>()
-  /** Windows to send with lower priority. */
-  const calm = new Set<Tally>()
+  /** Windows to send when a call has room left. */
+  const deferred = new Set<Tally>()
   /**
-   * Windows to read in full, once other gateways had time to write again: the store may lack sums of theirs, or
+   * Windows to read in full, once other gateways have had time to write again: the store may lack their sums, or
    * `longSums` did not respond.
    */
-  const lacking = new Set<Tally>()
+  const incomplete = new Set<Tally>()
   const repairs = createRepairs()
   const ended = createEndedHolds()
   const mark = createWriterMark(markKeyOf(tag, gateway), options.nonce, monotonic)
@@ -64,7 +64,7 @@ export function createPart(options: PartOptions) {
   /** Whether something urgent became due since the last call began. */
   let isUrgent = false
   let noteUrgent = (): void => {}
-  let calmAt = Number.NEGATIVE_INFINITY
+  let deferredAt = Number.NEGATIVE_INFINITY
 
   const isOpen = (tally: Tally): boolean => !isOver(tally, now())
 
@@ -73,13 +73,13 @@ export function createPart(options: PartOptions) {
     return { key: windowKey(tag, tally), field, sum, ttlMs: tally.end + keptMs - at }
   }
 
-  function ask(tally: Tally): void {
+  function requestTotal(tally: Tally): void {
     due.add(tally)
-    calm.delete(tally)
+    deferred.delete(tally)
   }
 
-  function enter(tally: Tally): void {
-    ask(tally)
+  function enqueue(tally: Tally): void {
+    requestTotal(tally)
     hurry()
   }
 
@@ -93,9 +93,9 @@ export function createPart(options: PartOptions) {
   function nextBatch(at: number): (readonly [tally: Tally, sum: Exact])[] {
     const batch: (readonly [Tally, Exact])[] = []
     addFrom(due)
-    if (calm.size > 0 && monotonic() - calmAt >= calmEveryMs) {
-      calmAt = monotonic()
-      addFrom(calm)
+    if (deferred.size > 0 && monotonic() - deferredAt >= deferredEveryMs) {
+      deferredAt = monotonic()
+      addFrom(deferred)
     }
     return batch
 
@@ -113,19 +113,19 @@ export function createPart(options: PartOptions) {
     const tick = toTick(monotonic())
     for (const tally of options.windows()) {
       if (!isOpen(tally)) continue
-      if (isWithin(recentMs, tally.usedAt, tick)) enter(tally)
-      else if (!due.has(tally)) calm.add(tally)
-      if (tally.fieldsSum > 0) lacking.add(tally)
+      if (isWithin(recentMs, tally.usedAt, tick)) enqueue(tally)
+      else if (!due.has(tally)) deferred.add(tally)
+      if (tally.fieldsSum > 0) incomplete.add(tally)
     }
   }
 
   /** Applies the store's sums of this gateway and of all; `tick`: now. */
   function receive(tally: Tally, field: Exact, total: Exact, tick: number): void {
     tally.heardAt = tick
-    if (noteTotal(tally, field, total)) lacking.add(tally)
+    if (noteTotal(tally, field, total)) incomplete.add(tally)
     if (!isWriter()) return
     // The sum has grown meanwhile, or the store has lost it.
-    if (field < ownUseOf(tally)) enter(tally)
+    if (field < ownUseOf(tally)) enqueue(tally)
     else if (field > ownUseOf(tally)) options.onBeyond(tally)
   }
 
@@ -148,7 +148,7 @@ export function createPart(options: PartOptions) {
     const result = await store.write(sent, entries, holds)
     ended.forget(holds)
     for (const [tally] of batch) {
-      calm.delete(tally)
+      deferred.delete(tally)
       due.delete(tally)
     }
     repairs.forget(rest)
@@ -171,12 +171,12 @@ export function createPart(options: PartOptions) {
   async function readWhole(tallies: readonly Tally[], waitMs?: number): Promise<boolean> {
     const found = await readAll(tallies, waitMs)
     for (const { tally, own, field, missing, isWhole } of found) {
-      lacking.delete(tally)
+      incomplete.delete(tally)
       // After those that wait longer.
-      if (!isWhole) lacking.add(tally)
+      if (!isWhole) incomplete.add(tally)
       if (isWriter() && missing.size > 0) repairs.set(tally, missing)
       if (isOpen(tally)) receive(tally, field, plus(field, tally.fieldsSum), tally.readAt)
-      if (isWriter() && own < ownUseOf(tally)) enter(tally)
+      if (isWriter() && own < ownUseOf(tally)) enqueue(tally)
     }
     return found.every(({ isWhole }) => isWhole)
   }
@@ -188,22 +188,22 @@ export function createPart(options: PartOptions) {
     get due(): number {
       return due.size + repairs.size + (isWriter() ? ended.size : 0)
     },
-    /** Number of windows that are sent with lower priority. */
-    get calm(): number {
-      return calm.size
+    /** Number of windows that wait for room in a call. */
+    get deferred(): number {
+      return deferred.size
     },
     /** Number of windows to read in full, because sums may be missing in them. */
-    get lacking(): number {
-      return lacking.size
+    get incomplete(): number {
+      return incomplete.size
     },
     /** Called when something urgent becomes due, for the first time since the last call began. */
     whenUrgent(listener: () => void): void {
       noteUrgent = listener
     },
     /** Sends its sum with the next call, which becomes urgent. */
-    enter,
+    enqueue,
     /** Asks for its total with the next call. */
-    ask,
+    requestTotal,
     /**
      * Ends the hold of a request once its response is in the store. Call it after the response was counted, in every
      * process: if a writer is killed before it has sent this, the next one sends it.
@@ -228,17 +228,17 @@ export function createPart(options: PartOptions) {
     send,
     readWhole,
     /** Reads in full some of the windows that lack sums; returns whether `longSums` responded. */
-    async mend(): Promise<boolean> {
-      for (const tally of lacking) {
-        if (!isOpen(tally) || tally.among === undefined) lacking.delete(tally)
+    async readIncomplete(): Promise<boolean> {
+      for (const tally of incomplete) {
+        if (!isOpen(tally) || tally.among === undefined) incomplete.delete(tally)
       }
-      return await readWhole([...lacking].slice(0, maxEntries), mendWaitMs)
+      return await readWhole([...incomplete].slice(0, maxEntries), rereadWaitMs)
     },
     /** Sends all sums again, as to an unknown store: at start, and when this process becomes the writer. */
     begin(): void {
       mark.forget()
       for (const tally of options.windows()) {
-        if (isOpen(tally) && ownUseOf(tally) > 0) enter(tally)
+        if (isOpen(tally) && ownUseOf(tally) > 0) enqueue(tally)
       }
       if (ended.size > 0) hurry()
     },

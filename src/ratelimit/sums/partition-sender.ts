@@ -6,10 +6,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { restAfter } from '../../runtime/loop.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
-import { calmEveryMs, type Part } from './part.ts'
+import { deferredEveryMs, type Partition } from './partition.ts'
 
-export interface PartSenderOptions {
-  readonly part: Part
+export interface PartitionSenderOptions {
+  readonly partition: Partition
   /** Milliseconds from the start of a call to the start of the next one. */
   readonly flushMs: number
   /** A monotonic clock in milliseconds. */
@@ -22,14 +22,19 @@ export interface PartSenderOptions {
  * After a loss, other gateways' sums are repaired at a random time between these: by then they could have written them
  * again.
  */
-const [soonestMendMs, latestMendMs] = [5_000, 15_000]
+const [soonestRereadMs, latestRereadMs] = [5_000, 15_000]
 /** Milliseconds after the last call until another one checks whether the store has lost something. */
 const silenceMs = 1_000
 const backoff = { firstMs: 25, maxMs: 1_000 }
 
-export type PartSender = ReturnType<typeof createPartSender>
+export type PartitionSender = ReturnType<typeof createPartitionSender>
 
-export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSenderOptions) {
+export function createPartitionSender({
+  partition,
+  flushMs,
+  monotonic,
+  onOutcome,
+}: PartitionSenderOptions) {
   let state: 'running' | 'stopping' | 'stopped' = 'running'
   let timer: NodeJS.Timeout | undefined
   /** When the next call begins, and when the last one began. */
@@ -40,8 +45,8 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
   let intervalsLeft = Number.POSITIVE_INFINITY
   /** Failed calls in a row. */
   let failures = 0
-  let mendAt: number | undefined
-  let isMending = false
+  let rereadAt: number | undefined
+  let isRereading = false
 
   /** Schedules a call this many intervals after the last one, or earlier. */
   function arm(intervals: number): void {
@@ -64,7 +69,7 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
     if (underWay !== undefined || state === 'stopped') return
     intervalsLeft = Number.POSITIVE_INFINITY
     begunAt = monotonic()
-    underWay = part.send().then(noteOutcome, noteOutcome).finally(follow)
+    underWay = partition.send().then(noteOutcome, noteOutcome).finally(follow)
   }
 
   function noteOutcome(error: unknown): void {
@@ -77,30 +82,30 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
     underWay = undefined
     const left = intervalsLeft
     if (left < Number.POSITIVE_INFINITY) arm(left)
-    else if (part.due > 0) arm(1)
-    else if (part.calm > 0) arm(Math.ceil(calmEveryMs / flushMs))
+    else if (partition.due > 0) arm(1)
+    else if (partition.deferred > 0) arm(Math.ceil(deferredEveryMs / flushMs))
   }
 
-  function mend(): void {
-    if (part.lacking === 0) {
-      mendAt = undefined
+  function rereadIncomplete(): void {
+    if (partition.incomplete === 0) {
+      rereadAt = undefined
       return
     }
-    mendAt ??= monotonic() + soonestMendMs + Math.random() * (latestMendMs - soonestMendMs)
-    if (isMending || monotonic() < mendAt) return
-    isMending = true
-    void part
-      .mend()
-      .then(noteMended, onOutcome)
+    rereadAt ??= monotonic() + soonestRereadMs + Math.random() * (latestRereadMs - soonestRereadMs)
+    if (isRereading || monotonic() < rereadAt) return
+    isRereading = true
+    void partition
+      .readIncomplete()
+      .then(noteReread, onOutcome)
       .finally(() => {
-        isMending = false
+        isRereading = false
       })
   }
 
-  function noteMended(isWhole: boolean): void {
+  function noteReread(isWhole: boolean): void {
     // A database that does not respond is not asked every second.
-    if (!isWhole) mendAt = undefined
-    if (part.due > 0) arm(1)
+    if (!isWhole) rereadAt = undefined
+    if (partition.due > 0) arm(1)
   }
 
   return {
@@ -109,7 +114,7 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
     maintain(): void {
       if (state !== 'running') return
       if (monotonic() - begunAt >= silenceMs) begin()
-      mend()
+      rereadIncomplete()
     },
     /** Makes a call, and resolves once it has succeeded or failed. */
     async refreshed(): Promise<void> {
@@ -123,13 +128,13 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
       clearTimeout(timer)
       await withTimeout(graceMs, sendAll())
       state = 'stopped'
-      return part.due
+      return partition.due
     },
   }
 
   async function sendAll(): Promise<void> {
     await underWay
-    while (state === 'stopping' && part.due > 0) {
+    while (state === 'stopping' && partition.due > 0) {
       begin()
       await underWay
       if (failures > 0) await delay(backoff.firstMs)
