@@ -17,7 +17,7 @@ interface OthersLeaseOptions
   readonly everyMs?: number
 }
 
-interface AliveLease {
+export interface AliveLease {
   /** `<namespace>/<name>` */
   readonly lease: string
   readonly holder: string

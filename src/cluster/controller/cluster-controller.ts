@@ -16,6 +16,7 @@ import { startPipeline } from '../../models/sources/pipeline.ts'
 import { createResourceLogger } from '../../models/sources/resource-report.ts'
 import type { ProcessContext } from '../../settings/context.ts'
 import type { WatchedReportsOptions } from '../in-force/reports.ts'
+import { logController } from './log-lines.ts'
 import { startObjectWriter } from './object-writer.ts'
 import { followPolicyObjects } from './policy-objects.ts'
 import { createReconciler } from './reconciler.ts'
@@ -43,14 +44,13 @@ interface ClusterControllerOptions extends Pick<ProcessContext, 'config' | 'log'
   readonly originalMs?: number
 }
 
-/** The log message while the original's controller is alive, or may be. */
-const notWritten = `nothing of ${originalGroup} is written`
 /** The interval of checks of everything that is written. */
 const resyncMs = 300_000
 
 /** Resolves once the cluster has been read. Throws an error that names the setting to check. */
 export async function startClusterController(options: ClusterControllerOptions) {
-  const { config, log, clock, leaseMs, originalMs } = options
+  const { config, log, clock, leaseMs, originalMs, database } = options
+  const lines = logController(log)
   const closing = new AbortController()
   const { signal } = closing
   const client = createClient(accessOf(config), { timeoutMs: 30_000 })
@@ -61,39 +61,24 @@ export async function startClusterController(options: ClusterControllerOptions) 
     identity: `${hostname()}_${randomUUID()}`,
     signal,
     onChange(isHeld) {
-      const writer = isHeld ? 'this' : 'another'
-      log.info({ code: 'lease_changed' }, `${writer} process is the leader and writes statuses`)
+      lines.leader(isHeld)
       if (isHeld) enqueueAll()
     },
-    onProblem: (problem) =>
-      problem === undefined
-        ? log.info({ code: 'lease_readable' }, 'resumed reading the Lease')
-        : log.warn({ code: 'lease_unreadable', problem }, 'cannot read or renew the Lease'),
+    onProblem: lines.ownLease,
     ...(leaseMs && { durationMs: leaseMs[0], renewMs: leaseMs[1] }),
   })
   const writer = startObjectWriter({
     client,
     mayWrite: () => lease.isHeld,
-    onProblem: (path, problem) =>
-      log.warn(
-        { code: 'object_unwritable', path, problem },
-        'cannot write an object to the cluster',
-      ),
+    onProblem: lines.unwritable,
     signal,
   })
-  const onProblem = (collection: string, problem: string | undefined): void => {
-    if (problem === undefined) {
-      log.info({ code: 'cluster_readable', collection }, 'resumed reading the cluster')
-    } else {
-      log.warn(
-        { code: 'cluster_unreadable', collection, problem },
-        'cannot read the cluster: statuses may be outdated',
-      )
-    }
-  }
-  const groups = config.watchGroups
-  const keepsObjectsOf = config.statusGroups
-  const source = createClusterSource({ client, groups, keepsObjectsOf, onProblem })
+  const source = createClusterSource({
+    client,
+    groups: config.watchGroups,
+    keepsObjectsOf: config.statusGroups,
+    onProblem: lines.collection,
+  })
   const original = config.statusGroups.includes(originalGroup)
     ? followOthersLease({
         client,
@@ -101,23 +86,10 @@ export async function startClusterController(options: ClusterControllerOptions) 
         signal,
         ...(originalMs && { everyMs: originalMs }),
         onChange(alive) {
-          if (alive !== undefined)
-            log.warn(
-              { code: 'original_alive', ...alive },
-              `the models-as-a-service controller is alive: ${notWritten}`,
-            )
-          else {
-            log.info(
-              { code: 'original_gone' },
-              `the models-as-a-service controller is not alive: ${originalGroup} is written`,
-            )
-            enqueueAll()
-          }
+          lines.original(alive)
+          if (alive === undefined) enqueueAll()
         },
-        onProblem: (problem) =>
-          problem === undefined
-            ? log.info({ code: 'leases_readable' }, 'resumed reading Leases')
-            : log.warn({ code: 'leases_unreadable', problem }, `cannot read Leases: ${notWritten}`),
+        onProblem: lines.originalLeases,
       })
     : undefined
   const policyObjects = followPolicyObjects({
@@ -129,11 +101,10 @@ export async function startClusterController(options: ClusterControllerOptions) 
       if (targets === undefined) enqueueAll()
       else writer.enqueue(targets, true)
     },
-    onProblem,
+    onProblem: lines.collection,
   })
   const mayWriteOriginal = (): boolean => original?.isStale === true
   const statusObjects = createStatusObjects({ clock, mayWriteOriginal })
-  const { database } = options
   const unreported =
     database === undefined
       ? 'DATABASE_URL is not set, so processes cannot report'
@@ -145,30 +116,16 @@ export async function startClusterController(options: ClusterControllerOptions) 
   const { enqueueAll } = reconciler
   // Changes of a status by others are not watched, because they are no changes of a resource.
   const again = setInterval(enqueueAll, resyncMs).unref()
-
-  database?.watchReports(
-    {
-      onRead: reconciler.take,
-      onProblem: (problem) =>
-        problem === undefined
-          ? log.info(
-              { code: 'enforcement_readable' },
-              'resumed reading from Postgres which resources are in force',
-            )
-          : log.warn(
-              { code: 'enforcement_unreadable', problem },
-              'cannot read from Postgres which resources are in force: statuses may be outdated',
-            ),
-    },
-    signal,
-  )
+  database?.watchReports({ onRead: reconciler.take, onProblem: lines.reports }, signal)
   const addresses = checkNamedAddresses({ source, rules: addressRulesOf(config), signal })
+
   async function stop(): Promise<void> {
     clearInterval(again)
     const released = lease.release()
     closing.abort()
     await released
   }
+
   const pipeline = await startPipeline({
     source: addresses.source,
     ...(options.starting && { starting: options.starting }),
@@ -176,8 +133,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     checkAddress: addresses.check,
     publish: (snapshot, _, refused) => reconciler.publish(snapshot, refused, source.objects),
     report: createResourceLogger(log),
-    onFailure: (error) =>
-      log.error({ code: 'resources_unreadable', err: error }, 'cannot read resources: will retry'),
+    onFailure: lines.resources,
   }).catch(async (error: unknown) => {
     await stop()
     throw error
