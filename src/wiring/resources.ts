@@ -8,11 +8,11 @@ import { createActivation, type DecisionCache } from '../gateway/activation.ts'
 import { addressRulesOf } from '../gateway/address-rules.ts'
 import { readLoadedClusters } from '../gateway/admin-page.ts'
 import { createClusterFile } from '../gateway/cluster-file.ts'
+import { createOverdueLog } from '../gateway/overdue-log.ts'
 import { createSecretFiles } from '../gateway/secret-files.ts'
 import { checkNamedAddresses } from '../models/sources/named-addresses.ts'
 import { startPipeline } from '../models/sources/pipeline.ts'
 import { createResourceLogger } from '../models/sources/resource-report.ts'
-import { linesShown } from '../runtime/line-limit.ts'
 import { untilAvailable } from '../store/postgres/until-available.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
@@ -34,19 +34,7 @@ export async function openResources(
     readLoadedClusters: (named) => readLoadedClusters(config.envoyAdminAddress, named),
     onLoaded: () => void activation.activate().catch(onFault),
     onSeen: () => report.note(),
-    onOverdue(models, reason) {
-      const about = { models: models.length, first: models.slice(0, linesShown) }
-      if (reason === 'not taken')
-        log.warn(
-          { code: 'clusters_not_loaded', ...about },
-          'cannot serve new models: Envoy has not loaded their clusters',
-        )
-      else
-        log.info(
-          { code: 'clusters_unconfirmed', ...about },
-          "cannot read Envoy's admin interface: requests to new models may briefly get 503",
-        )
-    },
+    onOverdue: createOverdueLog(log),
     onFault,
   })
   const origin = openResourceSource(context)
@@ -78,15 +66,15 @@ export async function openResources(
     onFault,
   })
   const inForce = followReports(sql)
+  const closing = new AbortController()
+  const { signal } = closing
   stops.push(() => {
+    closing.abort()
     report.close()
     clusterFile.close()
     secrets.close()
   })
   let published = { compileS: 0, at: performance.now() }
-  const closing = new AbortController()
-  stops.push(() => closing.abort())
-  const { signal } = closing
   const checked = checkNamedAddresses({
     source: origin.source,
     rules: addressRulesOf(config),
@@ -109,9 +97,8 @@ export async function openResources(
         'cannot put all resources in force: will retry',
       ),
   }).catch((error: NodeJS.ErrnoException) => {
-    // The file with the clusters is written there.
-    if (error.path?.startsWith(config.envoyConfigDir))
-      throw new Error(`ENVOY_CONFIG_DIR: ${error.message}`)
+    const isOfEnvoy = error.path?.startsWith(config.envoyConfigDir)
+    if (isOfEnvoy) throw new Error(`ENVOY_CONFIG_DIR: ${error.message}`)
     throw new Error(`RESOURCES: cannot read ${origin.shown}`, { cause: error })
   })
   stops.push(() => pipeline.close())
