@@ -1,7 +1,6 @@
 /** API keys in Postgres: one tagged query per method. */
 
 import { ServiceError } from '../formats/errors.ts'
-import type { Labels } from '../formats/labels.ts'
 import { advisoryLocks, lockDeadlineMs, takeLock } from '../store/postgres/advisory-locks.ts'
 import {
   type Pool,
@@ -12,47 +11,26 @@ import {
 } from '../store/postgres/postgres.ts'
 import { type Fragment, nowByBoth, type Query, type Sql } from '../store/postgres/sql.ts'
 import { type Attempt, recordSecret } from './idempotency.ts'
+import {
+  type FoundRow,
+  foundColumns,
+  type KeyRow,
+  type RevokedRecordRow,
+  toFound,
+  toRecord,
+  toRevoked,
+  toStored,
+} from './key-rows.ts'
+import { isReplaceable, recordFirstUses, recordUses } from './key-uses.ts'
 import type { RevokedKey } from './revocations/revocation-log.ts'
-import type { ApiKeyRecord, ApiKeyStatus, PreviousSecret } from './rules/api-key.ts'
-import { compileCaps } from './rules/compiled-caps.ts'
-import { closedCaps, type KeyCaps, readStoredCaps } from './rules/key-caps.ts'
-import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from './store.ts'
+import type { ApiKeyRecord } from './rules/api-key.ts'
+import { closedCaps } from './rules/key-caps.ts'
+import type { ApiKeySearch, ApiKeyTable, KeyScope } from './store.ts'
 
 /** How long an expired ephemeral key is retained (contract, 3.13). */
 const ephemeralGraceMs = 1_800_000
 /** Maximum number of rows that one statement revokes or deletes, so that it meets its deadline. */
 const batchRows = 2_000
-/** A key's use is recorded again after this many seconds. */
-const noteEverySeconds = 30
-
-/** The columns that a look-up of the request path reads. */
-interface FoundRow {
-  readonly id: string
-  readonly username: string
-  readonly key_hash: string
-  readonly status: ApiKeyStatus
-  readonly user_groups: readonly string[]
-  readonly subscription: string
-  readonly created_at: Date
-  readonly expires_at: Date | null
-  readonly revoked_at: Date | null
-  readonly caps: unknown
-  readonly is_previous?: boolean
-  readonly is_replaceable?: boolean
-}
-
-interface Row extends FoundRow {
-  readonly name: string
-  readonly description: string | null
-  readonly ephemeral: boolean
-  readonly last_used_at: Date | null
-  readonly key_prefix: string | null
-  readonly labels: Labels | null
-  readonly previous_hash: string | null
-  readonly previous_prefix: string | null
-  readonly previous_ends_at: Date | null
-  readonly previous_last_used_at: Date | null
-}
 
 /** The table of keys over a pool; the database must be migrated. */
 export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
@@ -94,23 +72,19 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
         limit ${limit}`
       return (await withLongDeadline(query)).map(toFound)
     },
-    async noteUses(all) {
-      if (all.size === 0) return
-      await withLongDeadline(noteUses(sql, all))
-      await withLongDeadline(notePrevious(sql, all))
-    },
+    noteUses: (uses) => recordUses(sql, uses),
     async findById(id) {
-      const [row] = await within(sql<Row[]>`select * from api_keys where id = ${id}`)
+      const [row] = await within(sql<KeyRow[]>`select * from api_keys where id = ${id}`)
       return row && toRecord(row)
     },
     async change(id, owner, { name, description, labels, caps }, now, from) {
-      const isSame = sql`caps is not distinct from ${toJson(from)}::text::jsonb`
+      const isSame = sql`caps is not distinct from ${toStored(from)}::text::jsonb`
       const query = sql<RevokedRecordRow[]>`
         update api_keys set
           name = coalesce(${name ?? null}, name),
           description = case when ${description !== undefined} then ${description || null} else description end,
-          labels = case when ${labels !== undefined} then ${toJson(labels)}::text::jsonb else labels end,
-          caps = case when ${caps !== undefined} then ${toJson(caps)}::text::jsonb else caps end
+          labels = case when ${labels !== undefined} then ${toStored(labels)}::text::jsonb else labels end,
+          caps = case when ${caps !== undefined} then ${toStored(caps)}::text::jsonb else caps end
         where ${isOwn(sql, id, owner, now)}
           ${from === undefined || from === closedCaps ? sql`` : sql`and ${isSame}`}
         returning *, pg_current_xact_id()::text as transaction`
@@ -124,54 +98,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
         returning *, pg_current_xact_id()::text as transaction`)
       return row && toRevoked(row)
     },
-    async rotate(id, owner, rotation, now) {
-      const { hash, prefix, overlapMs, endAfterFirstUseMs, unused, attempt } = rotation
-      const instant = new Date(now)
-      const overlap = sql`${overlapMs}::float8 * interval '1 millisecond'`
-      const endAfter = sql`${endAfterFirstUseMs ?? null}::float8 * interval '1 millisecond'`
-      const hasOverlap = overlapMs > 0
-      // A repeated rotation leaves the previous secret as the first attempt did.
-      const previous = (value: Fragment, column: string) =>
-        unused === undefined
-          ? sql`case when ${hasOverlap} then ${value} end`
-          : sql`api_keys.${sql.identifier(column)}`
-      const [row] = await within(sql<RotatedRow[]>`
-        with replaced as (
-          select * from api_keys
-          where ${isOwn(sql, id, owner, now)}
-            ${unused === undefined ? sql`` : sql`and key_hash = ${unused} and last_used_at is null`}
-          for update
-        ),
-        made as (
-          ${recordSecret(sql, attempt, { keyId: id, hash }, sql`exists (select from replaced)`)}
-        )
-        update api_keys set
-          key_hash = ${hash}, key_prefix = ${prefix}, last_used_at = null,
-          previous_hash = ${previous(sql`replaced.key_hash`, 'previous_hash')},
-          previous_prefix = ${previous(sql`replaced.key_prefix`, 'previous_prefix')},
-          previous_ends_at = ${previous(sql`least(replaced.expires_at, ${instant}::timestamptz + ${overlap})`, 'previous_ends_at')},
-          previous_last_used_at = ${previous(sql`replaced.last_used_at`, 'previous_last_used_at')},
-          previous_end_after = ${previous(endAfter, 'previous_end_after')}
-        from replaced, made
-        where api_keys.id = replaced.id
-        returning api_keys.*, replaced.key_hash as replaced_hash,
-          replaced.previous_hash as replaced_previous_hash,
-          pg_current_xact_id()::text as transaction`)
-      if (row === undefined) return undefined
-      const record = toRecord(row)
-      const { expiresAt } = record
-      const { transaction, replaced_hash: replaced, replaced_previous_hash: older } = row
-      const secret = { id, hash: replaced, expiresAt, transaction }
-      if (unused !== undefined) return { record, replaced: secret }
-      return {
-        record,
-        replaced: {
-          ...secret,
-          ...(record.previous && { endsAt: record.previous.endsAt }),
-          ...(older !== null && { previousHash: older }),
-        },
-      }
-    },
+    rotate: (...asked) => rotate(sql, ...asked),
     async endPrevious(hash, now) {
       const [row] = await within(sql<RevokedRecordRow[]>`
         update api_keys set previous_hash = null, previous_prefix = null, previous_ends_at = null,
@@ -200,46 +127,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
     async search(search) {
       return (await withLongDeadline(searchQuery(sql, search))).map(toRecord)
     },
-    async revokeAll(scope, now) {
-      const all: RevokedKey[] = []
-      // Rows that an open transaction has locked come last, so that the others are revoked first.
-      for (const isLast of [false, true]) {
-        // Otherwise each batch would read all rows of the earlier ones again.
-        let oldest = 'infinity'
-        for (;;) {
-          // Locks rows in a fixed order, so that two concurrent statements wait instead of
-          // deadlocking: in the order of the indexes on owner and subscription, which avoids a scan of
-          // the table.
-          const query = sql<RevokedRow[]>`
-            with revoked as (
-              update api_keys set status = 'revoked'
-              where status = 'active' and id = any(array(
-                select id from api_keys
-                where ${isActive(sql, scope, now)} and created_at <= ${oldest}::timestamptz
-                  and ${lockBound(sql)}
-                order by created_at desc, id
-                limit ${batchRows}
-                for update ${isLast ? sql`` : sql`skip locked`}
-              ))
-              returning id, key_hash as hash, previous_hash, expires_at, created_at
-            )
-            select id, hash, previous_hash, expires_at, (min(created_at) over ())::text as oldest,
-              pg_current_xact_id()::text as transaction
-            from revoked`
-          const revoked = await withLongDeadline(query).catch((error: unknown) => {
-            throw all.length > 0 ? toUnfinished(error) : error
-          })
-          for (const row of revoked) {
-            const { id, hash, transaction, previous_hash: previousHash } = row
-            const expiresAt = row.expires_at?.getTime() ?? null
-            all.push({ id, hash, transaction, ...(previousHash && { previousHash }), expiresAt })
-          }
-          oldest = revoked[0]?.oldest ?? oldest
-          if (revoked.length < batchRows) break
-        }
-      }
-      return all
-    },
+    revokeAll: (scope, now) => revokeAll(sql, scope, now),
     async deleteExpiredEphemeral(now) {
       // And by the database's clock: the clock of one process may be ahead.
       const expiredBefore = new Date(now - ephemeralGraceMs)
@@ -262,6 +150,111 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
   }
 }
 
+async function rotate(
+  sql: Sql,
+  ...[id, owner, rotation, now]: Parameters<ApiKeyTable['rotate']>
+): ReturnType<ApiKeyTable['rotate']> {
+  const { hash, prefix, overlapMs, endAfterFirstUseMs, unused, attempt } = rotation
+  const instant = new Date(now)
+  const overlap = sql`${overlapMs}::float8 * interval '1 millisecond'`
+  const endAfter = sql`${endAfterFirstUseMs ?? null}::float8 * interval '1 millisecond'`
+  const hasOverlap = overlapMs > 0
+  // A repeated rotation leaves the previous secret as the first attempt did.
+  const previous = (value: Fragment, column: string) =>
+    unused === undefined
+      ? sql`case when ${hasOverlap} then ${value} end`
+      : sql`api_keys.${sql.identifier(column)}`
+  const [row] = await within(sql<RotatedRow[]>`
+    with replaced as (
+      select * from api_keys
+      where ${isOwn(sql, id, owner, now)}
+        ${unused === undefined ? sql`` : sql`and key_hash = ${unused} and last_used_at is null`}
+      for update
+    ),
+    made as (
+      ${recordSecret(sql, attempt, { keyId: id, hash }, sql`exists (select from replaced)`)}
+    )
+    update api_keys set
+      key_hash = ${hash}, key_prefix = ${prefix}, last_used_at = null,
+      previous_hash = ${previous(sql`replaced.key_hash`, 'previous_hash')},
+      previous_prefix = ${previous(sql`replaced.key_prefix`, 'previous_prefix')},
+      previous_ends_at = ${previous(sql`least(replaced.expires_at, ${instant}::timestamptz + ${overlap})`, 'previous_ends_at')},
+      previous_last_used_at = ${previous(sql`replaced.last_used_at`, 'previous_last_used_at')},
+      previous_end_after = ${previous(endAfter, 'previous_end_after')}
+    from replaced, made
+    where api_keys.id = replaced.id
+    returning api_keys.*, replaced.key_hash as replaced_hash,
+      replaced.previous_hash as replaced_previous_hash,
+      pg_current_xact_id()::text as transaction`)
+  if (row === undefined) return undefined
+  const record = toRecord(row)
+  const { expiresAt } = record
+  const { transaction, replaced_hash: replaced, replaced_previous_hash: older } = row
+  const secret = { id, hash: replaced, expiresAt, transaction }
+  if (unused !== undefined) return { record, replaced: secret }
+  return {
+    record,
+    replaced: {
+      ...secret,
+      ...(record.previous && { endsAt: record.previous.endsAt }),
+      ...(older !== null && { previousHash: older }),
+    },
+  }
+}
+
+async function revokeAll(sql: Sql, scope: KeyScope, now: number): Promise<readonly RevokedKey[]> {
+  const all: RevokedKey[] = []
+  // Rows that an open transaction has locked come last, so that the others are revoked first.
+  for (const isLast of [false, true]) {
+    // Otherwise each batch would read all rows of the earlier ones again.
+    let oldest = 'infinity'
+    for (;;) {
+      const query = revokeBatch(sql, scope, now, oldest, isLast)
+      const revoked = await withLongDeadline(query).catch((error: unknown) => {
+        throw all.length > 0 ? toUnfinished(error) : error
+      })
+      for (const row of revoked) {
+        const { id, hash, transaction, previous_hash: previousHash } = row
+        const expiresAt = row.expires_at?.getTime() ?? null
+        all.push({ id, hash, transaction, ...(previousHash && { previousHash }), expiresAt })
+      }
+      oldest = revoked[0]?.oldest ?? oldest
+      if (revoked.length < batchRows) break
+    }
+  }
+  return all
+}
+
+/**
+ * Revokes the newest keys of the scope that are not newer than `oldest`. Locks rows in a fixed order, so that two
+ * concurrent statements wait instead of deadlocking: in the order of the indexes on owner and subscription, which avoids
+ * a scan of the table.
+ */
+function revokeBatch(
+  sql: Sql,
+  scope: KeyScope,
+  now: number,
+  oldest: string,
+  waitsForLocks: boolean,
+): Query<RevokedRow[]> {
+  return sql<RevokedRow[]>`
+    with revoked as (
+      update api_keys set status = 'revoked'
+      where status = 'active' and id = any(array(
+        select id from api_keys
+        where ${isActive(sql, scope, now)} and created_at <= ${oldest}::timestamptz
+          and ${lockBound(sql)}
+        order by created_at desc, id
+        limit ${batchRows}
+        for update ${waitsForLocks ? sql`` : sql`skip locked`}
+      ))
+      returning id, key_hash as hash, previous_hash, expires_at, created_at
+    )
+    select id, hash, previous_hash, expires_at, (min(created_at) over ())::text as oldest,
+      pg_current_xact_id()::text as transaction
+    from revoked`
+}
+
 /** The batches before this failure are revoked, even if the server has refused this one. */
 function toUnfinished(error: unknown): unknown {
   if (!(error instanceof ServiceError)) return error
@@ -270,14 +263,12 @@ function toUnfinished(error: unknown): unknown {
 }
 
 type RevokedRow = Omit<RevokedKey, 'expiresAt' | 'previousHash'> &
-  Pick<Row, 'expires_at' | 'previous_hash'> & { readonly oldest: string }
+  Pick<KeyRow, 'expires_at' | 'previous_hash'> & { readonly oldest: string }
 
 type RotatedRow = RevokedRecordRow & {
   readonly replaced_hash: string
   readonly replaced_previous_hash: string | null
 }
-
-type RevokedRecordRow = Row & { readonly transaction: string }
 
 function insertOne(sql: Sql, record: ApiKeyRecord, attempt: Attempt | undefined): Query<object[]> {
   const { id, hash } = record
@@ -290,7 +281,7 @@ function insertOne(sql: Sql, record: ApiKeyRecord, attempt: Attempt | undefined)
       ${hash}, ${record.status}, ${record.groups},
       ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
       ${record.expiresAt === null ? null : new Date(record.expiresAt)}, ${record.prefix},
-      ${toJson(record.labels)}::text::jsonb, ${toJson(record.caps)}::text::jsonb
+      ${toStored(record.labels)}::text::jsonb, ${toStored(record.caps)}::text::jsonb
     from made`
 }
 
@@ -313,70 +304,12 @@ function tooMany(most: number): ServiceError {
   return new ServiceError('too_many_keys', { message })
 }
 
-function foundColumns(sql: Sql): Fragment {
-  return sql`id, username, key_hash, status, user_groups, subscription, created_at, expires_at, revoked_at,
-    caps`
-}
-
-function toFound(row: FoundRow): FoundKey {
-  const { id, username: user, subscription } = row
-  const caps = readStoredCaps(row.caps)
-  const capped = row.caps === null ? undefined : compileCaps({ id, user, subscription, caps })
-  return { ...toKnown(row), ...(capped && { capped }) }
-}
-
-function toKnown(row: FoundRow) {
-  return {
-    id: row.id,
-    hash: row.key_hash,
-    user: row.username,
-    groups: row.user_groups,
-    subscription: row.subscription,
-    status: row.status,
-    createdAt: row.created_at.getTime(),
-    expiresAt: row.expires_at?.getTime() ?? null,
-    ...(row.revoked_at && { revokedAt: row.revoked_at.getTime() }),
-    ...(row.is_previous && { isPrevious: true as const }),
-  }
-}
-
 /**
  * A condition that is always true, and limits how long the statement waits for rows that an open
  * transaction has locked. Not a setting of the connection, because a pooler may refuse it.
  */
 function lockBound(sql: Sql): Fragment {
   return sql`(select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)) is not null`
-}
-
-/** Whether a repeated request may replace the secret: no use of it is recorded. */
-function isReplaceable(sql: Sql): Fragment {
-  return sql`(last_used_at is null and exists (
-    select from tollgate_idempotency as made where made.key_hash = api_keys.key_hash))`
-}
-
-/**
- * Records first uses before their requests get a response, so that no secret in use is replaced. Returns
- * the secrets whose use is recorded, without those that were replaced meanwhile or whose rows are locked: one key's
- * lock must not delay the look-ups of others.
- */
-async function recordFirstUses(sql: Sql, hashes: readonly string[]): Promise<readonly string[]> {
-  const rows = await within(sql<{ key_hash: string }[]>`
-    with mine as (
-      select id from api_keys where key_hash = any(${hashes}::text[])
-      for no key update skip locked
-    )
-    update api_keys set last_used_at = coalesce(last_used_at, now()),
-      previous_ends_at = case when last_used_at is null
-        then least(previous_ends_at, now() + previous_end_after) else previous_ends_at end
-    from mine where api_keys.id = mine.id
-    returning key_hash`)
-  return rows.map(({ key_hash: hash }) => hash)
-}
-
-/** Whether a row's recorded use is old enough to be updated. */
-function isDue(sql: Sql, row: Fragment, use: Fragment): Fragment {
-  return sql`(${row}.last_used_at is null
-    or ${row}.last_used_at <= ${use}.at - make_interval(secs => ${noteEverySeconds}))`
 }
 
 function isActiveAt(sql: Sql, now: number): Fragment {
@@ -403,10 +336,10 @@ function isActive(sql: Sql, { user, subscription }: KeyScope, now: number): Frag
 }
 
 /** One query for every search; status conditions apply to the effective status. */
-export function searchQuery(sql: Sql, search: ApiKeySearch): Query<Row[]> {
+export function searchQuery(sql: Sql, search: ApiKeySearch): Query<KeyRow[]> {
   const { owner, only, subscription, includeEphemeral, prefix, labels, limit, offset } = search
-  const labelled = toJson(labels)
-  return sql<Row[]>`
+  const labelled = toStored(labels)
+  return sql<KeyRow[]>`
     select * from api_keys
     where true
       ${owner === undefined ? sql`` : sql`and username = ${owner}`}
@@ -448,80 +381,4 @@ function orderOf(sql: Sql, { sortBy, descending }: ApiKeySearch): Fragment {
     case 'name':
       return sql`name collate "C" ${direction}, id ${direction}`
   }
-}
-
-/** null for none. */
-function toJson(fields: Labels | KeyCaps | undefined): string | null {
-  return fields !== undefined && Object.keys(fields).length > 0 ? JSON.stringify(fields) : null
-}
-
-function toRecord(row: Row): ApiKeyRecord {
-  return {
-    ...toKnown(row),
-    caps: readStoredCaps(row.caps),
-    prefix: row.key_prefix,
-    name: row.name,
-    description: row.description ?? '',
-    labels: row.labels ?? {},
-    ephemeral: row.ephemeral,
-    lastUsedAt: row.last_used_at?.getTime() ?? null,
-    ...(row.previous_hash !== null && { previous: toPrevious(row.previous_hash, row) }),
-  }
-}
-
-function toPrevious(hash: string, row: Row): PreviousSecret {
-  return {
-    hash,
-    prefix: row.previous_prefix,
-    endsAt: row.previous_ends_at?.getTime() ?? 0,
-    lastUsedAt: row.previous_last_used_at?.getTime() ?? null,
-  }
-}
-
-/** The record, with its own revocation and its replaced secret's. */
-function toRevoked(row: RevokedRecordRow): ApiKeyRecord & RevokedKey {
-  const { transaction, previous_hash: previousHash } = row
-  return { ...toRecord(row), ...(previousHash !== null && { previousHash }), transaction }
-}
-
-/** By hash, so that a use written after a rotation counts for the secret that was used. */
-type Uses = ReadonlyMap<string, number>
-
-/** The uses as rows; a clock that is ahead does not suppress the uses of others. */
-function usesOf(sql: Sql, uses: Uses): Fragment {
-  const instants = [...uses.values()].map((instant) => new Date(instant).toISOString())
-  return sql`(
-    select hash, least(at, now()) as at
-    from unnest(${[...uses.keys()]}::text[], ${instants}::timestamptz[]) as noted (hash, at)
-  ) as uses`
-}
-
-/**
- * Locks rows in a fixed order and skips locked ones, which may be in the course of the same update.
- * Both conditions are needed, because a row may change before it is locked.
- */
-function noteUses(sql: Sql, uses: Uses): Query<object[]> {
-  return sql`
-    update api_keys set last_used_at = used.at,
-      previous_ends_at = case when last_used_at is null
-        then least(previous_ends_at, used.at + previous_end_after) else previous_ends_at end
-    from (
-      select id, hash, at from ${usesOf(sql, uses)} join api_keys on key_hash = hash
-      where ${isDue(sql, sql`api_keys`, sql`uses`)}
-      order by id
-      for no key update of api_keys skip locked
-    ) as used
-    where api_keys.id = used.id and key_hash = used.hash
-      and ${isDue(sql, sql`api_keys`, sql`used`)}`
-}
-
-function notePrevious(sql: Sql, uses: Uses): Query<object[]> {
-  return sql`
-    update api_keys set previous_last_used_at = greatest(previous_last_used_at, used.at)
-    from (
-      select id, hash, at from ${usesOf(sql, uses)} join api_keys on previous_hash = hash
-      order by id
-      for no key update of api_keys skip locked
-    ) as used
-    where api_keys.id = used.id and previous_hash = used.hash`
 }

@@ -194,8 +194,12 @@ export const allMutants: readonly Mutant[] = [
     [
       ['row.is_replaceable ? row.key_hash : []', '[]'],
       ['!row.is_replaceable || ', 'true || '],
-      ['for no key update skip locked\n    )\n    update', 'for no key update\n    )\n    update'],
     ],
+  ),
+  ...mutants(
+    'keys/key-uses.ts',
+    ['admin/keys/idempotency-key.test.ts'],
+    [['for no key update skip locked\n    )\n    update', 'for no key update\n    )\n    update']],
   ),
   ...mutants(
     'keys/key-lookups.ts',
