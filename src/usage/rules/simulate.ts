@@ -131,28 +131,12 @@ interface Account {
 
 /** Replays usage. Takes some microseconds for each response. */
 export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simulation {
-  /** By the key prefix of their counters. */
-  const limits = new Map<string, SimulatedLimit>()
-  for (const subscription of snapshot.subscriptions.values()) {
-    for (const model of subscription.limits.keys()) {
-      const rated = ratedIn(subscription, model)
-      for (const { limit } of limitsOn(subscription, model)) {
-        if (limits.has(limit.keyPrefix)) continue
-        limits.set(limit.keyPrefix, {
-          ...subscriptionAndModels(limit, model, subscription),
-          limit,
-          isDecidedByHours: isDecidedByHours(limit, rated),
-          ...{ lacksGroups: false, most: 0, mostBy: '', mostAt: 0 },
-        })
-      }
-    }
-  }
+  const limits = limitsIn(snapshot)
   const accounts = new Map<Spender, Account>()
   const counters = new Map<string, Replayed>()
   const refusals = new Map<Spender, Map<SimulatedRefusals['by'], SimulatedRefusals>>()
   /** Admitted usage, with its windows. */
   const admitted = new Map<PastUsage, readonly ReplayedWindow[]>()
-  let answers = 0
 
   function accountOf(spender: Spender): Account {
     const known = accounts.get(spender)
@@ -230,27 +214,21 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     Object.assign(figure, { most: window.used, mostBy, mostAt: at })
   }
 
-  function begin(past: PastUsage): void {
+  function begin(past: PastUsage) {
     const account = accountOf(past.spender)
     const { unpaid, counters: own } = account
-    if (unpaid !== undefined) refuse(past, unpaid)
-    else if (past.answers !== undefined) addHour(account, past, past.answers)
-    else {
-      const windows = own.map((replayed) => windowAt(replayed, past.startedAt))
-      const states = limitStates(
-        own.map(({ limit }) => limit),
-        windows,
-        past.startedAt,
-      )
-      const by = lastSpent(states.filter((_, i) => own[i]?.isEnforced))
-      if (by !== undefined) refuse(past, by.limit)
-      else {
-        admitted.set(past, windows)
-        for (const [i, replayed] of own.entries()) {
-          const window = windows[i] as ReplayedWindow
-          if (isOfRequests(replayed.limit)) add(replayed, window, 1, past.spender, past.startedAt)
-        }
-      }
+    if (unpaid !== undefined) return refuse(past, unpaid)
+    if (past.answers !== undefined) return addHour(account, past, past.answers)
+    const { startedAt, spender } = past
+    const windows = own.map((replayed) => windowAt(replayed, startedAt))
+    const all = own.map(({ limit }) => limit)
+    const states = limitStates(all, windows, startedAt)
+    const by = lastSpent(states.filter((_, i) => own[i]?.isEnforced))
+    if (by !== undefined) return refuse(past, by.limit)
+    admitted.set(past, windows)
+    for (const [i, replayed] of own.entries()) {
+      const window = windows[i] as ReplayedWindow
+      if (isOfRequests(replayed.limit)) add(replayed, window, 1, spender, startedAt)
     }
   }
 
@@ -293,23 +271,50 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     }
   }
 
-  const begins = usage.toSorted((a, b) => a.startedAt - b.startedAt)
+  replay(usage, begin, end)
+  return {
+    answers: usage.reduce((sum, past) => sum + (past.answers ?? 1), 0),
+    refusals: [...refusals.values()].flatMap((own) => [...own.values()]),
+    limits: [...limits.values()],
+  }
+}
+
+/** The limits of the resources, without use, by the key prefix of their counters. */
+function limitsIn({ subscriptions }: Snapshot): Map<string, SimulatedLimit> {
+  const limits = new Map<string, SimulatedLimit>()
+  for (const subscription of subscriptions.values()) {
+    for (const model of subscription.limits.keys()) {
+      const rated = ratedIn(subscription, model)
+      for (const { limit } of limitsOn(subscription, model)) {
+        if (limits.has(limit.keyPrefix)) continue
+        limits.set(limit.keyPrefix, {
+          ...subscriptionAndModels(limit, model, subscription),
+          limit,
+          isDecidedByHours: isDecidedByHours(limit, rated),
+          ...{ lacksGroups: false, most: 0, mostBy: '', mostAt: 0 },
+        })
+      }
+    }
+  }
+  return limits
+}
+
+/** Begins and ends all usage in the order of time. At one instant ends come first, but none before its begin. */
+function replay(
+  usage: readonly PastUsage[],
+  begin: (past: PastUsage) => void,
+  end: (past: PastUsage) => void,
+): void {
   const ends = usage.toSorted((a, b) => a.endedAt - b.endedAt)
   let ended = 0
-  for (const past of begins) {
+  for (const past of usage.toSorted((a, b) => a.startedAt - b.startedAt)) {
     for (; (ends[ended]?.endedAt ?? Infinity) <= past.startedAt; ended += 1) {
       end(ends[ended] as PastUsage)
     }
-    answers += past.answers ?? 1
     begin(past)
     if (past.endedAt <= past.startedAt) end(past)
   }
   for (; ended < ends.length; ended += 1) end(ends[ended] as PastUsage)
-  return {
-    answers,
-    refusals: [...refusals.values()].flatMap((own) => [...own.values()]),
-    limits: [...limits.values()],
-  }
 }
 
 /** If only the total is known, all tokens count as output. */
