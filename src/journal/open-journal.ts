@@ -55,7 +55,7 @@ export async function openJournal(options: JournalOptions) {
         same: [basename(ledgerNameOf(path))],
       })
     : undefined
-  await copies?.fill()
+  await copies?.restore()
   const mostFiles = isApart ? Math.max(8, Math.floor(waitingBytes / maxBytes)) : waitingFiles
   /** Removes a file together with its copy. */
   const ownFolder: Folder = {

@@ -184,7 +184,7 @@ export function startUpkeep(options: UpkeepOptions) {
 
   function noteHanging(): void {
     if (keepingSince === undefined || monotonic() - keepingSince < hangingMs) return
-    health.note('kept', 'the disk does not answer')
+    health.note('kept', 'the disk does not respond')
   }
 
   async function rotate(): Promise<void> {

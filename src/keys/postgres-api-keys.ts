@@ -328,7 +328,8 @@ function isOwn(sql: Sql, id: string, owner: string | undefined, now: number): Fr
 }
 
 function isActive(sql: Sql, { user, subscription }: KeyScope, now: number): Fragment {
-  if (user === undefined && subscription === undefined) throw new Error('a scope names something')
+  if (user === undefined && subscription === undefined)
+    throw new Error('a scope names a user or a subscription')
   return sql`
     ${isActiveByBoth(sql, now)}
     ${user === undefined ? sql`` : sql`and username = ${user}`}

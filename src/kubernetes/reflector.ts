@@ -151,7 +151,8 @@ export function startReflector(options: ReflectorOptions): Reflector {
         const isError = line.startsWith('{"type":"ERROR"')
         if (!isError) prove()
         const event: unknown = JSON.parse(line)
-        if (!isObject(event) || !isObject(event.object)) throw new Error('a watch without events')
+        if (!isObject(event) || !isObject(event.object))
+          throw new Error('the watch sent an event without an object')
         const { type, object } = event
         if (type === 'ERROR') {
           // It may come again as soon as the next watch begins.
@@ -175,7 +176,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
       clearTimeout(lasting)
       if (!isAlive) ended += 1
     }
-    if (!isAlive) throw new Error('a watch ended at once')
+    if (!isAlive) throw new Error('the watch ended as soon as it began')
   }
 
   /** This process lacks the permission. */
@@ -290,7 +291,7 @@ async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
     }
     rest.push(chunk.subarray(start))
     size += chunk.length - start
-    if (size > maxLineLength) throw new Error('a watch has a line of more than 16 MiB')
+    if (size > maxLineLength) throw new Error('the watch sent a line of more than 16 MiB')
   }
 }
 

@@ -1540,11 +1540,18 @@ export const allMutants: readonly Mutant[] = [
     'journal/copies.ts',
     ['journal/copies.test.ts'],
     [
+      ['if (bytes === 0) await copies.begin(name)', ''],
+      ['if (heads.has(await copies.headOf(name))) continue', ''],
+      ['copy.write(piece, 0, bytes, to.bytes)', 'copy.write(piece, 0, bytes)'],
+      ['if (size === undefined) mayLackFiles = true', ''],
+    ],
+  ),
+  ...mutants(
+    'journal/copy-folder.ts',
+    ['journal/copies.test.ts'],
+    [
       ['if (!own.equals(copy)) return 0', ''],
-      ['if (bytes === 0) await beginCopy(name)', ''],
-      ['headIn(await readCopy(name, 0, headBytes)) === head', 'false'],
-      ['if (heads.has(headIn(await readCopy(name, 0, headBytes)))) continue', ''],
-      ['copy.write(piece, 0, bytes, one.bytes)', 'copy.write(piece, 0, bytes)'],
+      ["head !== '' && (await headOf(name)) === head", 'false'],
     ],
   ),
   ...mutants(

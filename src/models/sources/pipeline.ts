@@ -59,7 +59,7 @@ export async function loadSnapshot(
   options: Pick<LoadOptions, 'checkAddress' | 'admissionMode'> = {},
 ) {
   const gathered = await createFolder(folder).poll(0)
-  if (gathered === undefined) throw new Error('the first poll answers')
+  if (gathered === undefined) throw new Error('the first poll of a folder has its contents')
   return load(gathered, undefined, options)
 }
 
