@@ -65,7 +65,7 @@ export interface OpenTableOptions {
   readonly count: (what: 'published' | 'withdrawn' | 'unplaced', records: number) => void
 }
 
-interface Drawn extends Plan {
+interface PlannedRecord extends Plan {
   readonly digest: Buffer
 }
 
@@ -107,24 +107,24 @@ export function createOpenTable(options: OpenTableOptions) {
   /** End of the lease (CLOCK_BOOTTIME); 0 if scripts ask for every request. */
   let leaseUntil = 0
   /** The latest end of the lease that scripts may have read. */
-  let toldUntil = 0
+  let readableUntil = 0
   let renewedAt: number | undefined
   let clock = clocks.real() - clocks.boot()
 
   function writeHead(): void {
-    toldUntil = Math.max(toldUntil, leaseUntil)
+    readableUntil = Math.max(readableUntil, leaseUntil)
     files.writeHead({ ...sizes, generation, file, lease: leaseUntil, clock })
-    toldUntil = leaseUntil
+    readableUntil = leaseUntil
   }
 
   /** Returns the record to publish, or why there is none. */
-  function draw({
+  function planRecord({
     grant,
     credential,
     path,
     bodyModel = '',
     dialect,
-  }: GrantedRequest): Drawn | UnpublishedReason {
+  }: GrantedRequest): PlannedRecord | UnpublishedReason {
     const digest = recordDigest(credential, path, bodyModel)
     if (!isRepeated(digest)) return 'first'
     const plan = planOf(grant, dialect)
@@ -134,7 +134,7 @@ export function createOpenTable(options: OpenTableOptions) {
   /** Returns whether there was room. */
   function publish(
     { grant, keyHash, endsAt = Infinity, estimate }: GrantedRequest,
-    { digest, record: text, ...plan }: Drawn,
+    { digest, record: text, ...plan }: PlannedRecord,
     blocks: readonly number[],
   ): boolean {
     if (grant.held?.estimate !== undefined && estimate === undefined) return false
@@ -184,7 +184,7 @@ export function createOpenTable(options: OpenTableOptions) {
     },
     /** How long scripts may still decide by the table; negative if they may not. */
     get leaseLeftMs(): number {
-      return toldUntil - clocks.boot()
+      return readableUntil - clocks.boot()
     },
     /** Whether another table is needed, because numbers of blocks or templates are used up. */
     get isUsedUp(): boolean {
@@ -203,17 +203,17 @@ export function createOpenTable(options: OpenTableOptions) {
      */
     admit(asked: GrantedRequest): UnpublishedReason | undefined {
       if (leaseUntil === 0) return undefined
-      const drawn = draw(asked)
+      const planned = planRecord(asked)
       const own = blocksOf(asked.grant)
-      if (drawn === 'first') for (const counters of own) blocks.prepare(counters)
-      if (typeof drawn !== 'object') return drawn
+      if (planned === 'first') for (const counters of own) blocks.prepare(counters)
+      if (typeof planned !== 'object') return planned
       const placed = own.map(blocks.place)
       const found = placed.filter((block) => block !== undefined)
       const now = clocks.boot()
       // A response that did not find the block yet is counted by its line, which this Check may not have read.
       if (found.some(({ namedAt }) => now - namedAt < settledMs)) return undefined
       const numbers = found.map(({ number }) => number)
-      const isPlaced = found.length === placed.length && publish(asked, drawn, numbers)
+      const isPlaced = found.length === placed.length && publish(asked, planned, numbers)
       count(isPlaced ? 'published' : 'unplaced', 1)
       return undefined
     },

@@ -47,7 +47,7 @@ export interface TableOptions
 }
 
 /** Minimum interval between creations of files: normally, after a fault, and when all numbers are used up. */
-const [makeEveryMs, afterFaultMs, afterFullMs] = [1_000, 10_000, 60_000]
+const [createEveryMs, afterFaultMs, afterFullMs] = [1_000, 10_000, 60_000]
 
 const nothing = {
   used: { records: 0, blocks: 0, templates: 0 },
@@ -65,9 +65,9 @@ export function openDecisionTable(options: TableOptions) {
   const sizes = { buckets: Math.ceil(records / 3), blocks: records, templates: 1_024 }
   const counts = { published: 0, withdrawn: 0, unplaced: 0 }
   let open: OpenTable | undefined
-  let isMaking = false
+  let isCreating = false
   let isClosed = false
-  let mayMakeAt = Number.NEGATIVE_INFINITY
+  let mayCreateAt = Number.NEGATIVE_INFINITY
   let suspended = 0
   let mark = 0
   /** From this time (monotonic) no script decides by records that were withdrawn by the head. */
@@ -81,7 +81,7 @@ export function openDecisionTable(options: TableOptions) {
   }
 
   /** Closes the table for good: scripts that have its files open must find no records in them. */
-  function leave(table: OpenTable): void {
+  function endTable(table: OpenTable): void {
     open = undefined
     mark += 1
     try {
@@ -95,12 +95,12 @@ export function openDecisionTable(options: TableOptions) {
 
   /** Also true while another table is created, whose files may be in place already. */
   function isInPlace(table: OpenTable): boolean {
-    return isMaking || table.isInPlace()
+    return isCreating || table.isInPlace()
   }
 
   /** Withdraws from the files that scripts read; closes the table if they may be reading a copy. */
   function withdrawFrom(work: (table: OpenTable) => void): void {
-    act((table) => (isInPlace(table) ? work(table) : leave(table)))
+    act((table) => (isInPlace(table) ? work(table) : endTable(table)))
   }
 
   /** Runs an operation on the open table, if there is one; closes the table if it fails. */
@@ -111,24 +111,24 @@ export function openDecisionTable(options: TableOptions) {
       return work(table)
     } catch (error) {
       // Records can't be withdrawn from a table that can't be written.
-      mayMakeAt = clocks.boot() + afterFaultMs
+      mayCreateAt = clocks.boot() + afterFaultMs
       onFault(error)
-      leave(table)
+      endTable(table)
       return undefined
     }
   }
 
-  function make(): void {
-    if (isMaking || clocks.boot() < mayMakeAt) return
-    isMaking = true
-    mayMakeAt = clocks.boot() + makeEveryMs
+  function create(): void {
+    if (isCreating || clocks.boot() < mayCreateAt) return
+    isCreating = true
+    mayCreateAt = clocks.boot() + createEveryMs
     const file = randomInt(1, 2 ** 48 - 1)
     const head = { ...sizes, lanes: lanes(), generation: 1, file, lease: 0, clock: 0 }
     // A process that was replaced meanwhile must not put its files in place of those of the new writer.
     void inSlices(createFiles(paths, mode, head, () => !isClosed && isWriter()))
       .then((files) => {
         if (files === undefined) return
-        if (open !== undefined) leave(open)
+        if (open !== undefined) endTable(open)
         const count = (what: keyof typeof counts, of: number) => {
           counts[what] += of
         }
@@ -139,12 +139,12 @@ export function openDecisionTable(options: TableOptions) {
         return beat()
       })
       .catch((error: NodeJS.ErrnoException) => {
-        mayMakeAt = clocks.boot() + afterFaultMs
+        mayCreateAt = clocks.boot() + afterFaultMs
         if (error.code === undefined) onFault(error)
         else onMade(error)
       })
       .finally(() => {
-        isMaking = false
+        isCreating = false
       })
   }
 
@@ -152,17 +152,17 @@ export function openDecisionTable(options: TableOptions) {
     if (isClosed) return
     act((table) => {
       const isOurs = isWriter() && isInPlace(table)
-      if (isOurs && !table.noteClocks()) tend(table)
-      else leave(table)
+      if (isOurs && !table.noteClocks()) renewLease(table)
+      else endTable(table)
     })
-    if (open === undefined && isWriter()) make()
+    if (open === undefined && isWriter()) create()
   }
 
-  function tend(table: OpenTable): void {
+  function renewLease(table: OpenTable): void {
     const leftMs = options.mayServe() ? options.keyLeaseLeftMs() : 0
     if (leftMs > 0) table.renew(leftMs)
     else if (!table.isResting) withdrawByHead(table.rest)
-    if (table.isUsedUp && clocks.boot() - mayMakeAt >= afterFullMs) make()
+    if (table.isUsedUp && clocks.boot() - mayCreateAt >= afterFullMs) create()
   }
 
   return {
@@ -216,7 +216,7 @@ export function openDecisionTable(options: TableOptions) {
     /** When this returns, no record is in force, and none will be published again. */
     close(): void {
       isClosed = true
-      if (open !== undefined) leave(open)
+      if (open !== undefined) endTable(open)
     },
     stats() {
       const { used, leaseAgeMs, bytes } = open?.figures ?? nothing

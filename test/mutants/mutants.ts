@@ -1814,8 +1814,8 @@ export const allMutants: readonly Mutant[] = [
       ['suspended === 0 && asked.mark === mark', 'suspended === 0'],
       ['suspended === 0 && asked.mark === mark', 'asked.mark === mark'],
       ['quietAt = performance.now() + headKeptMs', 'quietAt = performance.now()'],
-      ['return isMaking || table.isInPlace()', 'return true'],
-      ['(isInPlace(table) ? work(table) : leave(table))', 'work(table)'],
+      ['return isCreating || table.isInPlace()', 'return true'],
+      ['(isInPlace(table) ? work(table) : endTable(table))', 'work(table)'],
       ['isOurs && !table.noteClocks()', 'isOurs'],
       ['else if (!table.isResting) withdrawByHead(table.rest)', ''],
       ['      table.end()', ''],
@@ -1840,7 +1840,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'table/open-table.ts',
     ['table/repeats.test.ts'],
-    [["if (drawn === 'first') for", 'if (false) for']],
+    [["if (planned === 'first') for", 'if (false) for']],
   ),
   ...mutants(
     'table/table.ts',
