@@ -1,9 +1,9 @@
 /** Made-up usage for display: its rows are marked, so that bills and comparisons exclude them. */
 
+import { digestOf } from '../../src/formats/bound-text.ts'
 import { dayMs } from '../../src/formats/time.ts'
 import { inSlices } from '../../src/runtime/slices.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
-import { digestOf } from '../../src/store/postgres/sql.ts'
 import { rowsInSteps } from '../../src/usage/ledger/postgres/ledger.ts'
 import type { DemoUsage } from '../../src/usage/store.ts'
 

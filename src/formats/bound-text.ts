@@ -40,6 +40,7 @@ export function cutName(name: string): string {
   return `${clean.slice(0, maxNameLength - digest.length - 1).toWellFormed()}…${digest}`
 }
 
-function digestOf(text: string): string {
+/** The first 128 bits of the SHA-256 of a text, in hexadecimal digits, as a column of UUIDs takes them. */
+export function digestOf(text: string): string {
   return hash('sha256', text, 'hex').slice(0, 32)
 }

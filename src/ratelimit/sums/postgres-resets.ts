@@ -1,8 +1,9 @@
 /** Resets of counters in Postgres, from which every gateway reads them. */
 
+import { digestOf } from '../../formats/bound-text.ts'
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
-import { digestOf, epochMs, type Sql } from '../../store/postgres/sql.ts'
+import { epochMs, type Sql } from '../../store/postgres/sql.ts'
 import type { CounterReset } from '../rules/windows.ts'
 
 /** The channel that notifies of resets. Notifications may be missed, so resets are also polled every second. */

@@ -1,8 +1,9 @@
 /** Sums of long windows in Postgres. */
 
+import { digestOf } from '../../formats/bound-text.ts'
 import { parseExact } from '../../formats/exact.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
-import { digestOf, type Sql } from '../../store/postgres/sql.ts'
+import type { Sql } from '../../store/postgres/sql.ts'
 import type { LongSums } from './sum-store.ts'
 
 /** Both reject if the database is unavailable. */

@@ -3,8 +3,6 @@
  * the statement, never part of its text; an inserted query becomes a part of it.
  */
 
-import { hash } from 'node:crypto'
-
 /** The rows of a statement, and the number of rows it read or changed. */
 export type Rows<R extends readonly object[]> = R & { readonly count: number }
 
@@ -115,9 +113,4 @@ export function epochMs(sql: Sql, column: string): Fragment {
  */
 export function nowByBoth(sql: Sql, now: number): Fragment {
   return sql`least(${new Date(now)}::timestamptz, now())`
-}
-
-/** The first 128 bits of the SHA-256 of a text, in hexadecimal digits, as a column of UUIDs takes them. */
-export function digestOf(text: string): string {
-  return hash('sha256', text, 'hex').slice(0, 32)
 }

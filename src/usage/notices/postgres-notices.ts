@@ -1,7 +1,8 @@
 /** Notices in Postgres, which records each exactly once, however many processes see its cause. */
 
+import { digestOf } from '../../formats/bound-text.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
-import { digestOf, epochMs, type Query, type Sql } from '../../store/postgres/sql.ts'
+import { epochMs, type Query, type Sql } from '../../store/postgres/sql.ts'
 import type { DueNotice, ExpiringKey, Notice } from './store.ts'
 
 export type NoticeStore = ReturnType<typeof createNoticeStore>

@@ -1,6 +1,6 @@
 import { test } from 'tap'
+import { digestOf } from '../../../src/formats/bound-text.ts'
 import { inSlices } from '../../../src/runtime/slices.ts'
-import { digestOf } from '../../../src/store/postgres/sql.ts'
 import { rowsInSteps } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { createUsageSums } from '../../../src/usage/ledger/sums.ts'
 import { chargeOf, type Usage } from '../../../src/usage/rules/usage.ts'

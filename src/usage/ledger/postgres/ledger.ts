@@ -1,12 +1,12 @@
 /** The usage ledger in Postgres: its sums, and its position in each journal. */
 
-import { cutName } from '../../../formats/bound-text.ts'
+import { cutName, digestOf } from '../../../formats/bound-text.ts'
 import { getOrAdd } from '../../../formats/lists.ts'
 import { readPrice } from '../../../formats/money.ts'
 import { readPayer } from '../../../models/rules/payer.ts'
 import { inSlices } from '../../../runtime/slices.ts'
 import { withLongDeadline } from '../../../store/postgres/postgres.ts'
-import { digestOf, type Fragment, type Sql } from '../../../store/postgres/sql.ts'
+import type { Fragment, Sql } from '../../../store/postgres/sql.ts'
 import {
   type ArchiveHead,
   type ArchiveHeads,
