@@ -113,11 +113,7 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
       names.map((name) => `llm/${name}`),
       team,
     ),
-    subscription(
-      'plenty',
-      team,
-      Object.fromEntries(names.map((name) => [`llm/${name}`, limits])),
-    ),
+    subscription('plenty', team, Object.fromEntries(names.map((name) => [`llm/${name}`, limits]))),
   ]
   const replicas = await startReplicas(t, {
     count: 2,
