@@ -47,9 +47,13 @@ local TOTAL = {
   input_tokens = "prompt_tokens",
   output_tokens = "completion_tokens",
   cached_tokens = "cached_tokens",
+  -- Of DeepSeek, and of Mistral.
+  prompt_cache_hit_tokens = "cached_tokens",
+  num_cached_tokens = "cached_tokens",
   cache_write_tokens = "cache_write_tokens",
   cache_creation_tokens = "cache_write_tokens",
-  reasoning_tokens = "reasoning_tokens",
+  -- Of SGLang.
+  reasoning_tokens = "details_reasoning_tokens",
   -- Of an answer in Anthropic's form.
   cache_creation_input_tokens = "cache_creation_input_tokens",
   cache_read_input_tokens = "cache_read_input_tokens",
@@ -66,13 +70,23 @@ local MESSAGE = {
 }
 -- The members of an entry of a usage's `iterations`, which add up.
 local ITERATION = { "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "type" }
--- Members that contain further figures. They get a prefix, so that a total among them is not mistaken for the total.
-local DETAILS = {
-  prompt_tokens_details = "details_",
-  completion_tokens_details = "details_",
-  input_tokens_details = "details_",
-  output_tokens_details = "details_",
+-- The members of the details of a usage that are reported.
+local DETAIL = {
+  cached_tokens = "details_cached_tokens",
+  cache_write_tokens = "details_cache_write_tokens",
+  cache_creation_tokens = "details_cache_write_tokens",
+  reasoning_tokens = "details_reasoning_tokens",
 }
+-- Members that contain such details.
+local DETAILS = {
+  prompt_tokens_details = DETAIL,
+  -- Of Mistral.
+  prompt_token_details = DETAIL,
+  completion_tokens_details = DETAIL,
+  input_tokens_details = DETAIL,
+  output_tokens_details = DETAIL,
+}
+local MESSAGE_DETAILS = { output_tokens_details = { thinking_tokens = "details_reasoning_tokens" } }
 
 -- The longest figure that is read, in bytes.
 local LONGEST_FIGURE = 1024
@@ -124,11 +138,12 @@ local ITERATIONS = { item = ITEM }
 -- `rank`: of several usages of a response, the lowest counts.
 local function usage_node(labels, fields, details, prefix, rank)
   local members = figures(labels, fields, prefix)
-  for name, more in pairs(details) do members[name] = object_node(figures(labels, fields, prefix .. more)) end
+  for name, more in pairs(details) do members[name] = object_node(figures(labels, more, prefix)) end
   members.iterations = ITERATIONS
   local node = object_node(members)
   node.usage, node.rank = true, rank
   node.total, node.prompt, node.completion = labels[prefix .. "total_tokens"], labels[prefix .. "prompt_tokens"], labels[prefix .. "completion_tokens"]
+  node.reasoning = labels[prefix .. "details_reasoning_tokens"]
   -- The labels of the sums of its iterations.
   node.sums = {}
   for place = 1, 4 do node.sums[place] = labels[prefix .. fields[ITERATION[place]]] end
@@ -171,7 +186,7 @@ local function dialect(fields, details, parents)
 end
 
 local OPENAI = dialect(TOTAL, DETAILS, { response = "", message = "" })
-local ANTHROPIC = dialect(MESSAGE, {}, { message = "start_" })
+local ANTHROPIC = dialect(MESSAGE, MESSAGE_DETAILS, { message = "start_" })
 ANTHROPIC.answer.is_message, ANTHROPIC.event.is_message = true, true
 -- The value of a usage that was an object and has ended.
 local COMPLETE = { complete = true }
@@ -460,11 +475,19 @@ local function use_iterations(reader, node)
   return true
 end
 
+-- xAI reports reasoning beside the rest of the output: then it is added to it, as others report it.
+local function add_reasoning(figures, node)
+  local prompt, output, reasoning = figures[node.prompt], figures[node.completion], figures[node.reasoning]
+  if not (is_usable(reasoning) and reasoning > 0 and is_usable(prompt) and is_usable(output)) then return end
+  if figures[node.total] == prompt + output + reasoning then figures[node.completion] = output + reasoning end
+end
+
 -- Stores the figures of a usage that has ended in `told`. Of several, the one of the lowest rank counts, and at equal
 -- rank the last, but an unusable figure or 0 replaces none. A total is only valid with its own parts.
 local function tell(reader, node)
   local figures, told, given = reader.figures, reader.told, reader.given
   local is_sum = use_iterations(reader, node)
+  add_reasoning(figures, node)
   -- A message has no total of its own.
   if reader.root.is_message and not (figures[node.prompt] or figures[node.completion]) then figures[node.total] = false end
   local has_more, total = false, figures[node.total]

@@ -71,7 +71,9 @@ export function createHoldFollower({ snapshot, holds, estimators }: HoldFollower
       const { held, reported, model, subscription, user } = usage
       const { textBytes } = sentOf(usage)
       if (held === undefined || tokens === undefined) return
-      const { input, output } = tokensByType(reported)
+      const { input, output: written } = tokensByType(reported)
+      // What a total has beside its parts is output, as in costs: Gemini's reasoning.
+      const output = input > 0 ? Math.max(written, tokens - input) : written
       const { bytes, maxOutput, choices, ceiling, isBroken, tookMs } = held
       estimators.of(ownerOf(subscription, user), model).learn({
         bytes,

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
-import { holdLeaseMs } from '../../src/ratelimit/rules/estimates/hold.ts'
+import { holdLeaseMs, ownerOf } from '../../src/ratelimit/rules/estimates/hold.ts'
 import { createHoldFollower } from '../../src/usage/hold-follower.ts'
 import type { HeldUsage, Usage } from '../../src/usage/rules/usage.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
@@ -105,4 +105,18 @@ test('an old line renews nothing', async (t) => {
   t.strictSame(calls, [])
   follow(usageOf({ held: room }), now + holdLeaseMs - 1)
   t.equal(calls.length, 1)
+})
+
+test('what a total has beside its parts is learnt as output', async (t) => {
+  const { learn, estimators } = watched()
+  const reported = new Map([
+    ['prompt_tokens', 20],
+    ['completion_tokens', 198],
+    ['total_tokens', 623],
+  ])
+  for (let i = 0; i < 300; i += 1) learn(usageOf({ held: room, reported }), 623)
+  const { output } = estimators
+    .of(ownerOf('basic', 'ada'), 'llm/small')
+    .expect({ bytes: 100, maxOutput: undefined })
+  t.ok(output > 500 && output < 700, `${output} are expected after responses of 603`)
 })
