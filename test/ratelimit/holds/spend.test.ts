@@ -358,6 +358,19 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
     ])
   })
 
+  await t.test('holds of which a part was evicted are lost, and none stays for good', async (t) => {
+    for (const key of holdKeys) {
+      for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
+      await valkey.client.del(key)
+      const [outcome, , , , held, , , places] = await redis.spend({ ...asked, id: 'c' })
+      t.strictSame([outcome, held, places], ['held', 30, 1], key)
+      await redis.write('g1', { tokens: 0, requests: 0 }, ['a', 'b'])
+      t.equal((await redis.spend({ ...asked, id: '' }))[7], 1, 'what is held now stays')
+      await redis.write('g1', { tokens: 0, requests: 0 }, ['c'])
+      t.equal(await valkey.client.exists(...holdKeys), 0)
+    }
+  })
+
   await t.test('what only asks holds nothing', async (t) => {
     t.equal((await redis.spend({ ...asked, id: '' }))[0], 'held')
     t.equal(await valkey.client.exists(...holdKeys), 0)
