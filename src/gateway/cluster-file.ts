@@ -4,7 +4,7 @@
  */
 
 import { createHash, hash } from 'node:crypto'
-import { stat } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
@@ -140,11 +140,20 @@ export function createClusterFile(deps: ClusterFileDeps) {
     pollLater()
   }
 
-  /** Drops the clusters of removed models, once no model is held in its previous version. */
+  /** Drops the clusters of removed models from the list, unless another process has written a later version of it. */
+  const drop = (current: Version): Promise<void> =>
+    withLock(async () => {
+      written = { name: current.name, clusters: textsOf(current) }
+      const text = joinClusters(written.clusters.values(), current.name)
+      const found = await readFile(join(deps.directory, clustersFile), 'utf8').catch(unlessMissing)
+      if (found?.includes(current.name)) await writeClusters(deps.directory, text)
+    })
+
+  /** Drops them once no model is held in its previous version. */
   function dropLater(current: Version): void {
     cleanup = setTimeout(() => {
       if (waiting.size > 0) dropLater(current)
-      else put(textsOf(current), current).catch(deps.onFault)
+      else drop(current).catch(deps.onFault)
     }, graceMs).unref()
   }
 

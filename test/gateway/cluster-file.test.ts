@@ -16,8 +16,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const clusterOf = (name: string) => clusterName(resourceOf(modelRef(name)) as ModelRef)
 
 /** A cluster file, and an Envoy whose admin page shows `taken`; undefined: it does not respond. */
-function begin(t: Test) {
-  const folder = temporaryFolder(t)
+function begin(t: Test, folder = temporaryFolder(t)) {
   const path = join(folder, 'clusters.json')
   const envoy: {
     taken: Omit<LoadedClusters, 'resolved'> | undefined
@@ -172,6 +171,31 @@ test('a removed model does not wait', async (t) => {
   await write('old')
   t.equal(waiting(), '')
   t.equal(clusters(), 'old,new', 'answered Checks need the cluster for a while')
+})
+
+test('a removed model has no cluster some seconds later', async (t) => {
+  const one = await running(t)
+  const other = begin(t, dirname(one.path))
+  for (const each of [one, other]) {
+    await each.write('old', 'gone')
+    await each.write('old')
+  }
+  t.equal(one.clusters(), 'old,gone')
+  await poll(() => one.clusters() === 'old', 'it is gone', 8_000)
+  await one.write('next', 'old')
+  t.equal(one.clusters(), 'next,old')
+})
+
+test('a process that has missed a change does not undo it as it drops a removed model', async (t) => {
+  const behind = await running(t)
+  const other = begin(t, dirname(behind.path))
+  await behind.write('old', 'gone')
+  await behind.write('old')
+  await other.write('new')
+  await new Promise((settle) => setTimeout(settle, 6_000))
+  t.equal(behind.clusters(), 'new')
+  await behind.write('new', 'old')
+  t.equal(behind.clusters(), 'new,old')
 })
 
 test('a model that returns before its cluster is removed does not wait for long', async (t) => {
