@@ -56,7 +56,7 @@ const someUsers = 3_000
 const checkPath = '/envoy.service.auth.v3.Authorization/Check'
 const team = { groups: ['team'] }
 /** So many that one request has more windows to flush than a slow Redis accepts meanwhile. */
-const limits = Array.from({ length: 12 }, (_, i) => [1e9, `${i + 1}h`] as const)
+const limits = Array.from({ length: 20 }, (_, i) => [1e9, `${i + 1}h`] as const)
 
 interface Rule {
   readonly alert?: string
@@ -308,6 +308,7 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
     'TollgateStoreRefusals',
     'TollgateKeyAge',
     'TollgateLedgerFailing',
+    'TollgateTableHitsFall',
   )
   await strangers.stop()
   for (const proxy of databases) proxy.heal()
@@ -316,6 +317,7 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
     'TollgateStoreRefusals',
     'TollgateKeyAge',
     'TollgateLedgerFailing',
+    'TollgateTableHitsFall',
   )
 
   say('the table of keys is locked, and somebody invents keys')
@@ -370,12 +372,12 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
 
   say('Redis is slow')
   // In each direction; more than 500 ms in all would be an outage. A call has at most 512 windows.
-  redis.slow(200)
+  redis.slow(150)
   // The more users ask at the same time, the more counters wait.
   let user = 0
   const crowd: SteadyLoad[] = []
   const growing = setInterval(() => {
-    if (crowd.length < 40) crowd.push(load(8, () => chat(`token-${user++ % someUsers}`)))
+    if (crowd.length < 20) crowd.push(load(8, () => chat(`token-${user++ % someUsers}`)))
   }, 1_000)
   const slow = await fires('TollgateCountersUnflushed')
   t.notOk(slow.has('TollgateRedisAway'), 'Redis answers')
@@ -387,12 +389,11 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
   say('Redis is out of reach')
   redis.refuse()
   const crowdAgain = load(250, (n) => chat(`token-${n % someUsers}`))
-  // Without Redis no process keeps its table open.
-  const away = await fires('TollgateRedisAway', 'TollgateTableHitsFall')
+  const away = await fires('TollgateRedisAway')
   t.notOk(away.has('TollgateCountersUnflushed'), 'has an alert of its own')
   await crowdAgain.stop()
   redis.heal()
-  await clear('TollgateRedisAway', 'TollgateTableHitsFall')
+  await clear('TollgateRedisAway')
 
   say('Redis loses its data')
   await valkey.client.flushall()
