@@ -1748,8 +1748,8 @@ export const allMutants: readonly Mutant[] = [
   ),
   // I12: a hold is what is open, a sum what has ended.
   ...mutants(
-    'ratelimit/holds/spend-scripts.ts',
-    ['ratelimit/holds/spend.test.ts'],
+    'ratelimit/holds/hold-scripts.ts',
+    ['ratelimit/holds/hold-scripts.test.ts'],
     [
       ['each.in_use >= limit', 'each.used >= limit'],
       [

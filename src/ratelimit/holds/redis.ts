@@ -9,11 +9,11 @@ import type { Counter, CounterState } from '../rules/counter.ts'
 import { holdLeaseMs } from '../rules/estimates/hold.ts'
 import type { Hold, HoldResult } from '../rules/hold.ts'
 import type { SharedSums } from '../sums/shared-sums.ts'
+import { argsOf, readResult } from './hold-call.ts'
+import type { HoldCommands, HoldReply } from './hold-scripts.ts'
 import { createMemoryHolds } from './memory.ts'
 import { createRefusedCalls, type RefusalListener } from './refused-calls.ts'
 import { memberOf } from './request-ids.ts'
-import { argsOf, readResult } from './spend-call.ts'
-import type { SpendCommands, SpendResult } from './spend-scripts.ts'
 import { askedOf, type HoldSubject, subjectsOf } from './subjects.ts'
 import { type HoldTarget, type KnownWindows, targetsOf, windowedOf } from './windows.ts'
 
@@ -32,11 +32,11 @@ export interface RedisHolds extends HoldStore {
 }
 
 /** The result of the call for a subject. */
-interface Spent {
+interface SubjectResult {
   readonly subject: HoldSubject
   readonly targets: readonly HoldTarget[]
-  readonly result: SpendResult
-  readonly read: HoldResult
+  readonly reply: HoldReply
+  readonly result: HoldResult
 }
 
 interface Undo {
@@ -45,7 +45,7 @@ interface Undo {
 }
 
 export interface RedisHoldsOptions extends RefusalListener {
-  readonly commands: SpendCommands
+  readonly commands: HoldCommands
   /** The windows as this process knows them, for decisions without Redis. */
   readonly windows: KnownWindows
   /** Fetches windows that are not known yet. */
@@ -98,7 +98,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     refused.tend()
     const batch = [...due.values()]
     due.clear()
-    const calls = batch.map(({ keys, members }) => commands.releaseSpent(keys, members))
+    const calls = batch.map(({ keys, members }) => commands.releaseHolds(keys, members))
     isFailing = false
     for (const [i, call] of (await Promise.allSettled(calls)).entries()) {
       const undo = batch[i] as Undo
@@ -111,12 +111,12 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     }
   }
 
-  async function spend(
+  async function holdIn(
     subject: HoldSubject,
     asked: Hold,
     now: number,
     unsettledMs = 0,
-  ): Promise<Spent> {
+  ): Promise<SubjectResult> {
     const { keys, partition } = subject
     const windowed = windowedOf(asked)
     // Both are read in one turn: in the next one another request may read lines, and the windows must include the
@@ -134,8 +134,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       all.push(window ? windowKey(partition.tag, window) : (all[0] as string))
     const args = argsOf(asked, targets, lease, partition.gateway, unsettledMs)
     try {
-      const result = await commands.spend(all, [...args, ...seen.ended])
-      return { subject, targets, result, read: readResult(targets, now, result) }
+      const reply = await commands.takeHold(all, [...args, ...seen.ended])
+      return { subject, targets, reply, result: readResult(targets, now, reply) }
     } catch (error) {
       refused.note(error)
       if (error instanceof Error) failedPartitions.set(error, partition.tag)
@@ -155,30 +155,30 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
    * One call after the other. Once one has refused, the grants of the others are released, and the remaining calls only
    * read. If one gets no response, all grants are released.
    */
-  async function spendInEach(
+  async function holdInEach(
     subjects: readonly HoldSubject[],
     asked: Hold,
     now: number,
   ): Promise<HoldResult> {
-    const results: Spent[] = []
-    const granted: Spent[] = []
+    const results: SubjectResult[] = []
+    const granted: SubjectResult[] = []
     let next = asked
     let outcome: HoldResult['outcome'] = 'held'
     let [ceiling, open] = [Number.POSITIVE_INFINITY, 0]
     function takeAllBack(): void {
-      for (const { subject, result } of granted.splice(0)) {
+      for (const { subject, reply } of granted.splice(0)) {
         // A hold that existed before is released only for an asker with a name.
-        if (result[0] === 'held' || asked.asker) takeBack(subject, asked)
+        if (reply[0] === 'held' || asked.asker) takeBack(subject, asked)
       }
     }
     try {
       for (const subject of subjects) {
         const unsettledMs = subject === subjects.at(-1) ? 0 : settlingMs
-        const spent = await spend(subject, askedOf(subject, next, ceiling), now, unsettledMs)
-        const { read: result } = spent
-        results.push(spent)
+        const given = await holdIn(subject, askedOf(subject, next, ceiling), now, unsettledMs)
+        const { result } = given
+        results.push(given)
         if (result.outcome === 'held') {
-          if (next.id !== undefined) granted.push(spent)
+          if (next.id !== undefined) granted.push(given)
           ceiling = Math.min(ceiling, result.ceiling)
         } else {
           takeAllBack()
@@ -217,8 +217,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       const [subject] = subjects
       // There are no limits.
       if (subject === undefined) return alone.hold(asked, now)
-      if (subjects.length > 1) return spendInEach(subjects, asked, now)
-      return (await spend(subject, asked, now)).read
+      if (subjects.length > 1) return holdInEach(subjects, asked, now)
+      return (await holdIn(subject, asked, now)).result
     },
     holdAlone: alone.hold,
     release(counters, id) {
@@ -237,7 +237,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       const args = [memberOf(id), lease, mean, variance, inputVariance]
       for (const { keys } of subjectsOf(counters, partitionOf)) {
         // Not retried: the next renewal comes soon.
-        void commands.renewSpent(keys, args).catch(refused.note)
+        void commands.renewHold(keys, args).catch(refused.note)
       }
     },
     async stop(graceMs) {
@@ -250,13 +250,13 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
 
 /** The counter states in these results. */
 function statesOf(
-  results: readonly Spent[],
+  results: readonly SubjectResult[],
   now: number,
   isGivenBack: boolean,
 ): Map<Counter, CounterState> {
   const states = new Map<Counter, CounterState>()
-  for (const { targets, result } of results) {
-    const { windows } = readResult(targets, now, result, isGivenBack)
+  for (const { targets, reply } of results) {
+    const { windows } = readResult(targets, now, reply, isGivenBack)
     for (const [i, { counter }] of targets.entries())
       states.set(counter, windows[i] as CounterState)
   }

@@ -5,7 +5,7 @@ import { type ChainableCommander, Cluster, Redis } from 'ioredis'
 import { parseRedisUrl, type RedisTarget } from '../../formats/redis-url.ts'
 import { causeMessage, connectionClosed, errorMessage } from '../../runtime/error-message.ts'
 import { restAfter } from '../../runtime/loop.ts'
-import { type SpendCommands, spendScripts } from '../holds/spend-scripts.ts'
+import { type HoldCommands, holdScripts } from '../holds/hold-scripts.ts'
 import { type ScriptCall, type SumCommands, sumScripts, type WriteResult } from '../sums/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
 import { type RightsCommands, rightsKey, rightsScript } from './rights-script.ts'
@@ -92,7 +92,7 @@ export function connectRedis(
     })
   }
 
-  const scripts = { ...sumScripts, ...spendScripts, ...rightsScript }
+  const scripts = { ...sumScripts, ...holdScripts, ...rightsScript }
   type Script = keyof typeof scripts
   /** Takes the number of keys, the keys, and the arguments. */
   type Runner = Record<Script, (count: number, ...rest: readonly (string | number)[]) => unknown>
@@ -112,7 +112,7 @@ export function connectRedis(
         },
       ]
     }),
-  ) as unknown as Omit<SumCommands, 'writeAndRelease'> & SpendCommands & RightsCommands
+  ) as unknown as Omit<SumCommands, 'writeAndRelease'> & HoldCommands & RightsCommands
 
   async function writeAndRelease(
     write: ScriptCall,
@@ -121,7 +121,7 @@ export function connectRedis(
     sent += 1
     const multi = client.multi()
     run(multi, 'writeSums', write)
-    for (const each of releases) run(multi, 'releaseSpent', each)
+    for (const each of releases) run(multi, 'releaseHolds', each)
     const results = await execute(multi)
     const error = results?.find(([error]) => error !== null)?.[0]
     if (error === undefined) return results?.[0]?.[1] as WriteResult
@@ -129,7 +129,7 @@ export function connectRedis(
     // The server has lost a script, which a separate call reloads. Meanwhile a request may be counted twice, but is
     // never missed.
     const result = await commands.writeSums(...write)
-    for (const each of releases) await commands.releaseSpent(...each)
+    for (const each of releases) await commands.releaseHolds(...each)
     return result
   }
 

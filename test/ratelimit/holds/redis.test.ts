@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
+import type { HoldReply } from '../../../src/ratelimit/holds/hold-scripts.ts'
 import { createRedisHolds } from '../../../src/ratelimit/holds/redis.ts'
-import type { SpendResult } from '../../../src/ratelimit/holds/spend-scripts.ts'
 import { oldKeyOf } from '../../../src/ratelimit/redis/keys.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { type Hold, noTokens } from '../../../src/ratelimit/rules/hold.ts'
@@ -165,9 +165,9 @@ root.test('a hold whose answer cannot be read is given back', async (t) => {
   const released: (readonly string[])[] = []
   const holds = createRedisHolds({
     commands: {
-      spend: async () => null as unknown as SpendResult,
-      releaseSpent: async (keys) => released.push(keys),
-      renewSpent: async () => {},
+      takeHold: async () => null as unknown as HoldReply,
+      releaseHolds: async (keys) => released.push(keys),
+      renewHold: async () => {},
     },
     windows: (counters) => counters.map(() => ({ used: 0, own: 0, isKnown: true }) as WindowUsage),
     read: async () => [],

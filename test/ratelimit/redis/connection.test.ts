@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import tls from 'node:tls'
 import type { Logger } from 'pino'
 import root, { type Test } from 'tap'
-import { spendScripts } from '../../../src/ratelimit/holds/spend-scripts.ts'
+import { holdScripts } from '../../../src/ratelimit/holds/hold-scripts.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { markKeyOf, tagsOf } from '../../../src/ratelimit/redis/keys.ts'
 import { rightsScript } from '../../../src/ratelimit/redis/rights-script.ts'
@@ -118,7 +118,7 @@ root.test('a renamed command is named', { skip }, async (t) => {
 root.test('every command of the scripts is among those that are tried', async (t) => {
   const commandsIn = (text: string) =>
     new Set([...text.matchAll(/(?:call|try)\('([A-Z]+)'/g)].map(([, name]) => name))
-  const scripts = Object.values({ ...sumScripts, ...spendScripts }).join('')
+  const scripts = Object.values({ ...sumScripts, ...holdScripts }).join('')
   const tried = commandsIn(rightsScript.refusedCommands)
   t.strictSame([...commandsIn(scripts)].toSorted(), [...tried].toSorted())
 })

@@ -4,8 +4,8 @@ import { minus, mostExact, readExact } from '../../formats/exact.ts'
 import { readCounterKey } from '../rules/counter-key.ts'
 import type { Factors } from '../rules/estimates/hold.ts'
 import type { Hold, HoldResult } from '../rules/hold.ts'
+import type { HoldReply } from './hold-scripts.ts'
 import { memberOf } from './request-ids.ts'
-import type { SpendResult } from './spend-scripts.ts'
 import { boundWindow, type HoldTarget } from './windows.ts'
 
 /** A field of the subject's sums: that of a counter, or of one of its windows. */
@@ -54,7 +54,7 @@ function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): s
 export function readResult(
   targets: readonly HoldTarget[],
   now: number,
-  [outcome, ceiling, open, ...figures]: SpendResult,
+  [outcome, ceiling, open, ...figures]: HoldReply,
   isGivenBack = false,
 ): HoldResult {
   return {

@@ -14,10 +14,10 @@ import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.
 import { firstFloor, holdLeaseMs, mostAmount, mostVariance } from '../rules/estimates/hold.ts'
 
 /** Keys, then arguments. */
-export interface SpendCommands {
-  spend(keys: readonly string[], args: readonly (string | number)[]): Promise<SpendResult>
-  renewSpent(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
-  releaseSpent(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
+export interface HoldCommands {
+  takeHold(keys: readonly string[], args: readonly (string | number)[]): Promise<HoldReply>
+  renewHold(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
+  releaseHolds(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
 }
 
 /**
@@ -25,7 +25,7 @@ export interface SpendCommands {
  * counter the amounts used (text beyond 15 digits) and held; and, if there are other subjects, the request's own part of
  * the latter.
  */
-export type SpendResult = readonly [
+export type HoldReply = readonly [
   outcome: string,
   ceiling: number,
   open: number,
@@ -101,7 +101,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * the sums are written; an id followed by more text is dropped at once. The arithmetic of tokens is as in
  * ratelimit/rules/estimates/admit.ts.
  */
-const spend = `
+const takeHold = `
 ${common}
 local can_limit_output = ARGV[12] == '1'
 local input, input_variance, output, output_variance, floor, beyond, least, worst, overshoot =
@@ -275,10 +275,10 @@ return answer
 `
 
 /**
- * KEYS[1] to KEYS[3] as in `spend`; ARGV[1] the id, ARGV[2] its lease from now on (ms), ARGV[3] and ARGV[4] the
+ * KEYS[1] to KEYS[3] as in `takeHold`; ARGV[1] the id, ARGV[2] its lease from now on (ms), ARGV[3] and ARGV[4] the
  * currently expected output and its variance; ARGV[5] the variance of the input.
  */
-const renewSpent = `
+const renewHold = `
 ${common}
 local mean, variance, output, most, ceiling, names = parts_of(ARGV[1])
 if not mean then return 0 end
@@ -305,10 +305,10 @@ return 1
 `
 
 /**
- * KEYS[1] to KEYS[3] as in `spend`; ARGV[1…] the ids of holds that end. With a space and an asker appended, a hold ends
+ * KEYS[1] to KEYS[3] as in `takeHold`; ARGV[1…] the ids of holds that end. With a space and an asker appended, a hold ends
  * only if no other asker is left; without, it is sent in one transaction with the sums that have its response.
  */
-const releaseSpent = `
+const releaseHolds = `
 ${common}
 for _, each in ipairs(ARGV) do
   local id, asker = string.match(each, '^(%S+) ?(%S*)$')
@@ -326,4 +326,4 @@ end
 return 0
 `
 
-export const spendScripts = { spend, renewSpent, releaseSpent }
+export const holdScripts = { takeHold, renewHold, releaseHolds }

@@ -84,7 +84,7 @@ async function connect(t: Test, valkey: RunningValkey) {
         ]),
         ...ended,
       ]
-      return commands.spend([...holdKeys, ...used.map((kind) => windowKeys[kind])], args)
+      return commands.takeHold([...holdKeys, ...used.map((kind) => windowKeys[kind])], args)
     },
     /** The sums of a gateway, and requests of which responses are in them. */
     write(gateway: string, { tokens, requests, cost = 0 }: Ended, ids: readonly string[]) {
@@ -207,7 +207,7 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
           found.cost = growHold(found.cost, more, found.factors, found.hold)
           found.hold = growHold(found.hold, more)
           const args = [id, leaseMs, ...Object.values(more)]
-          await redis.commands.renewSpent(holdKeys, args)
+          await redis.commands.renewHold(holdKeys, args)
         } else {
           const ended = [...open].filter((each) => each[1].gateway === gateway && dice.chance(0.6))
           const sums = own[gateway] as Ended
@@ -270,10 +270,10 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
     const again = await redis.spend({ ...asked, id: 'a', asker: 'other' })
     t.strictSame([first[0], again[0], again[1]], ['held', 'repeated', first[1]])
     t.equal(again[5], 1)
-    await redis.commands.releaseSpent(holdKeys, ['a other'])
-    await redis.commands.releaseSpent(holdKeys, ['a other', 'b other'])
+    await redis.commands.releaseHolds(holdKeys, ['a other'])
+    await redis.commands.releaseHolds(holdKeys, ['a other', 'b other'])
     t.equal(await valkey.client.hlen(holdKeys[1] as string), 1, 'somebody else has asked for it')
-    await redis.commands.releaseSpent(holdKeys, ['a one'])
+    await redis.commands.releaseHolds(holdKeys, ['a one'])
     t.equal(await valkey.client.hlen(holdKeys[1] as string), 0)
     t.equal(await valkey.client.hlen(holdKeys[0] as string), 0)
   })
@@ -378,7 +378,7 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
 
   await t.test('a hold ends with its lease', async (t) => {
     for (const id of ['a', 'b', 'c']) await redis.spend({ ...asked, id, lease: 300 })
-    await redis.commands.renewSpent(holdKeys, ['c', leaseMs, 0, 0, 0])
+    await redis.commands.renewHold(holdKeys, ['c', leaseMs, 0, 0, 0])
     t.equal((await redis.spend({ ...asked, id: '' }))[0], 'busy')
     // One of them may end a little before the other.
     await poll(async () => (await redis.spend({ ...asked, id: '' }))[7] === 1, 'they end')
