@@ -11,7 +11,9 @@ import { showFirst } from '../formats/lists.ts'
 import { toFigure } from '../formats/money.ts'
 import { addressRulesOf } from '../gateway/address-rules.ts'
 import { goneLimits, newCounters } from '../models/rules/new-counters.ts'
+import type { Snapshot } from '../models/rules/snapshot.ts'
 import { showProblem } from '../models/sources/files.ts'
+import { placesOfUnread } from '../models/sources/pipeline.ts'
 import { inSlices } from '../runtime/slices.ts'
 import { loadConfig } from '../settings/config.ts'
 import { withSettings } from '../settings/setting.ts'
@@ -19,6 +21,7 @@ import type { Run } from './command.ts'
 import type { checkFlags } from './commands/operate.ts'
 import { loadFolder, withoutResources } from './input-file.ts'
 import { formatCount, printable, renderTable, toJson } from './output.ts'
+import type { CommandIo } from './terminal.ts'
 
 /**
  * Prints problems and advice, then the phase that each resource has in the service. Returns the exit status: 1 if there
@@ -31,50 +34,58 @@ export const check: Run<typeof checkFlags> = async (
   const config = loadConfig(withSettings(env, { RESOURCES: `file:${folder}` }))
   const options = { checkAddress: addressRulesOf(config), admissionMode: config.admissionMode }
   const loaded = await loadFolder(folder, options)
-  const { snapshot, problems, refused } = loaded
-  if (problems.length === 0 && loaded.resources.length === 0) {
-    throw withoutResources(folder)
-  }
+  if (loaded.problems.length === 0 && loaded.resources.length === 0) throw withoutResources(folder)
   const inForce = flags['in-force']
   const before = inForce === undefined ? undefined : await loadFolder(inForce, options)
-  const begun =
-    before === undefined
-      ? []
-      : [...newCounters(before.snapshot, snapshot), ...goneLimits(before.snapshot, snapshot)]
-  const unread = new Map<string, (typeof problems)[number]>()
-  for (const each of problems) {
-    if (each.unread !== undefined && !unread.has(each.unread)) unread.set(each.unread, each)
-  }
-  const advice = [...adviceOn(snapshot, refused), ...begun]
+  const found = await examine(loaded, before?.snapshot)
+  if (flags.json) out(toJson({ ...found, limits: found.limits.map(toFigures) }))
+  else print(found, { out, err })
+  return loaded.problems.length > 0 ? 1 : 0
+}
+
+type Found = Awaited<ReturnType<typeof examine>>
+
+/** `before`: the resources in force, to report limits that would be removed or begin with new counters. */
+async function examine(
+  { snapshot, problems, refused }: Awaited<ReturnType<typeof loadFolder>>,
+  before: Snapshot | undefined,
+) {
   // Only serving processes know which policies are enforced.
   const policies = await inSlices(policiesInSteps(snapshot, refused))
   const policyConditions = createPolicyConditions(policies)
-  const resources = statusOf(snapshot, { policyConditions }).map(
-    ({ kind, namespace, name, phase, conditions: [ready] }) => {
-      const isWell = phase === 'Ready' || phase === 'Active'
-      return { kind, namespace, name, phase, why: isWell ? '' : (ready?.message ?? '') }
-    },
-  )
-  const generated = policyStatuses(policies, policyConditions).map(
-    ({ kind, namespace, name, conditions: [accepted] }) => {
-      const { reason = '', message = '' } = accepted ?? {}
-      return { kind, namespace, name, reason, why: message }
-    },
-  )
-  const bounds = [...boundsOf(snapshot)]
-  const limits = limitBounds(snapshot)
-  const status = problems.length > 0 ? 1 : 0
-  if (flags.json) {
-    out(toJson({ resources, generated, bounds, limits: limits.map(toFigures), problems, advice }))
-    return status
+  return {
+    resources: statusOf(snapshot, { policyConditions }).map(
+      ({ kind, namespace, name, phase, conditions: [ready] }) => {
+        const isWell = phase === 'Ready' || phase === 'Active'
+        return { kind, namespace, name, phase, why: isWell ? '' : (ready?.message ?? '') }
+      },
+    ),
+    generated: policyStatuses(policies, policyConditions).map(
+      ({ kind, namespace, name, conditions: [accepted] }) => {
+        const { reason = '', message = '' } = accepted ?? {}
+        return { kind, namespace, name, reason, why: message }
+      },
+    ),
+    bounds: [...boundsOf(snapshot)],
+    limits: limitBounds(snapshot),
+    problems,
+    advice: [
+      ...adviceOn(snapshot, refused),
+      ...(before ? [...newCounters(before, snapshot), ...goneLimits(before, snapshot)] : []),
+    ],
   }
+}
+
+function print(found: Found, { out, err }: Pick<CommandIo, 'out' | 'err'>): void {
+  const { resources, generated, bounds, limits, problems, advice } = found
   for (const problem of problems) err(printable(showProblem(problem)))
   for (const each of advice) err(`advice: ${each}`)
+  const unread = placesOfUnread(problems)
   const rows = [
     ...resources.map((each) => [each.kind, `${each.namespace}/${each.name}`, each.phase, each.why]),
-    ...[...unread].map(([key, { file, line }]) => {
+    ...[...unread].map(([key, place]) => {
       const [kind = '', namespace, name] = key.split('/')
-      return [kind, `${namespace}/${name}`, 'not read', `see ${file}:${line}`]
+      return [kind, `${namespace}/${name}`, 'not read', `see ${place}`]
     }),
     ...generated.map((each) => [
       each.kind,
@@ -105,7 +116,6 @@ export const check: Run<typeof checkFlags> = async (
   out(
     `\n${formatCount(resources.length, 'resource')}${left}, ${formatCount(problems.length, 'problem')}`,
   )
-  return status
 }
 
 /** Amounts of money as decimal texts; null if there is no figure. */

@@ -76,7 +76,7 @@ async function load(
 ) {
   const unserved: ResourceProblem[] = []
   const closed = closeUnknown(gathered)
-  const unread = placesOfUnread(gathered)
+  const unread = placesOfUnread(gathered.problems)
   const external = joinExternalModels(closed.resources, (each) => unserved.push(each), unread)
   const joined = await inSlices(joinRoutes(external, routing))
   const resources = await inSlices(refuseAddresses(joined, checkAddress))
@@ -99,8 +99,8 @@ function closeUnknown(gathered: Contents): Contents {
   return { ...gathered, resources, problems: [...gathered.problems, ...problems] }
 }
 
-/** Where the documents that are not in force have their first problem. */
-function placesOfUnread({ problems }: Contents): InvalidDocumentLocations {
+/** Where the documents that are not in force have their first problem, as `<file>:<line>`. */
+export function placesOfUnread(problems: readonly FileProblem[]): InvalidDocumentLocations {
   const places = new Map<string, string>()
   for (const { unread, file, line } of problems) {
     if (unread === undefined || places.has(unread)) continue
