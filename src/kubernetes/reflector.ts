@@ -4,7 +4,7 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { isObject } from '../formats/fields.ts'
+import { isObject, type JsonObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { restAfter } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
@@ -82,7 +82,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
   let missed = 0
   /** How often in a row access was forbidden. */
   let refusals = 0
-  /** How many watches in a row ended at once, or with an error. */
+  /** How many watches in a row ended at once, or with an error, so that the collection may be unreadable. */
   let ended = 0
   const outage = createOutage(onProblem)
   let listedAt = Number.NEGATIVE_INFINITY
@@ -129,12 +129,20 @@ export function startReflector(options: ReflectorOptions): Reflector {
     if (changed) onChange(undefined)
   }
 
+  function apply(object: KubeObject, isDeleted: boolean): void {
+    const key = objectKey(object)
+    if (isDeleted) objects.delete(key)
+    else objects.set(key, keep(object))
+    onChange(key)
+  }
+
   /** Follows until the watch ends; `reached` holds the last version. */
   async function follow(reached: { version: string }): Promise<void> {
     const query = `watch=1&allowWatchBookmarks=true&timeoutSeconds=${watchSeconds}`
     const version = `resourceVersion=${encodeURIComponent(reached.version)}`
     const request = { path: `${path}?${query}&${version}${selector}`, signal, idleMs: silenceMs }
     const lines = linesOf(await client.open(request))
+    /** Whether it is proven that the collection can be watched. */
     let isAlive = false
     const prove = (): void => {
       if (isAlive) return
@@ -150,10 +158,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
       for await (const line of lines) {
         const isError = line.startsWith('{"type":"ERROR"')
         if (!isError) prove()
-        const event: unknown = JSON.parse(line)
-        if (!isObject(event) || !isObject(event.object))
-          throw new Error('the watch sent an event without an object')
-        const { type, object } = event
+        const { type, object } = readEvent(line)
         if (type === 'ERROR') {
           // It may come again as soon as the next watch begins.
           isAlive = false
@@ -166,11 +171,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
         if (isObject(object.metadata) && typeof object.metadata.resourceVersion === 'string') {
           reached.version = object.metadata.resourceVersion
         }
-        if (type === 'BOOKMARK' || !isKubeObject(object)) continue
-        const key = objectKey(object)
-        if (type === 'DELETED') objects.delete(key)
-        else objects.set(key, keep(object))
-        onChange(key)
+        if (type !== 'BOOKMARK' && isKubeObject(object)) apply(object, type === 'DELETED')
       }
     } finally {
       clearTimeout(lasting)
@@ -274,6 +275,12 @@ function selectorsOf({ fieldSelector, labelSelector }: ReflectorOptions): string
   return labelSelector === undefined
     ? fields
     : `${fields}&labelSelector=${encodeURIComponent(labelSelector)}`
+}
+
+function readEvent(line: string): { readonly type: unknown; readonly object: JsonObject } {
+  const event: unknown = JSON.parse(line)
+  if (isObject(event) && isObject(event.object)) return { type: event.type, object: event.object }
+  throw new Error('the watch sent an event without an object')
 }
 
 /** The complete lines of a response; an incomplete last line is dropped. */
