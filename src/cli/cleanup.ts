@@ -62,8 +62,8 @@ function readTarget(
   // A Unix socket has no TLS.
   const socketPath = address && 'path' in address ? address.path : undefined
   const url = URL.parse(socketPath === undefined ? raw : 'http://localhost')
-  const isBare = url?.pathname === '/' && !url.search && !url.hash && !url.username
-  if (url === null || !isBare || !/^https?:$/.test(url.protocol)) {
+  const hasNoCredential = url?.pathname === '/' && !url.search && !url.hash && !url.username
+  if (url === null || !hasNoCredential || !/^https?:$/.test(url.protocol)) {
     throw new WrongCall('<url> must be an address such as http://127.0.0.1:8081 or unix:/path.')
   }
   if (url.protocol === 'http:' && (ca ?? cert) !== undefined) {

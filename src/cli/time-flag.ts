@@ -23,7 +23,7 @@ export function readTimeFlag(flag: string, raw: string, direction: Direction): n
       ? parseTimestamp(raw)
       : Date.now() + (direction === 'ahead' ? duration : -duration)
   // Beyond the years that RFC 3339 can write.
-  if (read !== undefined && read >= 0 && read < farthest) return read
+  if (read !== undefined && read >= 0 && read < latestTime) return read
   const from = direction === 'ahead' ? 'from now' : 'ago'
   throw new WrongCall(
     `${flag} must be a day like 2026-03-01, a time like 2026-03-01T12:00:00Z, or a duration ${from} like 3d.`,
@@ -51,4 +51,4 @@ export function toSpan(flags: {
 }
 
 /** 9999-12-31, in milliseconds since the epoch. */
-export const farthest = 253_402_214_400_000
+export const latestTime = 253_402_214_400_000

@@ -7,7 +7,7 @@ import type { Span } from '../formats/span.ts'
 import { hourMs, toTimestamp } from '../formats/time.ts'
 import { findJournalName } from '../usage/ledger/journal-name.ts'
 import { type LedgerLag, readLedgerLag } from '../usage/ledger/ledger-lag.ts'
-import { findKept } from '../usage/ledger/ledger-lines.ts'
+import { findSurvivingLines } from '../usage/ledger/ledger-lines.ts'
 import { readLedgerState } from '../usage/ledger/postgres/state.ts'
 import { type Verification, verifyUsage } from '../usage/ledger/verify.ts'
 import type { LedgerState } from '../usage/store.ts'
@@ -16,7 +16,7 @@ import type { verifyUsageFlags } from './commands/usage.ts'
 import { withDatabase } from './database.ts'
 import { formatCount, printable, renderTable, toJson } from './output.ts'
 import type { CommandIo } from './terminal.ts'
-import { farthest, readTimeFlag } from './time-flag.ts'
+import { latestTime, readTimeFlag } from './time-flag.ts'
 
 /** Runs the command; returns the exit status: 1 if anything differs. */
 export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, io: CommandIo) {
@@ -36,7 +36,7 @@ export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, i
     // Before the lines are compared: lines written meanwhile are not a lag.
     const unread = readLedgerLag({ path, dataDir }, state.journals)
     const problems: string[] = []
-    const kept = await findKept({ path, dataDir, folder }, state, span, (problem) =>
+    const kept = await findSurvivingLines({ path, dataDir, folder }, state, span, (problem) =>
       problems.push(problem),
     )
     const result = await verifyUsage({ state, kept, unusableUsage, from, to })
@@ -176,7 +176,7 @@ function soFar(compared: number, { lines }: LedgerLag): string {
 function readSpan(flags: Call<typeof verifyUsageFlags>['flags']): Span {
   const span = {
     from: Math.floor(readTime('--from', flags.from, 0) / hourMs) * hourMs,
-    to: Math.ceil(readTime('--to', flags.to, farthest) / hourMs) * hourMs,
+    to: Math.ceil(readTime('--to', flags.to, latestTime) / hourMs) * hourMs,
   }
   if (span.from < span.to) return span
   throw new WrongCall('--from must be before --to.')

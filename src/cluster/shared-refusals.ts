@@ -17,7 +17,7 @@ import {
 import { getOrAdd } from '../formats/lists.ts'
 import { withTimeout } from '../runtime/with-timeout.ts'
 import type { Notification } from '../store/postgres/listener.ts'
-import { within } from '../store/postgres/postgres.ts'
+import { withDeadline } from '../store/postgres/postgres.ts'
 import type { Sql } from '../store/postgres/sql.ts'
 
 interface OthersRefusalsOptions {
@@ -93,7 +93,7 @@ export function createOthersRefusals(
       return JSON.stringify({ id, from: self, at, of, text: own } satisfies Chunk)
     })
     // Without a response the other process reports this one as silent.
-    await within(
+    await withDeadline(
       sql`select pg_notify(${channelOf(by)}, chunk) from unnest(${chunks}::text[]) as chunk`,
       timeoutMs,
     ).catch(() => {})
@@ -106,7 +106,7 @@ export function createOthersRefusals(
     try {
       const text = JSON.stringify({ ...question, id, by: self } satisfies Question)
       // Postgres delivers equal notifications of a transaction once.
-      const others = await within(
+      const others = await withDeadline(
         sql<{ id: string; name: string; isAlive: boolean }[]>`
           select id, name, seen_at > now() - make_interval(secs => ${aliveSeconds}) as "isAlive",
             pg_notify(${channel}, ${text})

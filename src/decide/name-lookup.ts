@@ -55,7 +55,7 @@ export function modelsMeant(name: string, asking: Asking, snapshot: Snapshot): r
 }
 
 /** Whether the name means one model in a body of this caller. */
-export function meansOne(name: string, asking: Asking, snapshot: Snapshot): boolean {
+export function isUnambiguous(name: string, asking: Asking, snapshot: Snapshot): boolean {
   return modelsMeant(name, asking, snapshot).length === 1
 }
 

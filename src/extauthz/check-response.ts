@@ -155,7 +155,7 @@ export const authenticatedResponse: Buffer = new WireWriter()
   .finish()
 
 /** Like `authenticatedResponse`, but the gateway asks again with the size of the body. */
-export const unread: Buffer = new WireWriter()
+export const unreadResponse: Buffer = new WireWriter()
   .message(1, () => {})
   .message(3, (writer) => writeHeader(writer, 'x-tollgate-again', 'true'))
   .finish()

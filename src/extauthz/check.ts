@@ -9,7 +9,7 @@ import { refuseAddress } from '../decide/steps/address.ts'
 import { refuseCaller } from '../decide/steps/credential.ts'
 import { ServiceError } from '../formats/errors.ts'
 import { isSampled, lastValue } from '../formats/headers.ts'
-import { type Authenticate, credentialOf, isBare } from '../identity/authenticate.ts'
+import { type Authenticate, credentialOf, hasNoCredential } from '../identity/authenticate.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
 import type { Caller } from '../identity/rules/caller.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
@@ -28,7 +28,7 @@ import {
   type LinedRequest,
   tagSpan,
   toCheckResponse,
-  unread,
+  unreadResponse,
 } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
 
@@ -126,7 +126,7 @@ export function createCheck(deps: CheckDeps): Check {
   }
 
   function respond(context: CheckContext, caller: Caller | null, decided: Decision): Buffer {
-    if (decided.allowed && decided.isUnread) return unread
+    if (decided.allowed && decided.isUnread) return unreadResponse
     const { request, credential, target, now, traceparent, mark } = context
     const { subscription } = request
     const decision = decided.allowed ? decided : withCredentialDetail(decided, request)
@@ -271,6 +271,6 @@ function linedAs(
  */
 function withCredentialDetail(denial: Denial, request: CheckRequest): Denial {
   if (denial.code !== 'credential_invalid' || denial.detail !== undefined) return denial
-  if (isBare(request)) return denial
+  if (hasNoCredential(request)) return denial
   return { ...denial, detail: { about: 'credential', reason: undefined } }
 }

@@ -76,7 +76,7 @@ export function credentialOf(presented: PresentedHeaders): string | undefined {
 }
 
 /** Whether a request has no credential, not even an invalid one. */
-export function isBare({ authorization, apiKey }: PresentedHeaders): boolean {
+export function hasNoCredential({ authorization, apiKey }: PresentedHeaders): boolean {
   return given(authorization, 'bearer') === undefined && given(apiKey, '') === undefined
 }
 

@@ -23,7 +23,7 @@ import { isObject } from '../formats/fields.ts'
 import type { Mutable } from '../formats/mutable.ts'
 import { type Lane, readLane } from '../table/rules/lane.ts'
 import { type CountableLine, chargeOfLine } from '../usage/rules/line-charges.ts'
-import { sayLeft } from '../usage/rules/model-failure.ts'
+import { hasClientLeft } from '../usage/rules/model-failure.ts'
 import { isWhole, type LineHead, parseObject, readLineHead } from '../usage/rules/read-line-head.ts'
 import type { UnusableUsage } from '../usage/rules/usage.ts'
 import { earlierLines, fromEarlier } from './earlier-line.ts'
@@ -98,7 +98,7 @@ function toLine(fields: Fields, head: LineHead): Mutable<ReadLine> | undefined {
   if (isObject(figures)) usage.reported = new Map(Object.entries(figures))
   usage.response = { id, endedAt: startedAt + ms }
   if (held !== undefined) usage.held = { ...held, id, tookMs: ms, isBroken: flags !== '' }
-  if (status === 0 && isSent && sayLeft(flags)) usage.hasLeft = true
+  if (status === 0 && isSent && hasClientLeft(flags)) usage.hasLeft = true
   return {
     state: isRunning ? 'running' : 'ended',
     // The table admits metered requests only, and without a Check the flag is not set.

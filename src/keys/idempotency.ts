@@ -4,7 +4,7 @@
  * nothing.
  */
 
-import { within } from '../store/postgres/postgres.ts'
+import { withDeadline } from '../store/postgres/postgres.ts'
 import { type Fragment, nowByBoth, type Sql } from '../store/postgres/sql.ts'
 
 /** One attempt of a request. */
@@ -43,7 +43,7 @@ export function createIdempotency(sql: Sql) {
     async claim({ scope, id }: Attempt, request: string, now: number): Promise<Claim> {
       const instant = nowByBoth(sql, now)
       const forgotten = sql`it.created_at <= ${instant} - ${rememberedFor}::interval`
-      const rows = await within(sql<ClaimRow[]>`
+      const rows = await withDeadline(sql<ClaimRow[]>`
         with mine as (
           insert into tollgate_idempotency as it (scope, request, created_at, attempt, attempted_at)
           values (${scope}, ${request}, ${instant}, ${id}, ${instant})
@@ -69,13 +69,13 @@ export function createIdempotency(sql: Sql) {
     /** Ends the attempt, unless another one has taken over. A request that created nothing is forgotten. */
     async release({ scope, id }: Attempt): Promise<void> {
       const own = sql`scope = ${scope} and attempt = ${id}`
-      await within(sql`
+      await withDeadline(sql`
         with forgotten as (delete from tollgate_idempotency where ${own} and key_id is null)
         update tollgate_idempotency set attempt = null where ${own} and key_id is not null`)
     },
     /** Deletes expired rows. */
     async purge(now: number): Promise<void> {
-      await within(sql`
+      await withDeadline(sql`
         delete from tollgate_idempotency
         where created_at <= ${nowByBoth(sql, now)} - ${rememberedFor}::interval`)
     },

@@ -1,6 +1,6 @@
 /** Records the uses of keys in their table. */
 
-import { within, withLongDeadline } from '../store/postgres/postgres.ts'
+import { withDeadline, withLongDeadline } from '../store/postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../store/postgres/sql.ts'
 
 /** A use is recorded again after this many seconds. */
@@ -21,7 +21,7 @@ export async function recordFirstUses(
   sql: Sql,
   hashes: readonly string[],
 ): Promise<readonly string[]> {
-  const rows = await within(sql<{ key_hash: string }[]>`
+  const rows = await withDeadline(sql<{ key_hash: string }[]>`
     with mine as (
       select id from api_keys where key_hash = any(${hashes}::text[])
       for no key update skip locked

@@ -6,7 +6,7 @@ import {
   type Pool,
   requestDeadlineMs,
   transact,
-  within,
+  withDeadline,
   withLongDeadline,
 } from '../store/postgres/postgres.ts'
 import { type Fragment, nowByBoth, type Query, type Sql } from '../store/postgres/sql.ts'
@@ -36,7 +36,8 @@ const batchRows = 2_000
 export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
   return {
     async insert(record, attempt, most) {
-      if (most === undefined) return await within(insertOne(sql, record, attempt)).then(requireOne)
+      if (most === undefined)
+        return await withDeadline(insertOne(sql, record, attempt)).then(requireOne)
       const inserted = await transact(
         sql,
         async (transaction) =>
@@ -49,7 +50,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       requireOne(inserted)
     },
     async findByHashes(hashes) {
-      const rows = await within(sql<FoundRow[]>`
+      const rows = await withDeadline(sql<FoundRow[]>`
         select ${foundColumns(sql)}, false as is_previous, ${isReplaceable(sql)} as is_replaceable
         from api_keys where key_hash = any(${hashes}::text[])
         union all
@@ -74,7 +75,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
     },
     noteUses: (uses) => recordUses(sql, uses),
     async findById(id) {
-      const [row] = await within(sql<KeyRow[]>`select * from api_keys where id = ${id}`)
+      const [row] = await withDeadline(sql<KeyRow[]>`select * from api_keys where id = ${id}`)
       return row && toRecord(row)
     },
     async change(id, owner, { name, description, labels, caps }, now, from) {
@@ -88,11 +89,11 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
         where ${isOwn(sql, id, owner, now)}
           ${from === undefined || from === closedCaps ? sql`` : sql`and ${isSame}`}
         returning *, pg_current_xact_id()::text as transaction`
-      const [row] = await within(query)
+      const [row] = await withDeadline(query)
       return row && toRevoked(row)
     },
     async revoke(id, owner, now, hash) {
-      const [row] = await within(sql<RevokedRecordRow[]>`
+      const [row] = await withDeadline(sql<RevokedRecordRow[]>`
         update api_keys set status = 'revoked' where ${isOwn(sql, id, owner, now)}
           ${hash === undefined ? sql`` : sql`and key_hash = ${hash}`}
         returning *, pg_current_xact_id()::text as transaction`)
@@ -100,7 +101,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
     },
     rotate: (...asked) => rotate(sql, ...asked),
     async endPrevious(hash, now) {
-      const [row] = await within(sql<RevokedRecordRow[]>`
+      const [row] = await withDeadline(sql<RevokedRecordRow[]>`
         update api_keys set previous_hash = null, previous_prefix = null, previous_ends_at = null,
           previous_last_used_at = null, previous_end_after = null
         where previous_hash = ${hash} and previous_ends_at > ${nowByBoth(sql, now)}
@@ -164,7 +165,7 @@ async function rotate(
     unused === undefined
       ? sql`case when ${hasOverlap} then ${value} end`
       : sql`api_keys.${sql.identifier(column)}`
-  const [row] = await within(sql<RotatedRow[]>`
+  const [row] = await withDeadline(sql<RotatedRow[]>`
     with replaced as (
       select * from api_keys
       where ${isOwn(sql, id, owner, now)}

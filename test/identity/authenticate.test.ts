@@ -4,7 +4,7 @@ import {
   createAuthenticate,
   createVerifyKey,
   credentialOf,
-  isBare,
+  hasNoCredential,
   type PresentedHeaders,
 } from '../../src/identity/authenticate.ts'
 import { hashOfKey } from '../../src/keys/rules/api-key.ts'
@@ -98,7 +98,7 @@ test('a header of commas is refused quickly', async (t) => {
         credentialOf(bearing(header)) ?? credentialOf({ ...bearing(''), apiKey: header }),
         undefined,
       )
-      t.equal(isBare(bearing(header)), false)
+      t.equal(hasNoCredential(bearing(header)), false)
     }
     const { user } = process.cpuUsage(startedAt)
     t.ok(user < 150_000, `${part} took ${user / 100} us`)
@@ -146,7 +146,7 @@ test('a blank credential is none, and the same one twice is one', async (t) => {
   const key = 'sk-tg-a_b'
   for (const blank of [undefined, '', ' ', 'Bearer', 'Bearer ', 'bearer   ']) {
     t.match(authenticate({ authorization: blank, apiKey: key }, 0), { user: `key ${key}` })
-    t.equal(isBare({ authorization: blank, apiKey: ' ' }), true)
+    t.equal(hasNoCredential({ authorization: blank, apiKey: ' ' }), true)
   }
   for (const blank of ['', ' ']) {
     t.match(authenticate({ authorization: `Bearer ${key}`, apiKey: blank }, 0), { user: /key/ })
@@ -164,8 +164,8 @@ test('a blank credential is none, and the same one twice is one', async (t) => {
   ] as const) {
     t.match(authenticate({ authorization, apiKey }, 0), { user }, `${authorization} and ${apiKey}`)
   }
-  t.equal(isBare({ authorization: 'Bearer, Bearer', apiKey: ', ' }), true)
-  t.equal(isBare({ authorization: 'Basic YTpi', apiKey: undefined }), false)
+  t.equal(hasNoCredential({ authorization: 'Bearer, Bearer', apiKey: ', ' }), true)
+  t.equal(hasNoCredential({ authorization: 'Basic YTpi', apiKey: undefined }), false)
 })
 
 test('credentials above 16 KiB are not read', async (t) => {

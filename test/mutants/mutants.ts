@@ -1685,7 +1685,7 @@ export const allMutants: readonly Mutant[] = [
       ['if (fields?.v !== 1)', 'if (false)'],
       ['text.lastIndexOf(each)', 'text.indexOf(each)'],
       ['fields.metered === true', 'fields.metered !== false'],
-      ['status === 0 && isSent && sayLeft', 'status === 0 && sayLeft'],
+      ['status === 0 && isSent && hasClientLeft', 'status === 0 && hasClientLeft'],
     ],
   ),
   ...mutants(

@@ -11,7 +11,7 @@ import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import { readTarget } from '../../operations/target.ts'
 import type { ExplainDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { showOthers } from '../http/audit.ts'
+import { recordForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { createDryRun } from './dry-run.ts'
 import { type Hypothetical, questionSchema, readQuestion } from './explain-question.ts'
@@ -125,7 +125,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const whole = await isAdmin(caller)
     const only = onlyKeyOf(caller, keyReach)
     const show = async (who: Who, asked: Hypothetical, at: number) => {
-      await showOthers(request)
+      await recordForeignRead(request)
       const decided = (await decide(who, asked, at)).explained()
       const explained = only === undefined ? decided : withoutOthers(decided)
       const broken = whole ? await findBroken(explained, who.caller, asked) : []

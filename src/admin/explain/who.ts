@@ -13,7 +13,7 @@ import { compileCaps } from '../../keys/rules/compiled-caps.ts'
 import { isListing } from '../../operations/operations.ts'
 import { readTarget } from '../../operations/target.ts'
 import type { ExplainDeps } from '../deps.ts'
-import { lookAtOthers } from '../http/audit.ts'
+import { noteForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import type { Question } from './explain-question.ts'
@@ -118,7 +118,7 @@ export function ofKey(record: ApiKeyRecord, at: number): Known {
 /** Notes in the audit trail that an administrator asks about another user. */
 export function auditExplain(request: FastifyRequest, { user, ...other }: Caller): void {
   if (user === callerOf(request).user) return
-  lookAtOthers(request, { ...(other.by === 'key' && { keyId: other.keyId }), user })
+  noteForeignRead(request, { ...(other.by === 'key' && { keyId: other.keyId }), user })
 }
 
 const keyGone = 'The API key does not exist any more.'

@@ -82,7 +82,10 @@ export function auditRoutes(app: FastifyInstance, trail: AuditTrail = noTrail): 
 /**
  * Call it right before the statement: if the trail is required, nothing is done without this line.
  */
-export async function intend(request: FastifyRequest, target: AuditTarget = {}): Promise<void> {
+export async function recordIntent(
+  request: FastifyRequest,
+  target: AuditTarget = {},
+): Promise<void> {
   const { audited } = request
   audited.target = target
   await audited.trail.require(eventOf(request, 'intent'))
@@ -95,8 +98,8 @@ export function addToOutcome(request: FastifyRequest, target: AuditTarget, count
   if (count !== undefined) request.audited.count = count
 }
 
-/** Records that the request reads another user's keys, regardless of the result. */
-export function lookAtOthers(request: FastifyRequest, target: AuditTarget): void {
+/** Notes that the request reads what another user has, regardless of the result. */
+export function noteForeignRead(request: FastifyRequest, target: AuditTarget): void {
   request.audited.concernsOthers = true
   addToOutcome(request, target)
 }
@@ -105,7 +108,7 @@ export function lookAtOthers(request: FastifyRequest, target: AuditTarget): void
  * Call it before such a read is answered: if the trail is required, nothing is returned without
  * this line.
  */
-export async function showOthers(request: FastifyRequest, count?: number): Promise<void> {
+export async function recordForeignRead(request: FastifyRequest, count?: number): Promise<void> {
   if (!request.audited.concernsOthers) return
   addToOutcome(request, {}, count)
   await request.audited.trail.require(eventOf(request, 'success', 200))

@@ -8,7 +8,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import {
   type Authenticate,
   credentialOf,
-  isBare,
+  hasNoCredential,
   type PresentedHeaders,
 } from '../../identity/authenticate.ts'
 import type { Caller, KeyCaller } from '../../identity/rules/caller.ts'
@@ -79,7 +79,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
     try {
       request.caller = await prove(request)
     } catch (error) {
-      if (isBare(presentedBy(request))) reply.header(...bareChallenge)
+      if (hasNoCredential(presentedBy(request))) reply.header(...bareChallenge)
       else if (isRefused(error)) {
         enforceWait(reply, networks?.take(networkOf(addressOf(request)), now))
       }

@@ -3,7 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../../formats/errors.ts'
 import type { ExternalDeps } from '../deps.ts'
-import { lookAtOthers } from './audit.ts'
+import { noteForeignRead } from './audit.ts'
 import { callerOf } from './authenticate-api.ts'
 
 /** For a scope behind `requireCaller`: all others get 403 before anything is read. */
@@ -11,7 +11,7 @@ export function requireAdministrator(app: FastifyInstance, { isAdmin }: External
   app.addHook('onRequest', async (request) => {
     const caller = callerOf(request)
     if (await isAdmin(caller)) return
-    lookAtOthers(request, {})
+    noteForeignRead(request, {})
     const message =
       caller.by === 'key'
         ? 'Only an administrator with an identity token may do this; an API key never has administrator rights.'

@@ -12,7 +12,7 @@ import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/activ
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
+import { addToOutcome, noteForeignRead, recordForeignRead, recordIntent } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { ignoreBodies, requirePlainText } from '../http/body.ts'
 import {
@@ -191,7 +191,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     const { limit, counter } = chosen
     const higher = readFigure(limit.kind, asked.limit)
     requireHigher(higher, limit)
-    await intend(request, { ...target, ...(user !== undefined && { user }) })
+    await recordIntent(request, { ...target, ...(user !== undefined && { user }) })
     const { reason } = asked
     const { key } = counter
     const added = await orUnsure(
@@ -211,11 +211,11 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
   })
   const listing = { schema: listSchema, config: { audit: 'increase.read' } } as const
   app.get('/v1/admin/increases', listing, async (request) => {
-    lookAtOthers(request, {})
+    noteForeignRead(request, {})
     const found = await increases.list()
     const isEffective = await effectiveOf(found, snapshot(), keys, clock())
     const data = found.map((each) => ({ ...toJson(each), effective: isEffective(each) }))
-    await showOthers(request, data.length)
+    await recordForeignRead(request, data.length)
     return { object: 'list', data, ...currencyOf(data, deps.billingCurrency) }
   })
   app.register(async (scope: Api) => {
@@ -223,7 +223,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     const ending = { schema: endSchema, config: { audit: 'increase.end' } } as const
     scope.delete('/v1/admin/increases/:increaseId', ending, async (request) => {
       const { increaseId: id } = request.params
-      if (isKeyId(id)) await intend(request)
+      if (isKeyId(id)) await recordIntent(request)
       const ended = isKeyId(id) ? await orUnsure(increases.end(id), unsure) : undefined
       if (ended === undefined) {
         const message = 'There is no such increase, or it is over.'

@@ -6,7 +6,7 @@ import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import type { LimitRequest, Verdict } from '../../usage/limit-requests/limit-requests.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { addToOutcome, intend } from '../http/audit.ts'
+import { addToOutcome, recordIntent } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { responses, untitledObject } from '../http/schema.ts'
@@ -96,7 +96,7 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     }
     if (asked.state !== 'open') return settled(asked, decision, deps)
     const verdict = { by, at: now, ...(await read(asked, now)) }
-    await intend(request, target)
+    await recordIntent(request, target)
     const decided = await orUnsure(limitRequests.decide(id, verdict), unsure)
     if (decided === 'full') throw tooMany()
     return settled(foundRequest(decided), decision, deps)

@@ -13,7 +13,7 @@ import {
 } from '../../usage/limit-requests/limit-requests.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
+import { addToOutcome, noteForeignRead, recordForeignRead, recordIntent } from '../http/audit.ts'
 import { callerOf, requireToken } from '../http/authenticate-api.ts'
 import { requirePlainText } from '../http/body.ts'
 import { hasMore, pageQuery, readPage } from '../http/page.ts'
@@ -133,7 +133,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     const higher = readFigure(limit.kind, asked.limit)
     // Figures that callers may not see are compared when an administrator approves.
     if (hasFigures(limit)) requireHigher(higher, limit)
-    await intend(request, target)
+    await recordIntent(request, target)
     const { reason } = asked
     const added = await orUnsure(
       limitRequests.add({
@@ -152,7 +152,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     const { all, ...paging } = request.query
     const isAll = all === 'true'
     if (isAll) {
-      lookAtOthers(request, {})
+      noteForeignRead(request, {})
       if (!(await isAdmin(caller))) {
         const message = "all is for administrators: it lists others' requests."
         throw new ServiceError('admin_required', { message })
@@ -163,7 +163,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     const page = { limit: limit + 1, offset }
     const found = await limitRequests.list(isAll ? null : caller.user, clock(), page)
     const data = found.slice(0, limit).map(toRequestJson)
-    await showOthers(request, data.length)
+    await recordForeignRead(request, data.length)
     const currency = currencyOf(data, deps.billingCurrency)
     return { object: 'list', data, ...currency, has_more: found.length > limit }
   })

@@ -8,7 +8,7 @@ import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { KeyScope } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { addToOutcome, intend, recordAs } from '../http/audit.ts'
+import { addToOutcome, recordAs, recordIntent } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { boolean, optional, responses } from '../http/schema.ts'
@@ -99,7 +99,7 @@ export function bulkRevokeApiKeys(app: Api, deps: ExternalDeps): void {
       const message = `Dry run: would revoke ${describeKeys(revokedCount, scope)}.${noteOf(only)}`
       return { revokedCount, message, dryRun }
     }
-    await intend(request, target)
+    await recordIntent(request, target)
     const revoked = await orUnsure(
       only === undefined ? keys.revokeAll(scope, clock()) : revokeOne(only, caller.user),
     )

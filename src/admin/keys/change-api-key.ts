@@ -8,7 +8,7 @@ import { wideningOf } from '../../keys/rules/key-caps.ts'
 import type { KeyChanges } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { addToOutcome, intend } from '../http/audit.ts'
+import { addToOutcome, recordIntent } from '../http/audit.ts'
 import { callerOf, requireToken } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { optional, responses } from '../http/schema.ts'
@@ -95,7 +95,7 @@ export function changeApiKey(app: Api, deps: ExternalDeps): void {
     const changes = readChanges(request.body)
     const { id } = request.params
     foundKey(isKeyId(id) ? id : undefined)
-    await intend(request, { keyId: id })
+    await recordIntent(request, { keyId: id })
     const now = clock()
     if (namesCaps(request.body)) {
       const { changed, ...told } = await changeCaps(id, caller, request.body, now)

@@ -2,7 +2,7 @@
 
 import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { addToOutcome, intend } from '../http/audit.ts'
+import { addToOutcome, recordIntent } from '../http/audit.ts'
 import { ignoreBodies } from '../http/body.ts'
 import { refusals, untitledObject } from '../http/schema.ts'
 
@@ -30,7 +30,7 @@ export function cleanupApiKeys(app: Api, { keys, clock }: OperatorDeps): void {
     ignoreBodies(scope)
     const config = { audit: 'key.cleanup' } as const
     scope.post('/internal/v1/api-keys/cleanup', { schema, config }, async (request) => {
-      await intend(request)
+      await recordIntent(request)
       const deletedCount = await keys.deleteExpiredEphemeral(clock())
       addToOutcome(request, {}, deletedCount)
       const what = deletedCount === 1 ? '1 ephemeral key' : `${deletedCount} ephemeral keys`

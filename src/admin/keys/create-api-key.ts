@@ -8,13 +8,18 @@ import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import { expiryOf, maximumDaysOf } from '../../keys/rules/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { intend } from '../http/audit.ts'
+import { recordIntent } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
 import { labelsSchema, object, optional, refusals, string, timestamp } from '../http/schema.ts'
 import { toRecordJson } from './api-key-record.ts'
-import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency-key.ts'
+import {
+  idempotencyHeaders,
+  idempotencyRefusals,
+  refuseDone,
+  runIdempotently,
+} from './idempotency-key.ts'
 import { capFields, capSchemas, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
 import { newSecret } from './new-secret.ts'
@@ -118,10 +123,10 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
 
     const { secret, shown } = newSecret(deps.keyMarker)
     reply.header('cache-control', 'no-store')
-    return await once(request, deps, async ({ attempt, made }) => {
+    return await runIdempotently(request, deps, async ({ attempt, made }) => {
       if (made !== undefined) {
         const { keyId } = made
-        await intend(request, { keyId, user: caller.user, subscription })
+        await recordIntent(request, { keyId, user: caller.user, subscription })
         const renewal = { ...secret, ...noOverlap, attempt, unused: made.hash }
         const renewed = await orUnsure(keys.rotate(keyId, caller.user, renewal, now), unsure)
         if (renewed === undefined) return refuseDone(reply, await keys.findById(keyId), now)
@@ -146,7 +151,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
         expiresAt,
         lastUsedAt: null,
       }
-      await intend(request, { keyId: record.id, user: record.user, subscription })
+      await recordIntent(request, { keyId: record.id, user: record.user, subscription })
       await keys.insert(record, attempt, deps.maxKeysPerUser || undefined)
       reply.code(201)
       return { ...toRecordJson(record, now), ...shown }

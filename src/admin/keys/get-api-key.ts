@@ -3,7 +3,7 @@
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { noteForeignRead, recordForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { optional, responses } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
@@ -32,9 +32,9 @@ export function getApiKey(app: Api, { keys, isAdmin, clock, usage, keyReach }: E
     const record = foundKey(isOpen ? await keys.findById(id) : undefined)
     const { id: keyId, user, subscription } = record
     const isOwn = user === caller.user
-    if (!isOwn) lookAtOthers(request, { keyId, user, subscription })
+    if (!isOwn) noteForeignRead(request, { keyId, user, subscription })
     foundKey(isOwn || (await isAdmin(caller)) ? record : undefined)
-    await showOthers(request)
+    await recordForeignRead(request)
     const now = clock()
     // A key sees only its own use.
     const isItself = caller.by === 'token' || caller.keyId === record.id

@@ -5,7 +5,7 @@ import type { KeyCaller } from '../../identity/rules/caller.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { addToOutcome, intend } from '../http/audit.ts'
+import { addToOutcome, recordIntent } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { ignoreBodies } from '../http/body.ts'
 import { responses } from '../http/schema.ts'
@@ -51,7 +51,7 @@ export function revokeApiKey(app: Api, deps: ExternalDeps): void {
       const { id } = request.params
       const isOpen = isKeyId(id) && id === (onlyKeyOf(caller, keyReach) ?? id)
       const revoke = (owner: string | undefined) => orUnsure(keys.revoke(id, owner, now), unsure)
-      if (isOpen) await intend(request, { keyId: id })
+      if (isOpen) await recordIntent(request, { keyId: id })
       const revoked = foundKey(isOpen ? await actOnKey(caller, isAdmin, revoke) : undefined)
       addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
       return { ...toRecordJson(revoked, now), propagation: await propagation([revoked]) }

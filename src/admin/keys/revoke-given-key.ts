@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify'
 import { hashOfKey } from '../../keys/rules/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { addToOutcome, intend } from '../http/audit.ts'
+import { addToOutcome, recordIntent } from '../http/audit.ts'
 import { isPresented } from '../http/authenticate-api.ts'
 import type { BodyOf } from '../http/body.ts'
 import { object, string } from '../http/schema.ts'
@@ -41,7 +41,7 @@ export function revokeGivenKey(app: Api, deps: ExternalDeps): void {
     const now = clock()
     const hash = foundKey(hashOfKey(request.body.key.trim(), markers))
     const found = foundKey(await keys.findByHash(hash, () => addressOf(request)))
-    await intend(request, { keyId: found.id })
+    await recordIntent(request, { keyId: found.id })
     // The cache may not know of a rotation yet, so the table decides which secret this is.
     const revoked = foundKey(
       (await orUnsure(keys.revoke(found.id, undefined, now, hash))) ??

@@ -5,13 +5,18 @@ import { invalidRequest } from '../../formats/errors.ts'
 import { overlapOf } from '../../keys/rules/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { addToOutcome, intend } from '../http/audit.ts'
+import { addToOutcome, recordIntent } from '../http/audit.ts'
 import { callerOf, requireToken } from '../http/authenticate-api.ts'
 import type { BodyOf } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
 import { responses, string } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
-import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency-key.ts'
+import {
+  idempotencyHeaders,
+  idempotencyRefusals,
+  refuseDone,
+  runIdempotently,
+} from './idempotency-key.ts'
 import { actOnKey, foundKey, isKeyId } from './key-access.ts'
 import { newSecret } from './new-secret.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
@@ -72,8 +77,8 @@ export function rotateApiKey(app: Api, deps: ExternalDeps): void {
     const now = clock()
     const { secret, shown } = newSecret(keyMarker)
     reply.header('cache-control', 'no-store')
-    return await once(request, deps, async ({ attempt, made }) => {
-      await intend(request, { keyId: id })
+    return await runIdempotently(request, deps, async ({ attempt, made }) => {
+      await recordIntent(request, { keyId: id })
       const renewal = { ...secret, ...times, attempt, unused: made?.hash }
       const rotate = (owner: string | undefined) =>
         orUnsure(keys.rotate(id, owner, renewal, now), unsure)

@@ -6,7 +6,7 @@ import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { ApiKeySearch } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { noteForeignRead, recordForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { createShareQueue } from '../http/rate-limit-key.ts'
@@ -144,19 +144,19 @@ export function searchApiKeys(app: Api, deps: ExternalDeps): void {
     const { username, ...form } = readForm(request.body ?? {})
     requirePlainText('filters.username', username)
     if (username !== undefined && username !== caller.user) {
-      lookAtOthers(request, { user: username })
+      noteForeignRead(request, { user: username })
     }
     const seesAll = username !== caller.user && (await isAdmin(caller))
     if (username !== undefined && username !== caller.user && !seesAll) {
       throw new ServiceError('admin_required')
     }
     const owner = username ?? (seesAll ? undefined : caller.user)
-    if (owner === undefined) lookAtOthers(request, {})
+    if (owner === undefined) noteForeignRead(request, {})
     const now = clock()
     const only = onlyKeyOf(caller, keyReach)
     const search = { ...form, limit: form.limit + 1, owner, only, now }
     const records = await inTurn(caller, () => keys.search(search)).catch(toTimeout)
-    await showOthers(request, Math.min(records.length, form.limit))
+    await recordForeignRead(request, Math.min(records.length, form.limit))
     return {
       object: 'list',
       data: records.slice(0, form.limit).map((record) => toRecordJson(record, now)),

@@ -5,7 +5,7 @@
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { mayUse } from '../../decide/access.ts'
-import { meansOne, modelsMeant } from '../../decide/name-lookup.ts'
+import { isUnambiguous, modelsMeant } from '../../decide/name-lookup.ts'
 import {
   accessibleSubscriptions,
   findSubscription,
@@ -98,7 +98,7 @@ export function listModels(app: Api, deps: ExternalDeps): void {
     const { found, silent } = await findModels(deps, search)
     const models = await inSlices(
       mergeModels(found, {
-        isUsable: (name) => meansOne(name, asking, snapshot),
+        isUsable: (name) => isUnambiguous(name, asking, snapshot),
         sharedUrl: deps.gatewayUrl,
       }),
     )

@@ -10,7 +10,7 @@ import type { ExternalDeps } from '../deps.ts'
 import { pastRefusal } from '../explain/explain-response.ts'
 import { toPastJson } from '../explain/explain-view.ts'
 import type { Api } from '../http/api.ts'
-import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { noteForeignRead, recordForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { pageQuery, type Raw, readPage } from '../http/page.ts'
 import { boolean, optional, responses, timestamp } from '../http/schema.ts'
@@ -75,8 +75,8 @@ export function listRefusals(app: Api, deps: ExternalDeps): void {
   const config = { audit: 'refusals.read' } as const
   app.get('/v1/admin/refusals', { schema, config }, async (request) => {
     const { list, silent } = await readRecent(deps, request.query)
-    lookAtOthers(request, {})
-    await showOthers(request, list.data.length)
+    noteForeignRead(request, {})
+    await recordForeignRead(request, list.data.length)
     return { ...list, ...(silent !== undefined && silent.length > 0 && { silent }) }
   })
 }

@@ -12,7 +12,7 @@ import { maxResets } from '../../ratelimit/counters.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
+import { addToOutcome, noteForeignRead, recordForeignRead, recordIntent } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { requirePlainText } from '../http/body.ts'
 import { object, optional, responses, string, timestamp } from '../http/schema.ts'
@@ -185,10 +185,10 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     attachValidation,
   } as const
   app.get('/v1/counters', reading, async (request) => {
-    lookAtOthers(request, {})
+    noteForeignRead(request, {})
     const subject = await admit(request, request.query)
     const used = await readUsed(request.query, subject)
-    await showOthers(request, used.length)
+    await recordForeignRead(request, used.length)
     const data = used.map(({ shown }) => shown)
     const currency = currencyOf(data, deps.billingCurrency)
     return {
@@ -213,7 +213,7 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     if (used.length > maxResets) throw tooMany(subject, `selects more than ${maxResets} counters`)
     const { user } = subject
     const whose = user === undefined ? resourceIn(used[0]?.counter) : { user }
-    await intend(request, { ...targetOf(request.body), ...whose })
+    await recordIntent(request, { ...targetOf(request.body), ...whose })
     const at = clock()
     const reset = used.map(({ counter }) => counter)
     if (reset.length > 0) await resetCounters(reset, at)

@@ -6,7 +6,7 @@ import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { noteForeignRead, recordForeignRead } from '../http/audit.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
 import { objects, responses } from '../http/schema.ts'
 import {
@@ -65,14 +65,14 @@ export function listSharedLimits(app: Api, deps: ExternalDeps): void {
   const config = { audit: 'counter.read' } as const
   app.get('/v1/admin/limits', { schema, config }, async (request) => {
     const { query } = request
-    lookAtOthers(request, {})
+    noteForeignRead(request, {})
     const page = readPage(query)
     const { subscription, model, name } = query
     const only = { subscription: subscription || undefined, model: model || undefined }
     const found = await selectShared(deps.snapshot(), { ...only, name: name || undefined })
     const { data: own, has_more } = pageOf(inOrder(found), page)
     const data = (await readLimits(deps, own)).map(({ shown }) => shown)
-    await showOthers(request, data.length)
+    await recordForeignRead(request, data.length)
     return { object: 'list', data, ...currencyOf(data, deps.billingCurrency), has_more }
   })
 }

@@ -9,7 +9,7 @@ import type { Simulate } from '../../usage/ledger/simulation.ts'
 import type { SimulatedRefusals, Simulation } from '../../usage/rules/simulate.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { noteForeignRead, recordForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { createShareQueue } from '../http/rate-limit-key.ts'
 import {
@@ -163,7 +163,7 @@ export function simulateResources(app: Api, deps: ExternalDeps): void {
   const { simulate, billingCurrency, clock } = deps
   const inTurn = createShareQueue(1, 'usage_timeout')
   app.post('/v1/simulate', { schema, config: { audit: 'usage.read' } }, async (request) => {
-    lookAtOthers(request, {})
+    noteForeignRead(request, {})
     if (simulate === undefined) throw new ServiceError('not_found', { message: noLedger })
     const { resources } = request.body
     const span = readSpan(request.body, clock())
@@ -172,7 +172,7 @@ export function simulateResources(app: Api, deps: ExternalDeps): void {
       const message = `resources: ${showFirstProblem(result.refused)}.`
       throw invalidRequest(message)
     }
-    await showOthers(request, result.simulation.refusals.length)
+    await recordForeignRead(request, result.simulation.refusals.length)
     const response = toSimulationJson(result, span)
     return { ...response, ...currencyOf(response.limits, billingCurrency) }
   })

@@ -5,7 +5,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { noteForeignRead, recordForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { createShareQueue } from '../http/rate-limit-key.ts'
 import { responsesWith } from '../http/schema.ts'
@@ -41,7 +41,7 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
     const caller = callerOf(request)
     const { query: raw } = request
     const isOwn = raw.user === caller.user
-    if (!isOwn && raw.user !== undefined) lookAtOthers(request, { user: raw.user })
+    if (!isOwn && raw.user !== undefined) noteForeignRead(request, { user: raw.user })
     const isFocus = raw.format === 'focus'
     const isAdministrator = (isFocus || !isOwn) && (await isAdmin(caller))
     const seesAll = !isOwn && isAdministrator
@@ -56,13 +56,13 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
     if (usage === undefined) throw new ServiceError('not_found', { message: noLedger })
     const scope = seesAll ? undefined : scopeOf(caller)
     const { query, cursorAfter } = readUsageQuestion(raw, scope, clock())
-    if (seesAll) lookAtOthers(request, { ...(raw.user && { user: raw.user }) })
+    if (seesAll) noteForeignRead(request, { ...(raw.user && { user: raw.user }) })
     const [found, gaps] = await inTurn(caller, async () => [
       await usage.read(query),
       await usage.gaps(query.from, query.to),
     ])
     const page = found.slice(0, pageSize)
-    await showOthers(request, page.length)
+    await recordForeignRead(request, page.length)
     const last = found.length > pageSize ? page.at(-1) : undefined
     const next =
       last && cursorAfter([...(last.start === undefined ? [] : [last.start]), ...last.group])

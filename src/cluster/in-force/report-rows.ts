@@ -3,7 +3,7 @@
  * changes since the previous one; a reader reads what is new.
  */
 
-import { within, withLongDeadline } from '../../store/postgres/postgres.ts'
+import { withDeadline, withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { EnvoyState, InForce } from '../rules/enforcement.ts'
 
@@ -121,7 +121,7 @@ export async function readReports(
   deadlineMs: number,
 ) {
   const of = [...known.values()]
-  const rows = await within(
+  const rows = await withDeadline(
     sql<Row[]>`
       with known as (
         select * from unnest(${[...known.keys()]}::uuid[], ${of.map((each) => each.edition)}::uuid[],

@@ -3,7 +3,7 @@
  * log are committed in any order; a follower remembers the snapshot in which it has read.
  */
 
-import { within, withLongDeadline } from '../../store/postgres/postgres.ts'
+import { withDeadline, withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../../store/postgres/sql.ts'
 import { type EndedKey, msOf } from './ended-keys.ts'
 
@@ -233,7 +233,7 @@ export async function readAcknowledgements(
         and pg_snapshot_xmax(snapshot) <= pg_snapshot_xmax(pg_current_snapshot())) is not true
     ) as missing, knows
     from tollgate_replicas where serves_until > now() order by name, id`
-  return await within(query, deadlineMs)
+  return await withDeadline(query, deadlineMs)
 }
 
 /** Of revoked keys, those whose transaction lacks rows in the log. */
@@ -250,7 +250,7 @@ export async function findUnlogged(
     select transaction::text as transaction, count(distinct key_hash)::int as keys
     from tollgate_revocations where transaction = any(${[...missing.keys()]}::xid8[])
     group by transaction`
-  for (const { transaction, keys } of await within(query, deadlineMs)) {
+  for (const { transaction, keys } of await withDeadline(query, deadlineMs)) {
     if (keys >= (missing.get(transaction) ?? 0)) missing.delete(transaction)
   }
   return revoked.filter(({ transaction }) => missing.has(transaction))
@@ -275,7 +275,7 @@ export async function logRevocations(
 
 /** Revocations no longer wait for the replica, which must have stopped serving. */
 export async function removeReplica(sql: Sql, id: string, deadlineMs?: number): Promise<void> {
-  await within(sql`delete from tollgate_replicas where id = ${id}`, deadlineMs)
+  await withDeadline(sql`delete from tollgate_replicas where id = ${id}`, deadlineMs)
 }
 
 /**
@@ -343,7 +343,7 @@ async function only<Row extends object>(
   query: Query<Row[]>,
   deadlineMs: number | undefined,
 ): Promise<Row> {
-  const [row] = await within(query, deadlineMs)
+  const [row] = await withDeadline(query, deadlineMs)
   if (row === undefined) throw new Error('expected exactly one row from the revocation log')
   return row
 }

@@ -17,7 +17,7 @@ import {
 } from './documents.ts'
 import { createGathering } from './gathering.ts'
 import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
-import { chunks, gone, listFiles, type Seen } from './listing.ts'
+import { chunks, listFiles, missingFile, type Seen } from './listing.ts'
 import type { Contents } from './source.ts'
 import { isLimited } from './unreadable-tenant.ts'
 
@@ -69,8 +69,8 @@ export function createFolder(folder: string) {
     let went = false
     for (const [path, file] of files) {
       if (listed.has(path)) continue
-      if (file.seen === gone) went = files.delete(path)
-      else file.seen = gone
+      if (file.seen === missingFile) went = files.delete(path)
+      else file.seen = missingFile
     }
     return { due, went }
   }

@@ -25,10 +25,10 @@ export interface Seen {
 }
 
 /** A missing file. */
-export const gone: Seen = { signature: 'gone', inode: 0n, size: 0n, readable: false }
+export const missingFile: Seen = { signature: 'gone', inode: 0n, size: 0n, readable: false }
 
 /** A file that is listed, or is below a broken link. */
-const unreadable: Seen = { ...gone, signature: 'unreadable' }
+const unreadable: Seen = { ...missingFile, signature: 'unreadable' }
 
 /**
  * The `.yaml`, `.yml` and `.json` files of a folder, by path. Those of `known` below a link that leads nowhere count as

@@ -111,12 +111,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     }
   }
 
-  async function holdIn(
-    subject: HoldSubject,
-    asked: Hold,
-    now: number,
-    unsettledMs = 0,
-  ): Promise<SubjectResult> {
+  async function holdIn(subject: HoldSubject, asked: Hold, now: number, unsettledMs = 0) {
     const { keys, partition } = subject
     const windowed = windowedOf(asked)
     // Both are read in one turn: in the next one another request may read lines, and the windows must include the
@@ -135,7 +130,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     const args = argsOf(asked, targets, lease, partition.gateway, unsettledMs)
     try {
       const reply = await commands.takeHold(all, [...args, ...seen.ended])
-      return { subject, targets, reply, result: readResult(targets, now, reply) }
+      const result = readResult(targets, now, reply)
+      return { subject, targets, reply, result } satisfies SubjectResult
     } catch (error) {
       refused.note(error)
       if (error instanceof Error) failedPartitions.set(error, partition.tag)

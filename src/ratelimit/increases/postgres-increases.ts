@@ -2,7 +2,12 @@
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { advisoryLocks, takeLock } from '../../store/postgres/advisory-locks.ts'
-import { type Pool, transact, within, withLongDeadline } from '../../store/postgres/postgres.ts'
+import {
+  type Pool,
+  transact,
+  withDeadline,
+  withLongDeadline,
+} from '../../store/postgres/postgres.ts'
 import { epochMs, type Fragment, nowByBoth, type Sql } from '../../store/postgres/sql.ts'
 import {
   type IncreaseStore,
@@ -21,7 +26,7 @@ export function createIncreaseStore(pool: Pool, readMs?: number): IncreaseStore 
   const columns = columnsOf(pool)
   return {
     async read(after) {
-      const rows = await within(
+      const rows = await withDeadline(
         pool<Row[]>`
           select ${columns} from tollgate_increases where until > ${new Date(after)}::timestamptz
           order by amount desc, until desc, id`,

@@ -30,7 +30,7 @@ export interface Tally extends CounterWindow {
   /** When it was last used, read in full, and reported by the store: ticks of a monotonic clock (`toTick`). */
   usedAt: number
   readAt: number
-  heardAt: number
+  reportedAt: number
 }
 
 /** A window of which nothing is known yet. */
@@ -51,7 +51,7 @@ export function createTally(
     field: 0,
     usedAt: tick,
     isKnown: false,
-    heardAt: toTick(tick - longAgoMs),
+    reportedAt: toTick(tick - longAgoMs),
     id,
     ms,
     fields: '',
@@ -61,8 +61,8 @@ export function createTally(
 }
 
 /** Whether the store has reported it since its start; else, if it is known, it is too young for others to have counted. */
-export function isHeard({ heardAt, readAt }: Tally): boolean {
-  return ticksBetween(heardAt, readAt) < longAgoMs
+export function isReported({ reportedAt, readAt }: Tally): boolean {
+  return ticksBetween(reportedAt, readAt) < longAgoMs
 }
 
 /** The use that this gateway has counted. */

@@ -6,7 +6,7 @@
 import { ServiceError } from '../../formats/errors.ts'
 import type { Counter, CounterState } from '../rules/counter.ts'
 import { countOf } from '../rules/fields.ts'
-import { isHeard, isWithin, type Tally, toTick, usedOf } from '../rules/tally.ts'
+import { isReported, isWithin, type Tally, toTick, usedOf } from '../rules/tally.ts'
 import type { WindowedCounter } from '../rules/windows.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import type { LineWatch } from './line-watch.ts'
@@ -86,7 +86,7 @@ export function createCounterReads(
   /** Schedules a call to the store if its last report of the window is too old. */
   function keepFresh(counter: Counter, tally: Tally, at: number): void {
     const maxAgeMs = maxAgeOf(counter, tally)
-    if (isWithin(maxAgeMs, tally.heardAt, tally.usedAt)) return
+    if (isWithin(maxAgeMs, tally.reportedAt, tally.usedAt)) return
     senders.arm(shared.requestTotal(counter, at), Math.max(1, maxAgeMs / flushMs))
   }
 
@@ -133,7 +133,7 @@ export function createCounterReads(
     const missing: Counter[] = []
     for (const [i, counter] of counters.entries()) {
       const tally = tallies[i] as Tally
-      if (tally.isKnown && (isHeard(tally) || !senders.isAway(shared.partitionOf(counter)))) {
+      if (tally.isKnown && (isReported(tally) || !senders.isAway(shared.partitionOf(counter)))) {
         keepFresh(counter, tally, at)
       } else missing.push(counter)
     }

@@ -53,8 +53,7 @@ export function createPartitionSenders(options: PartitionSendersOptions) {
     isAway: (partition: Partition | undefined): boolean => failing.has(partition),
     noteOutcome,
     /** Schedules a call of this partition, as in partition-sender.ts. */
-    arm: (partition: Partition | undefined, intervals: number): void =>
-      senders.get(partition)?.arm(intervals),
+    arm: (of: Partition | undefined, intervals: number) => senders.get(of)?.arm(intervals),
     /** Call it every second. */
     maintain(): void {
       for (const sender of senders.values()) sender.maintain()

@@ -121,7 +121,7 @@ export function createPartition(options: PartitionOptions) {
 
   /** Applies the store's sums of this gateway and of all; `tick`: now. */
   function receive(tally: Tally, field: Exact, total: Exact, tick: number): void {
-    tally.heardAt = tick
+    tally.reportedAt = tick
     if (noteTotal(tally, field, total)) incomplete.add(tally)
     if (!isWriter()) return
     // The sum has grown meanwhile, or the store has lost it.

@@ -122,7 +122,7 @@ export function createSharedSums(options: SharedSumsOptions) {
         /** Whether the store was read for it. */
         isKnown: tally.isKnown || store === undefined,
         /** Age of the store's last report, in milliseconds; negative if it is too old to measure. */
-        ageMs: ticksBetween(tally.heardAt, tally.usedAt),
+        ageMs: ticksBetween(tally.reportedAt, tally.usedAt),
       }
     },
     /** Sends its sum with the next call. */

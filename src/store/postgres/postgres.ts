@@ -149,19 +149,19 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
  * transaction holds the needed lock too long. The statement is then cancelled. Other errors are
  * bugs and are passed through.
  */
-export async function within<R extends readonly object[]>(
+export async function withDeadline<R extends readonly object[]>(
   query: Query<R>,
   deadlineMs = requestDeadlineMs,
 ): Promise<Rows<R>> {
   return await orRefused(query.run(deadlineMs))
 }
 
-/** As `within`, with the deadline of statements that no request waits for. */
+/** As `withDeadline`, with the deadline of statements that no request waits for. */
 export function withLongDeadline<R extends readonly object[]>(query: Query<R>): Promise<Rows<R>> {
-  return within(query, statementDeadlineMs)
+  return withDeadline(query, statementDeadlineMs)
 }
 
-/** The result of `work` in a transaction; as `begin` of the pool, but rejects as `within` does. */
+/** The result of `work` in a transaction; as `begin` of the pool, but rejects as `withDeadline` does. */
 export function transact<T>(
   pool: Pool,
   work: (sql: Sql) => Promise<T>,
@@ -184,7 +184,7 @@ async function orRefused<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** Whether the server's error has this code, also if `within` has made a refusal of it. */
+/** Whether the server's error has this code, also if `withDeadline` has made a refusal of it. */
 function isOf(error: unknown, code: string): boolean {
   const cause = error instanceof ServiceError ? error.cause : error
   return cause instanceof pg.DatabaseError && cause.code === code

@@ -39,7 +39,7 @@ export interface KeptPlaces {
  * Finds the surviving lines of this time, for each journal that the ledger knows. Problems of archives are reported to
  * `onProblem` while their lines are read.
  */
-export async function findKept(
+export async function findSurvivingLines(
   { path, dataDir, folder }: KeptPlaces,
   { journals, archives }: Pick<LedgerState, 'journals' | 'archives'>,
   { from, to }: Span,

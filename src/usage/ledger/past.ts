@@ -24,7 +24,7 @@ interface PastOptions {
 export class TooManyResponses extends Error {}
 
 /** An hour is replayed from its lines if their number equals the ledger's number of responses. */
-export async function readPast(options: PastOptions) {
+export async function readPastUsage(options: PastOptions) {
   const { rows } = options
   const spenders = createSpenders()
   const lines = await readLines(options, spenders)

@@ -8,8 +8,8 @@ import { loadDocuments } from '../../models/sources/pipeline.ts'
 import { type Simulation, simulate } from '../rules/simulate.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
-import { findKept, type KeptPlaces } from './ledger-lines.ts'
-import { readPast, TooManyResponses } from './past.ts'
+import { findSurvivingLines, type KeptPlaces } from './ledger-lines.ts'
+import { readPastUsage, TooManyResponses } from './past.ts'
 
 export interface SimulationTask extends KeptPlaces {
   /** Documents of resources. */
@@ -38,9 +38,9 @@ async function run(task: SimulationTask): Promise<SimulationResult> {
   if (errors.length > 0) return { refused: errors.map(sentence) }
   // Problems of archives are ignored: hours with another number of lines are not replayed. `tollgate usage verify`
   // reports them.
-  const kept = await findKept(task, sums, span, () => {})
+  const kept = await findSurvivingLines(task, sums, span, () => {})
   try {
-    const past = await readPast({ span, rows: sums.rows, kept, unusableUsage, maxResponses })
+    const past = await readPastUsage({ span, rows: sums.rows, kept, unusableUsage, maxResponses })
     const simulation = simulate(past.usage, snapshot)
     return { simulation, summed: past.summed, problems: problems.map(sentence) }
   } catch (error) {

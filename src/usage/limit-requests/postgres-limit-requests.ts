@@ -2,7 +2,12 @@
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { addIncrease } from '../../ratelimit/increases/postgres-increases.ts'
-import { type Pool, transact, within, withLongDeadline } from '../../store/postgres/postgres.ts'
+import {
+  type Pool,
+  transact,
+  withDeadline,
+  withLongDeadline,
+} from '../../store/postgres/postgres.ts'
 import { epochMs, type Fragment, nowByBoth, type Sql } from '../../store/postgres/sql.ts'
 import { createNoticeStore } from '../notices/postgres-notices.ts'
 import {
@@ -84,7 +89,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
       return rows.map(toRequest)
     },
     async countOpen(now) {
-      const [row] = await within(pool<{ readonly open: number }[]>`
+      const [row] = await withDeadline(pool<{ readonly open: number }[]>`
         select count(*)::float8 as open from tollgate_limit_requests
         where ${isListed(now)} and state = 'open'`)
       return row?.open ?? 0

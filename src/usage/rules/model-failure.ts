@@ -63,7 +63,7 @@ export function hasResponded({ details }: Pick<EndedStream, 'details'>): boolean
 }
 
 /** Whether the client disconnected, for which Envoy has two flags. */
-export function sayLeft(flags: string): boolean {
+export function hasClientLeft(flags: string): boolean {
   return /\bD[CR]\b/.test(flags)
 }
 

@@ -2,8 +2,8 @@ import { test } from 'tap'
 import { authorize } from '../../../src/decide/decide.ts'
 import {
   closedModels,
+  isUnambiguous,
   listingModels,
-  meansOne,
   namedModel,
 } from '../../../src/decide/name-lookup.ts'
 import { messageOf, refusalReason } from '../../../src/decide/refusal-message.ts'
@@ -60,7 +60,7 @@ function given(
   }
   function ask(bodyModel: string, caller: Caller = ada, header?: string): string {
     const decision = decide(bodyModel, caller, header)
-    const isOne = meansOne(bodyModel, { caller, requestedSubscription: header }, shown)
+    const isOne = isUnambiguous(bodyModel, { caller, requestedSubscription: header }, shown)
     if (decision.allowed !== isOne) return `a body ${isOne ? 'may' : 'may not'} use the name`
     return decision.allowed ? decision.model.key : decision.code
   }

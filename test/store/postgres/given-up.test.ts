@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { openPool, within } from '../../../src/store/postgres/postgres.ts'
+import { openPool, withDeadline } from '../../../src/store/postgres/postgres.ts'
 import type { Sql } from '../../../src/store/postgres/sql.ts'
 import { createDatabase } from '../../support/database.ts'
 import { createPool } from '../../support/key-store.ts'
@@ -16,14 +16,14 @@ function running(sql: Sql) {
 test('a statement that is given up ends on the server', async (t) => {
   const url = await createDatabase(t)
   const [sql, watching] = [await createPool(t, url, 2), await createPool(t, url)]
-  const given = Array.from({ length: 6 }, () => within(sql`select pg_sleep(60)`, 200))
+  const given = Array.from({ length: 6 }, () => withDeadline(sql`select pg_sleep(60)`, 200))
   for (const { status, reason } of (await Promise.allSettled(given)) as PromiseRejectedResult[]) {
     t.equal(status, 'rejected')
     t.match(reason, { code: 'store_slow', cause: { message: 'no answer in time' } })
   }
   await poll(async () => (await running(watching)).length === 0, 'nothing is running')
   // All connections were busy with it, and are free again.
-  await Promise.all([1, 2, 3].map(() => within(sql`select 1`)))
+  await Promise.all([1, 2, 3].map(() => withDeadline(sql`select 1`)))
 })
 
 test('a statement in a transaction ends too, and the transaction is lost', async (t) => {
@@ -32,7 +32,7 @@ test('a statement in a transaction ends too, and the transaction is lost', async
   await sql`create table numbers (n int)`
   const work = sql.begin(async (one) => {
     await one`insert into numbers values (1)`
-    await within(one`select pg_sleep(60)`, 100)
+    await withDeadline(one`select pg_sleep(60)`, 100)
   })
   await t.rejects(work, { code: 'store_slow' })
   await poll(async () => (await running(watching)).length === 0, 'nothing is running')
@@ -50,14 +50,14 @@ test('a transaction does not wait for a server that hangs', async (t) => {
   await t.rejects(sql.begin(work, '', 200), { message: 'no answer in time' })
   t.ok(performance.now() - before < 5_000)
   proxy.heal()
-  await poll(() => within(sql`select 1`).then(Boolean, () => false), 'the server is back')
+  await poll(() => withDeadline(sql`select 1`).then(Boolean, () => false), 'the server is back')
   t.equal((await sql`select from numbers`).length, 0)
 })
 
 test('a statement that the server ends for its length is reported as slow too', async (t) => {
   const sql = openPool({ url: await createDatabase(t), connections: 1, statementTimeoutMs: 50 })
   t.teardown(() => sql.end())
-  await t.rejects(within(sql`select pg_sleep(30)`, 10_000), {
+  await t.rejects(withDeadline(sql`select pg_sleep(30)`, 10_000), {
     code: 'store_slow',
     cause: { code: '57014' },
   })
@@ -72,13 +72,13 @@ test('a pool recovers from a server that does not respond', async (t) => {
   // The server answers neither the statement nor the request to cancel it.
   for (let i = 0; i < 3; i += 1) {
     const before = performance.now()
-    await t.rejects(within(sql`select 1`, 100), { code: /^store_/ })
+    await t.rejects(withDeadline(sql`select 1`, 100), { code: /^store_/ })
     t.ok(performance.now() - before < 5_000, 'nothing else is waited for')
   }
   const codes = () =>
     Promise.all(
       Array.from({ length: 10 }, () =>
-        within(sql`select 1`, 100).catch(({ code }: { code: string }) => code),
+        withDeadline(sql`select 1`, 100).catch(({ code }: { code: string }) => code),
       ),
     )
   await poll(
@@ -88,7 +88,7 @@ test('a pool recovers from a server that does not respond', async (t) => {
   proxy.heal()
   await poll(
     () =>
-      within(sql`select 1`)
+      withDeadline(sql`select 1`)
         .then(() => true)
         .catch(() => false),
     'the server is back',

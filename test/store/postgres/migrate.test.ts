@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { type Test, test } from 'tap'
 import { createPostgresApiKeys } from '../../../src/keys/postgres-api-keys.ts'
 import { migrate, planMigrations } from '../../../src/store/postgres/migrate.ts'
-import { within } from '../../../src/store/postgres/postgres.ts'
+import { withDeadline } from '../../../src/store/postgres/postgres.ts'
 import { createDatabase } from '../../support/database.ts'
 import { createPool } from '../../support/key-store.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -160,7 +160,7 @@ test('a migration that waits for a lock does not keep others waiting', async (t)
   const migrating = migrate(sql, folder)
   let waits = 0
   for (let i = 0; i < 20; i += 1) {
-    await within(third`select from api_keys`).catch(() => {
+    await withDeadline(third`select from api_keys`).catch(() => {
       waits += 1
     })
     await delay(100)

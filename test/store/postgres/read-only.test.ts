@@ -1,5 +1,10 @@
 import { test } from 'tap'
-import { openPool, type Pool, transact, within } from '../../../src/store/postgres/postgres.ts'
+import {
+  openPool,
+  type Pool,
+  transact,
+  withDeadline,
+} from '../../../src/store/postgres/postgres.ts'
 import type { Sql } from '../../../src/store/postgres/sql.ts'
 import { createDatabase } from '../../support/database.ts'
 
@@ -14,7 +19,7 @@ test('connections to a server that was read-only are replaced', async (t) => {
       `set default_transaction_read_only = off; alter database "${name}" set default_transaction_read_only = ${on}`,
     )
 
-  const write = (sql: Sql) => within(sql`insert into written values (1)`)
+  const write = (sql: Sql) => withDeadline(sql`insert into written values (1)`)
   const ways: Readonly<Record<string, (pool: Pool) => Promise<unknown>>> = {
     alone: write,
     'in a transaction': (pool) => transact(pool, write),

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { readPast, TooManyResponses } from '../../../src/usage/ledger/past.ts'
+import { readPastUsage, TooManyResponses } from '../../../src/usage/ledger/past.ts'
 import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { readPastSums } from '../../../src/usage/ledger/postgres/state.ts'
 import { createMigrated } from '../../support/key-store.ts'
@@ -34,7 +34,7 @@ test('only hours of which all lines are kept are told by lines', async (t) => {
     { journal: 'two', files: fileAt(earlierLine, 2) },
   ]
   const rows = [rowOf(0, 1), rowOf(1, 3), rowOf(2, 2), rowOf(3, 1), rowOf(4, 0)]
-  const past = await readPast({ span, rows, kept, unusableUsage: 'allow', maxResponses: 5 })
+  const past = await readPastUsage({ span, rows, kept, unusableUsage: 'allow', maxResponses: 5 })
   t.strictSame(past.summed, [
     { from: start + hour, to: start + 2 * hour },
     { from: start + 3 * hour, to: start + 4 * hour },
@@ -59,7 +59,7 @@ test('only hours of which all lines are kept are told by lines', async (t) => {
 test('too much to be held is refused', async (t) => {
   const kept = [{ journal: 'one', files: fileAt(envoyLine, 0, 1, 2) }]
   const asked = { span, rows: [], kept, unusableUsage: 'allow', maxResponses: 2 } as const
-  t.ok((await readPast(asked).catch((error: unknown) => error)) instanceof TooManyResponses)
+  t.ok((await readPastUsage(asked).catch((error: unknown) => error)) instanceof TooManyResponses)
 
   const sql = await createMigrated(t)
   const ledger = createUsageLedger(sql)
