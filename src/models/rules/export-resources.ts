@@ -41,6 +41,8 @@ type Note = Exported['notes'][number]
 interface Read {
   /** `MaaSModelRef llm/granite` */
   readonly shown: string
+  /** The kind in the document. */
+  readonly written: unknown
   readonly resource: Resource
   readonly spec: unknown
 }
@@ -70,8 +72,14 @@ export function exportResources(objects: readonly unknown[]): Exported {
     const named = resource.kind === 'AITenant' ? defaultTenant : resource
     const id = `${kind}/${keyOf(named)}`
     // The ModelRef or Tenant with that name is served, and includes the objects that it refers to.
-    if (documents.has(id)) continue
-    documents.set(id, toDocument(kind, named, specOf(each, models, oidc), shown, notes))
+    const isCovered = documents.has(id)
+    if (isCovered && resource.kind === 'Tenant') {
+      const message = `${shown}: is left out, because another object with this name takes precedence`
+      notes.push({ severity: 'warning', message })
+    } else if (!isCovered || kind === 'Tenant') {
+      const document = toDocument(kind, named, specOf(each, models, oidc), shown, notes)
+      if (!isCovered) documents.set(id, document)
+    }
   }
   const sorted = [...documents].sort(([a], [b]) => (a < b ? -1 : 1))
   return { documents: sorted.map(([, document]) => document), notes }
@@ -92,10 +100,14 @@ const exportedAs: Partial<Readonly<Record<Resource['kind'], Kind>>> = {
   AITenant: 'Tenant',
 }
 
-/** Last those that are exported only if another kind has no resource of the name. */
+/**
+ * Last those that are exported only if another kind has no resource of the name, and the older kinds before them, as
+ * in a cluster (collections.ts).
+ */
 function inOrder(read: readonly Read[]): readonly Read[] {
-  const isLast = ({ resource: { kind } }: Read): number => Number(exportedAs[kind] !== kind)
-  return [...read].sort((a, b) => isLast(a) - isLast(b))
+  const rank = ({ resource: { kind }, written }: Read): number =>
+    exportedAs[kind] !== kind ? 2 : Number(written === 'Tenant')
+  return read.toSorted((a, b) => rank(a) - rank(b))
 }
 
 const originals: ReadonlySet<unknown> = new Set(
@@ -107,7 +119,12 @@ function readOriginal(object: unknown, notes: Note[]): readonly Read[] {
   const metadata = isObject(object.metadata) ? object.metadata : {}
   const shown = `${object.kind} ${metadata.namespace ?? ''}/${metadata.name}`
   const result = parseResource(object)
-  if ('ignored' in result) return []
+  if ('ignored' in result) {
+    if (result.ignored !== undefined) {
+      notes.push({ severity: 'warning', message: `${shown}: is left out: ${result.ignored}` })
+    }
+    return []
+  }
   // A Tenant that is not in force may still have limits in force.
   if (!('resource' in result) || result.problems.some(({ isMild }) => !isMild)) {
     for (const { path, message } of result.problems) {
@@ -127,7 +144,7 @@ function readOriginal(object: unknown, notes: Note[]): readonly Read[] {
     notes.push({ severity: 'warning', message: `${shown}: is being deleted, and left out` })
     return []
   }
-  return [{ shown, resource, spec: object.spec }]
+  return [{ shown, written: object.kind, resource, spec: object.spec }]
 }
 
 function specOf(

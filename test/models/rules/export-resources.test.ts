@@ -121,6 +121,34 @@ test('the configuration of the newest version becomes the Tenant', async (t) => 
   t.strictSame(read([own, aiTenant]).filter(({ kind }) => kind === 'Tenant').length, 1)
 })
 
+test('the newest configuration takes precedence in any order, and what is left out is reported', async (t) => {
+  const config = {
+    ...tenant,
+    kind: 'MaasTenantConfig',
+    spec: { apiKeys: { maxExpirationDays: 20 }, payloadProcessing: { replicas: 2 } },
+  }
+  const aiTenant = (name: string) => ({
+    ...{ apiVersion, kind: 'AITenant' },
+    metadata: { name, namespace: 'ai-tenants' },
+    spec: { gateway: { name: 'gw' } },
+  })
+  const own = aiTenant('models-as-a-service')
+  for (const objects of [
+    [tenant, own, config, aiTenant('blue')],
+    [aiTenant('blue'), config, own, tenant],
+  ]) {
+    const { documents, notes } = exportResources(objects)
+    t.match(documents, [{ kind: 'Tenant', spec: { apiKeys: { maxExpirationDays: 20 } } }])
+    t.equal(documents.length, 1)
+    t.strictSame(notes.map(({ severity, message }) => `${severity} ${message}`).sort(), [
+      'warning AITenant ai-tenants/blue: is left out: maas.opendatahub.io/v1alpha1 AITenant is of another tenant than models-as-a-service',
+      'warning AITenant ai-tenants/models-as-a-service: has fields without a Tollgate equivalent: spec.gateway',
+      'warning MaasTenantConfig models-as-a-service/default-tenant: has fields without a Tollgate equivalent: spec.payloadProcessing',
+      'warning Tenant models-as-a-service/default-tenant: is left out, because another object with this name takes precedence',
+    ])
+  }
+})
+
 test('limits by name are exported whole or not at all', async (t) => {
   const limit = { name: 'month', of: 'cost', limit: '9000000000', window: 'month' }
   const budget = { limits: [limit], calendar: { timeZone: 'Asia/Tokyo', weekStartsOn: 'sunday' } }
