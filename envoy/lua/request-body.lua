@@ -1053,7 +1053,7 @@ local function read_object(source, names)
 end
 
 -- The members of stream_options that ask for usage: at the end of a stream, or in each of its events, too.
-local AT_END = { list = { "include_usage" }, names = { include_usage = true } }
+local AT_END = { list = { "include_usage" }, names = { include_usage = true, continuous_usage_stats = "size" } }
 local IN_EACH = {
   list = { "include_usage", "continuous_usage_stats" },
   names = { include_usage = true, continuous_usage_stats = true },
@@ -1077,7 +1077,7 @@ local function unask(changes, found, close, own)
 end
 
 -- Adds the changes with which the body asks for usage by these members, each as { first, last, replacement } with
--- positions from 0. Returns the members that were not true.
+-- positions from 0. Returns the members that were not true, and whether usage is asked for in each event.
 local function ask_for_usage(changes, options, close, members)
   local asked, brace = {}, nil
   if members == NOT then return asked end
@@ -1098,7 +1098,9 @@ local function ask_for_usage(changes, options, close, members)
     end
     added[name] = not field or field.text ~= "true"
   end
-  if #missing == 0 then return added end
+  local own = asked.continuous_usage_stats
+  local in_each = members == IN_EACH or own ~= nil and own.text == "true"
+  if #missing == 0 then return added, in_each end
   missing = table.concat(missing, ",")
   if brace then
     local empty = past_space(cast("const uint8_t*", options.text), 1) == brace
@@ -1108,10 +1110,10 @@ local function ask_for_usage(changes, options, close, members)
   else
     changes[#changes + 1] = { close, close - 1, ',"stream_options":{' .. missing .. "}" }
   end
-  return added
+  return added, in_each
 end
 
-local STREAMED = { model = true, stream = true, stream_options = true, deferred = true, extra_body = true }
+local STREAMED = { model = true, stream = true, stream_options = true, deferred = true, extra_body = true, n = "size" }
 local NAMING, ANSWERING = { model = true, extra_body = true }, { model = true, background = true, extra_body = true }
 -- Completions, if it is not known that they are counted: `deferred` is then only reported.
 local COMPLETING = { model = true, deferred = "size", extra_body = true }
@@ -1294,7 +1296,7 @@ end
 local NOTHING = {}
 
 -- Adds the changes that make a stream report its usage, with these members of its options. Returns the members that
--- were added.
+-- were added, and whether usage is asked for in each event.
 local function ask_if_stream(changes, found, close, members)
   local stream = found.stream and found.stream.text
   if stream == "true" then return ask_for_usage(changes, found.stream_options, close, members) end
@@ -1471,7 +1473,7 @@ local function judge(handle, path, asked)
   if plan and plan.maximum then maxima = maxima_of(path, plan.maximum) end
   local changes = {}
   local members = asked.chunk_usage == "unasked" and NOT or asked.chunk_usage and IN_EACH or AT_END
-  local added = ask_if_stream(changes, found, close, members)
+  local added, in_each = ask_if_stream(changes, found, close, members)
   -- Before Check, it is not known which fields the model opens. Check decides by this header, so not again after it.
   if found.fields and asked.is_first then
     headers:replace("x-tollgate-refusal", "fields " .. table.concat(found.fields, ","))
@@ -1499,6 +1501,8 @@ local function judge(handle, path, asked)
     if asked.is_first and #own <= LONGEST_OPTIONS then metadata:set("tollgate.body", "options", own) end
   end
   if added.continuous_usage_stats then metadata:set("tollgate.body", "usage_in_each", true) end
+  -- The usage of an event is then that of its choice.
+  if in_each then metadata:set("tollgate.body", "choices", math.max(1, number_in(found.n) or 1)) end
 end
 
 -- Clients of Anthropic's API expect another envelope.

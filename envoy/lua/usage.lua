@@ -130,8 +130,9 @@ local function item_node(behind, names)
   return node
 end
 
--- Maximum number of labels of a dialect.
+-- Maximum number of labels of a dialect; the index of the place of a choice among figures.
 local MOST_LABELS = 24
+local CHOICE = MOST_LABELS + #ITERATION + 1
 local ITEM = item_node(MOST_LABELS, ITERATION)
 local ITERATIONS = { item = ITEM }
 
@@ -167,7 +168,7 @@ local function dialect(fields, details, parents)
   local labels = {}
   local usage = usage_node(labels, fields, details, "", 1)
   -- For Kimi, and for Groq.
-  local choice = object_node({ usage = usage_node(labels, fields, details, "", 2) })
+  local choice = object_node({ usage = usage_node(labels, fields, details, "", 2), index = { figure = CHOICE } })
   choice.is_item = true
   local choices = { choices = true, item = choice }
   local groq = object_node({ usage = usage_node(labels, fields, details, "", 3) })
@@ -303,7 +304,7 @@ local function new_reader(root, told, is_event)
     value = nil,
     -- The figures of the usage that is open, by label; false for figures that it lacks. The labels of the figures that
     -- it has, and their number.
-    figures = new_table(MOST_LABELS + #ITERATION, 0),
+    figures = new_table(CHOICE, 0),
     given = new_table(MOST_LABELS, 0),
     count = 0,
     -- The rank of the usage in `told`, if it is usable; whether the answer has data, as embeddings have.
@@ -314,6 +315,13 @@ local function new_reader(root, told, is_event)
     iterations = nil,
     lists = {},
     has_choice = false,
+    -- If the usage of an event is that of its choice: the number of choices of a prompt, the figures of the last usage,
+    -- and the sums of the last figures of all prompts and choices.
+    choices = nil,
+    own_prompt = nil,
+    own_output = nil,
+    prompts = nil,
+    outputs = nil,
   }
 end
 
@@ -323,7 +331,7 @@ local PLACES = { "first", "last", "usage_first", "usage_last" }
 local function forget(reader)
   reader.has_usage, reader.is_empty, reader.has_choices, reader.has_more, reader.is_other = false, false, false, false, false
   reader.first, reader.last, reader.usage_first, reader.usage_last = nil, nil, nil, nil
-  reader.has_choice = false
+  reader.has_choice, reader.own_prompt, reader.own_output = false, nil, nil
 end
 
 -- Prepares for the next event.
@@ -486,6 +494,9 @@ end
 -- rank the last, but an unusable figure or 0 replaces none. A total is only valid with its own parts.
 local function tell(reader, node)
   local figures, told, given = reader.figures, reader.told, reader.given
+  if node == reader.root.members.usage then
+    reader.own_prompt, reader.own_output = figures[node.prompt], figures[node.completion]
+  end
   local is_sum = use_iterations(reader, node)
   add_reasoning(figures, node)
   -- A message has no total of its own.
@@ -580,6 +591,8 @@ local function descend(reader, node, at)
     reader.count = 0
   elseif node == ITEM then
     for label = MOST_LABELS + 1, MOST_LABELS + #ITERATION do reader.figures[label] = false end
+  elseif node.is_item then
+    reader.figures[CHOICE] = false
   end
 end
 
@@ -604,9 +617,30 @@ local function add_up(told, sums)
   end
 end
 
+-- Choices beyond this are not added up.
+local MOST_CHOICES = 16384
+
+-- Sets the last figure of a choice or prompt.
+local function set_part(sum, place, figure)
+  sum.all, sum[place] = sum.all - (sum[place] or 0) + figure, figure
+end
+
+-- Adds the figures of an event with a choice to those of all others. At its end a stream reports them together, in an
+-- event without a choice.
+local function add_choice(reader)
+  local place, prompt, output = reader.figures[CHOICE], reader.own_prompt, reader.own_output
+  if not (reader.has_choices and is_usable(place) and place < MOST_CHOICES and is_usable(prompt) and is_usable(output)) then return end
+  local told, usage = reader.told, reader.root.members.usage
+  set_part(reader.prompts, math.floor(place / reader.choices), prompt)
+  set_part(reader.outputs, place, output)
+  told[usage.prompt], told[usage.completion] = reader.prompts.all, reader.outputs.all
+  told[usage.total] = reader.prompts.all + reader.outputs.all
+end
+
 -- Handles the end of the text's object.
 local function end_object(reader, at)
   reader.last = reader.base + at
+  if reader.choices and reader.has_usage then add_choice(reader) end
   if reader.has_data then
     -- Embeddings have no output.
     local told, usage = reader.told, reader.root.members.usage
@@ -1368,13 +1402,16 @@ local function empty_stream(spoken)
   }
 end
 
-local function new_stream(handle, anthropic, removes, blanks)
+local function new_stream(handle, anthropic, removes, blanks, choices)
   local spoken = anthropic and ANTHROPIC or OPENAI
   local others = idle[spoken]
   local stream = others[#others] or empty_stream(spoken)
   others[#others] = nil
   stream.handle, stream.reader = handle, stream.event
   stream.removes, stream.blanks, stream.edits = removes, blanks, removes or blanks
+  local event = stream.event
+  event.choices = choices
+  if choices then event.prompts, event.outputs = { all = 0 }, { all = 0 } end
   return stream
 end
 
@@ -1412,10 +1449,10 @@ local function read_chunks(stream, handle)
 end
 jit.off(read_chunks)
 
-local function meter(handle, check, removes, blanks, short, counts_text)
+local function meter(handle, check, removes, blanks, short, counts_text, choices)
   -- Responses whose bodies are held need none yet.
   local body = short and handle:body()
-  local stream = new_stream(handle, check.dialect == "anthropic", removes, blanks)
+  local stream = new_stream(handle, check.dialect == "anthropic", removes, blanks, choices)
   stream.meters, stream.is_metered = check.metered == "if_reported", check.metered == true
   stream.counts_text, stream.reports = counts_text, append_line ~= nil and not short
   if counts_text and stream.reports then report(stream) end
@@ -1599,7 +1636,7 @@ function read_response(handle, check, body, is_head)
   local short = is_short_json(headers)
   if (removes or blanks) and not short then headers:remove("content-length") end
   local asked, first_byte_at = check.line, now_ms()
-  local fine, result = pcall(meter, handle, check, removes, blanks, short, is_estimated)
+  local fine, result = pcall(meter, handle, check, removes, blanks, short, is_estimated, body and body.choices)
   local stream = fine and result
   if fine and asked and append_line then fine, result = pcall(tell_line, stream, check, status, first_byte_at) end
   if not fine then return handle:logErr(tostring(result)) end

@@ -6,7 +6,7 @@ const scripted = await startScriptedModel()
 const team = { groups: ['team'] }
 const output = { usageInEveryChunk: true }
 const limits = Object.fromEntries(
-  ['llm/sim', 'llm/scripted', 'llm/strict', 'llm/lone'].map((model) => [
+  ['llm/sim', 'llm/scripted', 'llm/plain', 'llm/strict', 'llm/lone'].map((model) => [
     model,
     [[10_000_000, '1h']] as const,
   ]),
@@ -15,6 +15,7 @@ const test = gatewayTests({
   resources: (backendUrl) => [
     modelRef('sim', { backendUrl, output }),
     modelRef('scripted', { backendUrl: scripted.url, output }),
+    modelRef('plain', { backendUrl: scripted.url }),
     modelRef('strict', { backendUrl: scripted.url, output: { streamUsage: 'unasked' } }),
     modelRef('lone', { backendUrl, output: { usageOfAllAnswers: false } }),
     accessPolicy('open', Object.keys(limits), team),
@@ -162,6 +163,42 @@ test('what breaks off at any tenth is charged exactly, reserved or not', async (
       const { totalTokens } = await gateway.model.tally()
       // One more is that of the meter which waits for the others.
       t.equal(charged, totalTokens - sent.totalTokens - 1, subscription)
+    }
+  }
+})
+
+/** An event of vLLM or SGLang: its usage is that of its choice, and of the prompt of this choice. */
+const ofChoice = (index: number, prompt: number, output: number) =>
+  `data: {"choices":[{"index":${index},"delta":{"content":"a"}}],"usage":{"prompt_tokens":${prompt},"total_tokens":${prompt + output},"completion_tokens":${output}}}\n\n`
+
+test('of a stream that breaks off all choices are charged', async (t, gateway) => {
+  const asked = { stream_options: { include_usage: true, continuous_usage_stats: true } }
+  const ends = 'data: {"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":9}}\n\n'
+  const chats = [1, 2, 3].flatMap((output) => [
+    ofChoice(0, 10, output),
+    ofChoice(1, 10, 2 * output),
+  ])
+  // Two choices of each of two prompts.
+  const texts = [ofChoice(0, 5, 1), ofChoice(1, 5, 2), ofChoice(2, 7, 3), ofChoice(2, 7, 4)]
+  for (const subscription of ['counts', 'reserves']) {
+    const { key } = await gateway.mint({ subscription })
+    for (const [model, operation, fields, pieces, charged] of [
+      ['scripted', 'chat/completions', { n: 2 }, chats, 10 + 3 + 6],
+      ['scripted', 'chat/completions', { n: 2, ...asked }, chats, 10 + 3 + 6],
+      // The server reports in each event because the client has asked for it.
+      ['plain', 'chat/completions', { n: 2, ...asked }, chats, 10 + 3 + 6],
+      ['scripted', 'completions', { n: 2, prompt: ['a', 'b'] }, texts, 5 + 7 + 1 + 2 + 4],
+      ['scripted', 'completions', { prompt: ['a', 'b'] }, texts.slice(0, 2), 5 + 5 + 1 + 2],
+      // At its end it reports all of it.
+      ['scripted', 'chat/completions', { n: 2 }, [...chats, ends], 19],
+    ] as const) {
+      const before = await usedBy(gateway, key, model)
+      scripted.answer({ headers: { 'content-type': 'text/event-stream' }, pieces, isCut: true })
+      const ask = { model, stream: true, max_tokens: 50, ...fields }
+      const at = subscription === 'counts' ? `/v1/${operation}` : `/llm/${model}/v1/${operation}`
+      await gateway.chat(key, undefined, ask, at).catch(() => {})
+      const title = `${at} ${JSON.stringify(fields)} ${pieces.length}`
+      t.equal((await usedBy(gateway, key, model)) - before, charged, title)
     }
   }
 })

@@ -1316,13 +1316,16 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     '../envoy/lua/usage.lua',
     ['e2e/chunk-usage.test.ts'],
-    [['if stream.text_bytes > 0 then parts[#parts + 1]', 'if false then parts[#parts + 1]']],
+    [
+      ['if stream.text_bytes > 0 then parts[#parts + 1]', 'if false then parts[#parts + 1]'],
+      ['math.floor(place / reader.choices)', 'place'],
+    ],
   ),
   ...mutants(
     '../envoy/lua/usage.lua',
     ['e2e/answers.test.ts'],
     [
-      ['object_node({ usage = usage_node(labels, fields, details, "", 2) })', 'object_node({})'],
+      ['usage = usage_node(labels, fields, details, "", 2), index', 'index'],
       ['elseif has_more then\n', 'elseif false then\n'],
       ['elseif stream.removes and not reader.has_more then', 'elseif stream.removes then'],
     ],

@@ -15,6 +15,8 @@ export interface Script {
   readonly status?: number
   readonly headers?: http.OutgoingHttpHeaders
   readonly pieces: Iterable<string | Buffer> | AsyncIterable<string | Buffer>
+  /** Whether the connection ends before the answer does. */
+  readonly isCut?: boolean
 }
 
 /** A model server that answers every path and method with the current script. */
@@ -41,7 +43,8 @@ export async function startScriptedModel(): Promise<ScriptedModel> {
     for await (const piece of pieces) {
       if (piece.length > 0) await new Promise((written) => response.write(piece, written))
     }
-    response.end()
+    if (script.isCut) response.destroy()
+    else response.end()
   })
   server.keepAliveTimeout = 0
   await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening))
