@@ -3,7 +3,7 @@
 import type { ApiKeyResponse } from '../admin/keys/api-key-record.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { type ApiClient, connectApi } from './api-client.ts'
-import { type Call, type Run, WrongCall } from './command.ts'
+import { type Call, type Run, Unreachable, WrongCall } from './command.ts'
 import type { revokeKeysFlags } from './commands/keys.ts'
 import {
   type ChangedKey,
@@ -18,7 +18,7 @@ import { agrees, type CommandIo } from './terminal.ts'
 
 type Given = Call<typeof revokeKeysFlags>['flags']
 
-/** Revokes keys; returns the exit status: 1 if not all were revoked. */
+/** Revokes keys; returns the exit status: 1 if not all were revoked, 3 if that is because the gateway does not respond. */
 export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, flags }, io) => {
   if (flags.all) {
     if (ids.length > 0) throw new WrongCall('Either --all or ids, not both.')
@@ -38,6 +38,7 @@ export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, f
   }
   const ask = connectApi(io, flags)
   const revoked: ChangedKey[] = []
+  let failure = 1
   for (const id of ids) {
     try {
       const record = (await ask('DELETE', pathOf(id))) as ChangedKey
@@ -45,11 +46,12 @@ export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, f
       if (!flags.json) io.out(printable(`Revoked ${record.id} (${record.name}).`))
       warnOfPending(record, io)
     } catch (error) {
+      if (error instanceof Unreachable) failure = 3
       io.err(`${printable(id)}: ${(await endOf(ask, id)) ?? errorMessage(error)}`)
     }
   }
   if (flags.json) io.out(toJson({ object: 'list', data: revoked }))
-  return revoked.length === ids.length ? 0 : 1
+  return revoked.length === ids.length ? 0 : failure
 }
 
 /**

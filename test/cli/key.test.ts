@@ -371,7 +371,10 @@ test('handles responses of other servers', async (t) => {
   })
   t.match(await run(env(moved.url), 'list'), { status: 1, err: /answered 307/ })
   t.equal(target.asked.length, 0)
-  t.match(await run(env('http://127.0.0.1:1'), 'list'), { status: 3, err: /cannot be reached/ })
+  for (const args of [['list'], ['revoke', 'x', 'y'], ['revoke', '--all']]) {
+    const away = await run(env('http://127.0.0.1:1'), ...args)
+    t.match(away, { status: 3, err: /cannot be reached/ }, args.join(' '))
+  }
 })
 
 test('invalid arguments are one sentence, which says where help is', async (t) => {
