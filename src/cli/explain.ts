@@ -21,6 +21,10 @@ export const explain: Run<typeof explainFlags> = async ({ operands: [model], fla
   }
   const groups = group ?? (user === undefined ? undefined : [])
   const { subscription } = flags
+  const others = [model, keyId, user, path, address, method, subscription, flags.at]
+  if (requestId !== undefined && others.some((each) => each !== undefined)) {
+    throw new WrongCall('--request cannot be combined with a model or other flags.')
+  }
   const question = {
     model,
     keyId,

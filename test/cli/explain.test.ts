@@ -74,6 +74,10 @@ test('asks about a key, and as an administrator about anybody', async (t) => {
   )
   const own = await run('admin-token', 'small', '--user', 'alice', '--subscription', 'basic')
   t.match(own.out, /^It would be allowed\.\n\nAsked with the newest key, .* Subscription basic\.$/m)
+  t.match(await run('alice-token', 'small', '--request', 'nothing'), {
+    status: 2,
+    err: /^--request cannot be combined with a model or other flags\./,
+  })
   t.match(await run('alice-token', '--request', 'nothing'), {
     status: 1,
     err: /^No refusal with this/,
