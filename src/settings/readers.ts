@@ -182,7 +182,7 @@ export const origins: Reader<readonly string[]> = {
 /** As browsers send it: only they know the form for custom schemes of desktop apps and extensions. */
 function isOrigin(raw: string): boolean {
   const url = URL.parse(raw)
-  if (url === null || url.origin !== 'null') return url?.origin === raw
+  if (url === null || url.origin !== 'null') return url?.origin === raw && !raw.includes('*')
   return (
     url.protocol !== 'file:' &&
     /^[a-z][a-z0-9+.-]*:\/\/[\w.~-]+(:\d{1,5})?$/.test(raw) &&

@@ -143,6 +143,7 @@ test('origins are written as browsers send them', async (t) => {
     'a.example',
     'https://a.example/',
     'https://A.example',
+    'https://*.example',
     'null',
     'file:///',
   ]) {
