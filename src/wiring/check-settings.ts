@@ -16,7 +16,12 @@ export function checkSettings(config: Config): readonly string[] {
     ...checkAuthorities('OIDC_CA_FILE', config.oidcCaFile),
     ...checkProviders(config),
     ...checkListenerTls(config),
-    ...(config.envoyConfigWrite ? checkEnvoyFiles(config) : checkSockets(config)),
+    ...(config.envoyConfigWrite
+      ? checkEnvoyFiles(config)
+      : [
+          ...checkSockets(config),
+          ...checkAuthorities('GATEWAY_TLS_CERT_FILE', config.gatewayTlsCertFile),
+        ]),
   ]
 }
 

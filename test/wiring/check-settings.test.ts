@@ -144,4 +144,8 @@ test('Envoy’s files are tested in the folder where they are written', async (t
     GATEWAY_TLS_KEY_FILE: join(folder, 'no'),
   }
   t.match(problemsOf({ ...env, ...tls, ENVOY_CONFIG_WRITE: 'true' }), [/^GATEWAY_TLS_CERT_FILE: /])
+  // Lists of models need it, but not the key.
+  t.strictSame(problemsOf({ ...env, ...tls }), [
+    `GATEWAY_TLS_CERT_FILE: ${folder}/no cannot be read (ENOENT)`,
+  ])
 })
