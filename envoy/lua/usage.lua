@@ -918,11 +918,14 @@ local function note_figures(stream)
 end
 
 -- The last four bytes of the names of members whose values are generated text: content and reasoning_content, text,
--- delta, thinking, reasoning, arguments, partial_json, refusal, transcript.
-local TEXTS = {}
+-- delta, thinking, reasoning, arguments, partial_json, refusal, transcript. Only the Responses API has a text in a
+-- delta.
+local TEXTS, TEXT, DELTA = {}, 1, 2
 for _, name in ipairs({ "tent", "text", "elta", "king", "ning", "ents", "json", "usal", "ript" }) do
-  TEXTS[tonumber(cast(FOUR, cast(BYTES, name))[0])] = true
+  TEXTS[tonumber(cast(FOUR, cast(BYTES, name))[0])] = name == "elta" and DELTA or TEXT
 end
+-- How often a whole text follows its deltas: at its end, and at the ends of its part, its item and the response.
+local REPEATS = 4
 
 -- The end of the string that continues at `at`, or `size`, and whether it ends.
 local function end_of_string(p, at, size)
@@ -955,21 +958,23 @@ end
 -- Misses a name that is split between two chunks.
 local function count_text(stream, text)
   local p, size, at = cast(BYTES, text), #text, stream.skipped
-  local bytes, in_text = stream.text_bytes, stream.in_text
+  local texts, deltas, in_text = stream.texts, stream.deltas, stream.in_text
   stream.skipped = 0
   while at < size do
     if in_text then
       local past, ends = end_of_string(p, at, size)
-      bytes, in_text, at = bytes + past - at, not ends, past
+      if in_text == DELTA then deltas = deltas + past - at else texts = texts + past - at end
+      in_text, at = not ends and in_text, past
     else
       local odd = at + 8 <= size and begun_strings(p, at)
       if odd and odd == 0 then
         at = at + 7
       else
         if odd then at = at + bytes_before(odd) end
-        if p[at] == COLON and at > 5 and p[at - 1] == QUOTE and TEXTS[tonumber(cast(FOUR, p + at - 5)[0])] then
+        local kind = p[at] == COLON and at > 5 and p[at - 1] == QUOTE and TEXTS[tonumber(cast(FOUR, p + at - 5)[0])]
+        if kind then
           if at + 1 < size and p[at + 1] == SPACE then at = at + 1 end
-          if at + 1 < size and p[at + 1] == QUOTE then at, in_text = at + 1, true end
+          if at + 1 < size and p[at + 1] == QUOTE then at, in_text = at + 1, kind end
         end
         at = at + 1
       end
@@ -977,7 +982,8 @@ local function count_text(stream, text)
   end
   -- The second half of an escape is in the next chunk.
   if in_text then stream.skipped = at - size end
-  stream.text_bytes, stream.in_text = bytes, in_text
+  stream.texts, stream.deltas, stream.in_text = texts, deltas, in_text
+  stream.text_bytes = deltas > 0 and math.max(deltas, math.floor(texts / REPEATS)) or texts
 end
 
 -- The streams that hold lines of an event, and the size of all. Streams that were reset since the last count are still
@@ -1328,7 +1334,14 @@ local function read_piece(stream, text)
   local sent = text
   if stream.is_json == nil then
     local first = first_byte(text)
-    if first then stream.is_json = first == OPEN_BRACE or first == OPEN_BRACKET end
+    if first then
+      stream.is_json = first == OPEN_BRACE or first == OPEN_BRACKET
+      local counts_text = stream.is_estimated and not stream.is_json
+      if counts_text ~= stream.counts_text then
+        stream.counts_text = counts_text
+        if stream.reports then report(stream) end
+      end
+    end
     if stream.is_json then
       -- Preceding white space was treated as the beginning of an event.
       sent = take(stream) .. text
@@ -1388,11 +1401,15 @@ local function empty_stream(spoken)
     is_open = false,
     has_lost = false,
     passes = false,
-    -- Whether the bytes of generated text are counted; their number, and the number noted; whether a chunk ended in a
-    -- text, and how many bytes of the next belong to an escape in it.
+    -- Whether usage that is not reported is estimated.
+    is_estimated = false,
+    -- Whether the bytes of generated text are counted; their number, and the number noted; the bytes of deltas, and of
+    -- other texts; whether a chunk ended in one of these, and how many bytes of the next belong to an escape in it.
     counts_text = false,
     text_bytes = 0,
     text_noted = 0,
+    texts = 0,
+    deltas = 0,
     in_text = false,
     skipped = 0,
     -- The held bytes, in parts, and their size; whether the last line that ended was removed.
@@ -1424,6 +1441,7 @@ local function end_stream(stream)
   stream.handle, stream.reader, stream.reports, stream.meters, stream.is_metered, stream.bytes = nil, nil, false, false, false, 0
   stream.is_json, stream.is_open = nil, false
   stream.counts_text, stream.text_bytes, stream.text_noted, stream.in_text, stream.skipped = false, 0, 0, false, 0
+  stream.is_estimated, stream.texts, stream.deltas = false, 0, 0
   take(stream)
   others[#others + 1] = stream
 end
@@ -1449,13 +1467,15 @@ local function read_chunks(stream, handle)
 end
 jit.off(read_chunks)
 
-local function meter(handle, check, removes, blanks, short, counts_text, choices)
+local function meter(handle, check, removes, blanks, short, is_stream, choices)
   -- Responses whose bodies are held need none yet.
   local body = short and handle:body()
   local stream = new_stream(handle, check.dialect == "anthropic", removes, blanks, choices)
   stream.meters, stream.is_metered = check.metered == "if_reported", check.metered == true
-  stream.counts_text, stream.reports = counts_text, append_line ~= nil and not short
-  if counts_text and stream.reports then report(stream) end
+  stream.is_estimated, stream.reports = check.estimate and not short or false, append_line ~= nil and not short
+  -- Until its first byte has arrived, the format is what the label says.
+  stream.counts_text = stream.is_estimated and is_stream
+  if stream.counts_text and stream.reports then report(stream) end
   if short then
     if body then
       stream.bytes = body:length()
@@ -1630,13 +1650,12 @@ function read_response(handle, check, body, is_head)
   local headers = handle:headers()
   local status = headers:get(":status")
   if sub(status, 1, 1) ~= "2" then return end
-  -- Unreported usage is estimated, from the text of a stream or the bytes of another response.
-  local is_estimated = check.estimate and find((headers:get("content-type") or ""):lower(), "event-stream", 1, true) ~= nil
+  local is_stream = find((headers:get("content-type") or ""):lower(), "event-stream", 1, true) ~= nil
   -- It would be wrong once an event is removed.
   local short = is_short_json(headers)
   if (removes or blanks) and not short then headers:remove("content-length") end
   local asked, first_byte_at = check.line, now_ms()
-  local fine, result = pcall(meter, handle, check, removes, blanks, short, is_estimated, body and body.choices)
+  local fine, result = pcall(meter, handle, check, removes, blanks, short, is_stream, body and body.choices)
   local stream = fine and result
   if fine and asked and append_line then fine, result = pcall(tell_line, stream, check, status, first_byte_at) end
   if not fine then return handle:logErr(tostring(result)) end

@@ -242,6 +242,44 @@ test('what no usage was reported of is charged by its text, whatever is around i
   }
 })
 
+test('no label and no repetition changes what is charged for a text', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'reserves' })
+  const charge = async (type: string | undefined, pieces: readonly string[]) => {
+    const before = await usedBy(gateway, key, 'strict')
+    scripted.answer({ headers: type === undefined ? {} : { 'content-type': type }, pieces })
+    const ask = { model: 'strict', stream: true, max_tokens: 5_000 }
+    await gateway.chat(key, undefined, ask, '/llm/strict/v1/chat/completions')
+    return (await usedBy(gateway, key, 'strict')) - before
+  }
+  const words = Array.from({ length: 40 }, () => 'a word, ')
+  const streamOf = (event: (text: string) => string) =>
+    words.map((word) => `data: ${event(JSON.stringify(word))}\n\n`)
+  const stream = streamOf((text) => texts.chat?.(text) ?? '')
+  const charged = await charge('text/event-stream', stream)
+  for (const type of ['text/plain', 'application/x-ndjson', 'application/json', undefined]) {
+    t.equal(await charge(type, stream), charged, `a stream labelled ${type}`)
+    t.equal(await charge(type, ['\n', ...stream]), charged, `after an empty line, ${type}`)
+  }
+  const whole = `{"choices":[{"message":{"content":"${words.join('')}"}}]}`
+  const ofWhole = await charge('application/json', [whole])
+  t.equal(await charge('text/event-stream', [whole]), ofWhole, 'no stream, although labelled so')
+  // At the end of a text the Responses API repeats it.
+  const text = JSON.stringify(words.join(''))
+  const deltas = streamOf((word) => `{"type":"response.output_text.delta","delta":${word}}`)
+  const part = `{"type":"output_text","text":${text}}`
+  const item = `{"type":"message","content":[${part}]}`
+  const ends = [
+    `{"type":"response.output_text.done","text":${text}}`,
+    `{"type":"response.content_part.done","part":${part}}`,
+    `{"type":"response.output_item.done","item":${item}}`,
+    `{"type":"response.completed","response":{"output":[${item}]}}`,
+  ].map((data) => `data: ${data}\n\n`)
+  for (const count of [0, 1, 3, 4]) {
+    const pieces = [...deltas, ...ends.slice(0, count)]
+    t.equal(await charge('text/event-stream', pieces), charged, `repeated ${count} times`)
+  }
+})
+
 const answers = [
   ...[{ n: 2 }, { n: '2' }, { n: 2 }, { n_cmpl: 2 }, { best_of: 3 }, { num_return_sequences: 2 }],
   ...[{ N: 2 }, { n: 1, n_: 2 }, { n: [2] }, { n: 1, stream: true, best_of: 2 }],
