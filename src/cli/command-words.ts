@@ -10,7 +10,7 @@ const follows = /^(?=:|[.[]\d| (?:must|may|is|has|names|stands|cannot|and)\b)/
 export function rewordFor(command: Command, message: string): string {
   let said = message
   for (const [field, word] of wordsOf(command)) {
-    // Other names are English words, and fields only where a message begins.
+    // Names without these characters are English words too, and are fields only at the beginning of a message.
     if (/[A-Z_.=]/.test(field)) said = replaceAll(said, field, word)
     else if (said.startsWith(field) && follows.test(said.slice(field.length))) {
       said = word + said.slice(field.length)

@@ -57,7 +57,7 @@ async function make(
   io: CommandIo,
 ): Promise<number> {
   const { url } = place
-  // First: it fails where the identities are not the sample's.
+  // Before anything is written: it fails if the gateway does not have the sample's identities.
   const made = await makeKeys(url)
   const sums = await writeHistory(place, io)
   const statuses = await sendAll(url, made, requests)

@@ -115,8 +115,8 @@ export const conditions: Readonly<Record<string, Condition>> = {
     above('tollgate_key_age_seconds', 0.5 * figure(seen, 'tollgate_key_grace_seconds'))(seen),
   TollgateKeyFlood: grows(/^tollgate_key_store_refused_total/),
   TollgateRedisAway: above('tollgate_redis_away', 0, 'redis'),
-  // Under load some always wait for the next flush: but fewer than were flushed meanwhile. Since the start there is
-  // only one look, and Redis may have left just now.
+  // Under load some counters always wait for the next flush, but fewer than were flushed between the two readings. With
+  // one reading alone, since the start, Redis may have become unavailable just now.
   TollgateCountersUnflushed: (seen) => {
     const hasStopped = seen.before.get(unflushed) && sum(seen, flushed) < figure(seen, unflushed)
     return seen.before.size === 0 || hasStopped

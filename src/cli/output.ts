@@ -10,7 +10,7 @@ export function renderTable(
 ): string {
   const cells = [header, ...rows.map((row) => row.map((cell) => shorten(cell, maxLength)))]
   const widths = header.map((_, column) =>
-    // As arguments of Math.max a hundred thousand rows exceed the stack.
+    // A hundred thousand rows as arguments of Math.max would exceed the stack.
     cells.reduce((most, row) => Math.max(most, [...(row[column] ?? '')].length), 0),
   )
   return cells

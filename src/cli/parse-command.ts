@@ -147,7 +147,7 @@ function readCall(command: Command, args: readonly string[], unknown: () => Wron
     flags[token.name] = flag.many ? [...(before ?? []), value] : value
   }
   if (operands.length > 0 && command.operands === undefined && words.length === 1) {
-    // A word after `usage` or `limits` was intended as part of the command's name.
+    // A word after a command of one word, such as `usage` or `limits`, was meant as part of a command's name.
     const name = unknown()
     throw name.message.includes('did you mean') ? name : wrong(tooMany(operands[0] as string))
   }

@@ -43,7 +43,7 @@ export function serveConsole(app: FastifyInstance, deps: SignInDeps): void {
   const schema = { hide: true }
   for (const path of ['/console', '/console/*']) {
     app.get(path, { schema }, async (request, reply) => {
-      // From an earlier or a later version.
+      // A file of an earlier or later version of the page.
       if (request.url.startsWith('/console/assets/')) throw new ServiceError('not_found')
       const nonce = randomBytes(16).toString('base64')
       protect(reply)

@@ -108,7 +108,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
       if (found !== undefined && found.size !== noClusters.length) return
       await writeClusters(deps.directory, joinClusters(written.clusters.values(), written.name))
     })
-  // What fails is tried again.
+  // A failure is not reported, because the next step tries again.
   void repeat({ step: restore, restMs: checkMs, onFault() {}, signal: closing.signal })
 
   /** Undefined without a response. */

@@ -242,7 +242,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
 
   /** Evicts those that `drop` takes out of the cache, and all that are being read. */
   function evictAll(drop: () => void): void {
-    // Not only the cached ones.
+    // All, because records of the decision table may outlast their keys in this cache.
     onForgotten(undefined)
     drop()
     lookups.repeatAll()

@@ -62,7 +62,7 @@ export function followOthersLease(options: OthersLeaseOptions) {
     outage.note(undefined)
   }
 
-  // Each other message is another problem.
+  // A different message is a different problem, and reported.
   const onFault = (error: unknown): void => outage.note(errorMessage(error), errorMessage(error))
   void repeat({ step: poll, restMs: everyMs, onFault, signal })
   return {

@@ -104,7 +104,7 @@ export function followLease(options: LeaseOptions) {
 
   void repeat({
     async step() {
-      // It may have been lost in the rest.
+      // The Lease may have been lost since the last step.
       report()
       await step()
       outage.note(undefined)

@@ -100,7 +100,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     path = newest
     const ask = () => listObjects(client, path, { selector, keep, pageSize, signal })
     const listed = await ask().catch(async (error: unknown) => {
-      // Or the webhook that converts stored objects to this version fails.
+      // 404: the cluster does not serve this version. 500: its webhook for converting stored objects to it fails.
       const isMissing = error instanceof KubeError && (error.status === 404 || error.status === 500)
       if (!isMissing || olderPath === undefined) throw error
       path = olderPath
@@ -150,7 +150,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
       ended = 0
       worked()
     }
-    // After several that ended at once it takes more than another opening.
+    // After several watches that ended at once, opening another one proves nothing.
     if (ended < endsBelieved) worked()
     const before = ended
     const lasting = setTimeout(prove, ended < endsBelieved ? minRestMs : provenMs)
@@ -160,7 +160,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
         if (!isError) prove()
         const { type, object } = readEvent(line)
         if (type === 'ERROR') {
-          // It may come again as soon as the next watch begins.
+          // The next watch may get the same error at once, so this event proves nothing.
           isAlive = false
           ended = before
           throw new KubeError(
@@ -185,7 +185,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     refusals += 1
     if (refusals < refusalsBelieved) return
     const lacking = `list and watch are not granted (${said})`
-    // Its cause is not that of a server that was away before.
+    // `refused`: reported even if the server was unavailable before, which is another cause.
     const note = (problem: string): void => outage.note(problem, 'refused')
     if (isSynced) note(lacking)
     else if (await isNeeded()) note(`nothing is in force before they are: ${lacking}`)

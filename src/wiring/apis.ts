@@ -77,7 +77,7 @@ export function createExternalApi(
     increases: keyParts.increases,
     limitRequests: createLimitRequests(parts.database.pool, config.notifyUrl !== undefined),
     tableCondition() {
-      // Only the writer knows more.
+      // Processes other than the gateway's writer do not know whether the table is open.
       if (!parts.table.isOn) return 'off'
       return parts.table.stats()?.isOpen === false ? 'closed' : 'open'
     },

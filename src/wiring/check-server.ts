@@ -31,7 +31,7 @@ export function createCheckServer(
   const onDecided: CheckDeps['onDecided'] = (decision, model, call) => {
     telemetry.onDecided(decision, model)
     noteUncounted(decision)
-    // Its line is due from now on. One that is asked about again, with its body, is not admitted yet.
+    // From now on a line is due. A request whose body is unread is not admitted yet: Envoy asks about it again.
     if (sums === undefined || !decision.allowed || !decision.metered || decision.isUnread) return
     sums.noteAllowed()
     call?.whenReset(sums.noteLeft)

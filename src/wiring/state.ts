@@ -35,7 +35,7 @@ export function openState({ config, audit }: Context, parts: ServiceParts, isRea
       ...(follower.stats().otherZones.length > 0 ? ['time-zones'] : []),
       ...(keeper.stats().failing ? ['revocation-log'] : []),
       ...(audit.isFailing ? ['audit'] : []),
-      // Both may contain the cluster.
+      // Both may report `cluster`.
       ...new Set([...tokens.degraded(), ...resources.degraded()]),
       ...(problems.length > 0 ? ['journal'] : []),
     ]

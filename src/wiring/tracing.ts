@@ -42,7 +42,7 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
     },
   })
   stops.push(
-    // A collector that hangs loses the last seconds, as one that is away does.
+    // Bounded: with a collector that hangs, the last seconds are lost, as with one that is unavailable.
     timedStop('the export to the collector', (graceMs) => withTimeout(graceMs, otlp.stop())),
   )
 }

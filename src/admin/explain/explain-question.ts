@@ -107,7 +107,7 @@ export function readQuestion(
   const address = body.address ? readClientAddress(body.address) : undefined
   if (body.address && address === undefined) throw invalidRequest('address must be an IP address.')
   const named = user ? personOf(user, groups ?? []) : undefined
-  // The ModelRef is meant: the question is about its own path, where a body would have to name it as its server does.
+  // The name of a ModelRef asks about its own path, where a body would have to name the model as its server does.
   const isRef = !path && model ? models.has(model) : false
   return {
     keyId: keyId ?? undefined,

@@ -92,7 +92,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
   app.addHook('preHandler', async (request, reply) => {
     if (!request.isUnchecked) return
     const caller = callerOf(request) as KeyCaller
-    // May throw: then it stays unchecked for the error handler.
+    // If this throws, the error handler still finds the request unchecked.
     const isOwn = request.routeOptions.config.endsOwnKey?.(request, caller)
     request.isUnchecked = false
     if (!isOwn) admit(request, reply)

@@ -89,7 +89,7 @@ export function sendError(reply: FastifyReply, code: ErrorCode, message?: string
     reply.header('www-authenticate', challengeOf(message ?? describe(code).message))
   }
   if (status === 503 || code === 'idempotency_busy') reply.header('retry-after', retryAfterOutage)
-  // Nothing that waiting alone would change.
+  // A client that repeats the request would be refused until a key ends.
   if (code === 'too_many_keys') reply.header('retry-after', retryAfterFull)
   if (isFinal(status) || code === 'too_many_keys') reply.header('x-should-retry', 'false')
   return reply.code(status).send(toEnvelope(code, message))

@@ -113,7 +113,7 @@ export function bulkRevokeApiKeys(app: Api, deps: ExternalDeps): void {
 }
 
 function readScope(named: NonNullable<Body>, caller: Caller): KeyScope {
-  // A name may have blanks outside; whoever writes their own as it is means it.
+  // Names are trimmed, except the caller's own, which may begin or end with blanks.
   const isExact = named.username === caller.user
   const username = isExact ? caller.user : readName('username', named.username)
   const subscription = readName('subscription', named.subscription)

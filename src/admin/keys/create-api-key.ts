@@ -132,7 +132,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
         if (renewed === undefined) return refuseDone(reply, await keys.findById(keyId), now)
         const propagation = await deps.propagation([renewed.replaced])
         reply.code(201)
-        // Of the record the schema shows what it names.
+        // The schema of the response selects the fields of the record.
         return { ...toRecordJson(renewed.record, now), ...shown, propagation }
       }
       const record: ApiKeyRecord = {

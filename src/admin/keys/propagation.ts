@@ -42,7 +42,7 @@ export async function orUnsure<T>(revocation: Promise<T>, message = unsure): Pro
   } catch (error) {
     if (!(error instanceof ServiceError) || !codes.has(error.code)) throw error
     const { code, cause } = error
-    // Of a server that refuses all writes.
+    // SQLSTATE of a server that refuses all writes.
     const isReadOnly = cause instanceof Error && 'code' in cause && cause.code === '25006'
     throw new ServiceError(code, { message: isReadOnly ? readOnly : message, cause })
   }

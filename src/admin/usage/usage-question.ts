@@ -100,7 +100,7 @@ export function readUsageQuestion(raw: Parameters, scope: Scope, now: number) {
       only,
       label,
       labels,
-      // A file is taken for real usage.
+      // The usage of `tollgate demo` is not in files, whose readers would take it for real.
       onlyReal: format === 'csv' || format === 'focus',
       after: page?.after,
       limit: isForeign ? 0 : pageSize + 1,

@@ -115,7 +115,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     written += 1
     const sent = { before, text }
     echoes.set(path, sent)
-    // Otherwise an older definition lacks a field, or another manager keeps one, and no watch reports it.
+    // If the version is the same, an older CRD has dropped a field or another manager owns it; no watch reports that.
     const isStored = !isVersion(response, before)
     const expire = (): void => {
       if (echoes.get(path) !== sent) return

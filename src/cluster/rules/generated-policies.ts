@@ -102,7 +102,7 @@ export function toPolicyObject(policies: ModelPolicies, kind: PolicyKind, owner:
         'app.kubernetes.io/part-of': partOf,
         'app.kubernetes.io/component': component,
       },
-      // The second is the original's, which tools read.
+      // The second has the name of the original's annotation, because tools read it.
       annotations: Object.fromEntries(
         ['tollgate.dev', originalGroup].map((group) => [
           `${group}/${annotation}`,

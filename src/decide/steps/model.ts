@@ -26,7 +26,7 @@ function lookUp({ request, snapshot, caller }: DecisionContext): Model | Denial 
   if (isNamedByPath(operation)) {
     return deny('model_path_needed', { about: 'path_needed', operation })
   }
-  // Others get their body's problem: that there is none.
+  // Requests with other methods should have a body; the refusal then says that it is missing.
   if (bodyProblem === undefined && bodiless.has(method)) {
     return deny('model_path_needed', { about: 'path_needed', operation, method })
   }

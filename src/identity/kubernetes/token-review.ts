@@ -122,7 +122,7 @@ export function createTokenReview(options: TokenReviewOptions) {
       const asking = ask(hash, token, source)
       const late = outage.isOpen ? recall(hash, true) : undefined
       if (late === undefined) return asking
-      // An API server that hangs is not waited for again and again; one that responds decides.
+      // During an outage requests wait only briefly for the API server; if it responds in time, its verdict counts.
       return withAbort(asking, AbortSignal.timeout(hangMs)).catch(() => late)
     },
   }

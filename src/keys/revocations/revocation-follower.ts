@@ -112,8 +112,8 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
       const acknowledged = position
       try {
         isDone = take(await followLog(pool, replica, position, deadlineMs))
-        // Before the wait: keys in doubt are read again while the lease lasts, and refused without it. The next poll
-        // acknowledges these changes.
+        // Renewed before the wait: with a lease, keys in doubt are read again; without one, they are refused. The next
+        // poll acknowledges these changes.
         if (isLogged()) lease.renew(sentAt)
         await forgetting
       } catch (error) {

@@ -64,7 +64,7 @@ function sentenceOn(
     const { counted: was } = before
     return `${begins}, because it was ${was} and is ${counted}${continued(before, limit)}`
   }
-  // Under another name, or of a resource that has another name.
+  // The limit, or its resource, may have been renamed.
   const same = gone.filter((each) => each.counted === counted)
   const own = same.find((each) => each.resource === resource)
   if (own !== undefined) return `${begins}, if it is ${own.name} by another name`
@@ -78,7 +78,7 @@ function continued(before: Counted, limit: Counted): string {
   if (plain(before) !== plain(limit)) return ''
   const [kind] = limit.resource.split(' ')
   const who = sameKeys.get([kind, ...[before.per, limit.per].toSorted()].join(' '))
-  // Windows of a length begin at another time for a user.
+  // Only windows of the calendar (`@`) begin at the same time for the user as for equal names.
   const goesOn = who !== equalNames || limit.counted.includes('@')
   return who !== undefined && goesOn ? `; ${who} continue the earlier counter` : ''
 }

@@ -48,7 +48,7 @@ export const collections = {
     all(originalGroup, 'MaaSModelRef', 'maasmodelrefs', 'ModelRef'),
     one(originalGroup, 'MaaSAuthPolicy', 'maasauthpolicies', 'AccessPolicy'),
     one(originalGroup, 'MaaSSubscription', 'maassubscriptions', 'Subscription'),
-    // Newer than the original's Tenant, from which its controller fills it.
+    // Comes first: it is newer than the original's Tenant, from which the original's controller fills it.
     one(originalGroup, 'MaasTenantConfig', 'maastenantconfigs', 'Tenant'),
     one(originalGroup, 'Tenant', 'tenants'),
     // The default tenant has the name of its namespace.

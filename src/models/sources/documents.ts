@@ -168,7 +168,7 @@ const ourList = /^(v1|undefined|null|tollgate\S*|maas\S*) .*list/i
  * whose limits cannot be read.
  */
 function broken(text: string, line: number, message: string): DocumentContent {
-  // Of UTF-16 these remain between ASCII characters and before them.
+  // In UTF-16 read as UTF-8, ASCII characters are separated by NUL, after a byte-order mark.
   const legible = text.replace(/[\0\ufffd]/g, '')
   const isTenant = limitedTenant.every((part) => part.test(legible))
   return notRead(line, message, isTenant)

@@ -94,7 +94,7 @@ function read(
 }
 
 function mendOfRepeated(name: string): string {
-  // In braces 2,000,000 is a number and two fields.
+  // In braces YAML reads 2,000,000 as the number 2 and two fields named 000.
   if (/^[0-9]+$/.test(name)) return '; write numbers without separators'
   return /^(apiVersion|kind)$/.test(name) ? '; a line --- separates resources' : ''
 }
@@ -128,7 +128,7 @@ function findRepeatedKey(
   const open = [root]
   let left = maxAliases
   for (let node = open.pop(); node !== undefined; node = open.pop()) {
-    // Each alias is compared with all of them.
+    // Counted together, because the parser compares each alias with all anchors and aliases.
     if (isAlias(node) || (isNode(node) && node.anchor)) left -= 1
     if (left < 0) throw new Error(`more than ${maxAliases} anchors and aliases`)
     if (isSeq(node)) open.push(...node.items.filter(isNode))

@@ -66,7 +66,7 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
       await addLearned(sql, taken)
     } catch (error) {
       if (error instanceof ServiceError) throw error
-      // The fault of one part does not keep the others unshared.
+      // A failure with one part does not prevent sharing the others.
       const half = taken.length >> 1
       if (half === 0) return void deps.onFault(error)
       await share(taken.slice(0, half))

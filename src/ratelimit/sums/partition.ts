@@ -172,7 +172,7 @@ export function createPartition(options: PartitionOptions) {
     const found = await readAll(tallies, waitMs)
     for (const { tally, own, field, missing, isWhole } of found) {
       incomplete.delete(tally)
-      // After those that wait longer.
+      // Added again at the end, behind those that wait longer.
       if (!isWhole) incomplete.add(tally)
       if (isWriter() && missing.size > 0) repairs.set(tally, missing)
       if (isOpen(tally)) receive(tally, field, plus(field, tally.fieldsSum), tally.readAt)
@@ -209,7 +209,7 @@ export function createPartition(options: PartitionOptions) {
      * process: if a writer is killed before it has sent this, the next one sends it.
      */
     end(keys: readonly string[], id: string): void {
-      // A hold that has waited for its lease has expired.
+      // After this time the lease of the hold has expired, so the store need not be told.
       ended.add(keys, id, monotonic(), isWriter() ? holdLeaseMs : handoverMs)
       if (isWriter()) hurry()
     },

@@ -175,7 +175,7 @@ async function orRefused<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (error) {
-    // Of a statement in a transaction.
+    // From a statement in a transaction, which was handled here already.
     if (error instanceof ServiceError) throw error
     // Another transaction has changed a row or a table.
     if (isOf(error, '55P03')) throw new ServiceError('store_locked', { cause: error })

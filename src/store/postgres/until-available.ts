@@ -32,7 +32,7 @@ export async function waitForDatabase(pool: Pool, context: Waiting): Promise<voi
     if (problem) throw new ServiceError('store_unavailable', { cause: new Error(problem.message) })
   }, context)
   const applied = await migrate(pool).catch((error: NodeJS.ErrnoException) => {
-    // Of the files of migrations.
+    // A migration's file cannot be read.
     if (error.path !== undefined) throw error
     throw new Error(`DATABASE_URL: ${errorMessage(error)}`)
   })

@@ -40,7 +40,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
   let fedAt = Number.NEGATIVE_INFINITY
 
   async function open(): Promise<LedgerReading> {
-    // Read first: it is written after the database.
+    // Read before the database, because it is written after it.
     removed = Math.max(removed, Number(folder.readText(removedFile)) || 0)
     const found = await ledger.open(journal)
     revision = found.revision

@@ -119,12 +119,12 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
     const begins = new Map<LineSource, number>()
     for await (const file of files) {
       const begin = await readFile(file)
-      // If Envoy's current file is its first, none of its lines are gone: Envoy often has little to write.
+      // If Envoy has only its current file, it has lost no lines, however late they begin: Envoy often has little to write.
       const isWhole = file.source === 'envoy' && file.isCurrent && begins.size > 0
       if (begin !== undefined && !isWhole && !begins.has(file.source))
         begins.set(file.source, begin)
     }
-    // Its first hour may have begun in a file that is gone.
+    // The first hour may have begun in a file that was removed, so it is not complete.
     const begin = begins.size === 0 ? to : Math.max(...begins.values())
     const whole = Math.ceil((begin + latenessMs) / hourMs) * hourMs
     completeFrom = Math.max(completeFrom, Math.min(whole, to))
@@ -139,7 +139,7 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
     compare(group, ledger.get(nameOf(group)), found.get(nameOf(group))),
   )
   const placeOf = ({ group, figure }: Difference) => [group.hour, group.keyId, group.model, figure]
-  // Another total is not reported twice.
+  // `counted` is the total plus the weight: a difference of the total alone is not reported as one of `counted`, too.
   const isOwn = ({ group, figure }: Difference) =>
     figure !== 'counted' || weightIn(ledger, group) !== weightIn(found, group)
   const unlike = withoutForgotten(every, placeOf, ({ group }) => group.user).filter(isOwn)

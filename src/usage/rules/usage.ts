@@ -184,7 +184,7 @@ function isCutShort({ reported, status }: Usage): boolean {
 function chargeWith(estimate: Estimate, usage: Usage): Charge {
   const known = partsOf(usage.reported)
   const rest = estimateOutput(estimate, sentOf(usage))
-  // Figures from the start of a stream alone are incomplete.
+  // Of a stream that was cut short, the output reported at its start is incomplete.
   const output = isCutShort(usage) ? Math.max(known.output ?? 0, rest) : known.output || rest
   const tokens = bounded((known.input || estimate.input) + output)
   const unusable = countedTokens(usage) === undefined

@@ -23,7 +23,7 @@ export async function forgetUser(sql: Pool, user: string) {
       transaction`
         update tollgate_usage_limits set whom = ${name}, id = gen_random_uuid()
         where per in ('user', 'key') and whom = ${cutName(user)}`,
-      // Not for a pool of that name, whose counter would jump back.
+      // Resets of a group with that name are kept: without them its counter would have its earlier value again.
       transaction`
         delete from tollgate_counter_resets
         where right(counter, char_length(${counted}::text) + 1) = E'\n' || ${counted}::text
