@@ -12,11 +12,11 @@ import {
 } from '../../src/ratelimit/rules/estimates/estimator.ts'
 import {
   growHold,
+  type HeldAmount,
   type HeldSums,
-  type HeldTokens,
   noHolds,
   withHold,
-} from '../../src/ratelimit/rules/estimates/hold.ts'
+} from '../../src/ratelimit/rules/estimates/held-amounts.ts'
 import { modelMax, type Trace, type TracedRequest, users } from './trace.ts'
 
 /** Decides by the same figures as the service. */
@@ -59,7 +59,7 @@ interface Refusal {
 }
 
 export function hold(mean: number): Admission {
-  const parts: HeldTokens = { mean, variance: 0, output: 0, most: mean }
+  const parts: HeldAmount = { mean, variance: 0, output: 0, most: mean }
   return { outcome: 'held', hold: parts, holds: [parts], ceiling: Number.POSITIVE_INFINITY }
 }
 

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
-import { holdLeaseMs } from '../../src/ratelimit/rules/estimates/hold.ts'
+import { holdLeaseMs } from '../../src/ratelimit/rules/hold.ts'
 import { type Burst, promised, startBurstWorld } from '../support/bursts.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { poll } from '../support/poll.ts'

@@ -18,7 +18,7 @@ import {
   type Tenant,
   type Tier,
 } from '../../kinds/resources.ts'
-import type { ModelFactors } from '../../ratelimit/rules/estimates/hold.ts'
+import type { ModelFactors } from '../../ratelimit/rules/estimates/held-amounts.ts'
 import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 
 export type Phase = 'Pending' | 'Ready' | 'Active' | 'Degraded' | 'Failed'

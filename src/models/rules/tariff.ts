@@ -4,7 +4,7 @@
  */
 
 import type { Prices, Weights } from '../../kinds/limits.ts'
-import { modelFactors } from '../../ratelimit/rules/estimates/hold.ts'
+import { modelFactors } from '../../ratelimit/rules/estimates/held-amounts.ts'
 import type { CompiledTariff } from './snapshot.ts'
 
 interface Tariff {

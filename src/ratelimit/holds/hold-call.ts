@@ -2,7 +2,7 @@
 
 import { minus, mostExact, readExact } from '../../formats/exact.ts'
 import { readCounterKey } from '../rules/counter-key.ts'
-import type { Factors } from '../rules/estimates/hold.ts'
+import type { Factors } from '../rules/estimates/held-amounts.ts'
 import type { Hold, HoldResult } from '../rules/hold.ts'
 import type { HoldReply } from './hold-scripts.ts'
 import { memberOf } from './request-ids.ts'

@@ -11,7 +11,8 @@
  */
 
 import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
-import { firstFloor, holdLeaseMs, mostAmount, mostVariance } from '../rules/estimates/hold.ts'
+import { firstFloor, mostAmount, mostVariance } from '../rules/estimates/held-amounts.ts'
+import { holdLeaseMs } from '../rules/hold.ts'
 
 /** Keys, then arguments. */
 export interface HoldCommands {

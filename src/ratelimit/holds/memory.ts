@@ -5,13 +5,12 @@ import type { HoldStore } from '../holds.ts'
 import { admit } from '../rules/estimates/admit.ts'
 import {
   growHold,
+  type HeldAmount,
   type HeldSums,
-  type HeldTokens,
-  holdLeaseMs,
   noHolds,
   withHold,
-} from '../rules/estimates/hold.ts'
-import type { Hold, HoldResult } from '../rules/hold.ts'
+} from '../rules/estimates/held-amounts.ts'
+import { type Hold, type HoldResult, holdLeaseMs } from '../rules/hold.ts'
 import { memberOf } from './request-ids.ts'
 import {
   boundWindow,
@@ -30,12 +29,12 @@ interface Pool {
 }
 
 /** A request's hold in one pool. */
-type HeldTarget = Pick<PooledTarget, 'pool' | 'counter'> & { hold: HeldTokens }
+type HeldTarget = Pick<PooledTarget, 'pool' | 'counter'> & { hold: HeldAmount }
 
 interface OpenHold {
   readonly targets: readonly HeldTarget[]
   /** In tokens. */
-  hold: HeldTokens
+  hold: HeldAmount
   readonly ceiling: number
   /** How often it was asked for again. */
   repeats: number

@@ -2,7 +2,7 @@
 
 import type { Counter, CounterState } from './counter.ts'
 import type { Expectation, RequestSize } from './estimates/estimator.ts'
-import type { Factors } from './estimates/hold.ts'
+import type { Factors } from './estimates/held-amounts.ts'
 import type { Estimate } from './unreported.ts'
 
 /** A counter with its limit; `factors`: how the limit weights tokens, or undefined if it counts them as they are. */
@@ -59,6 +59,13 @@ export interface HoldResult {
    */
   readonly windows: readonly CounterState[]
 }
+
+/**
+ * How long a hold, or a place in a limit on concurrency, lasts after the gateway's request for it or its last report
+ * that the request runs, in milliseconds. The gateway reports every 10 s, also before the first byte of a response, and
+ * some reports may be lost: with a process, or while a shared store does not respond.
+ */
+export const holdLeaseMs = 60_000
 
 /** The hold of a request that needs no tokens and only reads. */
 export const noTokens: Hold = {

@@ -5,7 +5,7 @@
 
 import { type Exact, plus } from '../../formats/exact.ts'
 import { markKeyOf, windowKey } from '../redis/keys.ts'
-import { holdLeaseMs } from '../rules/estimates/hold.ts'
+import { holdLeaseMs } from '../rules/hold.ts'
 import { graceOf, isOver } from '../rules/sums.ts'
 import { isWithin, noteTotal, ownUseOf, type Tally, toTick } from '../rules/tally.ts'
 import { createEndedHolds } from './ended-holds.ts'

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import { holdLeaseMs } from '../../../src/ratelimit/rules/estimates/hold.ts'
+import { holdLeaseMs } from '../../../src/ratelimit/rules/hold.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { envoyPath } from '../../support/envoy-binary.ts'
 import { meter } from '../../support/gateway.ts'

@@ -7,10 +7,10 @@ import type { Expectation } from '../../../src/ratelimit/rules/estimates/estimat
 import {
   type Factors,
   growHold,
-  type HeldTokens,
+  type HeldAmount,
   noHolds,
   withHold,
-} from '../../../src/ratelimit/rules/estimates/hold.ts'
+} from '../../../src/ratelimit/rules/estimates/held-amounts.ts'
 import type { Growth } from '../../../src/ratelimit/rules/estimates/log-histogram.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
 import type { EndedHolds, SumEntry } from '../../../src/ratelimit/sums/sum-store.ts'
@@ -196,7 +196,7 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
             wrong.push({ seed: seed + i, step, decided, wanted })
           if (isHeld) {
             const { hold } = admission
-            open.set(id, { gateway, hold, cost: ownCost as HeldTokens, factors: cost.factors })
+            open.set(id, { gateway, hold, cost: ownCost as HeldAmount, factors: cost.factors })
           }
         } else if (dice.chance(0.3) && open.size > 0) {
           const [id, found] = dice.pick([...open])
@@ -389,8 +389,8 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
 
 interface OpenHold {
   readonly gateway: number
-  hold: HeldTokens
-  cost: HeldTokens
+  hold: HeldAmount
+  cost: HeldAmount
   readonly factors: Factors
 }
 

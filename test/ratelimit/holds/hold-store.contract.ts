@@ -6,11 +6,11 @@ import type { Expectation } from '../../../src/ratelimit/rules/estimates/estimat
 import {
   type Factors,
   growHold,
+  type HeldAmount,
   type HeldSums,
-  type HeldTokens,
   noHolds,
   withHold,
-} from '../../../src/ratelimit/rules/estimates/hold.ts'
+} from '../../../src/ratelimit/rules/estimates/held-amounts.ts'
 import { type Hold, type HoldResult, noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import { poll } from '../../support/poll.ts'
@@ -518,14 +518,14 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     const limit = 1 + random.below(40_000)
     const own = counter(limit)
     const promised = Math.floor(limit * 1.25)
-    const open = new Map<string, HeldTokens>()
+    const open = new Map<string, HeldAmount>()
     const ended: string[] = []
     let used = 0
     let alone = 0
     const isWorst = random.below(2) === 0
     const sums = () =>
       [...open.values()].reduce<HeldSums>((sum, each) => withHold(sum, each, 1), noHolds)
-    const settle = async (id: string, hold: HeldTokens) => {
+    const settle = async (id: string, hold: HeldAmount) => {
       const tokens = isWorst ? hold.most : random.below(hold.most + 1)
       await world.use(own, tokens)
       used += tokens
@@ -586,9 +586,9 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
   }
 
   interface HeldThere {
-    hold: HeldTokens
+    hold: HeldAmount
     /** As its home knows them. */
-    tokens: HeldTokens
+    tokens: HeldAmount
     readonly factors: Factors | undefined
   }
 
@@ -634,10 +634,10 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
           t.equal(answer.ceiling, wanted.ceiling, seed)
           open.set(id, own)
           for (const [j, account] of own.entries()) {
-            const hold = wanted.holds[j] as HeldTokens
+            const hold = wanted.holds[j] as HeldAmount
             const isAlone = account.holds.size === 0
             if (isAlone) account.bound = Math.max(account.bound, account.used + hold.most)
-            const tokens = wanted.tokens[j] as HeldTokens
+            const tokens = wanted.tokens[j] as HeldAmount
             account.holds.set(id, { hold, tokens, factors: factors[j] })
           }
         }
@@ -704,8 +704,8 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     ) {
       const homes = world.isJoint ? [[0, 1, 2]] : [[0], [1], [2]]
       let [ceiling, outcome] = [Number.POSITIVE_INFINITY, 'held' as HoldResult['outcome']]
-      const holds: HeldTokens[] = []
-      const tokens: HeldTokens[] = []
+      const holds: HeldAmount[] = []
+      const tokens: HeldAmount[] = []
       for (const home of homes) {
         const rooms = home.map((j) => {
           const account = own[j] as Account

@@ -1,7 +1,6 @@
 import { test } from 'tap'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
-import { holdLeaseMs } from '../../../src/ratelimit/rules/estimates/hold.ts'
-import { type Hold, noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import { type Hold, holdLeaseMs, noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { type HoldWorld, testHoldStore } from './hold-store.contract.ts'
 

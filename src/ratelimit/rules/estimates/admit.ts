@@ -14,13 +14,13 @@ import type { Expectation } from './estimator.ts'
 import {
   type Factors,
   firstFloor,
+  type HeldAmount,
   type HeldSums,
-  type HeldTokens,
-  heldTokensOf,
+  heldAmountOf,
   isEnoughInput,
   mostAmount,
   outputsIn,
-} from './hold.ts'
+} from './held-amounts.ts'
 
 /** A limit during an admission. */
 export interface Room {
@@ -35,8 +35,8 @@ export type Admission =
   /** `hold`: in tokens; `holds`: in the unit of each limit. `ceiling`: maximum number of output tokens, or Infinity. */
   | {
       readonly outcome: 'held'
-      readonly hold: HeldTokens
-      readonly holds: readonly HeldTokens[]
+      readonly hold: HeldAmount
+      readonly holds: readonly HeldAmount[]
       readonly ceiling: number
     }
   /**
@@ -69,12 +69,12 @@ export function admit(
     if (canLimitOutput) ceiling = Math.min(ceiling, ceilingIn(room, expected, needed, overshoot))
   }
   if (canLimitOutput && ceiling < expected.least) return { outcome: 'busy' }
-  const hold = heldTokensOf(expected, ceiling)
+  const hold = heldAmountOf(expected, ceiling)
   const holds = rooms.map(({ factors }) =>
-    factors ? heldTokensOf(expected, ceiling, factors) : hold,
+    factors ? heldAmountOf(expected, ceiling, factors) : hold,
   )
   for (const [i, room] of rooms.entries()) {
-    const own = holds[i] as HeldTokens
+    const own = holds[i] as HeldAmount
     // Nothing shortens several answers without a ceiling: the need of most of them must fit.
     const mayPass =
       canLimitOutput || !expected.isSeveral || own.most <= ceilingRoom(room, overshoot)
@@ -149,7 +149,7 @@ function mostOf(left: number, unused: number, { beyondRoom, isSeveral }: Expecta
 }
 
 /** Whether a request with this hold fits beside those in progress. */
-export function fits(room: Room, hold: HeldTokens, overshoot: number): boolean {
+export function fits(room: Room, hold: HeldAmount, overshoot: number): boolean {
   const { held, factors } = room
   const error = sharedError * (held.output + hold.output)
   const variance = (factors?.grain ?? 1) ** 2 * (held.variance + hold.variance)

@@ -11,13 +11,13 @@ import {
 import type { Expectation } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
   firstFloor,
+  type HeldAmount,
   type HeldSums,
-  type HeldTokens,
-  heldTokensOf,
+  heldAmountOf,
   modelFactors,
   noHolds,
   withHold,
-} from '../../../../src/ratelimit/rules/estimates/hold.ts'
+} from '../../../../src/ratelimit/rules/estimates/held-amounts.ts'
 import { createRandom } from '../../../support/random.ts'
 
 const random = createRandom()
@@ -26,7 +26,7 @@ const expected: Expectation = {
   ...{ floor: 900, beyondRoom: 900, isSeveral: false, least: 1, worst: 4_096 },
 }
 
-function roomOf(limit: number, used: number, holds: readonly HeldTokens[] = []): Room {
+function roomOf(limit: number, used: number, holds: readonly HeldAmount[] = []): Room {
   const held = holds.reduce<HeldSums>((sums, hold) => withHold(sums, hold, 1), noHolds)
   return { limit, used, held }
 }
@@ -45,7 +45,7 @@ test('a request alone is admitted while anything is left', async (t) => {
 
 test('what is held refuses as busy, what is used as spent', async (t) => {
   const room = roomOf(10_000, 0)
-  const holds: HeldTokens[] = []
+  const holds: HeldAmount[] = []
   for (let open = room; ; ) {
     const admission = admit([open], expected, 0.25, true)
     if (admission.outcome !== 'held') {
@@ -76,9 +76,9 @@ test('what is left of the greatest budget is no rounded figure', async (t) => {
 })
 
 test('estimates bind where ceilings have room', async (t) => {
-  const hold = heldTokensOf(expected, 900)
+  const hold = heldAmountOf(expected, 900)
   const count = (overshoot: number) => {
-    const open: HeldTokens[] = []
+    const open: HeldAmount[] = []
     while (fits(roomOf(10_000, 0, open), hold, overshoot)) open.push(hold)
     return open.length
   }
@@ -92,8 +92,8 @@ test('a limit on cost keeps as many deviations free as one on tokens of one pric
   const varied = { ...expected, outputVariance: 1_000_000 }
   for (const limit of [3_000, 10_000, 40_000]) {
     const count = (of: Partial<Room>, scale: number) => {
-      const hold = heldTokensOf(varied, 900, of.factors)
-      const open: HeldTokens[] = []
+      const hold = heldAmountOf(varied, 900, of.factors)
+      const open: HeldAmount[] = []
       while (fits({ ...roomOf(scale * limit, 0, open), ...of }, hold, 99)) open.push(hold)
       return open.length
     }
@@ -102,7 +102,7 @@ test('a limit on cost keeps as many deviations free as one on tokens of one pric
 })
 
 test('every limit must have room', async (t) => {
-  const open = heldTokensOf(expected, 900)
+  const open = heldAmountOf(expected, 900)
   const wide = roomOf(1_000_000, 0, [open])
   const narrow = roomOf(1_000, 600, [open])
   t.equal(admit([wide], expected, 0.25, true).outcome, 'held')
@@ -111,7 +111,7 @@ test('every limit must have room', async (t) => {
 })
 
 test('a ceiling shrinks with the room, but not below what most answers need', async (t) => {
-  const open = heldTokensOf(expected, 900)
+  const open = heldAmountOf(expected, 900)
   const caps = [1e6, 20_000, 10_000, 6_000].map(
     (limit) => heldBy(admit([roomOf(limit, 0, [open])], expected, 0.25, true)).ceiling,
   )
@@ -172,7 +172,7 @@ function worstExcess(limit: number, promised: number, decide: typeof admit): num
   let used = 0
   let alone = 0
   let worst = Number.NEGATIVE_INFINITY
-  const open: HeldTokens[] = []
+  const open: HeldAmount[] = []
   for (let i = 0; i < 400; i += 1) {
     const floorOfOne = 300 + random.below(random.below(4) === 0 ? 160_000 : 600)
     const choices = random.below(3) === 0 ? 1 + random.below(5_000) : 1
@@ -197,7 +197,7 @@ function worstExcess(limit: number, promised: number, decide: typeof admit): num
     }
     // Half of the answers use all that they may.
     while (open.length > 0 && random.below(3) === 0) {
-      const [ended] = open.splice(random.below(open.length), 1) as [HeldTokens]
+      const [ended] = open.splice(random.below(open.length), 1) as [HeldAmount]
       used += random.below(2) === 0 ? ended.most : random.below(ended.most + 1)
     }
     worst = Math.max(worst, used - Math.max(promised, alone))
@@ -223,7 +223,7 @@ test('the same test notices a bound that is off by a tenth', async (t) => {
 test('a hold more never makes room', async (t) => {
   for (let i = 0; i < 500; i += 1) {
     const wanted = { ...expected, worst: 1 + random.below(9_000) }
-    const hold = heldTokensOf(wanted, Math.max(900, random.below(9_000)))
+    const hold = heldAmountOf(wanted, Math.max(900, random.below(9_000)))
     const open = Array.from({ length: random.below(5) }, () => hold)
     const room = roomOf(random.below(20_000), random.below(9_000), open)
     const fuller = { ...room, held: withHold(room.held, hold, 1) }

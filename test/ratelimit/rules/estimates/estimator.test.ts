@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { createDraw } from '../../../../bench/traces/random.ts'
 import { createEstimator } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
-import { firstFloor } from '../../../../src/ratelimit/rules/estimates/hold.ts'
+import { firstFloor } from '../../../../src/ratelimit/rules/estimates/held-amounts.ts'
 import {
   bucketMiddle,
   LogHistogram,

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { createEstimators } from '../../../../src/ratelimit/rules/estimates/estimators.ts'
-import { ownerOf } from '../../../../src/ratelimit/rules/estimates/hold.ts'
+import { ownerOf } from '../../../../src/ratelimit/rules/estimates/held-amounts.ts'
 
 const observed = { bytes: 400, maxOutput: undefined, input: 100, output: 9_000, isCut: false }
 

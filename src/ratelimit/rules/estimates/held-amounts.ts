@@ -24,7 +24,7 @@ export interface Factors {
 const plain: Factors = { base: 0, perInput: 1, mostPerInput: 1, perOutput: 1, grain: 1 }
 
 /** Whole numbers of tokens or of another unit of a limit, and of squares for the variance, so that sums are exact. */
-export interface HeldTokens {
+export interface HeldAmount {
   /** Expected input and output. */
   readonly mean: number
   readonly variance: number
@@ -35,7 +35,7 @@ export interface HeldTokens {
 }
 
 /** The sums over the open holds of a counter. */
-export interface HeldSums extends HeldTokens {
+export interface HeldSums extends HeldAmount {
   readonly count: number
 }
 
@@ -52,11 +52,11 @@ export const firstFloor = 7_349
 export const noHolds: HeldSums = { count: 0, mean: 0, variance: 0, output: 0, most: 0 }
 
 /** The hold of a request with this ceiling. */
-export function heldTokensOf(
+export function heldAmountOf(
   { input, inputVariance, output, outputVariance }: Expectation,
   ceiling: number,
   factors = plain,
-): HeldTokens {
+): HeldAmount {
   const most = Math.min(ceiling, mostAmount)
   const own = Math.ceil(factors.perOutput * Math.min(Math.ceil(output), most))
   return {
@@ -90,11 +90,11 @@ function spreadOf({ perInput, perOutput, grain }: Factors, input: number, output
 
 /** The hold of a request whose expected output is now this, never less than before. `tokens`: its hold in tokens. */
 export function growHold(
-  hold: HeldTokens,
+  hold: HeldAmount,
   { mean, variance, inputVariance = 0 }: Growth,
   factors = plain,
   tokens = hold,
-): HeldTokens {
+): HeldAmount {
   const most = tokens.most - (tokens.mean - tokens.output)
   const expected = Math.max(tokens.output, Math.min(Math.ceil(mean), most))
   const output = Math.ceil(factors.perOutput * expected)
@@ -107,7 +107,7 @@ export function growHold(
 }
 
 /** The sums with one hold more (`sign` 1) or less (-1). */
-export function withHold(sums: HeldSums, hold: HeldTokens, sign: 1 | -1): HeldSums {
+export function withHold(sums: HeldSums, hold: HeldAmount, sign: 1 | -1): HeldSums {
   return {
     count: sums.count + sign,
     mean: sums.mean + sign * hold.mean,
@@ -116,13 +116,6 @@ export function withHold(sums: HeldSums, hold: HeldTokens, sign: 1 | -1): HeldSu
     most: sums.most + sign * hold.most,
   }
 }
-
-/**
- * How long a hold, or a place in a limit on concurrency, lasts after the gateway's request for it or its last report
- * that the request runs, in milliseconds. The gateway reports every 10 s, also before the first byte of a response, and
- * some reports may be lost: with a process, or while a shared store does not respond.
- */
-export const holdLeaseMs = 60_000
 
 /**
  * By subscription and user. Not `remember`, because a map takes 0.2 µs longer to find a newly built string. Cleared
