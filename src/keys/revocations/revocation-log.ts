@@ -131,10 +131,8 @@ export interface RevokedKey {
 }
 
 /**
- * Records that the replica is alive and has followed the log up to `position`, if any and of this server, and reads on
- * from there: later transactions, and those that were open then. Not everything since the oldest of these, which any
- * database of the server may keep open for hours. `between`, because for `=` the planner may read the whole table. What it
- * has read survives a crash of the server, which otherwise could give numbers of these transactions to later ones.
+ * Records that the replica is alive and has followed the log up to `position`, and reads on from there. What it has read
+ * survives a crash of the server, which otherwise could give numbers of these transactions to later ones.
  */
 export function followLog(
   sql: Sql,
@@ -142,50 +140,21 @@ export function followLog(
   position: LogPosition | undefined,
   deadlineMs?: number,
 ): Promise<LogState> {
-  const { id, name, place, zones = null, servesMs, unseenMs } = replica
-  const pod = replica.pod ? JSON.stringify(replica.pod) : null
-  const { sequence = null, mark = null, snapshot = null, server = null } = position ?? {}
+  const { id, zones = null, unseenMs } = replica
+  const { sequence = null, mark = null, snapshot = null } = position ?? {}
   const query = sql<LogState[]>`
     with newest as (
       select sequence, ${markOf(sql)} as mark from tollgate_revocations
       order by sequence desc limit 1
     ),
-    noted as (
-      insert into tollgate_replicas
-        (id, name, place, pod, zones, seen_at, serves_until, acknowledged, snapshot, knows)
-      values (${id}, ${name}, ${place}, ${pod}::text::jsonb, ${zones},
-        now(), now() + ${servesMs}::float8 * interval '1 millisecond',
-        coalesce(${sequence}::bigint, 0),
-        case when ${server} = ${serverOf(sql)} then ${snapshot}::pg_snapshot end,
-        ${migrationOf.increases})
-      on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
-        serves_until = excluded.serves_until, acknowledged = excluded.acknowledged,
-        snapshot = excluded.snapshot
-    ),
-    gone as (
-      delete from tollgate_replicas where id = any(array(
-        select id from tollgate_replicas
-        where id <> ${id} and (serves_until < now() - interval '1 hour'
-          or place = ${place} and seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond')
-        for update skip locked
-      ))
-      returning id
-    ),
+    noted as (${noteReplica(sql, replica, position)}),
+    gone as (${removePredecessors(sql, replica)}),
     others as (
       select name, pod, zones, seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond' as silent
       from tollgate_replicas
       where id <> ${id} and serves_until > now() and id not in (select id from gone)
     ),
-    news as (
-      select * from tollgate_revocations
-      where transaction >= pg_snapshot_xmax(${snapshot}::pg_snapshot)
-        and transaction < pg_snapshot_xmax(pg_current_snapshot())
-      union all
-      select logged.* from pg_snapshot_xip(${snapshot}::pg_snapshot) as open (transaction)
-        join tollgate_revocations as logged
-          on logged.transaction between open.transaction and open.transaction
-      where pg_visible_in_snapshot(open.transaction, pg_current_snapshot())
-    ),
+    news as (${rowsSince(sql, snapshot)}),
     log as (
       select key_hash as hash, coalesce(key_id, '') as id, ended, ${msOf(sql, 'at')} as at,
         ${msOf(sql, 'ends_at')} as "endsAt", ${msOf(sql, 'expires_at')} as "expiresAt"
@@ -215,6 +184,53 @@ export function followLog(
       set_config('synchronous_commit',
         coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'local'), true)`
   return only(query, deadlineMs)
+}
+
+/** A snapshot is stored only if it is of this server. */
+function noteReplica(sql: Sql, replica: ReplicaNote, position: LogPosition | undefined): Fragment {
+  const { id, name, place, zones = null, servesMs } = replica
+  const pod = replica.pod ? JSON.stringify(replica.pod) : null
+  const { sequence = null, snapshot = null, server = null } = position ?? {}
+  return sql`
+    insert into tollgate_replicas
+      (id, name, place, pod, zones, seen_at, serves_until, acknowledged, snapshot, knows)
+    values (${id}, ${name}, ${place}, ${pod}::text::jsonb, ${zones},
+      now(), now() + ${servesMs}::float8 * interval '1 millisecond',
+      coalesce(${sequence}::bigint, 0),
+      case when ${server} = ${serverOf(sql)} then ${snapshot}::pg_snapshot end,
+      ${migrationOf.increases})
+    on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
+      serves_until = excluded.serves_until, acknowledged = excluded.acknowledged,
+      snapshot = excluded.snapshot`
+}
+
+/** Removes processes that ended: an hour ago, or in the place of this one. */
+function removePredecessors(sql: Sql, { id, place, unseenMs }: ReplicaNote): Fragment {
+  return sql`
+    delete from tollgate_replicas where id = any(array(
+      select id from tollgate_replicas
+      where id <> ${id} and (serves_until < now() - interval '1 hour'
+        or place = ${place} and seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond')
+      for update skip locked
+    ))
+    returning id`
+}
+
+/**
+ * Rows of later transactions, and of those that were open at the snapshot. Not everything since the oldest of these,
+ * which any database of the server may keep open for hours. `between`, because for `=` the planner may read the whole
+ * table.
+ */
+function rowsSince(sql: Sql, snapshot: string | null): Fragment {
+  return sql`
+    select * from tollgate_revocations
+    where transaction >= pg_snapshot_xmax(${snapshot}::pg_snapshot)
+      and transaction < pg_snapshot_xmax(pg_current_snapshot())
+    union all
+    select logged.* from pg_snapshot_xip(${snapshot}::pg_snapshot) as open (transaction)
+      join tollgate_revocations as logged
+        on logged.transaction between open.transaction and open.transaction
+    where pg_visible_in_snapshot(open.transaction, pg_current_snapshot())`
 }
 
 /**
