@@ -57,7 +57,8 @@ async function firstToken(): Promise<string | undefined> {
   return (await returned) ?? keptToken()
 }
 
-export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
+/** The state of a sign-in: the ways that the gateway offers, and a token that is being verified. */
+function useSignIn({ notice, onSession, onEnd }: Omit<SignInProps, 'keepsForm'>) {
   const [error, setError] = useState<ApiError>()
   const [isBusy, setBusy] = useState(false)
   const [ways, setWays] = useState<Ways>()
@@ -98,15 +99,6 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
 
   useEffect(() => stopWaiting, [])
 
-  // A hidden page is shown again with its own title.
-  useEffect(() => {
-    const before = document.title
-    document.title = 'Sign in · Tollgate'
-    return () => {
-      document.title = before
-    }
-  }, [])
-
   useEffect(() => {
     // A notice says that a session has ended, so this is not the first visit.
     const isFirst = notice === undefined
@@ -118,16 +110,29 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
     })
   }, [enter, notice])
 
+  return { error, isBusy, ways, isRestoring, triesAgain, enter }
+}
+
+/** A hidden page is shown again with its own title. */
+function useTitle(title: string) {
+  useEffect(() => {
+    const before = document.title
+    document.title = title
+    return () => {
+      document.title = before
+    }
+  }, [title])
+}
+
+export function SignIn({ keepsForm, ...props }: SignInProps) {
+  const { notice } = props
+  const { error, isBusy, ways, isRestoring, triesAgain, enter } = useSignIn(props)
+  useTitle('Sign in · Tollgate')
+
   /** Begins a sign-in of the user's choice; an earlier token, perhaps of somebody else, is not tried again. */
   function choose(token: Promise<string | undefined>) {
     forgetToken()
     void enter(token)
-  }
-
-  function paste(event: FormEvent<HTMLFormElement>) {
-    event.preventDefault()
-    const token = String(new FormData(event.currentTarget).get('token')).trim()
-    choose(Promise.resolve(token.replace(/^bearer\s+/i, '')))
   }
 
   const isOneClick = ways?.sampleUsers !== undefined && hasSampleCode()
@@ -187,26 +192,12 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
             )}
             {ways && <Missing {...ways} />}
             {hasWays && <Divider label="or" />}
-            <form onSubmit={paste}>
-              <Stack>
-                <PasswordInput
-                  name="token"
-                  label="Identity token or API key"
-                  description={
-                    ways?.keepsToken === false
-                      ? 'It is only in the memory of this page, and lost when the page is reloaded.'
-                      : 'A token stays in this tab until you sign out or it expires; a key is lost when the page is reloaded.'
-                  }
-                  autoComplete="off"
-                  spellCheck={false}
-                  visibilityToggleButtonProps={{ 'aria-label': 'Show the token' }}
-                  required
-                />
-                <Button type="submit" variant={hasWays ? 'default' : 'filled'} loading={isBusy}>
-                  Sign in
-                </Button>
-              </Stack>
-            </form>
+            <TokenForm
+              keepsToken={ways?.keepsToken !== false}
+              isMain={!hasWays}
+              isBusy={isBusy}
+              onToken={(token) => choose(Promise.resolve(token))}
+            />
           </Stack>
         </Paper>
         <Text size="sm" c="dimmed">
@@ -221,6 +212,45 @@ export function SignIn({ notice, keepsForm, onSession, onEnd }: SignInProps) {
         </Text>
       </Stack>
     </Container>
+  )
+}
+
+interface TokenFormProps {
+  /** Whether a token may stay in this tab. */
+  readonly keepsToken: boolean
+  /** Whether there is no other way to sign in. */
+  readonly isMain: boolean
+  readonly isBusy: boolean
+  readonly onToken: (token: string) => void
+}
+
+function TokenForm({ keepsToken, isMain, isBusy, onToken }: TokenFormProps) {
+  function paste(event: FormEvent<HTMLFormElement>) {
+    event.preventDefault()
+    const token = String(new FormData(event.currentTarget).get('token')).trim()
+    onToken(token.replace(/^bearer\s+/i, ''))
+  }
+  return (
+    <form onSubmit={paste}>
+      <Stack>
+        <PasswordInput
+          name="token"
+          label="Identity token or API key"
+          description={
+            keepsToken
+              ? 'A token stays in this tab until you sign out or it expires; a key is lost when the page is reloaded.'
+              : 'It is only in the memory of this page, and lost when the page is reloaded.'
+          }
+          autoComplete="off"
+          spellCheck={false}
+          visibilityToggleButtonProps={{ 'aria-label': 'Show the token' }}
+          required
+        />
+        <Button type="submit" variant={isMain ? 'filled' : 'default'} loading={isBusy}>
+          Sign in
+        </Button>
+      </Stack>
+    </form>
   )
 }
 
