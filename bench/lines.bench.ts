@@ -22,7 +22,7 @@ import { migrate } from '../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../src/store/postgres/postgres.ts'
 import { createLedger } from '../src/usage/ledger/ledger.ts'
 import { createArchiveHeads, createUsageLedger } from '../src/usage/ledger/postgres/ledger.ts'
-import { tendPartitions } from '../src/usage/ledger/postgres/partitions.ts'
+import { maintainPartitions } from '../src/usage/ledger/postgres/partitions.ts'
 import { countedOf } from '../src/usage/rules/line-charges.ts'
 import { nothingReported, tokenCountersOf } from '../src/usage/rules/usage.ts'
 import { scriptLine } from '../test/support/line-of.ts'
@@ -76,7 +76,7 @@ async function measure(sql: Pool, redisUrl: string, directory: string): Promise<
     ...{ log: pino({ level: 'error' }), ledger: createUsageLedger(sql) },
     ...{
       heads: createArchiveHeads(sql),
-      tend: (now) => tendPartitions(sql, now, 400 * 86_400_000),
+      maintain: (now) => maintainPartitions(sql, now, 400 * 86_400_000),
     },
   })
   let late: number[] = []

@@ -120,7 +120,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
       polls += 1
       await delay(restAfter(polls, rests), undefined, { signal: closing.signal })
       const named = [...waiting.values()].filter(({ isNamed }) => isNamed)
-      note(await ask(named.map(({ cluster }) => cluster)))
+      releaseLoaded(await ask(named.map(({ cluster }) => cluster)))
     }
     waits.settle()
   }
@@ -131,8 +131,8 @@ export function createClusterFile(deps: ClusterFileDeps) {
     }),
   )
 
-  function note(loaded: LoadedClusters | undefined): void {
-    const { hasSeen, hasReleased, overdue, reason } = waits.look(loaded, performance.now())
+  function releaseLoaded(loaded: LoadedClusters | undefined): void {
+    const { hasSeen, hasReleased, overdue, reason } = waits.release(loaded, performance.now())
     if (hasSeen) deps.onSeen()
     if (!hasReleased) return
     if (overdue.length > 0) deps.onOverdue(overdue, reason)
@@ -162,7 +162,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     unseenPolls += 1
     nextPoll = setTimeout(
       async () => {
-        if (waits.see(await ask([]))) deps.onSeen()
+        if (waits.noteLoaded(await ask([]))) deps.onSeen()
         nextPoll = undefined
         pollLater()
       },

@@ -51,7 +51,7 @@ export function createClusterWaits() {
   }
 
   /** Drops the models from `unseen` whose clusters Envoy has loaded by now; returns whether there are any. */
-  function see(loaded: LoadedClusters | undefined): boolean {
+  function noteLoaded(loaded: LoadedClusters | undefined): boolean {
     const before = unseen.size
     for (const [key, { is }] of unseen) if (hasLoaded(loaded, key, is)) unseen.delete(key)
     return unseen.size < before
@@ -80,10 +80,10 @@ export function createClusterWaits() {
       versions.length = Math.min(versions.length, versionsKept)
       for (const wait of waiting.values()) wait.since = Math.min(wait.since, now)
     },
-    see,
+    noteLoaded,
     /** Releases the models whose clusters Envoy has loaded, and those that have waited too long. */
-    look(loaded: LoadedClusters | undefined, now: number) {
-      const hasSeen = see(loaded)
+    release(loaded: LoadedClusters | undefined, now: number) {
+      const hasSeen = noteLoaded(loaded)
       const timeout = loaded === undefined ? noAdminTimeoutMs : timeoutMs
       const waitsMs = !isFirst ? timeout : loaded === undefined ? 0 : startTimeoutMs
       const reason: Unseen = loaded === undefined ? 'no answer' : 'not taken'

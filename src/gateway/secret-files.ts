@@ -67,7 +67,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
   let isFollowing = false
 
   /** Writes the file of a secret, unless it has this text. Call it with its lock. */
-  async function put(each: Needed, reading: SecretReading): Promise<void> {
+  async function writeSecret(each: Needed, reading: SecretReading): Promise<void> {
     const { secret, location } = each
     const problem = 'problem' in reading ? `ModelRef/${each.model}: ${reading.problem}` : undefined
     const text = render(secret, location, 'text' in reading ? reading.text : undefined)
@@ -79,13 +79,13 @@ export function createSecretFiles(deps: SecretFilesDeps) {
     each.written = text
   }
 
-  async function bring(each: Needed): Promise<void> {
+  async function refresh(each: Needed): Promise<void> {
     each.readAt = performance.now()
     each.isBeingRead = true
     try {
       const reading = await deps.read(each.secret)
       if (needed.get(each.location.name) !== each) return
-      await each.withLock(() => put(each, reading))
+      await each.withLock(() => writeSecret(each, reading))
     } finally {
       each.isBeingRead = false
     }
@@ -95,19 +95,19 @@ export function createSecretFiles(deps: SecretFilesDeps) {
    * Reads these secrets, first those that were read longest ago. After `waitMs` it does not wait for the rest: changes of
    * resources would wait, too. What is answered later is written then.
    */
-  async function bringAll(all: readonly Needed[], waitMs: number): Promise<void> {
+  async function refreshAll(all: readonly Needed[], waitMs: number): Promise<void> {
     await mkdir(folder, { recursive: true })
     await chmod(folder, 0o700)
     const due = all.filter(({ isBeingRead }) => !isBeingRead).sort((a, b) => a.readAt - b.readAt)
     // A limited number at a time: each is an open file.
-    await forEachConcurrently(due, { concurrency: 8, signal: AbortSignal.timeout(waitMs) }, bring)
+    await forEachConcurrently(due, { concurrency: 8, signal: AbortSignal.timeout(waitMs) }, refresh)
   }
 
   const unwritten = (): readonly Needed[] =>
     [...needed.values()].filter(({ written }) => written === undefined)
 
-  async function follow(): Promise<void> {
-    await bringAll([...needed.values()], waitsMs.check)
+  async function checkAll(): Promise<void> {
+    await refreshAll([...needed.values()], waitsMs.check)
     await removeUnneeded(folder, new Set([...needed.values()].map(({ location }) => location.path)))
   }
 
@@ -130,13 +130,13 @@ export function createSecretFiles(deps: SecretFilesDeps) {
           }
         }
         needed = found
-        if (needed.size > 0) await bringAll(unwritten(), waitsMs.fresh)
+        if (needed.size > 0) await refreshAll(unwritten(), waitsMs.fresh)
         // A cluster may not name a missing file.
         const unread = { problem: 'the secret has not been read yet' }
         await forEachConcurrently(unwritten(), { concurrency: 8 }, (each) =>
           // The answer may have been written meanwhile.
           each.withLock(async () => {
-            if (each.written === undefined) await put(each, unread)
+            if (each.written === undefined) await writeSecret(each, unread)
           }),
         )
         models = snapshot.models
@@ -144,7 +144,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
       if (needed.size === 0 || isFollowing) return
       isFollowing = true
       const { signal } = closing
-      const step = () => withLock(follow)
+      const step = () => withLock(checkAll)
       void repeat({ step, restMs, restsFirst: true, onFault: deps.onFault, signal })
     },
     /** The current problems. Envoy refuses requests to models whose secret is missing. */

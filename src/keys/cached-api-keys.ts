@@ -167,7 +167,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
         // A known key is read without a source: the limit of a source is for floods of unknown keys.
         const reading = lookups
           .find(hash, known.has(hash) ? undefined : source)
-          .catch((error: unknown) => outlast(hash, error))
+          .catch((error: unknown) => fallBackToCache(hash, error))
         const meanwhile =
           slowSince === undefined ? undefined : withinGrace(known.get(hash), slowMs())
         if (meanwhile !== undefined) {
@@ -223,7 +223,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   }
 
   /** If the table fails although the cache is fresh, as in the first second of an outage, or while it is locked. */
-  function outlast(hash: string, error: unknown): KnownKey {
+  function fallBackToCache(hash: string, error: unknown): KnownKey {
     const isAway = isOf(error, 'store_unavailable') || isOf(error, 'store_slow')
     const found = isAway ? withinGrace(known.get(hash), slowMs()) : undefined
     if (found === undefined) throw error

@@ -112,7 +112,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
       if (lookup.outdated) {
         queue.push(lookup)
       } else if (key && 'lockedId' in key) {
-        outlast(lookup, key)
+        retryLocked(lookup, key)
       } else {
         lookups.delete(lookup.hash)
         lookup.result.resolve(take(lookup.hash, key))
@@ -121,7 +121,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
   }
 
   /** Waits without occupying a query: other keys are not locked. */
-  function outlast(lookup: Lookup, { lockedId }: LockedKey): void {
+  function retryLocked(lookup: Lookup, { lockedId }: LockedKey): void {
     if (monotonic() - lookup.since < lockedMs) {
       setTimeout(() => {
         queue.push(lookup)

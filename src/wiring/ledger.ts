@@ -3,7 +3,7 @@
 import { timedStop } from '../runtime/stops.ts'
 import { createLedger } from '../usage/ledger/ledger.ts'
 import { createArchiveHeads, createUsageLedger } from '../usage/ledger/postgres/ledger.ts'
-import { tendPartitions } from '../usage/ledger/postgres/partitions.ts'
+import { maintainPartitions } from '../usage/ledger/postgres/partitions.ts'
 import { createUsageReader } from '../usage/ledger/postgres/reader.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
@@ -23,7 +23,7 @@ export function openLedger({ config, log, clock, stops }: Context, { pool }: Dat
     log,
     ledger: createUsageLedger(pool),
     heads: createArchiveHeads(pool),
-    tend: (now) => tendPartitions(pool, now, config.usageRetentionMs),
+    maintain: (now) => maintainPartitions(pool, now, config.usageRetentionMs),
   })
   // The journal's own stop, which comes before, waits for what Envoy still writes.
   stops.push(timedStop('the usage ledger', ledger.stop))

@@ -22,22 +22,22 @@ function begin(version: Version) {
 
 test('at the start an Envoy that answers has five seconds to load clusters, later ten', async (t) => {
   const { waits, loaded } = begin(versionOf('1', 'a'))
-  t.match(waits.look(loaded, 4_999), { hasReleased: false })
-  t.match(waits.look(loaded, 5_000), { hasReleased: true, overdue: ['a'], reason: 'not taken' })
+  t.match(waits.release(loaded, 4_999), { hasReleased: false })
+  t.match(waits.release(loaded, 5_000), { hasReleased: true, overdue: ['a'], reason: 'not taken' })
   t.strictSame([...waits.unseen.keys()], ['a'])
   waits.settle()
   const next = versionOf('2', 'a', 'b')
   waits.plan(next)
   waits.begin(next, 10_000)
-  t.match(waits.look(loaded, 19_999), { hasReleased: false })
-  t.match(waits.look({ ...loaded, version: '1' }, 19_999), { hasSeen: true, hasReleased: false })
-  t.match(waits.look(loaded, 20_000), { hasReleased: true, overdue: ['b'] })
+  t.match(waits.release(loaded, 19_999), { hasReleased: false })
+  t.match(waits.release({ ...loaded, version: '1' }, 19_999), { hasSeen: true, hasReleased: false })
+  t.match(waits.release(loaded, 20_000), { hasReleased: true, overdue: ['b'] })
 })
 
 test('the time to wait begins when the clusters are in the file', async (t) => {
   const { waits, loaded } = begin(versionOf('1', 'a'))
   waits.settle()
   waits.plan(versionOf('2', 'a', 'b'))
-  t.match(waits.look({ ...loaded, version: '1' }, 100_000), { overdue: [] })
+  t.match(waits.release({ ...loaded, version: '1' }, 100_000), { overdue: [] })
   t.strictSame([...waits.waiting.keys()], ['b'])
 })

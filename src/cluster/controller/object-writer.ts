@@ -75,7 +75,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     return Math.max(0, count - (performance.now() - at) / paceMs)
   }
 
-  function rest(target: WriteTarget): void {
+  function postpone(target: WriteTarget): void {
     const { path } = target
     if (resting.has(path)) return
     resting.add(path)
@@ -87,7 +87,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   }
 
   /** Returns whether something had to be written. */
-  async function bring(target: WriteTarget): Promise<boolean> {
+  async function reconcile(target: WriteTarget): Promise<boolean> {
     const { path, current, next } = target
     const before = current()
     const request = next(before)
@@ -102,7 +102,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     }
     const recent = recentWrites(path)
     if (recent >= burst) {
-      rest(target)
+      postpone(target)
       return false
     }
     const response = await client.send({ ...request, signal })
@@ -164,7 +164,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
       const [path, target] = next
       queue.delete(path)
       try {
-        if (await bring(target)) await delay(1_000 / writesPerSecond, undefined, { signal })
+        if (await reconcile(target)) await delay(1_000 / writesPerSecond, undefined, { signal })
         failures.delete(path)
       } catch (error) {
         if (signal.aborted) return

@@ -111,7 +111,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
       const sentAt = lease.now()
       const acknowledged = position
       try {
-        isDone = take(await followLog(pool, replica, position, deadlineMs))
+        isDone = applyState(await followLog(pool, replica, position, deadlineMs))
         // Renewed before the wait: with a lease, keys in doubt are read again; without one, they are refused. The next
         // poll acknowledges these changes.
         if (isLogged()) lease.renew(sentAt)
@@ -149,7 +149,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
   }
 
   /** Applies a response; true if nothing is left to acknowledge. */
-  function take(state: LogState): boolean {
+  function applyState(state: LogState): boolean {
     const { hashes, ended, silent, source } = state
     const [before, from] = [last, position]
     last = state

@@ -141,7 +141,7 @@ export async function startPipeline(deps: PipelineDeps) {
   let previous: Snapshot | undefined
   let locate: Contents['locate'] = () => ({ file: '', line: 0, severity: 'warning', message: '' })
 
-  async function put(gathered: Contents): Promise<void> {
+  async function putInForce(gathered: Contents): Promise<void> {
     const begin = performance.now()
     const loaded = await load(gathered, previous, deps)
     const compileMs = performance.now() - begin
@@ -175,7 +175,7 @@ export async function startPipeline(deps: PipelineDeps) {
     newer = undefined
     if (state === undefined) return
     try {
-      await put(state)
+      await putInForce(state)
       waiting = undefined
     } catch (error) {
       waiting = state
@@ -184,7 +184,7 @@ export async function startPipeline(deps: PipelineDeps) {
   }
 
   try {
-    await put(await withAbort(deps.source.next(signal), deps.starting ?? signal))
+    await putInForce(await withAbort(deps.source.next(signal), deps.starting ?? signal))
   } catch (error) {
     closing.abort()
     throw error

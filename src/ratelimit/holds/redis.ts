@@ -94,7 +94,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   }
 
   async function sendDue(): Promise<void> {
-    refused.tend()
+    refused.endIfQuiet()
     const batch = [...due.values()]
     due.clear()
     const calls = batch.map(({ keys, members }) => commands.releaseHolds(keys, members))

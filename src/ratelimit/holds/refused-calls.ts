@@ -36,7 +36,7 @@ export function createRefusedCalls({
       refusal.note(error)
     },
     /** Call it at intervals. */
-    tend(): void {
+    endIfQuiet(): void {
       if (monotonic() - refusedAt >= calmMs) refusal.note(undefined)
     },
   }

@@ -37,7 +37,7 @@ export async function openSums(options: SumsOptions) {
   let losses = 0
   let isCopied = name.isCopied
   /** Whether the sums of the old name have ended and the sums of the new one are not open yet. */
-  let isBetween = false
+  let isReopening = false
   let current = await open(0)
 
   async function open(writesFrom: number) {
@@ -80,11 +80,11 @@ export async function openSums(options: SumsOptions) {
   }
 
   /** Call it every second. Renames a copied volume, once the store has all sums under the old name. */
-  async function tend(): Promise<void> {
-    if (isBetween || name.refresh()) {
+  async function renameIfCopied(): Promise<void> {
+    if (isReopening || name.refresh()) {
       // The process that has changed the name did it for all.
       isCopied = false
-      return await goOn(0)
+      return await reopen(0)
     }
     if (!isCopied || !current.sums.isWriter) return
     if (store === undefined) name.rename(name.name)
@@ -101,18 +101,18 @@ export async function openSums(options: SumsOptions) {
       }
       if (!(await current.running.handOver(to, rename))) return
       options.onRenamed?.(from, to)
-      await goOn(monotonic() + othersLookMs)
+      await reopen(monotonic() + othersLookMs)
     }
     isCopied = false
   }
 
   /** Continues under the current name. */
-  async function goOn(writesFrom: number): Promise<void> {
-    isBetween = true
+  async function reopen(writesFrom: number): Promise<void> {
+    isReopening = true
     await current.running.end()
     resets = current.sums.resets
     current = await open(writesFrom)
-    isBetween = false
+    isReopening = false
   }
 
   journal.keep({
@@ -121,7 +121,7 @@ export async function openSums(options: SumsOptions) {
     save: () => current.sums.save(),
     isSaveDue: () => current.sums.isSaveDue(),
   })
-  void repeat({ step: tend, restMs: everyMs, onFault, signal: ending.signal })
+  void repeat({ step: renameIfCopied, restMs: everyMs, onFault, signal: ending.signal })
 
   return {
     /** Whether this process is its gateway's writer. */

@@ -40,7 +40,7 @@ export function createArchive(options: ArchiveOptions) {
   /** Archived bytes by inode. */
   let archived = new Map<string, number>()
 
-  async function add(listed: JournalFile, file: OpenFile): Promise<void> {
+  async function archiveFile(listed: JournalFile, file: OpenFile): Promise<void> {
     const head = headIn(beginningOf(file))
     for (;;) {
       const last = await heads.open(journal)
@@ -59,7 +59,7 @@ export function createArchive(options: ArchiveOptions) {
           before: last.hash,
         }
         await writeArchive(own, listed.source, header, bytesOf(file, from, listed.size))
-      } else await heads.move(journal, await follow(last, written))
+      } else await heads.move(journal, await stateAfter(last, written))
     }
     archived.set(listed.inode, listed.size)
   }
@@ -69,7 +69,7 @@ export function createArchive(options: ArchiveOptions) {
   }
 
   /** Returns the state after an existing archive, which was written just now or by a process that was killed. */
-  async function follow(last: ArchiveHead, written: string): Promise<ArchiveHead> {
+  async function stateAfter(last: ArchiveHead, written: string): Promise<ArchiveHead> {
     const { header, hash } = await inspectArchive(written)
     const { piece, head, from, bytes, before } = header
     if (header.journal !== journal || piece !== last.piece + 1 || before !== last.hash) {
@@ -104,7 +104,7 @@ export function createArchive(options: ArchiveOptions) {
         const file = folder.open(listed.name)
         try {
           // Skipped if it was renamed or removed meanwhile.
-          if (file?.inode === listed.inode) await add(listed, file)
+          if (file?.inode === listed.inode) await archiveFile(listed, file)
         } finally {
           file?.close()
         }

@@ -23,7 +23,9 @@ interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusableUsage
   /** Undefined if nothing is archived. */
   readonly archiveFolder: string | undefined
   /** Creates partitions and drops old ones; returns their names. */
-  readonly tend: (now: number) => Promise<Readonly<Record<'made' | 'dropped', readonly string[]>>>
+  readonly maintain: (
+    now: number,
+  ) => Promise<Readonly<Record<'made' | 'dropped', readonly string[]>>>
   readonly log: Logger
 }
 
@@ -32,7 +34,7 @@ export type Ledger = ReturnType<typeof createLedger>
 const feedEveryMs = 1_000
 const refusalsEveryMs = 10_000
 const archiveEveryMs = 5_000
-const tendEveryMs = 3_600_000
+const maintainEveryMs = 3_600_000
 
 /** Creates the ledger; `start` starts it. */
 export function createLedger(options: LedgerOptions) {
@@ -52,7 +54,7 @@ export function createLedger(options: LedgerOptions) {
     'add',
     'counts of refusals to the usage ledger',
   )
-  const tending = outageOf(
+  const maintaining = outageOf(
     ['ledger_partitions_failing', 'ledger_partitions_restored'],
     'maintain',
     'the partitions of the usage ledger',
@@ -93,7 +95,7 @@ export function createLedger(options: LedgerOptions) {
     })
   }
 
-  function keep(outage: ReturnType<typeof outageOf>, restMs: number, step: () => Promise<void>) {
+  function loop(outage: ReturnType<typeof outageOf>, restMs: number, step: () => Promise<void>) {
     return repeat({
       restMs,
       signal,
@@ -105,8 +107,8 @@ export function createLedger(options: LedgerOptions) {
     })
   }
 
-  async function tend(): Promise<void> {
-    const { made, dropped } = await options.tend(clock())
+  async function maintain(): Promise<void> {
+    const { made, dropped } = await options.maintain(clock())
     if (made.length + dropped.length > 0)
       log.info(
         { code: 'ledger_partitions_changed', made, dropped },
@@ -123,13 +125,13 @@ export function createLedger(options: LedgerOptions) {
       reader = openReader()
       const { feed, archive } = reader
       loops = Promise.all([
-        keep(feeding, feedEveryMs, async () => (isWriter() ? await feed.step() : feed.reset())),
+        loop(feeding, feedEveryMs, async () => (isWriter() ? await feed.step() : feed.reset())),
         archive &&
-          keep(archiving, archiveEveryMs, async () => {
+          loop(archiving, archiveEveryMs, async () => {
             if (isWriter()) await archive.step()
           }),
-        keep(adding, refusalsEveryMs, refusals.flush),
-        keep(tending, tendEveryMs, tend),
+        loop(adding, refusalsEveryMs, refusals.flush),
+        loop(maintaining, maintainEveryMs, maintain),
       ])
     },
     /** Feeds the rest. Stop other readers of the journal before. */

@@ -45,7 +45,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
     grantedLimit: row.grantedLimit === null ? null : (parseExact(row.grantedLimit) as Exact),
   })
 
-  async function tell(sql: Sql, request: LimitRequest) {
+  async function enqueueNotice(sql: Sql, request: LimitRequest) {
     if (notifies) await createNoticeStore(sql).add([noticeOf(request)])
   }
 
@@ -72,7 +72,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
             returning ${columns}`)
           if (row === undefined) continue
           const added = toRequest(row)
-          await tell(sql, added)
+          await enqueueNotice(sql, added)
           return added
         }
         return undefined
@@ -123,7 +123,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
             granted_until = ${grant ? new Date(grant.until) : null}::timestamptz
           where id = ${id}::uuid returning ${columns}`)
         const request = toRequest(decided as Row)
-        await tell(sql, request)
+        await enqueueNotice(sql, request)
         return request
       })
     },

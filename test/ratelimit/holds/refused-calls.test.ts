@@ -17,14 +17,14 @@ test('the first refusal is reported, and the end of all after a minute', async (
   for (const at of [0, 30_000, 80_000]) {
     now = at
     calls.note(new ReplyError(`WRONGTYPE at ${at}`))
-    calls.tend()
+    calls.endIfQuiet()
   }
   now = 139_999
-  calls.tend()
+  calls.endIfQuiet()
   t.ok(calls.isRefused)
   t.strictSame(reports, ['WRONGTYPE at 0'])
   now = 140_000
-  calls.tend()
+  calls.endIfQuiet()
   t.notOk(calls.isRefused)
   calls.note(new ReplyError('ERR user_script:9: attempt to compare nil with number'))
   t.equal(reports.length, 3)

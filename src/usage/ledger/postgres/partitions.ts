@@ -26,7 +26,7 @@ const maxMoved = 12
  * since, and deletes gaps and journals of that age. `now` and `retentionMs` in milliseconds. Of concurrent calls only
  * one has an effect.
  */
-export async function tendPartitions(sql: Pool, now: number, retentionMs: number) {
+export async function maintainPartitions(sql: Pool, now: number, retentionMs: number) {
   return await sql.begin(async (transaction) => {
     await transaction`set local statement_timeout = '60s'`
     await transaction`set local lock_timeout = '2s'`

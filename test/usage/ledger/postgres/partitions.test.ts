@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { createUsageLedger } from '../../../../src/usage/ledger/postgres/ledger.ts'
-import { tendPartitions } from '../../../../src/usage/ledger/postgres/partitions.ts'
+import { maintainPartitions } from '../../../../src/usage/ledger/postgres/partitions.ts'
 import type { LimitRow, UsageRow } from '../../../../src/usage/store.ts'
 import { createMigrated } from '../../../support/key-store.ts'
 import { unpriced } from '../../../support/unpriced.ts'
@@ -21,14 +21,14 @@ function limitAt(begin: number): LimitRow {
 
 test('months have partitions before they begin', async (t) => {
   const sql = await createMigrated(t)
-  const { made, dropped } = await tendPartitions(sql, now, 400 * day)
+  const { made, dropped } = await maintainPartitions(sql, now, 400 * day)
   t.strictSame(made, [
     ...['tollgate_usage_hours_2026_12', 'tollgate_usage_hours_2027_01'],
     ...['tollgate_usage_limits_2026_12', 'tollgate_usage_limits_2027_01'],
   ])
   t.strictSame(dropped, [])
-  t.strictSame(await tendPartitions(sql, now, 400 * day), { made: [], dropped: [] })
-  const all = Array.from({ length: 4 }, () => tendPartitions(sql, now + 31 * day, 400 * day))
+  t.strictSame(await maintainPartitions(sql, now, 400 * day), { made: [], dropped: [] })
+  const all = Array.from({ length: 4 }, () => maintainPartitions(sql, now + 31 * day, 400 * day))
   const later = (await Promise.all(all)).flatMap((each) => each.made)
   const names = ['tollgate_usage_hours_2027_02', 'tollgate_usage_limits_2027_02']
   t.strictSame(later, names, 'once, by whichever process')
@@ -42,7 +42,7 @@ test('rows of other months get a partition, and old ones are dropped as a whole'
   const step = { journal: 'journal', revision, places: [], gaps: [], closes: false }
   const limits = [limitAt(now - 520 * day), limitAt(now)]
   t.ok(await ledger.feed({ ...step, rows: hours.map(rowAt), limits }))
-  const { made, dropped } = await tendPartitions(sql, now, 400 * day)
+  const { made, dropped } = await maintainPartitions(sql, now, 400 * day)
   t.equal(made.filter((name) => name.startsWith('tollgate_usage_hours')).length, 6)
   t.strictSame(dropped.toSorted(), [
     ...['tollgate_usage_hours_1970_01', 'tollgate_usage_hours_2025_08'],
@@ -68,7 +68,7 @@ test('a window longer than the retention keeps its charges until they are old', 
     const step = { journal: 'journal', revision, places: [], gaps: [], closes: false, rows: [] }
     t.ok(await ledger.feed({ ...step, limits: [{ ...quarter, last }] }))
   }
-  const tend = (at: number) => tendPartitions(sql, at, 31 * day)
+  const tend = (at: number) => maintainPartitions(sql, at, 31 * day)
   const name = 'tollgate_usage_limits_2025_10'
   await charge(past - 60 * day)
   await charge(past - day)
@@ -89,9 +89,9 @@ test('a process whose clock is years ahead drops nothing', async (t) => {
   const { revision } = await ledger.open('journal')
   const step = { journal: 'journal', revision, places: [], gaps: [], closes: false }
   const present = Date.now()
-  await tendPartitions(sql, present, 400 * day)
+  await maintainPartitions(sql, present, 400 * day)
   t.ok(await ledger.feed({ ...step, rows: [rowAt(present), rowAt(present - 390 * day)] }))
-  const { dropped } = await tendPartitions(sql, present + 5 * 365 * day, 400 * day)
+  const { dropped } = await maintainPartitions(sql, present + 5 * 365 * day, 400 * day)
   t.strictSame(dropped, [])
   const [{ total } = {}] = await sql<{ total: number }[]>`
     select count(*)::int as total from tollgate_usage_hours`
