@@ -919,8 +919,9 @@ end
 
 -- The last four bytes of the names of members whose values are generated text: content and reasoning_content, text,
 -- delta, thinking, reasoning, arguments, partial_json, refusal, transcript. Only the Responses API has a text in a
--- delta.
+-- delta. `encrypted_content` is a search result, or a reasoning that the client sends back.
 local TEXTS, TEXT, DELTA = {}, 1, 2
+local SMALL_D, UNDERSCORE = 100, 95
 for _, name in ipairs({ "tent", "text", "elta", "king", "ning", "ents", "json", "usal", "ript" }) do
   TEXTS[tonumber(cast(FOUR, cast(BYTES, name))[0])] = name == "elta" and DELTA or TEXT
 end
@@ -972,7 +973,7 @@ local function count_text(stream, text)
       else
         if odd then at = at + bytes_before(odd) end
         local kind = p[at] == COLON and at > 5 and p[at - 1] == QUOTE and TEXTS[tonumber(cast(FOUR, p + at - 5)[0])]
-        if kind then
+        if kind and not (at > 10 and p[at - 9] == UNDERSCORE and p[at - 10] == SMALL_D) then
           if at + 1 < size and p[at + 1] == SPACE then at = at + 1 end
           if at + 1 < size and p[at + 1] == QUOTE then at, in_text = at + 1, kind end
         end

@@ -242,7 +242,7 @@ test('what no usage was reported of is charged by its text, whatever is around i
   }
 })
 
-test('no label and no repetition changes what is charged for a text', async (t, gateway) => {
+test('no label, repetition or search result changes what is charged for a text', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'reserves' })
   const charge = async (type: string | undefined, pieces: readonly string[]) => {
     const before = await usedBy(gateway, key, 'strict')
@@ -277,6 +277,11 @@ test('no label and no repetition changes what is charged for a text', async (t, 
   for (const count of [0, 1, 3, 4]) {
     const pieces = [...deltas, ...ends.slice(0, count)]
     t.equal(await charge('text/event-stream', pieces), charged, `repeated ${count} times`)
+  }
+  const result = `{"type":"web_search_result","encrypted_content":"${'Q'.repeat(8_000)}"}`
+  const found = `data: {"type":"content_block_start","content_block":{"content":[${result}]}}\n\n`
+  for (const pieces of [stream, deltas]) {
+    t.equal(await charge('text/event-stream', [found, ...pieces]), charged, 'a search result')
   }
 })
 
