@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { test } from 'tap'
+import { publicCodes } from '../src/formats/errors.ts'
 import { settings } from '../src/settings/all-settings.ts'
 import { removedSettings } from '../src/settings/removed-settings.ts'
 
@@ -170,4 +171,12 @@ test('each code of an error of Envoy is documented for callers', async (t) => {
   const codes = textOf('envoy/bootstrap.yaml').matchAll(/\bcode: ([a-z_]+) \}/g)
   const unknown = [...codes].filter(([, code]) => !known.includes(`\`${code}\``))
   t.strictSame([...new Set(unknown.map(([, code]) => code))], [])
+})
+
+test('each code of a refusal is documented for callers', async (t) => {
+  const known = textOf('docs/use.md') + textOf('docs/contract.md')
+  t.strictSame(
+    publicCodes().filter((code) => !known.includes(`\`${code}\``)),
+    [],
+  )
 })
