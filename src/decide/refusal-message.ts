@@ -104,7 +104,7 @@ function describeUnpaid({
     named === undefined
       ? 'none of yours includes it and is ready'
       : named.by === 'key'
-        ? `${toQuoted(named.name)} pays for this API key and ${error === 'not_found' ? gone : unpaid[error]}`
+        ? describeOfKey(named.name, error)
         : `the one in x-maas-subscription ${unpaid[error]}`
   if (other === undefined) {
     const others = named === undefined ? '' : ' None of your other subscriptions pays for it.'
@@ -114,7 +114,12 @@ function describeUnpaid({
   return `${notAllowed}: ${why}. Your subscription ${toQuoted(other)} includes it; ${mend}.`
 }
 
-/** The holder of a key knows the name of its subscription. */
+/** The holder of a key knows the name of its subscription. It is empty in some keys that were taken over. */
+function describeOfKey(name: string, error: keyof typeof unpaid): string {
+  if (name === '') return 'no subscription is bound to this API key'
+  return `${toQuoted(name)} pays for this API key and ${error === 'not_found' ? gone : unpaid[error]}`
+}
+
 const gone = 'is not in force, or does not exist any more'
 
 /** Texts after the name of a subscription; two are equal, so that names cannot be guessed. */

@@ -118,6 +118,10 @@ test('a subscription that does not pay is named, and one that would', async (t) 
         'None of your other subscriptions pays for it.',
     ],
     [
+      { error: 'not_found', named: { by: 'key', name: '' }, other: undefined },
+      'no subscription is bound to this API key. None of your other subscriptions pays for it.',
+    ],
+    [
       { error: 'access_denied', named: { by: 'token' }, other: 'premium' },
       'the one in x-maas-subscription is not yours. ' +
         'Your subscription "premium" includes it; name it in the header.',
