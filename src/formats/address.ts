@@ -8,7 +8,7 @@ export interface SocketAddress {
 /** A TCP address or a Unix socket's path. */
 export type Address = SocketAddress | { readonly path: string }
 
-/** Parses `host:port` or `[v6]:port`; an empty host means every interface. Returns undefined for other text. */
+/** Parses `host:port` or `[v6]:port`; an empty host means every IPv4 interface. Returns undefined for other text. */
 export function parseSocketAddress(raw: string): SocketAddress | undefined {
   const parts = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]/\s]*)):(\d{1,5})$/.exec(raw)
   if (parts === null || Number(parts[3]) > 65_535) return undefined

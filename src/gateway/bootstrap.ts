@@ -454,5 +454,7 @@ function toListener(address: Address): object {
 
 function toAddress(address: Address): object {
   if ('path' in address) return { pipe: { path: address.path } }
-  return { socket_address: { address: address.host, port_value: address.port } }
+  // As in the service, a listener at :: is for IPv4, too.
+  const both = address.host === '::' ? { ipv4_compat: true } : {}
+  return { socket_address: { address: address.host, port_value: address.port, ...both } }
 }

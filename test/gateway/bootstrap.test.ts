@@ -95,6 +95,12 @@ test('Envoy listens at the address of localhost, since it resolves no names ther
   t.strictSame(rendered.admin.address, tcp('127.0.0.1', 9901))
 })
 
+test('Envoy listens at :: for IPv4 and IPv6', async (t) => {
+  const [listener] = render({ gateway: { host: '::', port: 8443 } }).static_resources.listeners
+  const { socket_address } = tcp('::', 8443)
+  t.strictSame(listener?.address, { socket_address: { ...socket_address, ipv4_compat: true } })
+})
+
 interface Route {
   readonly name: string
   readonly match: { headers?: object[] }
