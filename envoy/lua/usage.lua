@@ -75,6 +75,8 @@ local DETAIL = {
   cached_tokens = "details_cached_tokens",
   cache_write_tokens = "details_cache_write_tokens",
   cache_creation_tokens = "details_cache_write_tokens",
+  -- Of Qwen and of Envoy AI Gateway.
+  cache_creation_input_tokens = "details_cache_write_tokens",
   reasoning_tokens = "details_reasoning_tokens",
 }
 -- Members that contain such details.

@@ -85,6 +85,18 @@ const usages: readonly (readonly [server: string, operation: string, usage: obje
     { input: 13, cached: 5, cache_write: 2, output: 16, reasoning: 3, total: 29 },
   ],
   [
+    'Qwen',
+    chat,
+    {
+      ...{ prompt_tokens: 1_620, completion_tokens: 30, total_tokens: 1_650 },
+      prompt_tokens_details: {
+        ...{ cached_tokens: 0, cache_creation_input_tokens: 1_605, cache_type: 'ephemeral' },
+        cache_creation: { ephemeral_5m_input_tokens: 1_605 },
+      },
+    },
+    { input: 1_620, cache_write: 1_605, output: 30, total: 1_650 },
+  ],
+  [
     'Anthropic',
     messages,
     {
