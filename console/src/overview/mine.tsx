@@ -5,7 +5,6 @@ import { budgetsIn, isBudget } from '../budgets/budget.ts'
 import { Cards } from '../budgets/budget-cards.tsx'
 import { ExpiringKeys } from '../keys/expiring.tsx'
 import { useOwnKeys } from '../keys/own-keys.ts'
-import { LimitBars } from '../parts/limits.tsx'
 import { follow, Link } from '../parts/link.tsx'
 import { some } from '../parts/numbers.ts'
 import { Panel } from '../parts/panel.tsx'
@@ -15,7 +14,7 @@ import { Section } from '../parts/section.tsx'
 import { Time } from '../parts/time.tsx'
 import { addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
-import { byUse } from '../usage/limits-now.tsx'
+import { byUse, LimitGroup } from '../usage/limits-now.tsx'
 import { isWaitingFor, useLoaded } from '../use-loaded.ts'
 import { LastRefusals } from './last-refusals.tsx'
 import { useOwnRefusals } from './own-refusals.ts'
@@ -103,16 +102,7 @@ function Left({ data, currency }: LimitList) {
       )}
       {groups.slice(0, shownLimits).map(({ model, subscription, states }) => (
         <div key={`${model} ${subscription}`} className="group">
-          <div className="spread">
-            <b className="breaks">{model}</b>
-            <span className="note">{subscription}</span>
-          </div>
-          <LimitBars
-            limits={states}
-            of={`${model}, ${subscription}`}
-            currency={currency}
-            more={(limit) => <AskLink limit={limit} />}
-          />
+          <LimitGroup {...{ model, subscription, states, currency }} />
         </div>
       ))}
     </Panel>

@@ -10,7 +10,7 @@ type Limit = LimitList['data'][number]
 const maxCards = 12
 
 /** The limits of a model in a subscription, or of several models together. */
-interface LimitGroup {
+interface Limits {
   readonly model: string
   /** Empty if any subscription may pay. */
   readonly subscription: string
@@ -18,11 +18,11 @@ interface LimitGroup {
 }
 
 /** Limits by model and subscription, the most used first. */
-export function byUse(limits: readonly Limit[]): readonly LimitGroup[] {
+export function byUse(limits: readonly Limit[]): readonly Limits[] {
   const groups = Map.groupBy(limits, ({ model, models, subscription, scope }) =>
     JSON.stringify([model ?? models ?? scope === 'key', subscription]),
   )
-  const left = ({ states }: LimitGroup) => Math.min(...states.map(partLeft))
+  const left = ({ states }: Limits) => Math.min(...states.map(partLeft))
   return [...groups.values()]
     .map((states) => {
       const [{ subscription }] = states as [Limit]
@@ -33,6 +33,28 @@ export function byUse(limits: readonly Limit[]): readonly LimitGroup[] {
 
 function titleOf({ model, models, scope }: Limit): string {
   return model ?? models?.join(', ') ?? (scope === 'key' ? 'this key' : 'All models')
+}
+
+export function LimitGroup({
+  model,
+  subscription,
+  states,
+  currency,
+}: Limits & { readonly currency: string | undefined }) {
+  return (
+    <>
+      <div className="spread">
+        <b className="breaks">{model}</b>
+        <span className="note">{subscription}</span>
+      </div>
+      <LimitBars
+        limits={states}
+        of={`${model}, ${subscription}`}
+        currency={currency}
+        more={(limit) => <AskLink limit={limit} />}
+      />
+    </>
+  )
 }
 
 /** The caller's limits, the most used first. */
@@ -50,16 +72,7 @@ export function LimitsNow({
       <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }}>
         {shown.map(({ model, subscription, states }) => (
           <Card key={`${model} ${subscription}`} withBorder p="md">
-            <div className="spread">
-              <b className="breaks">{model}</b>
-              <span className="note">{subscription}</span>
-            </div>
-            <LimitBars
-              limits={states}
-              of={`${model}, ${subscription}`}
-              currency={currency}
-              more={(limit) => <AskLink limit={limit} />}
-            />
+            <LimitGroup {...{ model, subscription, states, currency }} />
           </Card>
         ))}
       </SimpleGrid>
