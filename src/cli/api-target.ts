@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { isLoopback } from '../formats/trustworthy.ts'
 import { errorMessage } from '../runtime/error-message.ts'
-import { type Call, WrongCall } from './command.ts'
+import { type FlagsOf, WrongCall } from './command.ts'
 import type { connection } from './commands/flags.ts'
 import { readLogins } from './login-file.ts'
 import { printable } from './output.ts'
@@ -26,7 +26,7 @@ export const defaultUrl = 'http://127.0.0.1:8000'
  */
 export function findApiTarget(
   env: NodeJS.ProcessEnv,
-  flags: Call<typeof connection>['flags'],
+  flags: FlagsOf<typeof connection>,
 ): ApiTarget {
   // The file is read only if it is needed: a job with both variables may have a HOME that it cannot read.
   const insecure = flags['insecure-http']

@@ -7,7 +7,7 @@ import { localHost, parseAddress } from '../formats/address.ts'
 import { parseJson } from '../formats/parse-json.ts'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { loadConfig, showAddress } from '../settings/config.ts'
-import { type Call, type Run, Unreachable, WrongCall } from './command.ts'
+import { type FlagsOf, type Run, Unreachable, WrongCall } from './command.ts'
 import type { cleanupFlags } from './commands/operate.ts'
 import { printable, toJson } from './output.ts'
 
@@ -54,10 +54,7 @@ function defaultOf(env: NodeJS.ProcessEnv): string {
 
 type Target = ReturnType<typeof readTarget>
 
-function readTarget(
-  raw: string,
-  { wait = '0', ca, cert, key }: Call<typeof cleanupFlags>['flags'],
-) {
+function readTarget(raw: string, { wait = '0', ca, cert, key }: FlagsOf<typeof cleanupFlags>) {
   const address = parseAddress(raw)
   // A Unix socket has no TLS.
   const socketPath = address && 'path' in address ? address.path : undefined

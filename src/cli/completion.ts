@@ -3,13 +3,12 @@
  * generated from the commands without a request, so that it responds at once.
  */
 
-import type { Call, Command, Flags, Operand, Option } from './command.ts'
+import type { Command, Operand, Option, Run } from './command.ts'
 import { isOption } from './parse-command.ts'
-import type { CommandIo } from './terminal.ts'
 
 /** Prints the script for these commands. */
-export function completionOf(all: readonly Command[]) {
-  return async ({ operands: [shell = ''] }: Call<Flags>, { out }: CommandIo): Promise<number> => {
+export function completionOf(all: readonly Command[]): Run {
+  return async ({ operands: [shell = ''] }, { out }) => {
     out(scriptOf(shell as 'bash' | 'zsh' | 'fish', all))
     return 0
   }

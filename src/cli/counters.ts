@@ -2,13 +2,13 @@
 
 import type { CountersReset, ShownCounters } from '../admin/usage/counters.ts'
 import { connectApi } from './api-client.ts'
-import { type Call, type Run, WrongCall } from './command.ts'
+import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { limitsFlags, resetLimitsFlags } from './commands/usage.ts'
 import { showFigure, toCells } from './limit-cells.ts'
 import { printable, renderCells, toJson } from './output.ts'
 import { agrees, type CommandIo } from './terminal.ts'
 
-type Chosen = Call<typeof limitsFlags>['flags']
+type Chosen = FlagsOf<typeof limitsFlags>
 
 /** Explains why the list is empty. */
 function explainNothing(
@@ -49,7 +49,7 @@ export const resetLimits: Run<typeof resetLimitsFlags> = async ({ flags }, io) =
   return 0
 }
 
-function selectedBy(flags: Chosen | Call<typeof resetLimitsFlags>['flags']) {
+function selectedBy(flags: Chosen | FlagsOf<typeof resetLimitsFlags>) {
   const { user, key, limit, whom, subscription, model, window } = flags
   if (user !== undefined && key !== undefined)
     throw new WrongCall('Give either --user or --key, not both.')

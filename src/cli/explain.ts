@@ -3,7 +3,7 @@
 import type { ExplainResponse } from '../admin/explain/explain-response.ts'
 import { showFirst } from '../formats/lists.ts'
 import { connectApi } from './api-client.ts'
-import { type Call, type Run, WrongCall } from './command.ts'
+import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { explainFlags } from './commands/usage.ts'
 import { showFigure, showSharers } from './limit-cells.ts'
 import { type Cells, printable, renderCells, toJson } from './output.ts'
@@ -43,7 +43,7 @@ export const explain: Run<typeof explainFlags> = async ({ operands: [model], fla
   return response.allowed ? 0 : 1
 }
 
-type Asking = Pick<Call<typeof explainFlags>['flags'], 'user' | 'group' | 'subscription'>
+type Asking = Pick<FlagsOf<typeof explainFlags>, 'user' | 'group' | 'subscription'>
 
 function show(response: ExplainResponse, asking: Asking): string {
   const { steps, policies, subscriptions, limits, changesAt, refusal, askedAs, backend } = response

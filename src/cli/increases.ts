@@ -2,7 +2,7 @@
 
 import type { IncreaseList } from '../admin/increases/increases.ts'
 import { connectApi } from './api-client.ts'
-import { type Call, type Run, WrongCall } from './command.ts'
+import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { gatewayFlags } from './commands/flags.ts'
 import type { grantIncreaseFlags, newRequestFlags } from './commands/increases.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
@@ -47,7 +47,7 @@ export const grantIncrease: Run<typeof grantIncreaseFlags> = async ({ flags }, i
 /** True if unknown. The service accepts users without a key, because they may use identity tokens. */
 async function hasKey(
   username: string,
-  flags: Call<typeof gatewayFlags>['flags'],
+  flags: FlagsOf<typeof gatewayFlags>,
   io: CommandIo,
 ): Promise<boolean> {
   const ask = connectApi(io, flags)
@@ -66,7 +66,7 @@ async function change(
   at: string,
   body: object | undefined,
   done: string,
-  flags: Call<typeof gatewayFlags>['flags'],
+  flags: FlagsOf<typeof gatewayFlags>,
   io: CommandIo,
 ): Promise<number> {
   const ask = connectApi(io, flags)
@@ -84,7 +84,7 @@ async function change(
 export const meanwhile = 'the old limit may still apply there'
 
 /** The fields of a grant or a request for the API; throws if a required flag is missing. */
-export function readWanted(flags: Call<typeof newRequestFlags>['flags']) {
+export function readWanted(flags: FlagsOf<typeof newRequestFlags>) {
   const { limit: name, to, until, reason, subscription, model, whom } = flags
   if (name === undefined || to === undefined || until === undefined || reason === undefined)
     throw new WrongCall('Give --limit, --to, --until and --reason.')

@@ -1,13 +1,11 @@
 /** The fields of a key in the flags of `tollgate key`, and a key's output. */
 
 import type { ApiKeyResponse } from '../admin/keys/api-key-record.ts'
-import { type Call, WrongCall } from './command.ts'
+import { type FlagsOf, WrongCall } from './command.ts'
 import type { editKeyFlags, newKeyFlags } from './commands/keys.ts'
 import { renderTable } from './output.ts'
 
-type Given = Partial<
-  Call<typeof newKeyFlags>['flags'] & Omit<Call<typeof editKeyFlags>['flags'], 'name'>
->
+type Given = Partial<FlagsOf<typeof newKeyFlags> & Omit<FlagsOf<typeof editKeyFlags>, 'name'>>
 
 const opposites = [
   ['label', 'no-labels'],

@@ -2,7 +2,7 @@
 
 import type { LimitRequestList } from '../admin/increases/limit-requests.ts'
 import { connectApi } from './api-client.ts'
-import type { Call, Run } from './command.ts'
+import type { FlagsOf, Run } from './command.ts'
 import type {
   approveRequestFlags,
   denyRequestFlags,
@@ -82,7 +82,7 @@ async function decide(
   id: string,
   verb: 'approve' | 'deny',
   body: object,
-  flags: Call<typeof denyRequestFlags>['flags'] | Call<typeof approveRequestFlags>['flags'],
+  flags: FlagsOf<typeof denyRequestFlags> | FlagsOf<typeof approveRequestFlags>,
   io: CommandIo,
 ) {
   const ask = connectApi(io, flags)

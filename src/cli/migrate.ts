@@ -13,7 +13,7 @@ import { invalid, postgresUrl } from '../settings/readers.ts'
 import { migrate as applyMigrations, planMigrations } from '../store/postgres/migrate.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
 import { auditTakeOver } from './audit-take-over.ts'
-import { type Call, type Run, WrongCall } from './command.ts'
+import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { migrateFlags } from './commands/operate.ts'
 import { embeddedIn, isRunning, requireResponse, withPool } from './database.ts'
 import { toJson } from './output.ts'
@@ -46,7 +46,7 @@ export const migrate: Run<typeof migrateFlags> = async ({ flags }, { env, out, e
   return status
 }
 
-type Given = Call<typeof migrateFlags>['flags']
+type Given = FlagsOf<typeof migrateFlags>
 
 function refuseTogether(flags: Given): void {
   const { from, tenant, plan } = flags

@@ -2,12 +2,17 @@
 
 import { parseArgs } from 'node:util'
 import { nearestName } from '../formats/nearest-name.ts'
-import { type Call, type Command, type Flag, type Option, WrongCall } from './command.ts'
+import { type Command, type CommandCall, type Flag, type Option, WrongCall } from './command.ts'
 import { printable } from './output.ts'
 
 /** The request in a command line. */
 type Asked =
-  | { readonly asks: 'run'; readonly command: Command; readonly call: Call; readonly old?: string }
+  | {
+      readonly asks: 'run'
+      readonly command: Command
+      readonly call: CommandCall
+      readonly old?: string
+    }
   /** For help: on a command, on those that begin with these words, or on all. */
   | { readonly asks: 'help'; readonly words: readonly string[] }
   | { readonly asks: 'version' }
@@ -109,7 +114,11 @@ export function namesIn(words: readonly string[], all: readonly Command[]): read
   return all.map(({ name }) => name).filter((name) => name.startsWith(start))
 }
 
-function readCall(command: Command, args: readonly string[], unknown: () => WrongCommand): Call {
+function readCall(
+  command: Command,
+  args: readonly string[],
+  unknown: () => WrongCommand,
+): CommandCall {
   const words = command.name.split(' ')
   const wrong = (message: string) => new WrongCommand(message, words)
   const names = Object.keys(command.flags)
@@ -152,7 +161,7 @@ function readCall(command: Command, args: readonly string[], unknown: () => Wron
     throw name.message.includes('did you mean') ? name : wrong(tooMany(operands[0] as string))
   }
   checkOperands(command, operands, wrong)
-  return { operands, flags: flags as Call['flags'] }
+  return { operands, flags: flags as CommandCall['flags'] }
 }
 
 function typeOf(flag: Flag) {

@@ -3,7 +3,7 @@
 import type { ApiKeyResponse } from '../admin/keys/api-key-record.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { type ApiClient, connectApi } from './api-client.ts'
-import { type Call, type Run, Unreachable, WrongCall } from './command.ts'
+import { type FlagsOf, type Run, Unreachable, WrongCall } from './command.ts'
 import type { revokeKeysFlags } from './commands/keys.ts'
 import {
   type ChangedKey,
@@ -16,7 +16,7 @@ import {
 import { printable, toJson } from './output.ts'
 import { agrees, type CommandIo } from './terminal.ts'
 
-type Given = Call<typeof revokeKeysFlags>['flags']
+type Given = FlagsOf<typeof revokeKeysFlags>
 
 /** Revokes keys; returns the exit status: 1 if not all were revoked, 3 if that is because the gateway does not respond. */
 export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, flags }, io) => {

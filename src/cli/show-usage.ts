@@ -5,7 +5,7 @@ import { problemOfLabels } from '../formats/labels.ts'
 import { nearestName } from '../formats/nearest-name.ts'
 import { usageDimensions, usageUnits } from '../usage/store.ts'
 import { type ApiClient, type CsvPage, connectApi } from './api-client.ts'
-import { type Call, type Run, WrongCall } from './command.ts'
+import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { usageFlags } from './commands/usage.ts'
 import { printable, renderBar, renderTable, toJson } from './output.ts'
 import type { CommandIo } from './terminal.ts'
@@ -39,7 +39,7 @@ export const showUsage: Run<typeof usageFlags> = async ({ flags }, io) => {
 const groupNames: readonly string[] = [...usageUnits, ...usageDimensions]
 
 /** Throws a WrongCall for groups that no gateway accepts. */
-function checkGroups({ by }: Call<typeof usageFlags>['flags']): void {
+function checkGroups({ by }: FlagsOf<typeof usageFlags>): void {
   for (const word of by?.split(',') ?? []) {
     if (groupNames.includes(word) || isLabel(word)) continue
     const near = nearestName(word, groupNames)
@@ -54,7 +54,7 @@ function isLabel(word: string): boolean {
   return name !== undefined && problemOfLabels({ [name]: 'any' }) === undefined
 }
 
-function parametersOf(flags: Call<typeof usageFlags>['flags']): readonly [string, string][] {
+function parametersOf(flags: FlagsOf<typeof usageFlags>): readonly [string, string][] {
   const { by, user, key, model, subscription, organization, label } = flags
   const filters = { ...toSpan(flags), user, key, model, subscription, organization, label }
   const all = { ...filters, group_by: by, cost_center: flags['cost-center'] }

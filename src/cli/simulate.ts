@@ -7,7 +7,7 @@ import { showProblem } from '../models/sources/files.ts'
 import { listFiles } from '../models/sources/listing.ts'
 import { parseYaml } from '../models/sources/yaml-documents.ts'
 import { connectApi } from './api-client.ts'
-import { type Call, type Run, WrongCall } from './command.ts'
+import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { simulateFlags } from './commands/operate.ts'
 import { loadFolder, readInput, withoutResources } from './input-file.ts'
 import { showFigure } from './limit-cells.ts'
@@ -32,7 +32,7 @@ export const simulate: Run<typeof simulateFlags> = async (
   return response.refused > 0 ? 1 : 0
 }
 
-function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
+function spanOf({ since, from, to }: FlagsOf<typeof simulateFlags>) {
   if (since === undefined) return toSpan({ from, to })
   if ((from ?? to) !== undefined)
     throw new WrongCall('Give either --since, or --from and --to, not both.')

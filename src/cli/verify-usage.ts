@@ -11,7 +11,7 @@ import { findSurvivingLines } from '../usage/ledger/ledger-lines.ts'
 import { readLedgerState } from '../usage/ledger/postgres/state.ts'
 import { type Verification, verifyUsage } from '../usage/ledger/verify.ts'
 import type { LedgerState } from '../usage/store.ts'
-import { type Call, WrongCall } from './command.ts'
+import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { verifyUsageFlags } from './commands/usage.ts'
 import { withDatabase } from './database.ts'
 import { formatCount, printable, renderTable, toJson } from './output.ts'
@@ -19,7 +19,7 @@ import type { CommandIo } from './terminal.ts'
 import { latestTime, readTimeFlag } from './time-flag.ts'
 
 /** Runs the command; returns the exit status: 1 if anything differs. */
-export async function runVerifyUsage({ flags }: Call<typeof verifyUsageFlags>, io: CommandIo) {
+export const runVerifyUsage: Run<typeof verifyUsageFlags> = async ({ flags }, io) => {
   const span = readSpan(flags)
   return await withDatabase(io.env, 'usage', async (sql, config) => {
     const { unusableUsage, usageJournal: path, dataDir, usageArchiveDir: folder } = config
@@ -173,7 +173,7 @@ function soFar(compared: number, { lines }: LedgerLag): string {
 }
 
 /** For whole hours. */
-function readSpan(flags: Call<typeof verifyUsageFlags>['flags']): Span {
+function readSpan(flags: FlagsOf<typeof verifyUsageFlags>): Span {
   const span = {
     from: Math.floor(readTime('--from', flags.from, 0) / hourMs) * hourMs,
     to: Math.ceil(readTime('--to', flags.to, latestTime) / hourMs) * hourMs,

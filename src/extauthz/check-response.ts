@@ -16,7 +16,7 @@ import {
   putBindingHeaders,
   putLimitHeaders,
   secondsUntil,
-  toItems,
+  toRateLimitField,
 } from '../ratelimit/rules/limit-headers.ts'
 import { afterSubject, beforeSubject, type LineRequest } from '../usage/rules/line-head.ts'
 import {
@@ -102,7 +102,7 @@ function allow(
     putBindingHeaders(dialect, states, now, putAllowed)
     if (states.length === template.limitCount) writer.raw(template.policies)
     else putPolicies(template.policyText, keyLimits?.policies)
-    const items = toItems(states, now)
+    const items = toRateLimitField(states, now)
     if (items !== '') putAllowed('ratelimit', items)
   }
   if (key !== undefined) writeKeyNews(writer, key, responseHeaders)

@@ -264,7 +264,7 @@ export function refuseOperation(
 ): Refusal | undefined {
   // With another method it may return stored text, for example a list of chats.
   if (metered.has(operation) && (method === 'POST' || unmetered === 'open')) return undefined
-  if (!allPaths && !isKnown(operation, method)) {
+  if (!allPaths && !isKnownOperation(operation, method)) {
     return { code: 'not_found', detail: { about: 'unserved' } }
   }
   // If messages are not counted, it is unknown whether the server treats the request as one.
@@ -299,7 +299,7 @@ export function isUncounted(operation: string, method: string, rules: PathRules)
 }
 
 /** Whether this is one of the operations that are served by every model. */
-export function isKnown(operation: string, method: string): boolean {
+export function isKnownOperation(operation: string, method: string): boolean {
   if (namedByBody.has(operation) || namedByPath.test(operation)) return true
   if (cancelsResponse.test(operation)) return method === 'POST'
   if (!readOnly.test(operation)) return false

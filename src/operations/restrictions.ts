@@ -8,7 +8,7 @@
 
 import { choosingFields, internalFields } from '../kinds/body-fields.ts'
 import type { ModelRef } from '../kinds/resources.ts'
-import { isKnown, meterable, mostLoosely, type Refusal } from './operations.ts'
+import { isKnownOperation, meterable, mostLoosely, type Refusal } from './operations.ts'
 
 /** Prefix of the list of fields that the script has found, separated by commas; no other problem begins with it. */
 const found = 'fields '
@@ -111,7 +111,7 @@ export function refuseStored(
   if (method === 'POST' && makes.has(operation)) return undefined
   const isStored =
     stored.test(operation) ||
-    (allPaths && !isKnown(operation, method) && mayBeStored(operation, method))
+    (allPaths && !isKnownOperation(operation, method) && mayBeStored(operation, method))
   if (!isStored) return undefined
   return { code: 'path_closed', detail: { about: 'stored', operation, method } }
 }

@@ -1043,7 +1043,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ["if (method === 'POST' && makes.has(operation))", 'if (makes.has(operation))'],
       ['stored.test(operation) ||', ''],
-      ['!isKnown(operation, method) && mayBeStored', 'mayBeStored'],
+      ['!isKnownOperation(operation, method) && mayBeStored', 'mayBeStored'],
       ['if (changes.has(method)) return true', ''],
       ["if (segments[0] !== 'v1') return true", ''],
       ["segment.replace(/\\..*$/, '')", 'segment'],

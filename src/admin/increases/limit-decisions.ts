@@ -12,7 +12,7 @@ import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { responses, untitledObject } from '../http/schema.ts'
 import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
-import { oneRequest, toOneRequestJson, toRequestJson } from './limit-requests.ts'
+import { oneRequest, toLimitRequestJson, toRequestJson } from './limit-requests.ts'
 import {
   auditTargetOf,
   limitsOfName,
@@ -167,7 +167,7 @@ function settled(
   { state, limit, until, reason }: Decision,
   deps: Pick<ExternalDeps, 'billingCurrency'>,
 ) {
-  const shown = toOneRequestJson(request, deps)
+  const shown = toLimitRequestJson(request, deps)
   const { kind, grantedLimit, grantedUntil } = shown
   const isSame =
     request.state === state &&

@@ -144,7 +144,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     )
     if (added === undefined)
       throw invalidRequest(`You have ${maxOpen} open requests; wait until one is decided.`)
-    return toOneRequestJson(added, deps)
+    return toLimitRequestJson(added, deps)
   })
   const listing = { schema: listSchema, config: { audit: 'limit_request.read' } } as const
   app.get('/v1/limit-requests', listing, async (request) => {
@@ -185,7 +185,7 @@ function choose(found: readonly OwnLimit[], whom: string | undefined): OwnLimit 
 }
 
 /** A single request, with the currency. */
-export function toOneRequestJson(
+export function toLimitRequestJson(
   request: LimitRequest,
   { billingCurrency }: Pick<ExternalDeps, 'billingCurrency'>,
 ) {

@@ -26,7 +26,7 @@ export function putLimitHeaders(
   const policies = toPolicies(states.map(({ limit }) => limit))
   if (policies === '') return
   put('ratelimit-policy', policies)
-  put('ratelimit', toItems(states, now))
+  put('ratelimit', toRateLimitField(states, now))
 }
 
 /**
@@ -110,7 +110,7 @@ export function toFieldInteger(amount: Exact): Exact {
 const maxFieldInteger = 999_999_999_999_999
 
 /** The field `RateLimit`: the state of each limit. */
-export function toItems(states: readonly LimitState[], now: number): string {
+export function toRateLimitField(states: readonly LimitState[], now: number): string {
   let items = ''
   for (const { limit, remaining, resetsAt } of states) {
     if (limit.policy === '') continue
