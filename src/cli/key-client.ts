@@ -7,7 +7,8 @@ import type { CommandIo } from './terminal.ts'
 
 /** The propagation in a revocation's response. */
 export interface Revoked {
-  readonly propagation: { readonly state: string; readonly waitingFor?: readonly string[] }
+  /** Absent if the change concerns no cap. */
+  readonly propagation?: { readonly state: string; readonly waitingFor?: readonly string[] }
 }
 
 /** A key that was changed or revoked. */
@@ -48,7 +49,7 @@ export function warnOfPending(
   io: CommandIo,
   meanwhile = 'it may still accept revoked keys for a while',
 ): void {
-  if (propagation.state !== 'pending') return
+  if (propagation?.state !== 'pending') return
   const names = printable(propagation.waitingFor?.join(', ') || 'some replica')
   io.err(`Not confirmed by ${names}: ${meanwhile}.`)
 }

@@ -110,6 +110,8 @@ test('caps and labels are given, shown, narrowed and dropped', async (t) => {
     0,
   )
   t.notOk((await show()).some((row) => /^(MODEL|TOKEN LIMIT|LIMIT|ADDRESS) /.test(row)))
+  const renamed = await run(env, 'edit', id, '--name', 'renamed', '--label', 'team=other')
+  t.match(renamed, { status: 0, out: /^NAME +renamed$/m, err: '' }, 'a change without caps')
   for (const args of [
     ['edit', id],
     ['edit', '--name', 'x'],
