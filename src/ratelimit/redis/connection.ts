@@ -214,16 +214,16 @@ function guardCommands(node: Redis): void {
   }
 }
 
+type SentinelConnections = Record<'connectToSentinel', (...own: unknown[]) => Redis>
+
 /** Recognizes refused credentials and commands, a database that does not exist, and untrusted certificates. */
 function problemOf(error: unknown): ConnectionProblem {
   const { message, code } = error as NodeJS.ErrnoException
   const { lastNodeError } = error as { lastNodeError?: Error }
   const text = [message, lastNodeError?.message].filter(Boolean).join(' ')
-  const isRefused = /\b(WRONGPASS|NOAUTH|NOPERM|invalid password|DB index|unknown command)\b/.test(
-    text,
-  )
+  const refusals = /\b(WRONGPASS|NOAUTH|NOPERM|invalid password|DB index|unknown command)\b/
   const isDistrusted = /CERT|ERR_TLS|ERR_SSL|UNABLE_TO|SELF_SIGNED/.test(code ?? '')
-  return { message: text, isFinal: isRefused || isDistrusted }
+  return { message: text, isFinal: refusals.test(text) || isDistrusted }
 }
 
 function createClient(
@@ -243,15 +243,23 @@ function createClient(
     })
   }
   if (kind === 'sentinel') {
-    return new Redis({
+    const client = new Redis({
       ...options,
       ...own,
       ...(own.tls && { enableTLSForSentinelMode: true, sentinelTLS: own.tls }),
       // A sentinel that hangs is passed over.
       sentinelCommandTimeout: responseTimeoutMs,
+      // For some ten seconds after a planned failover the old primary still accepts what it then loses.
+      failoverDetector: true,
+      sentinelReconnectStrategy: defaults.retryStrategy,
       sentinels: [...nodes],
       name,
     })
+    const { connector } = client as unknown as { connector: SentinelConnections }
+    const { connectToSentinel: connect } = connector
+    // The client would print errors of the connections that wait for a failover.
+    connector.connectToSentinel = (...own) => connect.apply(connector, own).on('error', () => {})
+    return client
   }
   const [node] = nodes
   // `connected` asks more than the client's own check, which needs the right to INFO and prints a line without it.

@@ -230,6 +230,29 @@ root.test('Sentinel leads to the new primary', { skip }, async (t) => {
   t.equal(await sumIn(secondary, 'sentinel'), 7)
 })
 
+root.test(
+  'a planned failover is followed although the old primary accepts writes',
+  { skip },
+  async (t) => {
+    const primary = await startValkey(t)
+    const secondary = await startValkey(t, ['--replicaof', '127.0.0.1', String(primary.port)])
+    const sentinel = await startSentinel(t, primary.port, { downMs: 2_000, failoverMs: 3_000 })
+    const gateway = await gatewayOf(t, `redis+sentinel://127.0.0.1:${sentinel.port}/main`)
+    gateway.add([counterOf('planned')], 5)
+    await gateway.flushed()
+    const failOver = () => sentinel.client.call('SENTINEL', 'FAILOVER', 'main')
+    await poll(() => failOver().then(Boolean, () => false), 'Sentinel knows both', 30_000)
+    await poll(async () => (await secondary.client.role())[0] === 'master', 'it is promoted')
+    const promotedAt = performance.now()
+    const isFollowed = () => {
+      gateway.add([counterOf('planned')], 1)
+      return sumIn(secondary, 'planned').then((sum) => sum > 5)
+    }
+    await poll(isFollowed, 'the new primary gets the sums', 30_000)
+    t.ok(performance.now() - promotedAt < 5_000, 'before the old one becomes a replica')
+  },
+)
+
 root.test('a sentinel that hangs is passed over', { skip }, async (t) => {
   const primary = await startValkey(t)
   const sentinel = await startSentinel(t, primary.port, { downMs: 300, failoverMs: 3_000 })
