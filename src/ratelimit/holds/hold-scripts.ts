@@ -33,9 +33,13 @@ export type HoldReply = readonly [
   ...figures: (number | string)[],
 ]
 
+/**
+ * The three keys are there together, or none is: without one, holds in the others would never end, and what somebody else
+ * has put under their names would make every call fail. `each_place` visits each place of a hold with its amounts: those
+ * after the name, or else the hold's tokens; askers are between the places, with a question mark, with which no name
+ * begins. `keep` is for longer than any lease, since leases may differ.
+ */
 const common = `
--- All or none: without one of them, holds in the others would never end. What somebody else has put under these names
--- would make every call fail.
 local found = ''
 for i = 1, 3 do found = found .. redis.call('TYPE', KEYS[i]).ok end
 if found ~= 'hashhashzset' and found ~= 'nonenonenone' then redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) end
@@ -57,8 +61,6 @@ end
 local function parts_of(id)
   return string.match(redis.call('HGET', KEYS[2], id) or '', '^(%d+) (%d+) (%d+) (%d+) (%-?%d+)(.*)$')
 end
--- Visits each place of a hold with its amounts: those after the name, or else the hold's tokens. Askers are between the
--- places, with a question mark, with which no name begins.
 local function each_place(id, visit)
   local mean, variance, output, most, _, names = parts_of(id)
   for place in string.gmatch(names or '', ' ([^ ?]%S*)') do
@@ -82,7 +84,6 @@ local function spread(per_input, input_variance, per_output, output_variance, gr
   local variance = per_input ^ 2 * input_variance + per_output ^ 2 * output_variance
   return math.min(${mostVariance}, math.ceil(variance / grain ^ 2))
 end
--- Longer than any lease; leases may differ.
 local function keep()
   for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ${2 * holdLeaseMs}) end
 end
