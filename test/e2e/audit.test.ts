@@ -100,11 +100,14 @@ test('logrotate works with the example configuration', async (t, gateway) => {
     'utf8',
   )
   const own = join(folder, 'logrotate.conf')
-  writeFileSync(own, example.replace('.data/audit/audit.jsonl', path), { mode: 0o600 })
-  const run = () => {
-    const args = ['--force', '--state', join(folder, 'state'), own]
-    return spawnSync('logrotate', args, { encoding: 'utf8' })
+  const run = (...more: readonly string[]) => {
+    const args = ['--force', '--state', join(folder, 'state'), ...more, own]
+    return spawnSync('logrotate', args, { encoding: 'utf8', cwd: folder })
   }
+  writeFileSync(own, example, { mode: 0o600 })
+  const { error, stderr } = run('--debug')
+  if (error === undefined) t.notMatch(stderr, /^error/m, 'as it is, in the root of a repository')
+  writeFileSync(own, example.replace('.data/audit/audit.jsonl', path), { mode: 0o600 })
   await gateway.mint()
   const first = run()
   if (first.error !== undefined) {
