@@ -12,7 +12,7 @@ import { varintSize, WireWriter } from '../grpc/wire.ts'
 import type { Model } from '../models/rules/snapshot.ts'
 import type { Dialect } from '../operations/dialect.ts'
 import type { CountedLimit } from '../ratelimit/rules/limit.ts'
-import { toPolicies } from '../ratelimit/rules/limit-headers.ts'
+import { toPolicyField } from '../ratelimit/rules/limit-headers.ts'
 import { writeSubject } from '../usage/rules/line-head.ts'
 
 /**
@@ -48,7 +48,7 @@ export class AllowTemplate {
       for (const headers of [body, server, counting]) writeHeaders(writer, headers)
       writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
     })
-    this.policyText = toPolicies(this.#limits)
+    this.policyText = toPolicyField(this.#limits)
     this.policies = bytesOf((writer) => {
       if (this.policyText === '') return
       writeHeader(writer, 'ratelimit-policy', this.policyText, responseHeaders)

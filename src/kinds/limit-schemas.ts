@@ -18,7 +18,14 @@ import {
   withDefault,
 } from '../formats/schema.ts'
 import { isKnownZone, parseWindow } from '../formats/time.ts'
-import { asked, meantKind, meantLabel, meantNumber, meantPer, meantWindow } from './limit-hints.ts'
+import {
+  didYouMean,
+  meantKind,
+  meantLabel,
+  meantNumber,
+  meantPer,
+  meantWindow,
+} from './limit-hints.ts'
 import {
   type CalendarWindow,
   limitKinds,
@@ -67,7 +74,7 @@ const window = text({
   maxLength: 16,
   pattern: `^(${lengthPattern}|${calendarWindows.join('|')})$`,
   form: windowForm,
-  hint: (raw) => asked(meantWindow(raw)),
+  hint: (raw) => didYouMean(meantWindow(raw)),
   rules: [
     {
       cel: `self in [${calendarWindows.map((each) => `'${each}'`).join(', ')}] || duration(self) <= duration('8784h')`,
@@ -92,7 +99,7 @@ const moneyPattern = `^([1-9][0-9]{0,8}(\\.[0-9]{1,9})?|[1-8][0-9]{9}(\\.[0-9]{1
 function meantMoney(raw: string): string | undefined {
   const meant = meantNumber(raw)
   return meant !== undefined && new RegExp(moneyPattern).test(meant)
-    ? asked(`"${meant}"`)
+    ? didYouMean(`"${meant}"`)
     : undefined
 }
 
@@ -128,7 +135,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
         maxLength: 63,
         pattern: dnsLabel,
         form: 'a DNS label in lower case',
-        hint: (raw) => asked(meantLabel(raw)),
+        hint: (raw) => didYouMean(meantLabel(raw)),
       }),
       per: withDefault(
         oneOf(per, {
@@ -142,7 +149,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
         oneOf(limitKinds, {
           description: 'what is counted',
           otherwise: '`tokens`',
-          hint: (raw) => asked(meantKind(raw, limitKinds)),
+          hint: (raw) => didYouMean(meantKind(raw, limitKinds)),
         }),
         'tokens',
       ),

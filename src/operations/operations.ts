@@ -184,7 +184,7 @@ function refusePath(operation: string, metered: PathRules['metered']): Refusal |
   if (namedByBody.has(operation) || operation === modelsPath) return undefined
   if (operation.length > maxPathLength) return tooLong('path', maxPathLength)
   if (malformed.test(operation)) return { code: 'invalid_request', detail: { about: 'path' } }
-  const path = mostLoosely(operation)
+  const path = asMostLenient(operation)
   for (const meant of metered) {
     const end = meant.slice('/v1'.length)
     if (path.endsWith(end) || path.replace(extension, '').endsWith(end)) {
@@ -198,7 +198,7 @@ function refusePath(operation: string, metered: PathRules['metered']): Refusal |
  * A path as the most lenient server reads it, without what `loosely` removes; some servers take an escaped `?` or `#`
  * for its end.
  */
-export function mostLoosely(operation: string): string {
+export function asMostLenient(operation: string): string {
   return loosely(decode(operation).replace(/[?#].*$/s, ''))
 }
 

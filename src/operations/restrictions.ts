@@ -8,7 +8,7 @@
 
 import { choosingFields, internalFields } from '../kinds/body-fields.ts'
 import type { ModelRef } from '../kinds/resources.ts'
-import { isKnownOperation, meterable, mostLoosely, type Refusal } from './operations.ts'
+import { asMostLenient, isKnownOperation, meterable, type Refusal } from './operations.ts'
 
 /** Prefix of the list of fields that the script has found, separated by commas; no other problem begins with it. */
 const found = 'fields '
@@ -148,7 +148,7 @@ const administers =
 /** Reads the path as the most lenient server does, after any prefix. */
 function mayBeStored(operation: string, method: string): boolean {
   if (changes.has(method)) return true
-  const segments = mostLoosely(operation).slice(1).split('/')
+  const segments = asMostLenient(operation).slice(1).split('/')
   // A server that decodes more often than the gateway would leave the API.
   if (segments[0] !== 'v1') return true
   return segments.some((segment, i) => {

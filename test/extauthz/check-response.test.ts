@@ -7,7 +7,7 @@ import type { KeyLimits } from '../../src/identity/rules/caller.ts'
 import type { Dialect } from '../../src/operations/dialect.ts'
 import { toCountedLimit, toCountedLimits } from '../../src/ratelimit/rules/counted-limits.ts'
 import { limitStates } from '../../src/ratelimit/rules/limit.ts'
-import { toPolicies } from '../../src/ratelimit/rules/limit-headers.ts'
+import { toPolicyField } from '../../src/ratelimit/rules/limit-headers.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 import { checkResponse, readDenial, structOf } from '../support/envoy-messages.ts'
 import { readHead } from '../support/line-head.ts'
@@ -352,12 +352,12 @@ test('a response with budgets alone has their headers', async (t) => {
       key: { id: 'id-1', user: 'ädä' },
     },
   )
-  const withKey = added([budget('subscription'), ...ofKey], { policies: toPolicies(ofKey) })
+  const withKey = added([budget('subscription'), ...ofKey], { policies: toPolicyField(ofKey) })
   t.ok(withKey?.includes('ratelimit-policy: "key-1h";q=5;w=3600;qu="tokens"'))
   const withBudgetOfKey = added([...limits, { ...budget('subscription'), scope: 'key' }], {
     policies: '',
   })
-  t.ok(withBudgetOfKey?.includes(`ratelimit-policy: ${toPolicies(limits)}`))
+  t.ok(withBudgetOfKey?.includes(`ratelimit-policy: ${toPolicyField(limits)}`))
 })
 
 test('retry-after is in whole seconds, at least one', async (t) => {

@@ -240,7 +240,7 @@ export function inOrder<Shown extends OwnLimit>(limits: readonly Shown[]): Shown
       nullLast(a.subscription, b.subscription) ||
       nullLast(a.model, b.model) ||
       limitKinds.indexOf(a.limit.kind) - limitKinds.indexOf(b.limit.kind) ||
-      lengthOf(a.limit) - lengthOf(b.limit) ||
+      windowMsOf(a.limit) - windowMsOf(b.limit) ||
       compare(a.limit.name, b.limit.name) ||
       compare(a.counter.key, b.counter.key),
   )
@@ -258,7 +258,7 @@ function compare(a: string, b: string): number {
 const calendarMs = { day: dayMs, week: 7 * dayMs, month: 30 * dayMs }
 
 /** Length of its window in milliseconds, approximate for a calendar's. */
-export function lengthOf({ parsedWindow }: Pick<CountedLimit, 'parsedWindow'>): number {
+export function windowMsOf({ parsedWindow }: Pick<CountedLimit, 'parsedWindow'>): number {
   return 'ms' in parsedWindow ? parsedWindow.ms : calendarMs[parsedWindow.every]
 }
 

@@ -27,9 +27,9 @@ import {
   currencyOf,
   currencySchema,
   figure,
-  lengthOf,
   limitFields,
   toNamesJson,
+  windowMsOf,
 } from './limit-state.ts'
 import { noLedger } from './usage.ts'
 import { readTime, spanOf, time } from './usage-question.ts'
@@ -255,7 +255,7 @@ function* notJudged({ limits }: Simulation, summed: readonly Span[], span: Span)
   const seen = new Set<string>()
   for (const { limit, isDecidedByHours, lacksGroups } of limits) {
     const { limitName: name = null, kind, window } = limit
-    const text = `${name} ${kind} ${lengthOf(limit)} ${lacksGroups}`
+    const text = `${name} ${kind} ${windowMsOf(limit)} ${lacksGroups}`
     if (seen.has(text)) continue
     seen.add(text)
     const shown = ({ from, to }: Span, because: string) => {
@@ -263,7 +263,7 @@ function* notJudged({ limits }: Simulation, summed: readonly Span[], span: Span)
       return { name, kind, window: window || null, ...times, because }
     }
     if (lacksGroups) yield shown(span, 'groups_unknown')
-    else if (lengthOf(limit) > span.to - span.from) yield shown(span, 'longer_than_the_time')
+    else if (windowMsOf(limit) > span.to - span.from) yield shown(span, 'longer_than_the_time')
     else if (!isDecidedByHours) for (const each of summed) yield shown(each, 'sums_of_hours')
   }
 }

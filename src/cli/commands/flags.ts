@@ -16,7 +16,7 @@ export const gatewayFlags = { ...connection, ...json } as const
 export const yes = { yes: { means: 'do not ask for confirmation' } } as const
 
 /** Selects usage and limits. */
-export const ofModel = {
+export const selectorFlags = {
   subscription: { takes: '<name>', means: 'only for this subscription' },
   model: { takes: '<namespace>/<name>', means: 'only for this model' },
 } as const

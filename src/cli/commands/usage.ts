@@ -3,7 +3,7 @@
 import { usageDimensions, usageUnits } from '../../usage/store.ts'
 import { command } from '../command.ts'
 import { timeForms } from '../time-flag.ts'
-import { gatewayFlags, json, ofModel, yes } from './flags.ts'
+import { gatewayFlags, json, selectorFlags, yes } from './flags.ts'
 
 const span = {
   from: {
@@ -74,7 +74,7 @@ export const usageFlags = {
     suggests: [...usageUnits, ...usageDimensions],
     field: 'group_by',
   },
-  ...ofModel,
+  ...selectorFlags,
   user: { takes: '<name>', means: 'only for this user' },
   key: { takes: '<id>', means: 'only for this key' },
   organization: { takes: '<name>', means: 'only for this organization' },
@@ -136,7 +136,7 @@ const ofLimit = {
       'only the counter of this group (users: the users that the Subscription lists by name), organization or subscription',
   },
   window: { takes: '<window>', means: 'only limits with this window, such as 1h or month' },
-  ...ofModel,
+  ...selectorFlags,
 } as const
 
 export const limitsFlags = {

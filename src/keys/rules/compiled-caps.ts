@@ -10,7 +10,7 @@ import { counterOfCharged } from '../../ratelimit/rules/charged-limits.ts'
 import { toCountedLimits } from '../../ratelimit/rules/counted-limits.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
-import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
+import { toPolicyField } from '../../ratelimit/rules/limit-headers.ts'
 import type { ApiKeyRecord } from './api-key.ts'
 import { isUncapped, networksOf } from './key-caps.ts'
 import { readKeyLimits } from './key-limits.ts'
@@ -54,7 +54,7 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
     const charged = `"key_limits":${JSON.stringify(items)}${hasCostLimit ? ',"key_cost_limit":true' : ''}`
     return {
       ...compiled,
-      policies: toPolicies(limits),
+      policies: toPolicyField(limits),
       counted,
       charged: items.length === 0 ? undefined : charged,
     }

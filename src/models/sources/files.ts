@@ -17,7 +17,7 @@ import {
 } from './documents.ts'
 import { createGathering } from './gathering.ts'
 import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
-import { chunks, listFiles, missingFile, type Seen } from './listing.ts'
+import { chunks, type FileState, listFiles, missingFile } from './listing.ts'
 import type { Contents } from './source.ts'
 import { isLimited } from './unreadable-tenant.ts'
 
@@ -28,10 +28,10 @@ const readElsewhere = (text: string): Promise<readonly DocumentContent[]> => ask
 
 interface KnownFile {
   /** Its last known state, and since when. */
-  seen: Seen
+  seen: FileState
   seenAt: number
   /** The content last read, and the file's state then; undefined before the first read. */
-  read: Seen | undefined
+  read: FileState | undefined
   /** Whether it was there at the first check and was never read: what was in force of it before is not known. */
   isUnknown: boolean
   /** Whether it should have been readable in that state: the next check tries again. */
@@ -39,7 +39,7 @@ interface KnownFile {
   fresh: FileContent
   inForce: FileContent
   /** Its state when it was last complete. */
-  whole: Seen | undefined
+  whole: FileState | undefined
   /** Since when it seems to be half written. */
   suspectSince: number | undefined
 }
@@ -52,7 +52,7 @@ export function createFolder(folder: string) {
   /**
    * Records the states of files; returns those to be read or compared, and whether one was removed.
    */
-  function compare(listed: ReadonlyMap<string, Seen>, now: number) {
+  function compare(listed: ReadonlyMap<string, FileState>, now: number) {
     const due: [path: string, file: KnownFile][] = []
     for (const [path, seen] of listed) {
       const known = files.get(path)

@@ -11,8 +11,8 @@ const atOnce = 64
 /** The names of files that are read. */
 export const resourceFile = /\.(ya?ml|json)$/i
 
-/** One file. */
-export interface Seen {
+/** A file, as listed. */
+export interface FileState {
   /** Changes with its times, size or identity. A program can set the time of a write, but not that of a change. */
   readonly signature: string
   readonly inode: bigint
@@ -25,10 +25,10 @@ export interface Seen {
 }
 
 /** A missing file. */
-export const missingFile: Seen = { signature: 'gone', inode: 0n, size: 0n, readable: false }
+export const missingFile: FileState = { signature: 'gone', inode: 0n, size: 0n, readable: false }
 
 /** A file that is listed, or is below a broken link. */
-const unreadable: Seen = { ...missingFile, signature: 'unreadable' }
+const unreadable: FileState = { ...missingFile, signature: 'unreadable' }
 
 /**
  * The `.yaml`, `.yml` and `.json` files of a folder, by path. Those of `known` below a link that leads nowhere count as
@@ -37,12 +37,12 @@ const unreadable: Seen = { ...missingFile, signature: 'unreadable' }
 export async function listFiles(
   folder: string,
   known: Iterable<string> = [],
-): Promise<ReadonlyMap<string, Seen>> {
-  const listed = new Map<string, Seen>()
+): Promise<ReadonlyMap<string, FileState>> {
+  const listed = new Map<string, FileState>()
   const { files, broken } = await resourceFiles(folder)
   for (const some of chunks(files)) {
     const seen = await Promise.all(some.map(stateOf))
-    for (const [index, path] of some.entries()) listed.set(path, seen[index] as Seen)
+    for (const [index, path] of some.entries()) listed.set(path, seen[index] as FileState)
   }
   if (broken.length === 0) return listed
   for (const path of known) {
@@ -53,7 +53,7 @@ export async function listFiles(
 }
 
 /** A broken link must not hide all the other files. */
-async function stateOf(path: string): Promise<Seen> {
+async function stateOf(path: string): Promise<FileState> {
   const found = await stat(path, { bigint: true }).catch(() => undefined)
   if (found === undefined) return unreadable
   const { mtimeNs, ctimeNs, size, ino } = found

@@ -5,7 +5,7 @@ import { raiseLimit } from './counted-limits.ts'
 import type { Counter } from './counter.ts'
 import { countersOf } from './counter-cache.ts'
 import type { CountedLimit } from './limit.ts'
-import { toPolicies } from './limit-headers.ts'
+import { toPolicyField } from './limit-headers.ts'
 
 export interface Increase {
   /** The key of the counter whose limit is increased. */
@@ -62,5 +62,5 @@ export function withIncreases<Grant extends RequestLimits>(
   const own = limits.filter(({ origin }) => origin === 'key')
   const { keyLimits } = grant
   if (keyLimits === undefined || own.length === 0) return { ...grant, limits }
-  return { ...grant, limits, keyLimits: { ...keyLimits, policies: toPolicies(own) } }
+  return { ...grant, limits, keyLimits: { ...keyLimits, policies: toPolicyField(own) } }
 }

@@ -23,7 +23,7 @@ export function putLimitHeaders(
   put: PutHeader,
 ): void {
   putBindingHeaders(dialect, states, now, put)
-  const policies = toPolicies(states.map(({ limit }) => limit))
+  const policies = toPolicyField(states.map(({ limit }) => limit))
   if (policies === '') return
   put('ratelimit-policy', policies)
   put('ratelimit', toRateLimitField(states, now))
@@ -98,7 +98,7 @@ const names = {
 } as const
 
 /** The field `RateLimit-Policy`: the limits. */
-export function toPolicies(limits: readonly CountedLimit[]): string {
+export function toPolicyField(limits: readonly CountedLimit[]): string {
   return limits.flatMap(({ policy }) => policy || []).join(', ')
 }
 

@@ -6,7 +6,7 @@ import type { Grant } from '../../decide/decision.ts'
 import { forwardingOf } from '../../decide/forwarding.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { type Dialect, dialectOf } from '../../operations/dialect.ts'
-import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
+import { toPolicyField } from '../../ratelimit/rules/limit-headers.ts'
 import { writeCaller, writeSubject } from '../../usage/rules/line-head.ts'
 import { maxRecordText, maxTemplateText } from './format.ts'
 import { type AskedFor, type MissRule, missRuleOf } from './rules.ts'
@@ -49,7 +49,7 @@ export function templateText(grant: Grant, dialect: Dialect): string | undefined
     writeSubject(subject),
     upstreamPath,
     ...[...body, ...counting].map(([, value = '']) => value),
-    toPolicies(limits),
+    toPolicyField(limits),
     limits.map(({ name, limit, scope }) => `${name}:${limit}:${scope[0]}`).join(','),
     ...[...routing, ...server].flatMap(([name, value]) =>
       value === undefined ? [] : [`${name}: ${value}`],
