@@ -152,14 +152,14 @@ function createReserve(
   const { monotonic = () => performance.now() } = deps
   const outages = createHoldOutages()
 
-  async function askAgain(first: Asked, asked: Hold, once: () => Asked) {
+  async function retryWhileBusy(first: Asked, asked: Hold, attempt: () => Asked) {
     let result = await first
     // Only a shared store answers with a promise.
     if (first instanceof Promise) outages.end(() => holds.partitionsOf?.(asked) ?? [])
     for (const ms of waitsMs) {
-      if (!mayBeOver(result, asked.id)) break
+      if (!mayHaveEnded(result, asked.id)) break
       await pause(ms)
-      result = await once()
+      result = await attempt()
     }
     return result
   }
@@ -176,7 +176,7 @@ function createReserve(
     if (oversized !== undefined) return oversized
     const { counters: tokens, requestCounters = [] } = hold
     let asker: string | undefined
-    let attempts = 0
+    let retries = 0
     let firstFailedAt: number | undefined
     const begunAt = monotonic()
 
@@ -195,17 +195,20 @@ function createReserve(
 
     function ask(from: Ask, asked: Hold, then: (result: HoldResult) => Decision) {
       // A grant whose response is lost, and the granted part of a refusal, are released under the name of their asker.
-      const once = () => {
+      const attempt = () => {
         asker = nameAsker()
         return from({ ...asked, asker }, now)
       }
-      const result = once()
-      if (!(result instanceof Promise) && !mayBeOver(result, asked.id)) return then(result)
-      return askAgain(result, asked, once).then(then, decideAlone)
+      const result = attempt()
+      if (!(result instanceof Promise) && !mayHaveEnded(result, asked.id)) return then(result)
+      return retryWhileBusy(result, asked, attempt).then(then, decideAlone)
     }
 
     /** Compares tokens with their counters, and counts the request in the other limits. */
-    function decideCounted(from: Ask, used: HoldResult['windows']): Decision | Promise<Decision> {
+    function decideByCounters(
+      from: Ask,
+      used: HoldResult['windows'],
+    ): Decision | Promise<Decision> {
       if (requestCounters.length === 0) return enforceLimits(grant, used, now)
       const isSpent = tokens.some(({ limit }, i) => (used[i]?.used ?? 0) >= limit)
       const asked = { ...hold, counters: [], ...(isSpent && { id: undefined }) }
@@ -221,7 +224,7 @@ function createReserve(
       firstFailedAt ??= at
       const awayMs = firstFailedAt - outages.fail(holds.failedPartition?.(error), at)
       const isBlip = awayMs < blipMs && at - begunAt < blipMs
-      const pauseMs = isBlip ? blipPausesMs[attempts++] : undefined
+      const pauseMs = isBlip ? blipPausesMs[retries++] : undefined
       if (isReserving && asker !== undefined && pauseMs !== undefined) {
         await pause(pauseMs)
         return ask(holds.hold, hold, conclude)
@@ -231,11 +234,11 @@ function createReserve(
       const used = await counters.read(tokens, now)
       const { holdAlone } = holds
       if (isReserving && holdAlone !== undefined) return ask(holdAlone, hold, conclude)
-      return decideCounted(holdAlone ?? holds.hold, used)
+      return decideByCounters(holdAlone ?? holds.hold, used)
     }
 
     if (isReserving) return ask(holds.hold, hold, conclude)
-    return andThen(counters.read(tokens, now), (used) => decideCounted(holds.hold, used))
+    return andThen(counters.read(tokens, now), (used) => decideByCounters(holds.hold, used))
   }
 }
 
@@ -283,6 +286,6 @@ function hasCostLimit({ limits }: Grant): boolean {
  * Whether the request in the way may have ended, so that only its line is missing: a client that sends one request
  * after another would be refused because of its own last one.
  */
-function mayBeOver({ outcome, open = 0 }: HoldResult, id: string | undefined): boolean {
+function mayHaveEnded({ outcome, open = 0 }: HoldResult, id: string | undefined): boolean {
   return outcome === 'busy' && id !== undefined && open > 0 && open <= fewOpen
 }
