@@ -242,7 +242,7 @@ test('what no usage was reported of is charged by its text, whatever is around i
   }
 })
 
-test('no label, repetition or search result changes what is charged for a text', async (t, gateway) => {
+test('no label, repetition, search result or citation changes what is charged for a text', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'reserves' })
   const charge = async (type: string | undefined, pieces: readonly string[]) => {
     const before = await usedBy(gateway, key, 'strict')
@@ -279,9 +279,15 @@ test('no label, repetition or search result changes what is charged for a text',
     t.equal(await charge('text/event-stream', pieces), charged, `repeated ${count} times`)
   }
   const result = `{"type":"web_search_result","encrypted_content":"${'Q'.repeat(8_000)}"}`
-  const found = `data: {"type":"content_block_start","content_block":{"content":[${result}]}}\n\n`
-  for (const pieces of [stream, deltas]) {
-    t.equal(await charge('text/event-stream', [found, ...pieces]), charged, 'a search result')
+  const citation = `{"type":"char_location","cited_text":"${'Q'.repeat(8_000)}"}`
+  const others = [
+    ['a search result', `{"content_block":{"content":[${result}]}}`],
+    ['a citation', `{"delta":{"type":"citations_delta","citation":${citation}}}`],
+  ] as const
+  for (const [title, data] of others) {
+    for (const pieces of [stream, deltas]) {
+      t.equal(await charge('text/event-stream', [`data: ${data}\n\n`, ...pieces]), charged, title)
+    }
   }
 })
 
