@@ -13,6 +13,7 @@ import type { KubeObject } from '../../kubernetes/list.ts'
 import { BoundedMap } from '../../runtime/bounded-map.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createAlarm, restAfter } from '../../runtime/loop.ts'
+import { createWriteQueue } from './write-queue.ts'
 
 /** An object that we write, or the status of one. */
 export interface WriteTarget {
@@ -42,11 +43,6 @@ const backoff = { firstMs: 500, maxMs: 60_000 }
 /** After this many writes of one object it is written only every so many milliseconds: another controller may undo each. */
 const burst = 30
 const paceMs = 5_000
-/**
- * The most urgent targets: one of thousands of models must not wait behind a change of all, nor behind thousands of
- * changes before it.
- */
-const maxUrgent = 100
 /** A write that the API server has not stored is left out for so many milliseconds, while nothing changes. */
 const unstoredMs = 240_000
 /** Targets compared in one turn of the event loop. */
@@ -56,8 +52,7 @@ export type ObjectWriter = ReturnType<typeof startObjectWriter>
 
 export function startObjectWriter(options: ObjectWriterOptions) {
   const { client, mayWrite, onProblem, signal, echoMs = 10_000 } = options
-  const urgent = new Map<string, WriteTarget>()
-  const routine = new Map<string, WriteTarget>()
+  const queue = createWriteQueue<WriteTarget>()
   const failures = new Map<string, number>()
   /** Collections in which writes fail for a reason that concerns all their objects, and that was reported. */
   const outages = new Set<string>()
@@ -146,26 +141,22 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   }
 
   function requeue(target: WriteTarget): void {
-    const { path } = target
-    if (!urgent.has(path) && !routine.has(path)) routine.set(path, target)
+    queue.addAgain(target)
     alarm.ring()
   }
 
   async function run(): Promise<void> {
     let checked = 0
     while (!signal.aborted) {
-      const queue = urgent.size > 0 ? urgent : routine
-      const [next] = queue
-      if (next === undefined || !mayWrite()) {
+      const target = mayWrite() ? queue.take() : undefined
+      if (target === undefined) {
         // Leadership is gained without a notification; an empty queue waits for new targets.
-        await alarm.rest(next === undefined ? undefined : 200)
+        await alarm.rest(queue.size === 0 ? undefined : 200)
         continue
       }
-      const [path, target] = next
-      queue.delete(path)
       try {
         if (await reconcile(target)) await delay(1_000 / writesPerSecond, undefined, { signal })
-        failures.delete(path)
+        failures.delete(target.path)
       } catch (error) {
         if (signal.aborted) return
         retry(target, error)
@@ -184,18 +175,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
      * targets come first, unless there are too many of them.
      */
     enqueue(targets: Iterable<WriteTarget>, isUrgent = false): void {
-      const all = [...targets]
-      const isFirst = isUrgent && all.length <= maxUrgent
-      for (const target of all) {
-        if (isFirst) routine.delete(target.path)
-        const queue = isFirst || urgent.has(target.path) ? urgent : routine
-        queue.set(target.path, target)
-      }
-      for (const [path, target] of urgent) {
-        if (urgent.size <= maxUrgent) break
-        urgent.delete(path)
-        routine.set(path, target)
-      }
+      queue.add([...targets], isUrgent)
       alarm.ring()
     },
     /** Successful requests so far. */
@@ -204,7 +184,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     },
     /** Targets that are still to be checked. */
     get waiting(): number {
-      return urgent.size + routine.size
+      return queue.size
     },
   }
 }
