@@ -8,6 +8,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
+import { getOrAdd } from '../formats/lists.ts'
 import type { ModelRef } from '../kinds/resources.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import { repeat, restAfter } from '../runtime/loop.ts'
@@ -54,11 +55,12 @@ export type ClusterFile = ReturnType<typeof createClusterFile>
 
 /** Cluster texts by cluster name. */
 type Written = ReadonlyMap<string, string>
+type Rendered = WeakMap<ModelRef, RenderedCluster>
 
 export function createClusterFile(deps: ClusterFileDeps) {
   const closing = new AbortController()
   const withLock = createMutex()
-  const rendered = new WeakMap<ModelRef, RenderedCluster>()
+  const rendered: Rendered = new WeakMap()
   const waits = createClusterWaits()
   const { waiting, unseen } = waits
   let models: Snapshot['models'] | undefined
@@ -70,27 +72,6 @@ export function createClusterFile(deps: ClusterFileDeps) {
   let following = Promise.resolve()
   let cleanup: NodeJS.Timeout | undefined
   let nextPoll: NodeJS.Timeout | undefined
-
-  function* versionOf(from: Snapshot['models']): Generator<void, Version> {
-    const clusters = new Map<string, RenderedCluster>()
-    const name = createHash('sha256')
-    for (const key of [...from.keys()].sort()) {
-      const { cluster, resource } = from.get(key) as Model
-      const { backendUrl, backendHost: host } = resource
-      if (cluster === undefined || backendUrl === undefined) continue
-      let known = rendered.get(resource)
-      if (known === undefined) {
-        const about = { cluster, backendUrl, host, ...readFrom(resource, deps.directory) }
-        const text = renderCluster(about)
-        known = { cluster, text, digest: hash('sha256', text), isNamed: /_DNS"/.test(text) }
-        rendered.set(resource, known)
-      }
-      clusters.set(key, known)
-      name.update(`${key}\n${known.digest}\n`)
-      yield
-    }
-    return { name: name.digest('hex').slice(0, 16), clusters }
-  }
 
   const put = (clusters: Written, { name }: Version): Promise<void> =>
     withLock(async () => {
@@ -183,7 +164,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
      */
     *planInSteps(snapshot: Snapshot): Generator<void, void> {
       if (snapshot.models === models) return
-      const version = yield* versionOf(snapshot.models)
+      const version = yield* versionOf(snapshot.models, rendered, deps.directory)
       // No step from here on: waiting and served models must be separated atomically.
       models = snapshot.models
       if (planned?.name === version.name) return
@@ -212,6 +193,26 @@ export function createClusterFile(deps: ClusterFileDeps) {
       clearTimeout(nextPoll)
     },
   }
+}
+
+/** The clusters of these models, and a name for them. `rendered`: those of earlier versions, most of which are the same. */
+function* versionOf(models: Snapshot['models'], rendered: Rendered, directory: string) {
+  const clusters = new Map<string, RenderedCluster>()
+  const name = createHash('sha256')
+  for (const key of [...models.keys()].sort()) {
+    const { cluster, resource } = models.get(key) as Model
+    const { backendUrl, backendHost: host } = resource
+    if (cluster === undefined || backendUrl === undefined) continue
+    const one = getOrAdd(rendered, resource, () => {
+      const about = { cluster, backendUrl, host, ...readFrom(resource, directory) }
+      const text = renderCluster(about)
+      return { cluster, text, digest: hash('sha256', text), isNamed: /_DNS"/.test(text) }
+    })
+    clusters.set(key, one)
+    name.update(`${key}\n${one.digest}\n`)
+    yield
+  }
+  return { name: name.digest('hex').slice(0, 16), clusters }
 }
 
 /** The cluster's settings besides the address; secrets are in files below `directory`. */
