@@ -141,7 +141,7 @@ function createServer({
       else void sendError(reply, 'not_found')
     },
     clientErrorHandler: (error, socket) => {
-      if (socket.writable) socket.end(rawRefusal(clientErrorStatus(error.code)))
+      if (socket.writable) socket.end(rawRefusal(parserErrors[error.code] ?? malformed))
       else socket.destroy()
     },
   })
@@ -169,15 +169,27 @@ function requestIdOf(raw: string | readonly string[] | undefined): string {
   return isUsable ? redact(raw) : randomUUID()
 }
 
-/** Errors before there is a request: Node's parser names them by code. */
-function clientErrorStatus(code: string): string {
-  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return '408 Request Timeout'
-  if (code === 'HPE_HEADER_OVERFLOW') return '431 Request Header Fields Too Large'
-  return '400 Bad Request'
+/** An error before there is a request: the status line's end, and code and message as Envoy's. */
+type ParserError = readonly [status: string, code: string, message: string]
+
+const malformed: ParserError = ['400 Bad Request', 'bad_request', 'The request is malformed.']
+
+/** By the codes of Node's parser. */
+const parserErrors: Readonly<Record<string, ParserError>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: [
+    '408 Request Timeout',
+    'request_timeout',
+    'The request did not arrive in time.',
+  ],
+  HPE_HEADER_OVERFLOW: [
+    '431 Request Header Fields Too Large',
+    'headers_too_large',
+    'The request headers are too large.',
+  ],
 }
 
-function rawRefusal(status: string): string {
-  const body = JSON.stringify(toEnvelope('invalid_request', `${status.slice(4)}.`))
+function rawRefusal([status, code, message]: ParserError): string {
+  const body = JSON.stringify({ error: { message, type: 'invalid_request_error', code } })
   return [
     `HTTP/1.1 ${status}`,
     'content-type: application/json; charset=utf-8',

@@ -67,7 +67,7 @@ test('slow headers end in 408', async (t) => {
   t.teardown(() => clearInterval(drip))
   const received = await closed
   t.match(received, /^HTTP\/1\.1 408 /)
-  t.match(envelopeOf(received), { type: 'invalid_request_error' })
+  t.match(envelopeOf(received), { type: 'invalid_request_error', code: 'request_timeout' })
 })
 
 test('a slow body ends in 408', async (t) => {
@@ -77,6 +77,15 @@ test('a slow body ends in 408', async (t) => {
   const drip = setInterval(() => socket.write(' '), 50)
   t.teardown(() => clearInterval(drip))
   t.match(await closed, /^HTTP\/1\.1 408 /)
+})
+
+test('what is not HTTP ends in 400', async (t) => {
+  const api = await createKeyApi(t)
+  const { socket, closed } = await open(t, api)
+  socket.write('no request\r\n\r\n')
+  const received = await closed
+  t.match(received, /^HTTP\/1\.1 400 Bad Request\r\n/)
+  t.match(envelopeOf(received), { type: 'invalid_request_error', code: 'bad_request' })
 })
 
 test('an idle connection is closed', async (t) => {
@@ -96,7 +105,7 @@ test('headers above a mebibyte end in 431', async (t) => {
   socket.write(`GET /health HTTP/1.1\r\nhost: x\r\nx: ${'y'.repeat(1_100_000)}\r\n\r\n`)
   const received = await closed
   t.match(received, /^HTTP\/1\.1 431 /)
-  t.match(envelopeOf(received), { type: 'invalid_request_error' })
+  t.match(envelopeOf(received), { type: 'invalid_request_error', code: 'headers_too_large' })
 })
 
 test('a request without a host is refused with the envelope', async (t) => {
