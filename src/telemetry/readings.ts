@@ -15,9 +15,13 @@ const labels: Partial<Record<Name, string>> = {
 
 type Name = GaugeName | CounterName
 
+/** Their infinity is a figure: that there is no bound. */
+const unbounded: ReadonlySet<Name> = new Set(['tollgate_overshoot_bound_tokens'])
+
 /**
  * The function for each reading that exists, in order of reading; all describe the moment of the call. A map has a
- * figure for each value of the label. Undefined, or a number that is not finite, gives no figure; true is shown as 1.
+ * figure for each value of the label. Undefined, or a number that is not finite, gives no figure, apart from `unbounded`;
+ * true is shown as 1.
  */
 export type Sources = Readonly<
   Partial<Record<Name, () => number | boolean | undefined | ReadonlyMap<string, number>>>
@@ -44,7 +48,8 @@ function pointsOf(name: Name, read: Read, errors: unknown[]): readonly Point[] {
     const value = read()
     if (typeof value !== 'object') {
       const figure = Number(value)
-      return Number.isFinite(figure) ? [{ attributes: {}, value: figure }] : []
+      const isFigure = Number.isFinite(figure) || (figure === Infinity && unbounded.has(name))
+      return isFigure ? [{ attributes: {}, value: figure }] : []
     }
     const label = labels[name] ?? ''
     return [...value].map(([of, figure]) => ({ attributes: { [label]: of }, value: figure }))

@@ -414,6 +414,7 @@ test('flags, labels and missing values are shown correctly', async (t) => {
       tollgate_redis_away: () => true,
       tollgate_database_away: () => false,
       tollgate_key_age_seconds: () => Number.POSITIVE_INFINITY,
+      tollgate_overshoot_bound_tokens: () => Number.POSITIVE_INFINITY,
       tollgate_revocation_propagation_seconds: () => Number.NaN,
       tollgate_resource_problems: () => undefined,
       tollgate_journal_lines: () => 70,
@@ -425,6 +426,7 @@ test('flags, labels and missing values are shown correctly', async (t) => {
   const value = scrape.value
   t.strictSame([value('tollgate_redis_away'), value('tollgate_database_away')], [1, 0])
   t.equal(value('tollgate_key_age_seconds'), undefined)
+  t.equal(value('tollgate_overshoot_bound_tokens'), Infinity, 'without a bound')
   t.equal(value('tollgate_revocation_propagation_seconds'), undefined)
   t.equal(value('tollgate_resource_problems'), undefined)
   t.equal(value('tollgate_journal_lines_total'), 70)
