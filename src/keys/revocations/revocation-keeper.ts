@@ -8,8 +8,6 @@ import { existsSync } from 'node:fs'
 import { rm, stat } from 'node:fs/promises'
 import { ServiceError } from '../../formats/errors.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
-import { createMutex } from '../../runtime/mutex.ts'
-import { createOutage } from '../../runtime/outage.ts'
 import { withAbort } from '../../runtime/with-abort.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import {
@@ -20,7 +18,8 @@ import {
   readEnded,
 } from './ended-keys.ts'
 import { createKnownEnds, expiredKeptMs } from './known-ends.ts'
-import { append, fileOf, listRevocationFiles, readFile, rewrite } from './revocation-file.ts'
+import { createOwnFile } from './own-file.ts'
+import { fileOf, listRevocationFiles, readFile } from './revocation-file.ts'
 
 export interface RevocationKeeperOptions {
   readonly pool: Sql
@@ -58,70 +57,36 @@ export class LockedRows extends Error {
 
 /** Between two attempts to write, or to update the database. */
 const retryMs = 1_000
-/** The file is rewritten when this many lines are obsolete, and at least as many as are needed. */
-const maxSpentLines = 1_000
-
 /** An empty keeper. */
 export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const { pool, folder, name, clock, deadlineMs = 1_000 } = options
-  const file = fileOf(folder, name)
   const known = createKnownEnds(clock)
+  const file = createOwnFile(fileOf(folder, name), known, options.onWriting)
   const { endOf, isNeeded } = known
   /** For each file, the number of unreadable lines at the last check. */
   const broken = new Map<string, number>()
   const stopped = new AbortController()
   const { signal } = stopped
   const alarm = createAlarm(signal)
-  const withLock = createMutex()
   let running: Promise<void> | undefined
   /** The database may lack revocations that this process knows. */
   let isDoubtful = true
-  const outage = createOutage(options.onWriting)
-  let lines = 0
   let replayed = 0
 
   async function readFolder(): Promise<void> {
-    const others = (await listRevocationFiles(folder)).filter((path) => path !== file)
+    const others = (await listRevocationFiles(folder)).filter((path) => path !== file.path)
     // Its own file first, because entries missing from it are added.
-    for (const path of existsSync(file) ? [file, ...others] : others) {
+    for (const path of existsSync(file.path) ? [file.path, ...others] : others) {
       const news: EndedKey[] = []
       const content = await readFile(path, (key) => {
         if (known.add(key)) news.push(key)
       })
       options.evict(news.map(({ hash }) => hash))
-      if (path === file) lines = content.lines
+      if (path === file.path) file.noteRead(content.lines)
       else known.queue(news)
       if (content.broken > (broken.get(path) ?? 0)) options.onBroken(path, content.broken)
       broken.set(path, content.broken)
     }
-  }
-
-  async function rewriteFile(): Promise<void> {
-    await rewrite(file, known.all())
-    lines = known.size
-  }
-
-  /** Writes the queue, once for all waiters. Returns false if that failed. */
-  function write(): Promise<boolean> {
-    return withLock(async () => {
-      const keys = known.unwritten
-      const exists = existsSync(file)
-      if (exists && keys.length === 0) return true
-      try {
-        // Even without any key, so that a folder that cannot be written is noticed at once.
-        if (!exists) await rewriteFile()
-        else {
-          await append(file, keys)
-          lines += keys.length
-        }
-        known.noteWritten(keys.length)
-        outage.note(undefined)
-        return true
-      } catch (error) {
-        outage.note(error)
-        return false
-      }
-    })
   }
 
   async function revokeAgain(): Promise<void> {
@@ -152,7 +117,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       isDoubtful = true
       throw error
     } finally {
-      await write()
+      await file.write()
     }
   }
 
@@ -187,7 +152,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
      */
     async keep(keys: readonly EndedKey[]): Promise<boolean> {
       known.note(keys)
-      return await withAbort(write(), AbortSignal.timeout(deadlineMs)).catch(() => false)
+      return await withAbort(file.write(), AbortSignal.timeout(deadlineMs)).catch(() => false)
     },
     /**
      * Call it when the database may be older than this process's knowledge, or the log have a gap:
@@ -202,23 +167,24 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       known.forgetExpired()
       for (const path of await listRevocationFiles(folder)) {
         // Files of others that are no longer written and have no needed key.
-        if (path === file || Date.now() - (await stat(path)).mtimeMs < 2 * expiredKeptMs) continue
+        if (path === file.path || Date.now() - (await stat(path)).mtimeMs < 2 * expiredKeptMs)
+          continue
         let needed = 0
         await readFile(path, (key) => {
           if (isNeeded(key)) needed += 1
         })
         if (needed === 0) await rm(path, { force: true })
       }
-      if (lines >= Math.max(maxSpentLines, 2 * known.size)) await withLock(rewriteFile)
+      await file.compact()
     },
     /**
      * Numbers of ended, unexpired keys that this process knows and of keys that had to be revoked again in the database;
      * whether something could not be written.
      */
-    stats: () => ({ entries: known.size, replayed, failing: outage.isOpen }),
+    stats: () => ({ entries: known.size, replayed, failing: file.isFailing }),
     /** Resolves when all writing has stopped. */
     async stop(): Promise<void> {
-      await write()
+      await file.write()
       stopped.abort()
       await running
     },

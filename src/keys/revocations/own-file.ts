@@ -1,0 +1,63 @@
+/** The file in which this process stores the ended keys that it knows. */
+
+import { existsSync } from 'node:fs'
+import { createMutex } from '../../runtime/mutex.ts'
+import { createOutage } from '../../runtime/outage.ts'
+import type { createKnownEnds } from './known-ends.ts'
+import { append, rewrite } from './revocation-file.ts'
+
+/** The file is rewritten when this many lines are obsolete, and at least as many as are needed. */
+const maxSpentLines = 1_000
+
+/** `onWriting`: called when the file cannot be written, and with undefined when it can again. */
+export function createOwnFile(
+  path: string,
+  known: ReturnType<typeof createKnownEnds>,
+  onWriting: (error: unknown) => void,
+) {
+  const withLock = createMutex()
+  const outage = createOutage(onWriting)
+  let lines = 0
+
+  async function rewriteAll(): Promise<void> {
+    await rewrite(path, known.all())
+    lines = known.size
+  }
+
+  async function writeQueue(): Promise<boolean> {
+    const keys = known.unwritten
+    const exists = existsSync(path)
+    if (exists && keys.length === 0) return true
+    try {
+      // Even without any key, so that a folder that cannot be written is noticed at once.
+      if (!exists) await rewriteAll()
+      else {
+        await append(path, keys)
+        lines += keys.length
+      }
+      known.noteWritten(keys.length)
+      outage.note(undefined)
+      return true
+    } catch (error) {
+      outage.note(error)
+      return false
+    }
+  }
+
+  return {
+    path,
+    get isFailing(): boolean {
+      return outage.isOpen
+    },
+    /** Call it with the number of its lines when it was read. */
+    noteRead(count: number): void {
+      lines = count
+    },
+    /** Writes the queue, once for all waiters. Returns false if that failed. */
+    write: (): Promise<boolean> => withLock(writeQueue),
+    /** Drops obsolete lines if there are many. */
+    async compact(): Promise<void> {
+      if (lines >= Math.max(maxSpentLines, 2 * known.size)) await withLock(rewriteAll)
+    },
+  }
+}
