@@ -76,7 +76,7 @@ async function measure(sql: Pool, redisUrl: string, directory: string): Promise<
     ...{ log: pino({ level: 'error' }), ledger: createUsageLedger(sql) },
     ...{
       heads: createArchiveHeads(sql),
-      maintain: (now) => maintainPartitions(sql, now, 400 * 86_400_000),
+      upkeep: (now) => maintainPartitions(sql, now, 400 * 86_400_000),
     },
   })
   let late: number[] = []

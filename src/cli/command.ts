@@ -56,12 +56,12 @@ type ValueOf<One extends Flag> = One extends { readonly takes: string }
   : boolean
 
 /** The values of a command line, by the command's flags. */
-export interface CommandCall<Given extends Flags = Flags> {
+export interface CliCall<Given extends Flags = Flags> {
   readonly operands: readonly string[]
   readonly flags: { readonly [Name in keyof Given]: ValueOf<Given[Name]> }
 }
 
-export type FlagsOf<Given extends Flags> = CommandCall<Given>['flags']
+export type FlagsOf<Given extends Flags> = CliCall<Given>['flags']
 
 export interface Command<Given extends Flags = Flags> {
   /** One or two words. */
@@ -79,10 +79,7 @@ export interface Command<Given extends Flags = Flags> {
 }
 
 /** Runs a command; returns its exit status. Rejects with a readable error. */
-export type Run<Given extends Flags = Flags> = (
-  call: CommandCall<Given>,
-  io: CommandIo,
-) => Promise<number>
+export type Run<Of extends Flags = Flags> = (call: CliCall<Of>, io: CommandIo) => Promise<number>
 
 /** Infers the types of a command's flags. */
 export function command<const Given extends Flags>(defined: Command<Given>): Command<Given> {

@@ -2,7 +2,7 @@
 
 import { parseArgs } from 'node:util'
 import { nearestName } from '../formats/nearest-name.ts'
-import { type Command, type CommandCall, type Flag, type Option, WrongCall } from './command.ts'
+import { type CliCall, type Command, type Flag, type Option, WrongCall } from './command.ts'
 import { printable } from './output.ts'
 
 /** The request in a command line. */
@@ -10,7 +10,7 @@ type Asked =
   | {
       readonly asks: 'run'
       readonly command: Command
-      readonly call: CommandCall
+      readonly call: CliCall
       readonly old?: string
     }
   /** For help: on a command, on those that begin with these words, or on all. */
@@ -114,11 +114,7 @@ export function namesIn(words: readonly string[], all: readonly Command[]): read
   return all.map(({ name }) => name).filter((name) => name.startsWith(start))
 }
 
-function readCall(
-  command: Command,
-  args: readonly string[],
-  unknown: () => WrongCommand,
-): CommandCall {
+function readCall(command: Command, args: readonly string[], unknown: () => WrongCommand) {
   const words = command.name.split(' ')
   const wrong = (message: string) => new WrongCommand(message, words)
   const names = Object.keys(command.flags)
@@ -161,7 +157,7 @@ function readCall(
     throw name.message.includes('did you mean') ? name : wrong(tooMany(operands[0] as string))
   }
   checkOperands(command, operands, wrong)
-  return { operands, flags: flags as CommandCall['flags'] }
+  return { operands, flags: flags as CliCall['flags'] } satisfies CliCall
 }
 
 function typeOf(flag: Flag) {

@@ -205,10 +205,7 @@ function createReserve(
     }
 
     /** Compares tokens with their counters, and counts the request in the other limits. */
-    function decideByCounters(
-      from: Ask,
-      used: HoldResult['windows'],
-    ): Decision | Promise<Decision> {
+    function decideByUse(from: Ask, used: HoldResult['windows']): Decision | Promise<Decision> {
       if (requestCounters.length === 0) return enforceLimits(grant, used, now)
       const isSpent = tokens.some(({ limit }, i) => (used[i]?.used ?? 0) >= limit)
       const asked = { ...hold, counters: [], ...(isSpent && { id: undefined }) }
@@ -234,11 +231,11 @@ function createReserve(
       const used = await counters.read(tokens, now)
       const { holdAlone } = holds
       if (isReserving && holdAlone !== undefined) return ask(holdAlone, hold, conclude)
-      return decideByCounters(holdAlone ?? holds.hold, used)
+      return decideByUse(holdAlone ?? holds.hold, used)
     }
 
     if (isReserving) return ask(holds.hold, hold, conclude)
-    return andThen(counters.read(tokens, now), (used) => decideByCounters(holds.hold, used))
+    return andThen(counters.read(tokens, now), (used) => decideByUse(holds.hold, used))
   }
 }
 

@@ -5,7 +5,7 @@ import { parseWindow } from '../formats/time.ts'
 import type { CalendarWindow, LimitKind, Per } from './limits.ts'
 
 /** The hint with this text. */
-export function didYouMean(meant: string | undefined): string | undefined {
+export function hintOf(meant: string | undefined): string | undefined {
   return meant && `did you mean ${meant}?`
 }
 
@@ -70,6 +70,6 @@ const places: Readonly<Record<Exclude<Per, 'key'>, string>> = {
 export function meantPer(raw: string, own: readonly Per[]): string | undefined {
   const all = Object.keys(places) as (keyof typeof places)[]
   const meant = all.find((per) => per === nearestName(raw, all))
-  if (meant === undefined || own.includes(meant)) return didYouMean(meant)
+  if (meant === undefined || own.includes(meant)) return hintOf(meant)
   return `${meant} belongs to the limits of ${places[meant]}`
 }

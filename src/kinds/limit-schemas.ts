@@ -18,14 +18,7 @@ import {
   withDefault,
 } from '../formats/schema.ts'
 import { isKnownZone, parseWindow } from '../formats/time.ts'
-import {
-  didYouMean,
-  meantKind,
-  meantLabel,
-  meantNumber,
-  meantPer,
-  meantWindow,
-} from './limit-hints.ts'
+import { hintOf, meantKind, meantLabel, meantNumber, meantPer, meantWindow } from './limit-hints.ts'
 import {
   type CalendarWindow,
   limitKinds,
@@ -74,7 +67,7 @@ const window = text({
   maxLength: 16,
   pattern: `^(${lengthPattern}|${calendarWindows.join('|')})$`,
   form: windowForm,
-  hint: (raw) => didYouMean(meantWindow(raw)),
+  hint: (raw) => hintOf(meantWindow(raw)),
   rules: [
     {
       cel: `self in [${calendarWindows.map((each) => `'${each}'`).join(', ')}] || duration(self) <= duration('8784h')`,
@@ -99,7 +92,7 @@ const moneyPattern = `^([1-9][0-9]{0,8}(\\.[0-9]{1,9})?|[1-8][0-9]{9}(\\.[0-9]{1
 function meantMoney(raw: string): string | undefined {
   const meant = meantNumber(raw)
   return meant !== undefined && new RegExp(moneyPattern).test(meant)
-    ? didYouMean(`"${meant}"`)
+    ? hintOf(`"${meant}"`)
     : undefined
 }
 
@@ -135,7 +128,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
         maxLength: 63,
         pattern: dnsLabel,
         form: 'a DNS label in lower case',
-        hint: (raw) => didYouMean(meantLabel(raw)),
+        hint: (raw) => hintOf(meantLabel(raw)),
       }),
       per: withDefault(
         oneOf(per, {
@@ -149,7 +142,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
         oneOf(limitKinds, {
           description: 'what is counted',
           otherwise: '`tokens`',
-          hint: (raw) => didYouMean(meantKind(raw, limitKinds)),
+          hint: (raw) => hintOf(meantKind(raw, limitKinds)),
         }),
         'tokens',
       ),

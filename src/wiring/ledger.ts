@@ -23,7 +23,7 @@ export function openLedger({ config, log, clock, stops }: Context, { pool }: Dat
     log,
     ledger: createUsageLedger(pool),
     heads: createArchiveHeads(pool),
-    maintain: (now) => maintainPartitions(pool, now, config.usageRetentionMs),
+    upkeep: (now) => maintainPartitions(pool, now, config.usageRetentionMs),
   })
   // The journal's own stop, which comes before, waits for what Envoy still writes.
   stops.push(timedStop('the usage ledger', ledger.stop))

@@ -82,10 +82,7 @@ export function auditRoutes(app: FastifyInstance, trail: AuditTrail = noTrail): 
 /**
  * Call it right before the statement: if the trail is required, nothing is done without this line.
  */
-export async function recordIntent(
-  request: FastifyRequest,
-  target: AuditTarget = {},
-): Promise<void> {
+export async function recordIntent(request: FastifyRequest, target: AuditTarget = {}) {
   const { audited } = request
   audited.target = target
   await audited.trail.require(eventOf(request, 'intent'))

@@ -14,12 +14,7 @@ import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
 import { labelsSchema, object, optional, refusals, string, timestamp } from '../http/schema.ts'
 import { toRecordJson } from './api-key-record.ts'
-import {
-  idempotencyHeaders,
-  idempotencyRefusals,
-  refuseDone,
-  runIdempotently,
-} from './idempotency-key.ts'
+import { idempotencyHeaders, idempotencyRefusals, refuseDone, runOnce } from './idempotency-key.ts'
 import { capFields, capSchemas, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
 import { newSecret } from './new-secret.ts'
@@ -123,7 +118,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
 
     const { secret, shown } = newSecret(deps.keyMarker)
     reply.header('cache-control', 'no-store')
-    return await runIdempotently(request, deps, async ({ attempt, made }) => {
+    return await runOnce(request, deps, async ({ attempt, made }) => {
       if (made !== undefined) {
         const { keyId } = made
         await recordIntent(request, { keyId, user: caller.user, subscription })

@@ -28,7 +28,7 @@ export const idempotencyHeaders = {
   },
 } as const
 
-/** The refusals of `runIdempotently` and `refuseDone`. */
+/** The refusals of `runOnce` and `refuseDone`. */
 export const idempotencyRefusals = {
   409: {
     ...errorEnvelope,
@@ -51,7 +51,7 @@ export const idempotencyRefusals = {
  * had another body. `act` must not send its response, but return it: whoever has the response may repeat the
  * request at once.
  */
-export async function runIdempotently<T>(
+export async function runOnce<T>(
   request: FastifyRequest,
   { idempotency, clock }: ExternalDeps,
   act: (how: Once) => Promise<T>,

@@ -11,12 +11,7 @@ import type { BodyOf } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
 import { responses, string } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
-import {
-  idempotencyHeaders,
-  idempotencyRefusals,
-  refuseDone,
-  runIdempotently,
-} from './idempotency-key.ts'
+import { idempotencyHeaders, idempotencyRefusals, refuseDone, runOnce } from './idempotency-key.ts'
 import { actOnKey, foundKey, isKeyId } from './key-access.ts'
 import { newSecret } from './new-secret.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
@@ -77,7 +72,7 @@ export function rotateApiKey(app: Api, deps: ExternalDeps): void {
     const now = clock()
     const { secret, shown } = newSecret(keyMarker)
     reply.header('cache-control', 'no-store')
-    return await runIdempotently(request, deps, async ({ attempt, made }) => {
+    return await runOnce(request, deps, async ({ attempt, made }) => {
       await recordIntent(request, { keyId: id })
       const renewal = { ...secret, ...times, attempt, unused: made?.hash }
       const rotate = (owner: string | undefined) =>

@@ -8,7 +8,7 @@ import { restAfter } from '../../runtime/loop.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
 import { deferredEveryMs, type Partition } from './partition.ts'
 
-export interface PartitionSenderOptions {
+export interface SenderOptions {
   readonly partition: Partition
   /** Milliseconds from the start of a call to the start of the next one. */
   readonly flushMs: number
@@ -29,12 +29,7 @@ const backoff = { firstMs: 25, maxMs: 1_000 }
 
 export type PartitionSender = ReturnType<typeof createPartitionSender>
 
-export function createPartitionSender({
-  partition,
-  flushMs,
-  monotonic,
-  onOutcome,
-}: PartitionSenderOptions) {
+export function createPartitionSender({ partition, flushMs, monotonic, onOutcome }: SenderOptions) {
   let state: 'running' | 'stopping' | 'stopped' = 'running'
   let timer: NodeJS.Timeout | undefined
   /** When the next call begins, and when the last one began. */

@@ -4,11 +4,10 @@ import type { Partition } from './partition.ts'
 import {
   createPartitionSender,
   type PartitionSender,
-  type PartitionSenderOptions,
+  type SenderOptions,
 } from './partition-sender.ts'
 
-export interface PartitionSendersOptions
-  extends Pick<PartitionSenderOptions, 'flushMs' | 'monotonic'> {
+export interface SendersOptions extends Pick<SenderOptions, 'flushMs' | 'monotonic'> {
   /** By tag. */
   readonly partitions: ReadonlyMap<string, Partition>
   /** Called once per change. */
@@ -17,7 +16,7 @@ export interface PartitionSendersOptions
 
 export type PartitionSenders = ReturnType<typeof createPartitionSenders>
 
-export function createPartitionSenders(options: PartitionSendersOptions) {
+export function createPartitionSenders(options: SendersOptions) {
   const { partitions, flushMs, monotonic, onUnavailable } = options
   const senders = new Map<Partition | undefined, PartitionSender>()
   /** The partitions whose last call has failed. */

@@ -8,10 +8,10 @@ import type { CounterReset } from '../rules/windows.ts'
 import { type CounterReadsOptions, createCounterReads } from './counter-reads.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import { type LineWatchOptions, startLineWatch } from './line-watch.ts'
-import { createPartitionSenders, type PartitionSendersOptions } from './partition-senders.ts'
+import { createPartitionSenders, type SendersOptions } from './partition-senders.ts'
 
 export interface RunningSumsOptions
-  extends Omit<PartitionSendersOptions, 'partitions'>,
+  extends Omit<SendersOptions, 'partitions'>,
     CounterReadsOptions,
     Pick<LineWatchOptions, 'onFault' | 'onRead'> {
   readonly sums: GatewaySums

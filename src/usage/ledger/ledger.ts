@@ -23,9 +23,7 @@ interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusableUsage
   /** Undefined if nothing is archived. */
   readonly archiveFolder: string | undefined
   /** Creates partitions and drops old ones; returns their names. */
-  readonly maintain: (
-    now: number,
-  ) => Promise<Readonly<Record<'made' | 'dropped', readonly string[]>>>
+  readonly upkeep: (now: number) => Promise<Readonly<Record<'made' | 'dropped', readonly string[]>>>
   readonly log: Logger
 }
 
@@ -108,7 +106,7 @@ export function createLedger(options: LedgerOptions) {
   }
 
   async function maintain(): Promise<void> {
-    const { made, dropped } = await options.maintain(clock())
+    const { made, dropped } = await options.upkeep(clock())
     if (made.length + dropped.length > 0)
       log.info(
         { code: 'ledger_partitions_changed', made, dropped },
