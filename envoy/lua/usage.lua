@@ -886,6 +886,7 @@ local function figures_text(stream)
       parts[#parts + 1] = '"' .. labels[label] .. '":' .. number
     end
   end
+  if stream.has_failed and stream.text_bytes == 0 and #parts == 0 then parts[1] = '"failed":true' end
   if stream.counts_text then
     parts[#parts + 1] = '"streamed":true'
     if stream.text_bytes > 0 then parts[#parts + 1] = '"text_bytes":' .. format("%d", stream.text_bytes) end
@@ -1340,6 +1341,25 @@ local function no_figures(spoken)
   return list
 end
 
+-- The beginnings of an object with a server's error, behind the brace. Behind `data: {` no string of a client is like them:
+-- its quotation marks are escaped. `null` is no error.
+local ERRORS = {
+  '"error"%s*:%s*{', '"error"%s*:%s*"[^"]', '"type"%s*:%s*"error"', '"type"%s*:%s*"response%.failed"', '"object"%s*:%s*"error"',
+}
+
+-- Whether a text has an object that begins with an error, after `before`.
+local function has_error(text, before)
+  for _, pattern in ipairs(ERRORS) do
+    if find(text, before .. "{%s*" .. pattern) then return true end
+  end
+  return false
+end
+
+-- Whether a chunk of a stream has an error. Misses one that is split between two chunks.
+local function has_error_event(text)
+  return has_error(text, "data: ?") or find(text, "^error: ?{") ~= nil or find(text, "[\r\n]error: ?{") ~= nil
+end
+
 -- Reads a chunk of a response. Returns the part to send.
 local function read_piece(stream, text)
   local sent = text
@@ -1354,6 +1374,7 @@ local function read_piece(stream, text)
       end
     end
     if stream.is_json then
+      stream.has_failed = stream.may_fail and has_error(text, "^[\239\187\191 \t\r\n]*")
       -- Preceding white space was treated as the beginning of an event.
       sent = take(stream) .. text
       stream.opens, stream.reader = first == OPEN_BRACKET, stream.answer
@@ -1371,7 +1392,13 @@ local function read_piece(stream, text)
     end
     read(stream.reader, text, at, #text)
   else
-    if stream.counts_text then count_text(stream, text) end
+    if stream.counts_text then
+      count_text(stream, text)
+      if not stream.has_failed and stream.text_bytes == 0 and stream.bytes < LONGEST_HELD and has_error_event(text) then
+        stream.has_failed = true
+        if stream.reports then report(stream) end
+      end
+    end
     sent = read_events(stream, text)
   end
   note_figures(stream)
@@ -1412,8 +1439,11 @@ local function empty_stream(spoken)
     is_open = false,
     has_lost = false,
     passes = false,
-    -- Whether usage that is not reported is estimated.
+    -- Whether usage that is not reported is estimated: of a response that is read as it passes, and of any; whether the
+    -- server has told an error before any text.
     is_estimated = false,
+    may_fail = false,
+    has_failed = false,
     -- Whether the bytes of generated text are counted; their number, and the number noted; the bytes of deltas, and of
     -- other texts; whether a chunk ended in one of these, and how many bytes of the next belong to an escape in it.
     counts_text = false,
@@ -1452,7 +1482,7 @@ local function end_stream(stream)
   stream.handle, stream.reader, stream.reports, stream.meters, stream.is_metered, stream.bytes = nil, nil, false, false, false, 0
   stream.is_json, stream.is_open = nil, false
   stream.counts_text, stream.text_bytes, stream.text_noted, stream.in_text, stream.skipped = false, 0, 0, false, 0
-  stream.is_estimated, stream.texts, stream.deltas = false, 0, 0
+  stream.is_estimated, stream.texts, stream.deltas, stream.has_failed = false, 0, 0, false
   take(stream)
   others[#others + 1] = stream
 end
@@ -1484,6 +1514,7 @@ local function meter(handle, check, removes, blanks, short, is_stream, choices)
   local stream = new_stream(handle, check.dialect == "anthropic", removes, blanks, choices)
   stream.meters, stream.is_metered = check.metered == "if_reported", check.metered == true
   stream.is_estimated, stream.reports = check.estimate and not short or false, append_line ~= nil and not short
+  stream.may_fail = check.estimate and true or false
   -- Until its first byte has arrived, the format is what the label says.
   stream.counts_text = stream.is_estimated and is_stream
   if stream.counts_text and stream.reports then report(stream) end
@@ -1560,6 +1591,7 @@ end
 local function used_tokens(stream, check)
   local told, labels, tokens = stream.told, stream.dialect.labels, reported_tokens(stream)
   local is_cut_short = told[labels.start_input_tokens] and not told[labels.output_tokens]
+  if stream.has_failed and stream.text_bytes == 0 and not tokens and not is_cut_short then return nil end
   if check.estimate and (is_cut_short or not tokens) or CHARGES_UNUSABLE and not tokens then return most_tokens(stream, check.line) end
   return tokens
 end

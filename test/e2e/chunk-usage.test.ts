@@ -291,6 +291,50 @@ test('no label, repetition, search result or citation changes what is charged fo
   }
 })
 
+const overloaded = '{"message":"Overloaded","code":529}'
+const ofAnthropic = `{"type": "error", "error": ${overloaded}}`
+const ofResponses = `{"type":"response.failed","response":{"error":${overloaded},"usage":null}}`
+
+test('what a server fails is free although its status is 200, unless it sent text', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'reserves' })
+  const charge = async (type: string, pieces: readonly string[]) => {
+    const before = await usedBy(gateway, key, 'strict')
+    scripted.answer({ headers: { 'content-type': type }, pieces })
+    const ask = { model: 'strict', stream: true, max_tokens: 5_000 }
+    await gateway.chat(key, undefined, ask, '/llm/strict/v1/chat/completions')
+    return (await usedBy(gateway, key, 'strict')) - before
+  }
+  const charged = await charge('text/event-stream', [': ping\n\n', 'data: [DONE]\n\n'])
+  t.ok(charged > 20, `${charged}: the input of a stream without text`)
+  const created = (more: string) => `data: {"type":"response.created","response":{${more}}}\n\n`
+  for (const failure of [
+    `data: {"error":${overloaded}}\n\ndata: [DONE]\n\n`,
+    'data: {"error":"Overloaded"}\n\n',
+    `data:{"object":"error",${overloaded.slice(1)}\n\n`,
+    `event: error\ndata: ${ofAnthropic}\n\n`,
+    `error: ${overloaded}\n\n`,
+    `data: ${ofResponses}\n\n`,
+  ]) {
+    t.equal(await charge('text/event-stream', [failure]), 0, failure)
+    const later = [': ping\n\n', created('"error":null'), failure]
+    t.equal(await charge('text/event-stream', later), 0, `later, ${failure}`)
+    const text = `data: {"choices":[{"delta":{"content":"${'a'.repeat(80)}"}}]}\n\n`
+    t.ok((await charge('text/event-stream', [text, failure])) > charged, `after text, ${failure}`)
+  }
+  for (const body of [`{"error":${overloaded}}`, ` \n${ofAnthropic}`]) {
+    t.equal(await charge('application/json', [body]), 0, body)
+  }
+  // A server may repeat what its client sent.
+  for (const sent of [
+    `"metadata":{"error":${overloaded}}`,
+    `"instructions":${JSON.stringify(`data: {"error":${overloaded}}\n\nerror: {`)}`,
+    '"error":null',
+  ]) {
+    t.ok((await charge('text/event-stream', [created(sent)])) >= charged, sent)
+    t.ok((await charge('application/json', [`{"id":"",${sent}}`])) >= charged, sent)
+  }
+})
+
 const answers = [
   ...[{ n: 2 }, { n: '2' }, { n: 2 }, { n_cmpl: 2 }, { best_of: 3 }, { num_return_sequences: 2 }],
   ...[{ N: 2 }, { n: 1, n_: 2 }, { n: [2] }, { n: 1, stream: true, best_of: 2 }],

@@ -48,7 +48,10 @@ export interface Usage {
   readonly pool?: string
   /** The Subscription's organization, if one of these limits counts by it. */
   readonly organization?: string
-  /** Whether one of these limits is enforced and on money: then no successful response is free. */
+  /**
+   * Whether one of these limits is enforced and on money: then a successful response is free only if it is nothing but
+   * an error.
+   */
   readonly hasCostLimit?: boolean
   /** Whether limits are charged in the windows in which its request was admitted. */
   readonly chargesAdmission?: boolean
@@ -80,7 +83,7 @@ export interface HeldUsage extends Omit<Held, 'ceiling' | 'estimate'> {
  * `prompt_tokens`, `completion_tokens` (under either name), `details_cached_tokens`, `details_cache_write_tokens`,
  * `details_reasoning_tokens`. Anthropic's have `input_tokens`, `cache_creation_input_tokens`, `cache_read_input_tokens`
  * and `output_tokens`, and at the start of a stream the same with the prefix `start_`. `streamed`: the gateway has seen
- * a stream; `text_bytes`: bytes of text generated in it.
+ * a stream; `text_bytes`: bytes of text generated in it; `failed`: nothing but an error.
  */
 export type ReportedFigures = ReadonlyMap<string, unknown>
 
@@ -149,7 +152,7 @@ export interface Charge {
 }
 
 /**
- * Charges a response, for counters and ledger alike. A server's failure is free; a client that does not wait for the
+ * Charges a response, for counters and ledger alike. A server's failure is free, whatever its status; a client that does not wait for the
  * response is charged its input, which was read. Under an enforced limit on cost, unreported use is estimated, whatever
  * `unusableUsage` says.
  */
@@ -159,6 +162,9 @@ export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   const { estimate, hasLeft } = usage
   if (estimate !== undefined && hasLeft) {
     return { tokens: estimate.input, unusable: false, estimated: estimate.input }
+  }
+  if (usage.reported.get('failed') === true) {
+    return { tokens: undefined, unusable: false, estimated: 0 }
   }
   if (estimate !== undefined && (unusable || isCutShort(usage))) return chargeWith(estimate, usage)
   const isFree = unusableUsage === 'allow' && usage.hasCostLimit !== true

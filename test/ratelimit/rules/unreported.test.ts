@@ -80,6 +80,13 @@ test('a client that left before the response is charged its input', async (t) =>
   t.equal(chargeOf(bare, 'estimate').tokens, undefined, 'if what is unreported is charged')
 })
 
+test('what a server failed is free, whatever its status', async (t) => {
+  const free = { tokens: undefined, unusable: false, estimated: 0 }
+  t.strictSame(reporting({ failed: true }), free)
+  t.strictSame(reporting({ failed: true, streamed: true }, { hasCostLimit: true }), free)
+  t.equal(reporting({ failed: 1 }).unusable, true)
+})
+
 test('without an estimate, or a success, nothing is estimated', async (t) => {
   const bare = { ...usage, estimate: undefined } as unknown as Usage
   t.strictSame(chargeOf(bare, 'allow'), { tokens: undefined, unusable: true, estimated: 0 })
