@@ -3,7 +3,7 @@
  * the gateway serves. A word is a token, and a response has 16 words, or as many as the request
  * allows, 64 at most.
  *
- * node examples/model-server.ts [[host:]port]     # or MODEL_SERVER_ADDRESS; 127.0.0.1:8090
+ * npx node examples/model-server.ts [[host:]port]     # or MODEL_SERVER_ADDRESS; 127.0.0.1:8090
  *
  * SIGTERM, SIGINT and the end of a parent that started it with an IPC channel stop it.
  */
