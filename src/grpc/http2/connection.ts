@@ -49,6 +49,8 @@ export class Connection implements SessionLink {
     socket.on('drain', () => this.#resume())
     // The 'close' event handles the end of a socket; an unhandled error would end the process.
     socket.on('error', () => {})
+    // A client that sends nothing more reads nothing either: its open requests end before their responses are sent.
+    socket.on('end', () => this.#close())
     socket.on('close', () => this.#close())
     session.greet()
     this.#flush()

@@ -1,7 +1,12 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { test } from 'tap'
+import { Connection } from '../../../src/grpc/http2/connection.ts'
 import { frameFlag, frameType, settingId } from '../../../src/grpc/http2/frames.ts'
+import { defaultLimits } from '../../../src/grpc/http2/limits.ts'
+import { ignoreStream } from '../../../src/grpc/http2/stream.ts'
 import { connectRaw, frame, hello, post, settings, uint32 } from '../../support/http2-frames.ts'
-import { startHttp2 } from '../../support/http2-server.ts'
+import { answer, startHttp2 } from '../../support/http2-server.ts'
 import { poll } from '../../support/poll.ts'
 
 const cancel = 8
@@ -40,4 +45,30 @@ test('a response that is not whole when its connection ends cannot be read', asy
   connection.socket.destroy()
   await poll(() => seen.closed === 2, 'the connection has ended')
   t.strictSame(seen.undone, [3], 'the other response may have been read')
+})
+
+test('a response that is late for a client that has gone is not sent', async (t) => {
+  const undone: number[] = []
+  const server = createServer((socket) => {
+    const connection = new Connection(socket, {
+      limits: defaultLimits,
+      onFault: (error) => t.fail(String(error)),
+      open(stream) {
+        stream.whenReset(() => undone.push(stream.id))
+        // Before the socket is closed on this side, too.
+        socket.prependOnceListener('end', () => process.nextTick(answer, stream, Buffer.from('hi')))
+        return ignoreStream
+      },
+    })
+    t.teardown(() => connection.destroy())
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const client = await connectRaw(t, (server.address() as AddressInfo).port)
+  await client.send(hello, frame('headers', 1, whole, post()))
+  await client.frame('settings', ({ flags }) => (flags & 1) === 1)
+  client.socket.end()
+  await poll(() => undone.length > 0, 'it is undone')
+  t.strictSame(undone, [1])
 })
