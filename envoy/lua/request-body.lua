@@ -1098,8 +1098,9 @@ local function ask_for_usage(changes, options, close, members)
     end
     added[name] = not field or field.text ~= "true"
   end
+  -- Servers also read 1 and "yes" as true.
   local own = asked.continuous_usage_stats
-  local in_each = members == IN_EACH or own ~= nil and own.text == "true"
+  local in_each = members == IN_EACH or own ~= nil and own.text ~= "false" and own.text ~= "null"
   if #missing == 0 then return added, in_each end
   missing = table.concat(missing, ",")
   if brace then

@@ -317,8 +317,8 @@ local function new_reader(root, told, is_event)
     iterations = nil,
     lists = {},
     has_choice = false,
-    -- If the usage of an event is that of its choice: the number of choices of a prompt, the figures of the last usage,
-    -- and the sums of the last figures of all prompts and choices.
+    -- If the usage of an event is that of its choice: the number of choices of a prompt, the figures of the text's
+    -- usage, and the sums of the last figures of all prompts and choices.
     choices = nil,
     own_prompt = nil,
     own_output = nil,
@@ -333,7 +333,7 @@ local PLACES = { "first", "last", "usage_first", "usage_last" }
 local function forget(reader)
   reader.has_usage, reader.is_empty, reader.has_choices, reader.has_more, reader.is_other = false, false, false, false, false
   reader.first, reader.last, reader.usage_first, reader.usage_last = nil, nil, nil, nil
-  reader.has_choice, reader.own_prompt, reader.own_output = false, nil, nil
+  reader.has_choice, reader.own_prompt, reader.own_output, reader.figures[CHOICE] = false, nil, nil, false
 end
 
 -- Prepares for the next event.
@@ -496,11 +496,15 @@ end
 -- rank the last, but an unusable figure or 0 replaces none. A total is only valid with its own parts.
 local function tell(reader, node)
   local figures, told, given = reader.figures, reader.told, reader.given
-  if node == reader.root.members.usage then
-    reader.own_prompt, reader.own_output = figures[node.prompt], figures[node.completion]
-  end
   local is_sum = use_iterations(reader, node)
   add_reasoning(figures, node)
+  if reader.choices and node == reader.root.members.usage then
+    local prompt, output, total = figures[node.prompt], figures[node.completion], figures[node.total]
+    prompt, output = is_usable(prompt) and prompt or 0, is_usable(output) and output or 0
+    -- What a total has beside its parts is output.
+    if is_usable(total) then output = math.max(output, total - prompt) end
+    reader.own_prompt, reader.own_output = prompt, output
+  end
   -- A message has no total of its own.
   if reader.root.is_message and not (figures[node.prompt] or figures[node.completion]) then figures[node.total] = false end
   local has_more, total = false, figures[node.total]
@@ -593,8 +597,6 @@ local function descend(reader, node, at)
     reader.count = 0
   elseif node == ITEM then
     for label = MOST_LABELS + 1, MOST_LABELS + #ITERATION do reader.figures[label] = false end
-  elseif node.is_item then
-    reader.figures[CHOICE] = false
   end
 end
 
@@ -619,30 +621,33 @@ local function add_up(told, sums)
   end
 end
 
--- Choices beyond this are not added up.
-local MOST_CHOICES = 16384
+-- Choices from this one on are summed as one.
+local LAST_CHOICE = 16384
 
--- Sets the last figure of a choice or prompt.
+-- Sets the last figure of a choice or prompt, which 0 does not replace.
 local function set_part(sum, place, figure)
-  sum.all, sum[place] = sum.all - (sum[place] or 0) + figure, figure
+  local before = sum[place]
+  if not before then sum.count = sum.count + 1 elseif figure == 0 then return end
+  sum.all, sum[place] = sum.all - (before or 0) + figure, figure
 end
 
--- Adds the figures of an event with a choice to those of all others. At its end a stream reports them together, in an
--- event without a choice.
+-- Adds the figures of an event with a choice to those of all others. While all are of one choice, what the server reports
+-- counts as it is. At its end a stream reports them together, in an event without a choice.
 local function add_choice(reader)
-  local place, prompt, output = reader.figures[CHOICE], reader.own_prompt, reader.own_output
-  if not (reader.has_choices and is_usable(place) and place < MOST_CHOICES and is_usable(prompt) and is_usable(output)) then return end
-  local told, usage = reader.told, reader.root.members.usage
-  set_part(reader.prompts, math.floor(place / reader.choices), prompt)
-  set_part(reader.outputs, place, output)
-  told[usage.prompt], told[usage.completion] = reader.prompts.all, reader.outputs.all
-  told[usage.total] = reader.prompts.all + reader.outputs.all
+  local place = reader.figures[CHOICE]
+  -- Some servers omit an index of 0.
+  place = is_usable(place) and math.min(place, LAST_CHOICE) or 0
+  local told, usage, prompts, outputs = reader.told, reader.root.members.usage, reader.prompts, reader.outputs
+  set_part(prompts, math.floor(place / reader.choices), reader.own_prompt)
+  set_part(outputs, place, reader.own_output)
+  if outputs.count == 1 then return end
+  told[usage.prompt], told[usage.completion], told[usage.total] = prompts.all, outputs.all, prompts.all + outputs.all
 end
 
 -- Handles the end of the text's object.
 local function end_object(reader, at)
   reader.last = reader.base + at
-  if reader.choices and reader.has_usage then add_choice(reader) end
+  if reader.own_prompt and reader.has_choices then add_choice(reader) end
   if reader.has_data then
     -- Embeddings have no output.
     local told, usage = reader.told, reader.root.members.usage
@@ -1467,9 +1472,10 @@ local function new_stream(handle, anthropic, removes, blanks, choices)
   others[#others] = nil
   stream.handle, stream.reader = handle, stream.event
   stream.removes, stream.blanks, stream.edits = removes, blanks, removes or blanks
-  local event = stream.event
-  event.choices = choices
-  if choices then event.prompts, event.outputs = { all = 0 }, { all = 0 } end
+  if choices then
+    local event = stream.event
+    event.choices, event.prompts, event.outputs = choices, { all = 0, count = 0 }, { all = 0, count = 0 }
+  end
   return stream
 end
 
@@ -1478,7 +1484,9 @@ local function end_stream(stream)
   local others, told, noted = idle[stream.dialect], stream.told, stream.noted
   if #others == MOST_IDLE then return end
   for label = 1, #told do told[label], noted[label] = false, false end
-  renew(stream.event, told)
+  local event = stream.event
+  renew(event, told)
+  event.choices, event.prompts, event.outputs = nil, nil, nil
   stream.handle, stream.reader, stream.reports, stream.meters, stream.is_metered, stream.bytes = nil, nil, false, false, false, 0
   stream.is_json, stream.is_open = nil, false
   stream.counts_text, stream.text_bytes, stream.text_noted, stream.in_text, stream.skipped = false, 0, 0, false, 0

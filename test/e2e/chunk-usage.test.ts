@@ -178,6 +178,10 @@ test('of a stream that breaks off all choices are charged', async (t, gateway) =
     ofChoice(0, 10, output),
     ofChoice(1, 10, 2 * output),
   ])
+  const loose = { include_usage: true, continuous_usage_stats: 1 }
+  const unnumbered = chats.map((chunk) => chunk.replace('"index":0,', ''))
+  const lessLater = [ofChoice(0, 0, 4), ofChoice(1, 0, 0)]
+  const far = ofChoice(1e6, 3, 2)
   // Two choices of each of two prompts.
   const texts = [ofChoice(0, 5, 1), ofChoice(1, 5, 2), ofChoice(2, 7, 3), ofChoice(2, 7, 4)]
   for (const subscription of ['counts', 'reserves']) {
@@ -187,7 +191,12 @@ test('of a stream that breaks off all choices are charged', async (t, gateway) =
       ['scripted', 'chat/completions', { n: 2, ...asked }, chats, 10 + 3 + 6],
       // The server reports in each event because the client has asked for it.
       ['plain', 'chat/completions', { n: 2, ...asked }, chats, 10 + 3 + 6],
+      // Servers read this as true.
+      ['plain', 'chat/completions', { n: 2, stream_options: loose }, chats, 10 + 3 + 6],
+      ['scripted', 'chat/completions', { n: 2 }, unnumbered, 10 + 3 + 6],
+      ['scripted', 'chat/completions', { n: 2 }, [...chats, ...lessLater], 10 + 4 + 6],
       ['scripted', 'completions', { n: 2, prompt: ['a', 'b'] }, texts, 5 + 7 + 1 + 2 + 4],
+      ['scripted', 'completions', { prompt: ['a', 'b'] }, [...texts.slice(0, 2), far], 13 + 5],
       ['scripted', 'completions', { prompt: ['a', 'b'] }, texts.slice(0, 2), 5 + 5 + 1 + 2],
       // At its end it reports all of it.
       ['scripted', 'chat/completions', { n: 2 }, [...chats, ends], 19],
@@ -199,6 +208,25 @@ test('of a stream that breaks off all choices are charged', async (t, gateway) =
       await gateway.chat(key, undefined, ask, at).catch(() => {})
       const title = `${at} ${JSON.stringify(fields)} ${pieces.length}`
       t.equal((await usedBy(gateway, key, model)) - before, charged, title)
+    }
+  }
+})
+
+test('usage of a single choice is charged as it is reported, whatever was asked for', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'counts' })
+  const details = { completion_tokens_details: { reasoning_tokens: 300 } }
+  // Gemini and xAI have reasoning only in the total, in an event with a choice; others count less than the parts.
+  for (const total of [500, 190]) {
+    const reported = { prompt_tokens: 100, completion_tokens: 100, total_tokens: total, ...details }
+    const chunk = { choices: [{ index: 0, delta: { content: 'a' } }], usage: reported }
+    const pieces = [`data: ${JSON.stringify(chunk)}\n\n`]
+    for (const own of [undefined, true, 1]) {
+      const before = await usedBy(gateway, key, 'plain')
+      scripted.answer({ headers: { 'content-type': 'text/event-stream' }, pieces })
+      const options = { include_usage: true, continuous_usage_stats: own }
+      const ask = { model: 'plain', stream: true, n: 2, stream_options: options }
+      await gateway.chat(key, undefined, ask, '/llm/plain/v1/chat/completions')
+      t.equal((await usedBy(gateway, key, 'plain')) - before, total, `asked for with ${own}`)
     }
   }
 })

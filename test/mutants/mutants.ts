@@ -1319,6 +1319,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if stream.text_bytes > 0 then parts[#parts + 1]', 'if false then parts[#parts + 1]'],
       ['math.floor(place / reader.choices)', 'place'],
+      ['if outputs.count == 1 then return end', ''],
     ],
   ),
   ...mutants(
