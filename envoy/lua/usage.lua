@@ -930,7 +930,7 @@ end
 -- delta. `encrypted_content` is a search result, or a reasoning that the client sends back; `cited_text` is a passage of
 -- the input.
 local TEXTS, TEXT, DELTA = {}, 1, 2
-local SMALL_D, UNDERSCORE, ITED = 100, 95, cast(FOUR, cast(BYTES, "ited"))[0]
+local SMALL_D, UNDERSCORE = 100, 95
 for _, name in ipairs({ "tent", "text", "elta", "king", "ning", "ents", "json", "usal", "ript" }) do
   TEXTS[tonumber(cast(FOUR, cast(BYTES, name))[0])] = name == "elta" and DELTA or TEXT
 end
@@ -938,10 +938,9 @@ end
 local REPEATS = 4
 
 -- Whether the text of the name that ends before the colon at `at` was not generated.
-local function is_given(p, at)
-  if at <= 10 then return false end
-  if p[at - 6] == UNDERSCORE then return cast(FOUR, p + at - 10)[0] == ITED end
-  return p[at - 9] == UNDERSCORE and p[at - 10] == SMALL_D
+local function is_given(text, p, at)
+  if p[at - 6] == UNDERSCORE then return at > 11 and sub(text, at - 11, at - 1) == '"cited_text' end
+  return at > 18 and p[at - 9] == UNDERSCORE and p[at - 10] == SMALL_D and sub(text, at - 18, at - 1) == '"encrypted_content'
 end
 
 -- The end of the string that continues at `at`, or `size`, and whether it ends.
@@ -989,7 +988,7 @@ local function count_text(stream, text)
       else
         if odd then at = at + bytes_before(odd) end
         local kind = p[at] == COLON and at > 5 and p[at - 1] == QUOTE and TEXTS[tonumber(cast(FOUR, p + at - 5)[0])]
-        if kind and not is_given(p, at) then
+        if kind and not is_given(text, p, at) then
           if at + 1 < size and p[at + 1] == SPACE then at = at + 1 end
           if at + 1 < size and p[at + 1] == QUOTE then at, in_text = at + 1, kind end
         end
