@@ -1326,6 +1326,10 @@ local function end_events(stream)
   return reader.line ~= DATA and stream.has_lost and not reader.has_begun and "" or lines
 end
 
+-- The first bytes of lines of an event. Other bytes that are not labelled as a stream, such as compressed ones, are none.
+local BEGINS_LINE = {}
+for _, field in ipairs({ "data", "event", "id", "retry", ":" }) do BEGINS_LINE[byte(field)] = true end
+
 -- The first byte of a response after a byte-order mark and white space.
 local function first_byte(text)
   return byte(text, match(text, "^[\239\187\191 \t\r\n]*()"))
@@ -1371,7 +1375,7 @@ local function read_piece(stream, text)
     local first = first_byte(text)
     if first then
       stream.is_json = first == OPEN_BRACE or first == OPEN_BRACKET
-      local counts_text = stream.is_estimated and not stream.is_json
+      local counts_text = not stream.is_json and stream.is_estimated and (stream.counts_text or BEGINS_LINE[first] == true)
       if counts_text ~= stream.counts_text then
         stream.counts_text = counts_text
         if stream.reports then report(stream) end

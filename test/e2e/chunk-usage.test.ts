@@ -1,3 +1,5 @@
+import { randomBytes } from 'node:crypto'
+import { gzipSync } from 'node:zlib'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { type Gateway, gatewayTests, meter } from '../support/gateway.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
@@ -272,7 +274,7 @@ test('what no usage was reported of is charged by its text, whatever is around i
 
 test('no label, repetition, search result or citation changes what is charged for a text', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'reserves' })
-  const charge = async (type: string | undefined, pieces: readonly string[]) => {
+  const charge = async (type: string | undefined, pieces: readonly (string | Buffer)[]) => {
     const before = await usedBy(gateway, key, 'strict')
     scripted.answer({ headers: type === undefined ? {} : { 'content-type': type }, pieces })
     const ask = { model: 'strict', stream: true, max_tokens: 5_000 }
@@ -288,6 +290,13 @@ test('no label, repetition, search result or citation changes what is charged fo
     t.equal(await charge(type, stream), charged, `a stream labelled ${type}`)
     t.equal(await charge(type, ['\n', ...stream]), charged, `after an empty line, ${type}`)
   }
+  for (const name of ['reasoned_content', 'd_content', 'decoded_refusal', 'edited_text']) {
+    const named = stream.map((text) => text.replace('"content"', `"${name}"`))
+    t.equal(await charge('text/event-stream', named), charged, name)
+  }
+  const compressed = gzipSync(randomBytes(4_000))
+  const perByte = await charge('application/json', [`{"x":"${'x'.repeat(compressed.length - 8)}"}`])
+  t.equal(await charge('application/json', [compressed]), perByte, 'compressed')
   const whole = `{"choices":[{"message":{"content":"${words.join('')}"}}]}`
   const ofWhole = await charge('application/json', [whole])
   t.equal(await charge('text/event-stream', [whole]), ofWhole, 'no stream, although labelled so')

@@ -1320,6 +1320,8 @@ export const allMutants: readonly Mutant[] = [
       ['if stream.text_bytes > 0 then parts[#parts + 1]', 'if false then parts[#parts + 1]'],
       ['math.floor(place / reader.choices)', 'place'],
       ['if outputs.count == 1 then return end', ''],
+      ['stream.counts_text or BEGINS_LINE[first] == true', 'true'],
+      [` and sub(text, at - 18, at - 1) == '"encrypted_content'`, ''],
     ],
   ),
   ...mutants(
