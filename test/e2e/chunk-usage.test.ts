@@ -356,7 +356,12 @@ test('what a server fails is free although its status is 200, unless it sent tex
     const later = [': ping\n\n', created('"error":null'), failure]
     t.equal(await charge('text/event-stream', later), 0, `later, ${failure}`)
     const text = `data: {"choices":[{"delta":{"content":"${'a'.repeat(80)}"}}]}\n\n`
-    t.ok((await charge('text/event-stream', [text, failure])) > charged, `after text, ${failure}`)
+    for (const pieces of [
+      [text, failure],
+      [failure, text],
+    ]) {
+      t.ok((await charge('text/event-stream', pieces)) > charged, `beside text, ${failure}`)
+    }
   }
   for (const body of [`{"error":${overloaded}}`, ` \n${ofAnthropic}`]) {
     t.equal(await charge('application/json', [body]), 0, body)
