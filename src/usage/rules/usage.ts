@@ -152,9 +152,9 @@ export interface Charge {
 }
 
 /**
- * Charges a response, for counters and ledger alike. A server's failure is free, whatever its status; a client that does not wait for the
- * response is charged its input, which was read. Under an enforced limit on cost, unreported use is estimated, whatever
- * `unusableUsage` says.
+ * Charges a response, for counters and ledger alike. A server's failure is free, whatever its status; a client that does
+ * not wait for the response is charged its input, which was read. Under an enforced limit on cost, unreported use is
+ * estimated, whatever `unusableUsage` says.
  */
 export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   const reported = countedTokens(usage)
