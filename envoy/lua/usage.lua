@@ -1399,6 +1399,8 @@ local function read_piece(stream, text)
       stream.opens = at == #text
     end
     read(stream.reader, text, at, #text)
+    -- An answer may have an error beside its text.
+    if stream.has_failed then count_text(stream, text) end
   else
     if stream.counts_text then
       count_text(stream, text)

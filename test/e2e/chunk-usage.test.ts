@@ -365,6 +365,8 @@ test('what a server fails is free although its status is 200, unless it sent tex
   }
   for (const body of [`{"error":${overloaded}}`, ` \n${ofAnthropic}`]) {
     t.equal(await charge('application/json', [body]), 0, body)
+    const answer = body.replace(/\}$/, `,"choices":[{"message":{"content":"${'a'.repeat(80)}"}}]}`)
+    t.ok((await charge('application/json', [answer])) > charged, answer)
   }
   // A server may repeat what its client sent.
   for (const sent of [
