@@ -47,9 +47,8 @@ export class Connection implements SessionLink {
     this.#reminder = setInterval(() => session.streams.remind(), options.limits.requestMs).unref()
     socket.on('data', (data: Buffer) => this.#read(data))
     socket.on('drain', () => this.#resume())
-    // The 'close' event handles the end of a socket; an unhandled error would end the process.
-    socket.on('error', () => {})
-    // A client that sends nothing more reads nothing either: its open requests end before their responses are sent.
+    // Such a client reads nothing more. A busy process would send responses before the 'close' event.
+    socket.on('error', () => this.#close())
     socket.on('end', () => this.#close())
     socket.on('close', () => this.#close())
     session.greet()

@@ -47,28 +47,32 @@ test('a response that is not whole when its connection ends cannot be read', asy
   t.strictSame(seen.undone, [3], 'the other response may have been read')
 })
 
-test('a response that is late for a client that has gone is not sent', async (t) => {
-  const undone: number[] = []
-  const server = createServer((socket) => {
-    const connection = new Connection(socket, {
-      limits: defaultLimits,
-      onFault: (error) => t.fail(String(error)),
-      open(stream) {
-        stream.whenReset(() => undone.push(stream.id))
-        // Before the socket is closed on this side, too.
-        socket.prependOnceListener('end', () => process.nextTick(answer, stream, Buffer.from('hi')))
-        return ignoreStream
-      },
+for (const event of ['end', 'error']) {
+  test(`after the ${event} of a connection no response is sent`, async (t) => {
+    const undone: number[] = []
+    const server = createServer((socket) => {
+      const connection = new Connection(socket, {
+        limits: defaultLimits,
+        onFault: (error) => t.fail(String(error)),
+        open(stream) {
+          stream.whenReset(() => undone.push(stream.id))
+          // Before the 'close' event.
+          const respond = () => process.nextTick(answer, stream, Buffer.from('hi'))
+          socket.prependOnceListener(event, respond)
+          return ignoreStream
+        },
+      })
+      t.teardown(() => connection.destroy())
     })
-    t.teardown(() => connection.destroy())
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    t.teardown(() => server.close())
+    const client = await connectRaw(t, (server.address() as AddressInfo).port)
+    await client.send(hello, frame('headers', 1, whole, post()))
+    await client.frame('settings', ({ flags }) => (flags & 1) === 1)
+    if (event === 'end') client.socket.end()
+    else client.socket.resetAndDestroy()
+    await poll(() => undone.length > 0, 'it is undone')
+    t.strictSame(undone, [1])
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const client = await connectRaw(t, (server.address() as AddressInfo).port)
-  await client.send(hello, frame('headers', 1, whole, post()))
-  await client.frame('settings', ({ flags }) => (flags & 1) === 1)
-  client.socket.end()
-  await poll(() => undone.length > 0, 'it is undone')
-  t.strictSame(undone, [1])
-})
+}
