@@ -59,8 +59,8 @@ function readTarget(raw: string, { wait = '0', ca, cert, key }: FlagsOf<typeof c
   // A Unix socket has no TLS.
   const socketPath = address && 'path' in address ? address.path : undefined
   const url = URL.parse(socketPath === undefined ? raw : 'http://localhost')
-  const hasNoCredential = url?.pathname === '/' && !url.search && !url.hash && !url.username
-  if (url === null || !hasNoCredential || !/^https?:$/.test(url.protocol)) {
+  const isOnlyHost = url?.pathname === '/' && !url.search && !url.hash && !url.username
+  if (url === null || !isOnlyHost || !/^https?:$/.test(url.protocol)) {
     throw new WrongCall('<url> must be an address such as http://127.0.0.1:8081 or unix:/path.')
   }
   if (url.protocol === 'http:' && (ca ?? cert) !== undefined) {

@@ -89,10 +89,9 @@ export function* readEntries(
   let entry: Entry = {}
   let isBehindMember = false
   let at = endOfSpace(text, 0)
-  const hasNoCredential = text[at] === '['
-  let level: Level = hasNoCredential ? 1 : 0
-  if (text[at] !== '{' && !hasNoCredential)
-    throw new SyntaxError('it is neither an object nor a list')
+  const isBareList = text[at] === '['
+  let level: Level = isBareList ? 1 : 0
+  if (text[at] !== '{' && !isBareList) throw new SyntaxError('it is neither an object nor a list')
   at += 1
   let restAt = stepLength
   for (;;) {
@@ -102,7 +101,7 @@ export function* readEntries(
     }
     at = endOfSpace(text, at)
     if (text[at] === closes[level]) {
-      if (level === 1 && hasNoCredential) return entries
+      if (level === 1 && isBareList) return entries
       if (level === 0) return lists.map((name) => found.get(name)).find(Boolean) ?? []
       level = level === 2 ? 1 : 0
       isBehindMember = true
