@@ -34,7 +34,7 @@ export function createHoldFollower({ snapshot, holds, estimators }: HoldFollower
     return under?.admission !== undefined || under?.limits.get(model)?.some(isOfRequests) === true
   }
 
-  /** One counter of each subject in which the request may have a hold. */
+  /** One counter of each subject for which the request may have a hold. */
   function countersOf(usage: Usage): readonly Counter[] {
     const { user, subscription, model, limits = [], estimate } = usage
     const counters = [counterOfAnyLimit(subscription, model, user)]

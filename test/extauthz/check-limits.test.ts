@@ -654,24 +654,24 @@ test('a store of holds that has answered may be away for as long again', async (
   t.notOk(await ask('d', briefMs + 2))
 })
 
-/** A store of holds in several places, of which those in `away` fail; `ask` returns whether the Check is allowed. */
-function createPlaces() {
+/** A store of holds in several partitions, of which those in `away` fail; `ask` returns whether the Check is allowed. */
+function createPartitions() {
   const away = new Set<string>()
   const world = createWorld({ limits: [[1_000_000, '1m']] })
   const { holds: taking, deps } = world
-  let places: readonly string[] = []
+  let partitions: readonly string[] = []
   const failed = new WeakMap<Error, string>()
   const holds: HoldStore = {
     ...taking,
     async hold(asked, now) {
-      const place = places.find((each) => away.has(each))
-      if (place === undefined) return taking.hold(asked, now)
+      const partition = partitions.find((each) => away.has(each))
+      if (partition === undefined) return taking.hold(asked, now)
       const error = new Error('a node is away')
-      failed.set(error, place)
+      failed.set(error, partition)
       throw error
     },
     holdAlone: taking.hold,
-    partitionsOf: () => places,
+    partitionsOf: () => partitions,
     failedPartition: (error) => failed.get(error as Error),
   }
   const monotonic = () => world.clock.now
@@ -684,15 +684,15 @@ function createPlaces() {
     limits: createLimits({ counters: world.counters, holding }),
   })
   async function ask(of: readonly string[], at: number): Promise<boolean> {
-    places = of
+    partitions = of
     world.clock.now = start + at
     return isAllowed(await check(checkOf(chat, { 'x-request-id': `${of}${at}` })))
   }
   return { away, ask }
 }
 
-test('an outage of one place does not end because others respond', async (t) => {
-  const { away, ask } = createPlaces()
+test('an outage of one partition does not end because others respond', async (t) => {
+  const { away, ask } = createPartitions()
   away.add('one')
   t.notOk(await ask(['one'], 0))
   t.ok(await ask(['two'], briefMs - 1))
@@ -708,8 +708,8 @@ test('an outage of one place does not end because others respond', async (t) => 
   t.ok(await ask(['two'], 2 * briefMs + 3), 'still away')
 })
 
-test('an outage of one place is none of another that a request needs, too', async (t) => {
-  const { away, ask } = createPlaces()
+test('an outage of one partition is none of another that a request needs, too', async (t) => {
+  const { away, ask } = createPartitions()
   away.add('one')
   t.notOk(await ask(['one', 'two'], 0))
   t.ok(await ask(['one', 'two'], briefMs))

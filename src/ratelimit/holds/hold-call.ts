@@ -17,8 +17,8 @@ function nameOf(target: HoldTarget, charge: Hold['charge']): string {
 }
 
 /**
- * The arguments of the call, except the ended holds at its end. `unsettledMs`: how long another subject may refuse after
- * this one has granted, so that the grant is released.
+ * The arguments of the call, except the ended holds at its end. `unsettledMs`: how long the call for another subject
+ * may still be refused, so that a grant of this one is released.
  */
 export function argsOf(
   asked: Hold,
@@ -50,7 +50,7 @@ function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): s
   return `${base} ${perInput} ${mostPerInput} ${perOutput} ${grain}`
 }
 
-/** Reads the script's result. `isGivenBack`: the subject's grant is released, so the request's own hold is subtracted. */
+/** Reads the script's result. `isGivenBack`: the grant is released, so the request's own hold is subtracted. */
 export function readResult(
   targets: readonly HoldTarget[],
   now: number,

@@ -6,8 +6,8 @@
  * The sums of the open holds of a subject, such as a subscription's user, are one hash, with a field for each counter:
  * count, mean, variance, output and maximum use. A field's name ends with its window, so that a hold counts in the
  * window that admitted it; the field of a hold that binds every window names none. The field `!` is the time until
- * which a hold may be released because another subject refuses it. A second hash has each open hold by id, a sorted set
- * the ends of their leases.
+ * which a hold may be released because the request is refused for another subject. A second hash has each open hold by
+ * id, a sorted set the ends of their leases.
  */
 
 import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
@@ -95,7 +95,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * placeholder. ARGV[1] the id, empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] to ARGV[10] expected input, its
  * variance, output, its variance, floor, output beyond the room (negative: several answers), least, worst (-1:
  * unknown); ARGV[11] the overshoot; ARGV[12] '1' if a ceiling can be set; ARGV[13] the asker, or empty; ARGV[14] the
- * gateway; ARGV[15] how long another subject may refuse after this one has granted (ms; 0: there is none).
+ * gateway; ARGV[15] how long the call for another subject may still be refused (ms; 0: there is none).
  *
  * Then for each window its kind (tokens, requests, concurrency), limit, name in the sums, and the use by others and by
  * the gateway itself as the caller knows it, which this server may have lost or not have yet; then ids of ended holds,
@@ -208,7 +208,7 @@ for i = 4, #KEYS do
     each.room = each.left + (whole - limit) - each.sums.most
     ceiling = math.min(ceiling, ceiling_in(each, whole))
   elseif each.in_use >= limit then
-    -- An open request stays counted after its end, unless it is released in a moment because another subject refuses it;
+    -- An open request stays counted after its end, unless it is released in a moment, refused for another subject;
     -- then its place becomes free.
     local stays = kind == 'requests' and
       (each.used >= limit or now >= tonumber(redis.call('HGET', KEYS[1], '!') or '0'))

@@ -60,7 +60,7 @@ async function connect(t: Test, valkey: RunningValkey) {
   return {
     commands,
     store,
-    spend({
+    hold({
       id,
       expected,
       limits,
@@ -135,12 +135,12 @@ function expectedOf(dice: Dice): Expectation {
   }
 }
 
-root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) => {
+root.test('holds beside the sums of gateways', { skip: skipValkey }, async (t) => {
   const valkey = await startValkey(t)
   const redis = await connect(t, valkey)
   t.beforeEach(async () => void (await valkey.client.flushall()))
 
-  await t.test('three gateways spend as one oracle decides', async (t) => {
+  await t.test('three gateways hold as one oracle decides', async (t) => {
     const { seed } = createRandom()
     t.comment(`SEED=${seed}`)
     let decisions = 0
@@ -179,7 +179,7 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
           let { outcome } = admission
           if (outcome === 'held' && isFull) outcome = 'busy'
           if (isSpent) outcome = 'spent'
-          const answer = await redis.spend({ id, expected, limits, canLimitOutput, cost })
+          const answer = await redis.hold({ id, expected, limits, canLimitOutput, cost })
           const isHeld = outcome === 'held' && admission.outcome === 'held'
           const more = isHeld ? 1 : 0
           const [, ownCost] = isHeld ? admission.holds : []
@@ -239,23 +239,19 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
   const asked = { expected, limits }
 
   await t.test('after a loss what has ended still counts', async (t) => {
-    for (const id of ['a', 'b', 'c']) t.equal((await redis.spend({ ...asked, id }))[0], 'held')
+    for (const id of ['a', 'b', 'c']) t.equal((await redis.hold({ ...asked, id }))[0], 'held')
     await redis.write('g1', { tokens: 400, requests: 9 }, ['a', 'b'])
     await valkey.client.flushall()
     await redis.write('g1', { tokens: 400, requests: 9 }, [])
-    t.equal((await redis.spend({ ...asked, id: 'd' }))[0], 'held')
-    t.equal(
-      (await redis.spend({ ...asked, id: 'e' }))[0],
-      'spent',
-      'one that was open is forgotten',
-    )
+    t.equal((await redis.hold({ ...asked, id: 'd' }))[0], 'held')
+    t.equal((await redis.hold({ ...asked, id: 'e' }))[0], 'spent', 'one that was open is forgotten')
   })
 
   await t.test('a request is seen once while its response is written', async (t) => {
     let [least, most] = [Number.POSITIVE_INFINITY, 0]
-    await redis.spend({ ...asked, id: 'a' })
+    await redis.hold({ ...asked, id: 'a' })
     const writing = redis.write('g1', { tokens: 30, requests: 1 }, ['a'])
-    const looks = Array.from({ length: 50 }, () => redis.spend({ ...asked, id: '' }))
+    const looks = Array.from({ length: 50 }, () => redis.hold({ ...asked, id: '' }))
     for (const [, , , , , requests = 0] of await Promise.all(looks)) {
       least = Math.min(least, Number(requests))
       most = Math.max(most, Number(requests))
@@ -266,8 +262,8 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
   })
 
   await t.test('asked again, a request holds once', async (t) => {
-    const first = await redis.spend({ ...asked, id: 'a', asker: 'one' })
-    const again = await redis.spend({ ...asked, id: 'a', asker: 'other' })
+    const first = await redis.hold({ ...asked, id: 'a', asker: 'one' })
+    const again = await redis.hold({ ...asked, id: 'a', asker: 'other' })
     t.strictSame([first[0], again[0], again[1]], ['held', 'repeated', first[1]])
     t.equal(again[5], 1)
     await redis.commands.releaseHolds(holdKeys, ['a other'])
@@ -281,78 +277,78 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
   await t.test(
     'what is known to be used counts in a server that has lost it, or not yet has it',
     async (t) => {
-      const spend = async (others: number, own: number) =>
-        (await redis.spend({ ...asked, id: '', others, own }))[0]
-      t.equal(await spend(4, 5), 'held')
-      t.equal(await spend(5, 5), 'spent', 'of the requests')
-      t.equal((await redis.spend({ ...asked, id: '', others: 3, own: 4 }))[3], 7, 'of the tokens')
+      const look = async (others: number, own: number) =>
+        (await redis.hold({ ...asked, id: '', others, own }))[0]
+      t.equal(await look(4, 5), 'held')
+      t.equal(await look(5, 5), 'spent', 'of the requests')
+      t.equal((await redis.hold({ ...asked, id: '', others: 3, own: 4 }))[3], 7, 'of the tokens')
       await redis.write('g1', { tokens: 400, requests: 6 }, [])
       await redis.write('g2', { tokens: 100, requests: 3 }, [])
-      t.equal(await spend(3, 6), 'held', 'it is no addition')
-      t.equal(await spend(0, 7), 'spent', 'one more of its own')
-      t.equal(await spend(4, 0), 'spent', "one more of others'")
+      t.equal(await look(3, 6), 'held', 'it is no addition')
+      t.equal(await look(0, 7), 'spent', 'one more of its own')
+      t.equal(await look(4, 0), 'spent', "one more of others'")
     },
   )
 
   await t.test('what has ended holds nothing for who knows it, before it is written', async (t) => {
-    for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
+    for (const id of ['a', 'b']) await redis.hold({ ...asked, id })
     const known = { ...asked, own: 1, ended: ['a', 'x'] }
-    const [outcome, , open, , held, requests, , places] = await redis.spend({ ...known, id: 'c' })
+    const [outcome, , open, , held, requests, , places] = await redis.hold({ ...known, id: 'c' })
     t.strictSame([outcome, open, held, requests, places], ['held', 1, 60, 3, 2])
-    const others = await redis.spend({ ...asked, id: '' })
+    const others = await redis.hold({ ...asked, id: '' })
     t.strictSame([others[0], others[5], others[7]], ['busy', 3, 3], 'and holds for others')
     await redis.write('g1', { tokens: 30, requests: 1 }, ['a'])
-    const written = await redis.spend({ ...asked, id: '' })
+    const written = await redis.hold({ ...asked, id: '' })
     t.strictSame([written[3], written[4], written[5], written[7]], [30, 60, 3, 2])
     await redis.write('g1', { tokens: 90, requests: 3 }, ['b', 'c'])
     t.equal(await valkey.client.exists(...holdKeys), 0)
   })
 
   await t.test('a response that is known and another one that is written both count', async (t) => {
-    for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
+    for (const id of ['a', 'b']) await redis.hold({ ...asked, id })
     await redis.write('g1', { tokens: 300, requests: 1 }, ['b'])
     const known = { ...asked, id: '', own: 1, ended: ['a'] }
-    t.equal((await redis.spend(known))[5], 2)
-    const [, , , tokens, held] = await redis.spend({ ...known, own: 0 })
+    t.equal((await redis.hold(known))[5], 2)
+    const [, , , tokens, held] = await redis.hold({ ...known, own: 0 })
     t.strictSame([tokens, held], [300, 30], 'it holds until it counts')
   })
 
   await t.test('a hold that is to end for all has ended', async (t) => {
-    for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
-    await redis.spend({ ...asked, id: '', own: 2, ended: ['a *', 'b'] })
+    for (const id of ['a', 'b']) await redis.hold({ ...asked, id })
+    await redis.hold({ ...asked, id: '', own: 2, ended: ['a *', 'b'] })
     t.strictSame(await valkey.client.hkeys(holdKeys[1] as string), ['b'])
   })
 
   await t.test('an id that comes again holds anew', async (t) => {
-    await redis.spend({ ...asked, id: 'a' })
-    const [outcome, , , , , requests] = await redis.spend({
+    await redis.hold({ ...asked, id: 'a' })
+    const [outcome, , , , , requests] = await redis.hold({
       ...asked,
       id: 'a',
       own: 1,
       ended: ['a'],
     })
     t.strictSame([outcome, requests], ['held', 2])
-    t.equal((await redis.spend({ ...asked, id: '' }))[7], 1)
+    t.equal((await redis.hold({ ...asked, id: '' }))[7], 1)
   })
 
   await t.test('alone, several answers without a ceiling must fit', async (t) => {
     const several = { ...expected, isSeveral: true, floor: 2_000, worst: Number.POSITIVE_INFINITY }
     const each = { ...asked, id: '', expected: several }
-    t.equal((await redis.spend({ ...each, canLimitOutput: false }))[0], 'busy')
-    t.equal((await redis.spend(each))[0], 'held', 'a ceiling bounds them')
+    t.equal((await redis.hold({ ...each, canLimitOutput: false }))[0], 'busy')
+    t.equal((await redis.hold(each))[0], 'held', 'a ceiling bounds them')
     const one = { ...each, expected: { ...several, isSeveral: false } }
-    t.equal((await redis.spend({ ...one, canLimitOutput: false }))[0], 'held', 'one is let through')
+    t.equal((await redis.hold({ ...one, canLimitOutput: false }))[0], 'held', 'one is let through')
   })
 
   await t.test('what somebody else has put under a name counts for nothing', async (t) => {
     for (const total of ['x', `${'9'.repeat(15)}x`, '9'.repeat(400)]) {
       await valkey.client.hset(windowKeys.tokens, '+', total, 'g1', total)
-      t.match(await redis.spend({ ...asked, id: '' }), { 0: 'held', 3: 0 }, total.slice(0, 20))
+      t.match(await redis.hold({ ...asked, id: '' }), { 0: 'held', 3: 0 }, total.slice(0, 20))
     }
     await valkey.client.set(windowKeys.requests, '9'.repeat(400))
-    t.equal((await redis.spend({ ...asked, id: '' }))[0], 'held')
+    t.equal((await redis.hold({ ...asked, id: '' }))[0], 'held')
     for (const key of holdKeys) await valkey.client.set(key, 'text')
-    t.equal((await redis.spend({ ...asked, id: 'a' }))[0], 'held')
+    t.equal((await redis.hold({ ...asked, id: 'a' }))[0], 'held')
     t.strictSame(await Promise.all(holdKeys.map((key) => valkey.client.type(key))), [
       ...['hash', 'hash', 'zset'],
     ])
@@ -360,29 +356,29 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
 
   await t.test('holds of which a part was evicted are lost, and none stays for good', async (t) => {
     for (const key of holdKeys) {
-      for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
+      for (const id of ['a', 'b']) await redis.hold({ ...asked, id })
       await valkey.client.del(key)
-      const [outcome, , , , held, , , places] = await redis.spend({ ...asked, id: 'c' })
+      const [outcome, , , , held, , , places] = await redis.hold({ ...asked, id: 'c' })
       t.strictSame([outcome, held, places], ['held', 30, 1], key)
       await redis.write('g1', { tokens: 0, requests: 0 }, ['a', 'b'])
-      t.equal((await redis.spend({ ...asked, id: '' }))[7], 1, 'what is held now stays')
+      t.equal((await redis.hold({ ...asked, id: '' }))[7], 1, 'what is held now stays')
       await redis.write('g1', { tokens: 0, requests: 0 }, ['c'])
       t.equal(await valkey.client.exists(...holdKeys), 0)
     }
   })
 
   await t.test('what only asks holds nothing', async (t) => {
-    t.equal((await redis.spend({ ...asked, id: '' }))[0], 'held')
+    t.equal((await redis.hold({ ...asked, id: '' }))[0], 'held')
     t.equal(await valkey.client.exists(...holdKeys), 0)
   })
 
   await t.test('a hold ends with its lease', async (t) => {
-    for (const id of ['a', 'b', 'c']) await redis.spend({ ...asked, id, lease: 300 })
+    for (const id of ['a', 'b', 'c']) await redis.hold({ ...asked, id, lease: 300 })
     await redis.commands.renewHold(holdKeys, ['c', leaseMs, 0, 0, 0])
-    t.equal((await redis.spend({ ...asked, id: '' }))[0], 'busy')
+    t.equal((await redis.hold({ ...asked, id: '' }))[0], 'busy')
     // One of them may end a little before the other.
-    await poll(async () => (await redis.spend({ ...asked, id: '' }))[7] === 1, 'they end')
-    const [outcome, , , , , , , open] = await redis.spend({ ...asked, id: '' })
+    await poll(async () => (await redis.hold({ ...asked, id: '' }))[7] === 1, 'they end')
+    const [outcome, , , , , , , open] = await redis.hold({ ...asked, id: '' })
     t.strictSame([outcome, open], ['held', 1], 'a running one goes on')
   })
 })

@@ -587,7 +587,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
 
   interface HeldThere {
     hold: HeldAmount
-    /** As its home knows them. */
+    /** As its subject knows them. */
     tokens: HeldAmount
     readonly factors: Factors | undefined
   }
@@ -695,19 +695,19 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       }
     }
 
-    /** One home after the other, or all at once. */
+    /** One subject after the other, or all at once. */
     function decide(
       own: readonly Account[],
       factors: readonly (Factors | undefined)[],
       expected: Expectation,
       canLimitOutput: boolean,
     ) {
-      const homes = world.isJoint ? [[0, 1, 2]] : [[0], [1], [2]]
+      const subjects = world.isJoint ? [[0, 1, 2]] : [[0], [1], [2]]
       let [ceiling, outcome] = [Number.POSITIVE_INFINITY, 'held' as HoldResult['outcome']]
       const holds: HeldAmount[] = []
       const tokens: HeldAmount[] = []
-      for (const home of homes) {
-        const rooms = home.map((j) => {
+      for (const subject of subjects) {
+        const rooms = subject.map((j) => {
           const account = own[j] as Account
           const { used, counter } = account
           return { limit: counter.limit, used, held: sumsOf(account), factors: factors[j] }
@@ -717,7 +717,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
         if (admission.outcome === 'held') {
           holds.push(...admission.holds)
           ceiling = Math.min(ceiling, admission.ceiling)
-          tokens.push(...home.map(() => admission.hold))
+          tokens.push(...subject.map(() => admission.hold))
         } else if (outcome !== 'spent') outcome = admission.outcome
       }
       return { outcome, holds, ceiling, tokens }

@@ -282,29 +282,33 @@ function shared(counted: string, limit: number, whom: string, resource = 'basic'
   return { key: `${resource}\n#all\n${counted}\n${whom}`, owner: whom, window, limit }
 }
 
-root.test('what one home grants and another refuses is never spent', skip, async (t) => {
-  const gateways = await Promise.all([1, 2, 3, 4].map(() => gatewayOf(t, valkey.url)))
-  const pool = shared(`requests-${longMs}`, 5, 'pool')
-  const model = shared('concurrency', 2, '', 'ModelRef/llm/never-spent')
-  const each = (id: string): Hold => {
-    return { ...asked(id, 1, 'never'), counters: [], requestCounters: [pool, model], asker: 'x' }
-  }
-  const outcomes = await Promise.all(
-    Array.from({ length: 200 }, async (_, i) => {
-      const holds = gateways[i % 4]?.holds
-      return (await holds?.hold(each(`never ${i}`), Date.now()))?.outcome
-    }),
-  )
-  t.equal(outcomes.filter((outcome) => outcome === 'held').length, 2)
-  t.equal(outcomes.filter((outcome) => outcome === 'busy').length, 198)
-  await Promise.all(gateways.map(({ flushed }) => flushed()))
-  const { windows } =
-    (await gateways[0]?.holds.hold({ ...each(''), id: undefined }, Date.now())) ?? {}
-  t.match(windows, [{ used: 2 }, { used: 2 }], 'and given back')
-})
+root.test(
+  'what is granted for one subject and refused for another is never spent',
+  skip,
+  async (t) => {
+    const gateways = await Promise.all([1, 2, 3, 4].map(() => gatewayOf(t, valkey.url)))
+    const pool = shared(`requests-${longMs}`, 5, 'pool')
+    const model = shared('concurrency', 2, '', 'ModelRef/llm/never-spent')
+    const each = (id: string): Hold => {
+      return { ...asked(id, 1, 'never'), counters: [], requestCounters: [pool, model], asker: 'x' }
+    }
+    const outcomes = await Promise.all(
+      Array.from({ length: 200 }, async (_, i) => {
+        const holds = gateways[i % 4]?.holds
+        return (await holds?.hold(each(`never ${i}`), Date.now()))?.outcome
+      }),
+    )
+    t.equal(outcomes.filter((outcome) => outcome === 'held').length, 2)
+    t.equal(outcomes.filter((outcome) => outcome === 'busy').length, 198)
+    await Promise.all(gateways.map(({ flushed }) => flushed()))
+    const { windows } =
+      (await gateways[0]?.holds.hold({ ...each(''), id: undefined }, Date.now())) ?? {}
+    t.match(windows, [{ used: 2 }, { used: 2 }], 'and given back')
+  },
+)
 
 root.test(
-  'what homes have granted is given back if the next one does not answer',
+  'what was granted is given back if the call for the next subject gets no response',
   skip,
   async (t) => {
     const paused = await startValkey(t)
@@ -413,9 +417,10 @@ root.test('in a Cluster holds end with the sums of their node', skip, async (t) 
     one.add(counters, 120)
     one.holds.release([...counters, ...requestCounters], user)
   }
-  // A node that is away takes only its own places with it.
-  const places = users.map((user) => one.holds.partitionsOf?.(each(user, user)) ?? [])
-  t.ok(places.every(({ length }) => length === 3) && new Set(places.map(([own]) => own)).size > 8)
+  // A node that is away takes only its own partitions with it.
+  const partitions = users.map((user) => one.holds.partitionsOf?.(each(user, user)) ?? [])
+  t.ok(partitions.every(({ length }) => length === 3))
+  t.ok(new Set(partitions.map(([own]) => own)).size > 8)
   const { windows } = await other.holds.hold(each('full', undefined), Date.now())
   t.ok((windows[2]?.used ?? 99) <= 40)
   await one.flushed()
