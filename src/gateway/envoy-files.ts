@@ -84,7 +84,7 @@ function certificatePath({ envoyConfigDir }: Config): string {
 export function checkEnvoyFiles(config: Config): readonly string[] {
   const endpoints = [...config.gatewayGrpcEndpoints, ...config.gatewayApiEndpoints]
   if (endpoints.some((endpoint) => 'port' in endpoint && endpoint.port === 0)) {
-    return ['GATEWAY_GRPC_ENDPOINTS: name the ports of processes, also in GATEWAY_API_ENDPOINTS']
+    return ['GATEWAY_GRPC_ENDPOINTS: name the ports, here and in GATEWAY_API_ENDPOINTS']
   }
   return [...checkSockets(config), ...checkListeners(config), ...checkCertificate(config)]
 }

@@ -35,9 +35,10 @@ export type HoldReply = readonly [
 
 /**
  * The three keys are there together, or none is: without one, holds in the others would never end, and what somebody else
- * has put under their names would make every call fail. `each_place` visits each place of a hold with its amounts: those
- * after the name, or else the hold's tokens; askers are between the places, with a question mark, with which no name
- * begins. `keep` is for longer than any lease, since leases may differ.
+ * has put under their names would make every call fail. The places of a hold are the fields of the sums that contain it:
+ * `each_place` visits them with its amounts there, which follow the name, or else are the hold's tokens; askers are
+ * between the names, with a question mark, with which no name begins. `keep` is for longer than any lease, since leases
+ * may differ.
  */
 const common = `
 local found = ''
