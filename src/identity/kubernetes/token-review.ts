@@ -139,7 +139,7 @@ function readStatus(status: JsonObject, audiences: readonly string[]): TokenCall
   const meantFor = Array.isArray(status.audiences) ? status.audiences : []
   if (!meantFor.some((each) => audiences.includes(each))) return 'is not meant for this service'
   const { username, groups = [] } = (status.user ?? {}) as JsonObject
-  if (!isName(username) || username.trim() === '') return 'names nobody'
+  if (!isName(username) || username === '') return 'names nobody'
   if (!Array.isArray(groups) || !groups.every(isName)) return 'has no list of groups'
   return { by: 'token', proof: { by: 'cluster' }, user: username, groups }
 }

@@ -61,11 +61,11 @@ function findClaim(claims: JsonObject, name: string): unknown {
   return Object.hasOwn(claims, name) ? claims[name] : valueAt(claims, name.split('.'))
 }
 
-/** Text, not blank, that the database can store byte for byte, and a log can show. */
+/** Text that the database can store byte for byte, and a log can show. */
 function isName(value: unknown): value is string {
   return (
     typeof value === 'string' &&
-    value.trim() !== '' &&
+    value !== '' &&
     value.length <= maxNameLength &&
     value.isWellFormed() &&
     !/\p{Cc}/u.test(value)
