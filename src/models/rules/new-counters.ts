@@ -78,7 +78,8 @@ function continued(before: Counted, limit: Counted): string {
   if (plain(before) !== plain(limit)) return ''
   const [kind] = limit.resource.split(' ')
   const who = sameKeys.get([kind, ...[before.per, limit.per].toSorted()].join(' '))
-  // Only windows of the calendar (`@`) begin at the same time for the user as for equal names.
+  // When a window of a length begins depends on the counter's owner, which differs for a user and for a group or
+  // Subscription of the same name. Windows of the calendar (`@`) begin at the same time for all.
   const goesOn = who !== equalNames || limit.counted.includes('@')
   return who !== undefined && goesOn ? `; ${who} continue the earlier counter` : ''
 }
