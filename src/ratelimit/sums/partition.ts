@@ -209,7 +209,7 @@ export function createPartition(options: PartitionOptions) {
      * process: if a writer is killed before it has sent this, the next one sends it.
      */
     end(keys: readonly string[], id: string): void {
-      // After this time the lease of the hold has expired, so the store need not be told.
+      // The writer need not tell the store once the hold's lease has expired, and the others once another is the writer.
       ended.add(keys, id, monotonic(), isWriter() ? holdLeaseMs : handoverMs)
       if (isWriter()) hurry()
     },
