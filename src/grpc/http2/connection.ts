@@ -33,7 +33,7 @@ export class Connection implements SessionLink {
   /** Ends a client that neither sends nor reads. */
   #stall: NodeJS.Timeout | undefined
   readonly #reminder: NodeJS.Timeout
-  /** Limits the wait for the client's last frames after GOAWAY. */
+  /** Limits the wait for the client's last frames after GOAWAY, and for a client that has ended to read the rest. */
   #parting: NodeJS.Timeout | undefined
 
   constructor(socket: Socket, options: SessionOptions) {
@@ -49,7 +49,10 @@ export class Connection implements SessionLink {
     socket.on('drain', () => this.#resume())
     // Such a client reads nothing more. A busy process would send responses before the 'close' event.
     socket.on('error', () => this.#close())
-    socket.on('end', () => this.#close())
+    socket.on('end', () => {
+      this.#close()
+      this.#parting = setTimeout(() => this.destroy(), options.limits.partingMs)
+    })
     socket.on('close', () => this.#close())
     session.greet()
     this.#flush()

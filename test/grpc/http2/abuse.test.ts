@@ -129,6 +129,25 @@ test('stops reading from a client that does not read', async (t) => {
   t.equal(await Promise.race([drained, ended.then(() => false)]), false)
 })
 
+test('a client that ends without reading is disconnected', async (t) => {
+  const { port, connections } = await startHttp2(t, {
+    unwrittenBytes: 1e9,
+    idleFrames: { atOnce: 1e9, perSecond: 0 },
+    partingMs: 100,
+  })
+  const connection = await connectRaw(t, port)
+  await connection.send(hello)
+  await connection.settle()
+  connection.socket.pause()
+  const pings = Buffer.concat(
+    Array.from({ length: 10_000 }, () => frame('ping', 0, 0, Buffer.alloc(8))),
+  )
+  // More answers than the sockets of both sides buffer.
+  for (let i = 0; i < 200; i += 1) await connection.send(pings)
+  connection.socket.end()
+  await poll(() => connections.size === 0, 'the server closes the connection')
+})
+
 test('a slow reader gets all its responses', async (t) => {
   const { port } = await startHttp2(t, { unwrittenBytes: 1_000 })
   const connection = await connectRaw(t, port)
