@@ -98,9 +98,12 @@ export async function applyProduction(t: Test, settings: Readonly<Record<string,
   await poll(areAllReady, `${leastReplicas} pods are ready`, 180_000)
 }
 
-/** Applies the trial's resources with this limit per hour, and creates a key as a user would. */
+/** Applies the trial's resources with this limit per day, which hardly ends meanwhile, and creates a key as a user would. */
 export async function makeKey(t: Test, limit = 100_000_000): Promise<string> {
-  const written = readFileSync(resources, 'utf8').replace(/limit: \d+/, `limit: ${limit}`)
+  const written = readFileSync(resources, 'utf8').replace(
+    /limit: \d+, window: 1h/,
+    `limit: ${limit}, window: 24h`,
+  )
   await kubectl(['apply', '-f', '-'], written)
   await rolledOut('tollgate-gateway')
   const { status, key } = await startUser()
