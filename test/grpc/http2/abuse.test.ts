@@ -18,6 +18,8 @@ const { enhanceYourCalm } = errorCode
 const whole = endStream | endHeaders
 const call = (stream: number): Buffer => frame('headers', stream, whole, post())
 const begin = (stream: number): Buffer => frame('headers', stream, endHeaders, post())
+const ping = frame('ping', 0, 0, Buffer.alloc(8))
+const pings = (count: number): Buffer => Buffer.concat(Array.from({ length: count }, () => ping))
 
 /** Low limits, so that the tests are short. */
 const strict = {
@@ -36,7 +38,7 @@ async function flood(connection: RawConnection, next: (i: number) => Buffer, tim
 
 const id = (i: number): number => 2 * i + 1
 const floods: Readonly<Record<string, (i: number) => Buffer>> = {
-  PING: () => frame('ping', 0, 0, Buffer.alloc(8)),
+  PING: () => ping,
   'unsolicited PING acknowledgements': () => frame('ping', 0, frameFlag.ack, Buffer.alloc(8)),
   SETTINGS: () => frame('settings', 0),
   'SETTINGS acknowledgements': () => frame('settings', 0, frameFlag.ack),
@@ -75,7 +77,7 @@ test('requests earn an allowance for the frames that belong to them', async (t) 
   const usual = (i: number): Buffer =>
     Buffer.concat([
       call(id(i)),
-      frame('ping', 0, 0, Buffer.alloc(8)),
+      ping,
       frame('windowUpdate', 0, 0, uint32(5)),
       frame('windowUpdate', 0, 0, uint32(5)),
     ])
@@ -118,13 +120,11 @@ test('stops reading from a client that does not read', async (t) => {
   await connection.settle()
   connection.socket.pause()
   let written = 0
-  const pings = Buffer.concat(
-    Array.from({ length: 3_000 }, () => frame('ping', 0, 0, Buffer.alloc(8))),
-  )
+  const flood = pings(3_000)
   // The sockets of both sides buffer some; after that the server has to stop reading.
-  for (; written < 100e6; written += pings.length) if (!connection.socket.write(pings)) break
+  for (; written < 100e6; written += flood.length) if (!connection.socket.write(flood)) break
   const drained = new Promise((resolve) => connection.socket.once('drain', () => resolve(true)))
-  for (let i = 0; i < 2_000; i += 1) connection.socket.write(pings)
+  for (let i = 0; i < 2_000; i += 1) connection.socket.write(flood)
   const ended = poll(() => connections.size === 0, 'the server closes the connection')
   t.equal(await Promise.race([drained, ended.then(() => false)]), false)
 })
@@ -139,11 +139,9 @@ test('a client that ends without reading is disconnected', async (t) => {
   await connection.send(hello)
   await connection.settle()
   connection.socket.pause()
-  const pings = Buffer.concat(
-    Array.from({ length: 10_000 }, () => frame('ping', 0, 0, Buffer.alloc(8))),
-  )
   // More answers than the sockets of both sides buffer.
-  for (let i = 0; i < 200; i += 1) await connection.send(pings)
+  const flood = pings(10_000)
+  for (let i = 0; i < 200; i += 1) await connection.send(flood)
   connection.socket.end()
   await poll(() => connections.size === 0, 'the server closes the connection')
 })
