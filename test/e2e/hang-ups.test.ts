@@ -57,13 +57,17 @@ async function hangUp(
 /** Acts while none of the requests is under way. */
 type Between = (act: () => void) => Promise<void>
 
-/** The statuses of requests that are sent one after the other meanwhile. */
+/** The statuses of requests that are sent one after the other meanwhile, of errors with their response. */
 async function statusesDuring(
   gateway: Gateway,
   work: (between: Between) => Promise<void>,
-): Promise<number[]> {
+): Promise<(number | object)[]> {
   const { key } = await gateway.mint()
-  const statuses = new Set([(await gateway.chat(key)).status])
+  const chat = async () => {
+    const { status, text } = await gateway.chat(key)
+    return status === 200 ? status : { status, text }
+  }
+  const statuses = new Set([await chat()])
   let isOver = false
   let due: (() => void) | undefined
   const between: Between = (act) =>
@@ -76,7 +80,7 @@ async function statusesDuring(
   while (!isOver) {
     due?.()
     due = undefined
-    statuses.add((await gateway.chat(key)).status)
+    statuses.add(await chat())
   }
   await over
   return [...statuses]
