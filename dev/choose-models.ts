@@ -1,7 +1,7 @@
 /** The resources of `tollgate up`, and whether they need the sample model server. */
 
 import { join } from 'node:path'
-import { type SocketAddress, showAddress } from '../src/formats/address.ts'
+import { formatAddress, type SocketAddress } from '../src/formats/address.ts'
 import { addressRulesOf } from '../src/gateway/address-rules.ts'
 import type { CheckAddress } from '../src/models/rules/refuse-addresses.ts'
 import { loadSnapshot } from '../src/models/sources/pipeline.ts'
@@ -47,7 +47,7 @@ export async function chooseModels(
   if (isSet(env, 'MODEL_SERVER_ADDRESS')) {
     await checkPorts([{ setting: 'MODEL_SERVER_ADDRESS', ...usual }])
   } else if ((await whyNot(usual.host, usual.port)) !== undefined) {
-    log(`${showAddress(usual)} is in use, so a model server of yours answers there`)
+    log(`${formatAddress(usual)} is in use, so a model server of yours answers there`)
     return { resourceFolder, modelServerAddress: undefined }
   }
   return { resourceFolder, modelServerAddress: usual }

@@ -7,7 +7,7 @@ import { once } from 'node:events'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { join } from 'node:path'
-import { type Address, type SocketAddress, showAddress } from '../src/formats/address.ts'
+import { type Address, formatAddress, type SocketAddress } from '../src/formats/address.ts'
 import { withPathInErrors } from '../src/runtime/path-in-errors.ts'
 import { settings } from '../src/settings/all-settings.ts'
 import type { Config } from '../src/settings/config.ts'
@@ -89,7 +89,7 @@ function write(listeners: readonly (readonly [string, Address])[]): Record<strin
   const raw: Record<string, string> = {}
   for (const [setting, address] of listeners) {
     const before = raw[setting] === undefined ? '' : `${raw[setting]},`
-    raw[setting] = before + showAddress(address)
+    raw[setting] = before + formatAddress(address)
   }
   return raw
 }

@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { type SocketAddress, showAddress } from '../src/formats/address.ts'
+import { formatAddress, type SocketAddress } from '../src/formats/address.ts'
 import { writeEnvoyFiles } from '../src/gateway/envoy-files.ts'
 import { packageRoot } from '../src/runtime/package-root.ts'
 import { withSettings } from '../src/settings/setting.ts'
@@ -54,7 +54,7 @@ export function createParts(options: PartsOptions): SupervisedPart[] {
         name: 'model-server',
         command: process.execPath,
         args: [options.modelServer ?? join(packageRoot, 'examples', 'model-server.ts')],
-        env: { ...env, MODEL_SERVER_ADDRESS: showAddress(address) },
+        env: { ...env, MODEL_SERVER_ADDRESS: formatAddress(address) },
         output: join(logs, 'model-server.log'),
         records,
         ipc: true,

@@ -1,7 +1,7 @@
 /** The settings of `tollgate up`: the service's, with the sample files as defaults. */
 
 import { join } from 'node:path'
-import { localHost, showAddress } from '../src/formats/address.ts'
+import { formatAddress, loopbackIfWildcard } from '../src/formats/address.ts'
 import { isLoopback } from '../src/formats/trustworthy.ts'
 import { checkListeners } from '../src/gateway/envoy-files.ts'
 import { settings } from '../src/settings/all-settings.ts'
@@ -99,5 +99,5 @@ function checkSampleTokens(config: Config): readonly string[] {
 
 /** `http://host:port` at which this machine reaches the listener. */
 export function localUrl({ host, port }: SocketAddress): string {
-  return `http://${showAddress({ host: localHost(host), port })}`
+  return `http://${formatAddress({ host: loopbackIfWildcard(host), port })}`
 }

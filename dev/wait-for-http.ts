@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Address, showAddress } from '../src/formats/address.ts'
+import { type Address, formatAddress } from '../src/formats/address.ts'
 import { sendRequest, targetOf } from '../src/runtime/http-request.ts'
 import { StartError } from '../src/runtime/start-error.ts'
 
@@ -33,6 +33,6 @@ export async function waitForHttp(
     await delay(pollMs)
   }
   throw new StartError(
-    `${name} was not ready in ${withinMs / 1_000} s (${path} at ${showAddress(address)}: ${last}).`,
+    `${name} was not ready in ${withinMs / 1_000} s (${path} at ${formatAddress(address)}: ${last}).`,
   )
 }

@@ -1,7 +1,7 @@
 /** The text that `tollgate up` prints when everything runs. */
 
 import { join, sep } from 'node:path'
-import { type Address, type SocketAddress, showAddress } from '../src/formats/address.ts'
+import { type Address, formatAddress, type SocketAddress } from '../src/formats/address.ts'
 import { packageRoot } from '../src/runtime/package-root.ts'
 import { settings as defaults } from '../src/settings/all-settings.ts'
 import { describePaths } from '../src/settings/describe-paths.ts'
@@ -94,7 +94,7 @@ function addressRows({ settings, modelServerAddress }: WelcomeOptions): Row[] {
     ...(modelServerAddress ? [['MODEL_SERVER_ADDRESS', modelServerAddress] as const] : []),
   ]
   return [
-    ...all.map(([setting, address]): Row => [setting, showAddress(address)]),
+    ...all.map(([setting, address]): Row => [setting, formatAddress(address)]),
     ['DATA_DIR', config.dataDir],
     ['UNIX_SOCKET_MODE', config.socketMode.toString(8)],
     ['USAGE_JOURNAL', config.usageJournal ?? 'off'],

@@ -12,7 +12,7 @@ import { createLog, type Logger } from './runtime/log.ts'
 import { readVersion } from './runtime/package-root.ts'
 import { type Stop, stopInOrder } from './runtime/shutdown.ts'
 import { timedStop } from './runtime/stops.ts'
-import { type Address, loadConfig, type SocketAddress, showAddress } from './settings/config.ts'
+import { type Address, formatAddress, loadConfig, type SocketAddress } from './settings/config.ts'
 import { describePaths } from './settings/describe-paths.ts'
 import { misspeltSettings } from './settings/misspelt.ts'
 import { createMetricsServer } from './telemetry/metrics-server.ts'
@@ -160,10 +160,10 @@ async function start(context: Context): Promise<ServiceAddresses> {
   log.info(
     {
       code: 'ready',
-      api: showAddress(addresses.api),
-      internal: showAddress(addresses.internal),
-      grpc: addresses.grpc.map(showAddress),
-      metrics: metricsAddress && showAddress(metricsAddress),
+      api: formatAddress(addresses.api),
+      internal: formatAddress(addresses.internal),
+      grpc: addresses.grpc.map(formatAddress),
+      metrics: metricsAddress && formatAddress(metricsAddress),
     },
     'ready',
   )

@@ -1,6 +1,6 @@
 /** Made-up usage for display: its rows are marked, so that bills and comparisons exclude them. */
 
-import { digestOf } from '../../src/formats/bound-text.ts'
+import { digest128 } from '../../src/formats/bounded-text.ts'
 import { dayMs } from '../../src/formats/time.ts'
 import { inSlices } from '../../src/runtime/slices.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
@@ -44,5 +44,5 @@ export async function removeDemoUsage(sql: Pool): Promise<number> {
 
 /** Gives the row its own id, so that the user's real usage is never added to it. */
 function mark(row: Record<string, unknown>): Record<string, unknown> {
-  return { ...row, id: digestOf(`demo ${row.id}`), demo: true }
+  return { ...row, id: digest128(`demo ${row.id}`), demo: true }
 }

@@ -1,6 +1,6 @@
 /** The two HTTP listeners, built but not listening yet: the external API and the internal one. */
 
-import { isFromPage } from '../formats/page-request.ts'
+import { isFromWebPage } from '../formats/page-request.ts'
 import type { ExternalDeps, OperatorDeps } from './deps.ts'
 import { explainRequests } from './explain/explain.ts'
 import { getMe } from './get-me.ts'
@@ -96,7 +96,7 @@ export function buildInternal(deps: InternalDeps): Api {
   app.addHook('onRequest', async ({ headers }, reply) => {
     const message = 'Pages in a browser may not call this listener.'
     const { address } = (app.server.address() ?? {}) as { address?: string }
-    if (isFromPage(headers, address)) return sendError(reply, 'local_only', message)
+    if (isFromWebPage(headers, address)) return sendError(reply, 'local_only', message)
   })
   probes(app, deps)
   drainGateway(app, deps)

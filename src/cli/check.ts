@@ -6,9 +6,9 @@ import { createPolicyConditions, policyStatuses } from '../cluster/rules/generat
 import { type LimitBound, limitBounds } from '../cluster/rules/limit-bounds.ts'
 import { boundsOf } from '../cluster/rules/overshoot.ts'
 import { policiesInSteps } from '../cluster/rules/policies.ts'
-import type { Exact } from '../formats/exact.ts'
-import { showFirst } from '../formats/lists.ts'
-import { toFigure } from '../formats/money.ts'
+import type { ExactInt } from '../formats/exact.ts'
+import { joinFirst } from '../formats/lists.ts'
+import { toAmount } from '../formats/money.ts'
 import { addressRulesOf } from '../gateway/address-rules.ts'
 import { goneLimits, newCounters } from '../models/rules/new-counters.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
@@ -120,7 +120,7 @@ function print(found: Found, { out, err }: Pick<CommandIo, 'out' | 'err'>): void
 
 /** Amounts of money as decimal texts; null if there is no figure. */
 function toFigures({ limit, beyond, inProgress, ...rest }: LimitBound) {
-  const figure = (amount: Exact) => toFigure({ kind: rest.of }, amount)
+  const figure = (amount: ExactInt) => toAmount({ kind: rest.of }, amount)
   return {
     ...rest,
     limit: figure(limit),
@@ -137,5 +137,5 @@ function underWay({ because, inProgress }: LimitBound): string {
     inProgress === undefined
       ? 'what requests in progress use'
       : `what ${inProgress} requests in progress use`
-  return `${requests}: ${showFirst(because, maxReasons)}`
+  return `${requests}: ${joinFirst(because, maxReasons)}`
 }

@@ -3,10 +3,10 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { withRecordedAddresses } from '../../dev/own-addresses.ts'
-import { localHost, parseAddress } from '../formats/address.ts'
+import { loopbackIfWildcard, parseAddress } from '../formats/address.ts'
 import { parseJson } from '../formats/parse-json.ts'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
-import { loadConfig, showAddress } from '../settings/config.ts'
+import { formatAddress, loadConfig } from '../settings/config.ts'
 import { type FlagsOf, type Run, Unreachable, WrongCall } from './command.ts'
 import type { cleanupFlags } from './commands/operate.ts'
 import { printable, toJson } from './output.ts'
@@ -46,10 +46,10 @@ function defaultOf(env: NodeJS.ProcessEnv): string {
       ['INTERNAL_ADDRESS', 'TLS_CERT_FILE', 'TLS_KEY_FILE'].map((name) => [name, settings[name]]),
     ),
   )
-  if ('path' in internalAddress) return showAddress(internalAddress)
+  if ('path' in internalAddress) return formatAddress(internalAddress)
   const { host, port } = internalAddress
   const scheme = tlsCertFile === undefined ? 'http' : 'https'
-  return `${scheme}://${showAddress({ host: localHost(host), port })}`
+  return `${scheme}://${formatAddress({ host: loopbackIfWildcard(host), port })}`
 }
 
 type Target = ReturnType<typeof readTarget>

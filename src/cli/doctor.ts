@@ -16,7 +16,7 @@ import { showProblem } from '../models/sources/files.ts'
 import { loadSnapshot } from '../models/sources/pipeline.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { packageRoot } from '../runtime/package-root.ts'
-import { type Config, loadConfig, showAddress } from '../settings/config.ts'
+import { type Config, formatAddress, loadConfig } from '../settings/config.ts'
 import { openPool, statementDeadlineMs } from '../store/postgres/postgres.ts'
 import { checkCertificates } from '../wiring/check-settings.ts'
 import type { Run } from './command.ts'
@@ -136,7 +136,7 @@ async function askMetricsAddress({ internalAddress, tlsCertFile }: Config) {
 
 async function seeService(config: Config, sinceStart: boolean) {
   const secure = { isSecure: config.tlsCertFile !== undefined }
-  const at = `INTERNAL_ADDRESS ${showAddress(config.internalAddress)}`
+  const at = `INTERNAL_ADDRESS ${formatAddress(config.internalAddress)}`
   const { metricsAddress } = config
   const none: Figures = new Map()
   try {
@@ -152,7 +152,7 @@ async function seeService(config: Config, sinceStart: boolean) {
     return { down, degraded, before, now, problems, unreachable }
   } catch (error) {
     const problems = await problemsOf(config.resourceFolder)
-    const metrics = metricsAddress ? `, METRICS_ADDRESS ${showAddress(metricsAddress)}` : ''
+    const metrics = metricsAddress ? `, METRICS_ADDRESS ${formatAddress(metricsAddress)}` : ''
     const down = `${at}${metrics}: ${errorMessage(error)}`
     return { down, degraded: [], before: none, now: none, problems, unreachable: [] }
   }
@@ -207,7 +207,7 @@ async function seeEnvoy({ envoyAdminAddress: admin }: Config) {
     const stats = await askAdmin(admin, '/stats?filter=expiration_unix_time_seconds')
     return { down: undefined, daysLeft: certificatesIn(stats) }
   } catch (error) {
-    return { down: `${showAddress(admin)}: ${errorMessage(error)}`, daysLeft: new Map() }
+    return { down: `${formatAddress(admin)}: ${errorMessage(error)}`, daysLeft: new Map() }
   }
 }
 

@@ -3,7 +3,7 @@
 import { withRecordedAddresses } from '../../dev/own-addresses.ts'
 import type { DrainState } from '../cluster/rules/gateway-drain.ts'
 import { drainEnvoy } from '../gateway/drain.ts'
-import { type Config, loadConfig, showAddress } from '../settings/config.ts'
+import { type Config, formatAddress, loadConfig } from '../settings/config.ts'
 import { type Run, Unreachable } from './command.ts'
 import type { json } from './commands/flags.ts'
 import { toJson } from './output.ts'
@@ -48,7 +48,7 @@ export const drain: Run<typeof json> = async ({ flags }, { env, out: print, err 
     return statusOf[status]
   } catch (error) {
     const { envoyAdminAddress: admin } = config
-    throw new Unreachable(`ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} does not respond`, {
+    throw new Unreachable(`ENVOY_ADMIN_ADDRESS: ${formatAddress(admin)} does not respond`, {
       cause: error,
     })
   }

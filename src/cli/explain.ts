@@ -1,7 +1,7 @@
 /** `tollgate explain`: whether a request would be allowed, and why. */
 
 import type { ExplainResponse } from '../admin/explain/explain-response.ts'
-import { showFirst } from '../formats/lists.ts'
+import { joinFirst } from '../formats/lists.ts'
 import { connectApi } from './api-client.ts'
 import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { explainFlags } from './commands/usage.ts'
@@ -113,7 +113,7 @@ function showAsked(
   }
   const asNew = askedAs && ` a new key would be of the Subscription ${askedAs.subscription}.`
   if (user === undefined) return asNew && printable(`You have no active key:${asNew}`)
-  const groups = group.length === 0 ? 'no groups' : showFirst(group, groupsShown)
+  const groups = group.length === 0 ? 'no groups' : joinFirst(group, groupsShown)
   const of = subscription === undefined ? '' : ` of the Subscription ${subscription}`
   return printable(
     `Asked as ${user}, in ${groups} (--group), who has no active key${of}${asNew ? `:${asNew}` : '.'}`,
@@ -126,7 +126,7 @@ function showOtherwise({ otherwise = [] }: NonNullable<ExplainResponse['askedAs'
   const shown = otherwise.map(({ keyId, name, code }) => {
     return `${name} (${keyId}), ${code === undefined ? 'allowed' : `refused with ${code}`}`
   })
-  return ` Otherwise with ${showFirst(shown, keysShown)}; --key asks with one of them.`
+  return ` Otherwise with ${joinFirst(shown, keysShown)}; --key asks with one of them.`
 }
 
 /** docs/table.md explains the reasons. */

@@ -1,10 +1,10 @@
 /** `tollgate usage verify`: compares the usage ledger with the journal that it was built from. */
 
-import type { Exact } from '../formats/exact.ts'
-import { showFirst } from '../formats/lists.ts'
-import { toMoney } from '../formats/money.ts'
-import type { Span } from '../formats/span.ts'
+import type { ExactInt } from '../formats/exact.ts'
+import { joinFirst } from '../formats/lists.ts'
+import { formatMoney } from '../formats/money.ts'
 import { hourMs, toTimestamp } from '../formats/time.ts'
+import type { TimeRange } from '../formats/time-range.ts'
 import { findJournalName } from '../usage/ledger/journal-name.ts'
 import { type LedgerLag, readLedgerLag } from '../usage/ledger/ledger-lag.ts'
 import { findSurvivingLines } from '../usage/ledger/ledger-lines.ts'
@@ -68,7 +68,7 @@ function lagging({ bytes }: LedgerLag): string {
 function show(
   { differences, limits, beyond, compared, completeFrom, missing }: Verification,
   { gaps }: LedgerState,
-  { from, to }: Span,
+  { from, to }: TimeRange,
   unread: LedgerLag,
   { out, err }: CommandIo,
 ): void {
@@ -140,26 +140,26 @@ function showBeyond({ differences, limits }: Verification['beyond']): string | u
   ]
   if (texts.length === 0) return undefined
   return printable(
-    `The ledger has more than the journal for the preceding hour, whose other lines may be gone: ${showFirst(texts, beyondShown)}.`,
+    `The ledger has more than the journal for the preceding hour, whose other lines may be gone: ${joinFirst(texts, beyondShown)}.`,
   )
 }
 
 /** Figures in one sentence. */
 const beyondShown = 5
 
-function showBoth(figure: string, { ledger, journals }: Record<'ledger' | 'journals', Exact>) {
+function showBoth(figure: string, { ledger, journals }: Record<'ledger' | 'journals', ExactInt>) {
   return `(${showSum(figure, ledger)}, not ${showSum(figure, journals)})`
 }
 
 /** Costs are decimal texts, and so are sums that a JSON number would round. */
-function inJson(figure: string, { ledger, journals }: Record<'ledger' | 'journals', Exact>) {
-  const exact = (sum: Exact) => (typeof sum === 'bigint' ? `${sum}` : sum)
-  const shown = figure === 'cost' ? toMoney : exact
+function inJson(figure: string, { ledger, journals }: Record<'ledger' | 'journals', ExactInt>) {
+  const exact = (sum: ExactInt) => (typeof sum === 'bigint' ? `${sum}` : sum)
+  const shown = figure === 'cost' ? formatMoney : exact
   return { ledger: shown(ledger), journals: shown(journals) }
 }
 
-function showSum(figure: string, sum: Exact): string {
-  return figure === 'cost' ? toMoney(sum) : sum.toLocaleString('en')
+function showSum(figure: string, sum: ExactInt): string {
+  return figure === 'cost' ? formatMoney(sum) : sum.toLocaleString('en')
 }
 
 /** While the ledger lags, the result covers only the lines in it. */
@@ -173,7 +173,7 @@ function soFar(compared: number, { lines }: LedgerLag): string {
 }
 
 /** For whole hours. */
-function readSpan(flags: FlagsOf<typeof verifyUsageFlags>): Span {
+function readSpan(flags: FlagsOf<typeof verifyUsageFlags>): TimeRange {
   const span = {
     from: Math.floor(readTime('--from', flags.from, 0) / hourMs) * hourMs,
     to: Math.ceil(readTime('--to', flags.to, latestTime) / hourMs) * hourMs,

@@ -1,6 +1,6 @@
 /** Who may use which model, by which policies and subscriptions. */
 
-import { addTo, getOrAdd } from '../formats/lists.ts'
+import { appendTo, getOrAdd } from '../formats/lists.ts'
 import type {
   CompiledPolicy,
   CompiledSubscription,
@@ -84,7 +84,7 @@ function* byModel<Compiled extends CompiledPolicy | CompiledSubscription>(
   for (const each of [...all].sort(byName)) {
     yield
     for (const key of each.modelKeys) {
-      if (only?.has(key) ?? true) addTo(found, key, each)
+      if (only?.has(key) ?? true) appendTo(found, key, each)
     }
   }
   return found

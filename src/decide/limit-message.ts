@@ -3,8 +3,8 @@
  */
 
 import type { ErrorCode } from '../formats/errors.ts'
-import { toMoney } from '../formats/money.ts'
-import { toQuoted } from '../formats/redact.ts'
+import { formatMoney } from '../formats/money.ts'
+import { quoteName } from '../formats/redact.ts'
 import { toEndTimestamp, toZonedTimestamp } from '../formats/time.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import type { LimitKind, Per } from '../kinds/limits.ts'
@@ -73,7 +73,7 @@ const places: Readonly<Record<CountedLimit['origin'], string>> = {
 
 function nameOf({ kind, limitName, origin }: CountedLimit): string {
   const [noun] = nouns[kind]
-  if (limitName !== undefined) return `${noun} ${toQuoted(limitName)} of ${places[origin]}`
+  if (limitName !== undefined) return `${noun} ${quoteName(limitName)} of ${places[origin]}`
   return `${noun} of ${places[origin]}${origin === 'subscription' ? ' for this model' : ''}`
 }
 
@@ -89,7 +89,7 @@ function figuresOf({ limit, used }: LimitState): string {
 }
 
 function amountIn(kind: LimitKind, amount: LimitState['used']): string {
-  return kind === 'cost' ? toMoney(amount) : String(amount)
+  return kind === 'cost' ? formatMoney(amount) : String(amount)
 }
 
 /** Who shares a limit; callers do not see which of them have used it. */
@@ -107,7 +107,7 @@ function whereOf({ limit, resetsAt }: LimitState, grant: Grant | undefined): str
   const isTold = grant !== undefined && origin === 'subscription' && !capsOf(grant.caller)
   const sharers = scope === 'group' && grant?.pool === '' ? usersByName : sharing[scope]
   const parts = [
-    ...(isTold ? [`subscription ${toQuoted(grant.subscription)}`] : []),
+    ...(isTold ? [`subscription ${quoteName(grant.subscription)}`] : []),
     ...(sharers === undefined ? [] : [`shared by ${sharers}`]),
     ...(kind === 'concurrency' ? [] : [`resets at ${resetIn(limit, resetsAt)}`]),
   ]

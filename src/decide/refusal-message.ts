@@ -1,8 +1,8 @@
 /** The texts of a refusal at the gateway: one sentence for the caller, and the reason for operators. */
 
-import { describe } from '../formats/errors.ts'
-import { showFirst } from '../formats/lists.ts'
-import { toQuoted } from '../formats/redact.ts'
+import { errorEntry } from '../formats/errors.ts'
+import { joinFirst } from '../formats/lists.ts'
+import { quoteName } from '../formats/redact.ts'
 import type { Model } from '../models/rules/snapshot.ts'
 import type { Denial, DenialDetail } from './decision.ts'
 import { limitMessageOf } from './limit-message.ts'
@@ -18,7 +18,7 @@ export function messageOf(denial: Denial, now: number): string | undefined {
 function describeDetail(detail: DenialDetail): string {
   switch (detail.about) {
     case 'credential':
-      return detail.reason ?? describe('credential_invalid').message
+      return detail.reason ?? errorEntry('credential_invalid').message
     case 'identity_token':
       return 'Inference needs an API key; an identity token is not one.'
     case 'several':
@@ -60,18 +60,18 @@ function describeDetail(detail: DenialDetail): string {
       return 'The body must be a JSON object whose "model" names a model.'
     case 'model':
       return (
-        `The model ${toQuoted(detail.name)} does not exist or you have no access to it; ` +
+        `The model ${quoteName(detail.name)} does not exist or you have no access to it; ` +
         'GET /v1/models lists yours.'
       )
     case 'key_models':
       return (
-        `The API key may not call the model ${toQuoted(detail.name)}, which is not among its models; ` +
+        `The API key may not call the model ${quoteName(detail.name)}, which is not among its models; ` +
         'GET /v1/models lists them.'
       )
     case 'unpriced':
-      return `${notAllowed}: the API key has a limit on cost, and ${toQuoted(detail.subscription)} has no billingRate for this model.`
+      return `${notAllowed}: the API key has a limit on cost, and ${quoteName(detail.subscription)} has no billingRate for this model.`
     case 'address': {
-      const from = detail.address === undefined ? 'an unknown address' : toQuoted(detail.address)
+      const from = detail.address === undefined ? 'an unknown address' : quoteName(detail.address)
       return `The API key may not be used from ${from}, which is outside of its allowedAddresses.`
     }
     case 'ambiguous':
@@ -82,7 +82,7 @@ function describeDetail(detail: DenialDetail): string {
 }
 
 /** Clients may match on how these messages begin. */
-const notAllowed = describe('subscription_not_allowed').message.slice(0, -1)
+const notAllowed = errorEntry('subscription_not_allowed').message.slice(0, -1)
 
 /** A caller can use a path; whoever writes the resources can decide which model has the name. */
 function describeAmbiguous({
@@ -111,13 +111,13 @@ function describeUnpaid({
     return `${notAllowed}: ${why}.${others}`
   }
   const mend = named?.by === 'token' ? 'name it in the header' : 'create an API key for that one'
-  return `${notAllowed}: ${why}. Your subscription ${toQuoted(other)} includes it; ${mend}.`
+  return `${notAllowed}: ${why}. Your subscription ${quoteName(other)} includes it; ${mend}.`
 }
 
 /** The holder of a key knows the name of its subscription. It is empty in some keys that were taken over. */
 function describeOfKey(name: string, error: keyof typeof unpaid): string {
   if (name === '') return 'no subscription is bound to this API key'
-  return `${toQuoted(name)} pays for this API key and ${error === 'not_found' ? gone : unpaid[error]}`
+  return `${quoteName(name)} pays for this API key and ${error === 'not_found' ? gone : unpaid[error]}`
 }
 
 const gone = 'is not in force, or does not exist any more'
@@ -167,11 +167,11 @@ export function refusalReason(
     const keys = outside().map(({ key }) => key)
     return keys.length === 0
       ? 'no such model'
-      : `no model in the caller's Subscription lists the name; outside of it do ${showFirst(keys, shown)}`
+      : `no model in the caller's Subscription lists the name; outside of it do ${joinFirst(keys, shown)}`
   }
   const details = models.slice(0, shown).map(({ key, policies }) => {
     if (policies.length === 0) return `none names ${key}`
-    return `${key} is named by ${showFirst(policies, shown)}`
+    return `${key} is named by ${joinFirst(policies, shown)}`
   })
-  return `no AccessPolicy opens the model to the caller: ${showFirst(details, shown, models.length)}`
+  return `no AccessPolicy opens the model to the caller: ${joinFirst(details, shown, models.length)}`
 }

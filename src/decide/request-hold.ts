@@ -1,6 +1,6 @@
 /** The hold that a granted request needs for its expected use. */
 
-import { mostExact } from '../formats/exact.ts'
+import { maxExactInt } from '../formats/exact.ts'
 import { counterOf, countersOf } from '../ratelimit/rules/counter-cache.ts'
 import { userInLines } from '../ratelimit/rules/counter-key.ts'
 import type { Estimator, RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
@@ -55,7 +55,7 @@ export function holdOf(
     else counters.push(own === undefined ? counter : { ...counter, factors: own })
   }
   for (const limit of watched)
-    requestCounters.push({ ...counterOf(limit, caller.user, pool), limit: mostExact })
+    requestCounters.push({ ...counterOf(limit, caller.user, pool), limit: maxExactInt })
   if (admission === undefined || !grant.metered) {
     return { ...noTokens, id, admittedAt: now, counters, requestCounters }
   }

@@ -2,7 +2,7 @@
 
 import type { Grant } from '../decide/decision.ts'
 import { takesOneAnswer } from '../decide/steps/operation.ts'
-import { isSampled } from '../formats/headers.ts'
+import { isTraceSampled } from '../formats/headers.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf } from '../operations/dialect.ts'
@@ -51,7 +51,7 @@ export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
         method: request.method,
         operation,
         query,
-        isTraced: isSampled(traceparent),
+        isTraced: isTraceSampled(traceparent),
         hasFields: request.bodyProblem !== undefined,
         isOneAnswer: takesOneAnswer(grant.model, operation, paths, snapshot()),
       }) ?? (isSized(grant) ? undefined : 'unread')

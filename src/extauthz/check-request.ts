@@ -1,6 +1,6 @@
 /** `envoy.service.auth.v3.CheckRequest` → the few strings that a decision needs. */
 
-import { clientOfForwardedFor, readClientAddress } from '../formats/headers.ts'
+import { clientOfForwardedFor, parseClientAddress } from '../formats/headers.ts'
 import type { Mutable } from '../formats/mutable.ts'
 import { WireError, WireReader } from '../grpc/wire.ts'
 import { listingHeader } from '../identity/authenticate.ts'
@@ -203,7 +203,7 @@ function readSource(bytes: Buffer, trustedHops: number): string | undefined {
     return forwarded && clientOfForwardedFor(forwarded, trustedHops)
   }
   const peer = readPeer(bytes)
-  return peer && readClientAddress(peer)
+  return peer && parseClientAddress(peer)
 }
 
 /** undefined for a client without an IP address, and for invalid bytes. */

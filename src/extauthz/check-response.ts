@@ -2,9 +2,9 @@
 
 import type { Decision, Denial, Grant } from '../decide/decision.ts'
 import { messageOf } from '../decide/refusal-message.ts'
-import { isFinal, retryAfterOutage } from '../formats/errors.ts'
-import { challengeOf } from '../formats/headers.ts'
-import { toShown } from '../formats/redact.ts'
+import { isFinalStatus, retryAfterOutage } from '../formats/errors.ts'
+import { bearerChallenge } from '../formats/headers.ts'
+import { redactForLog } from '../formats/redact.ts'
 import { toTimestamp } from '../formats/time.ts'
 import { closeStructText, openStructText, writeStruct, writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
@@ -195,11 +195,11 @@ function headersOf(
     return denial.code === 'insufficient_quota' ? [noRetry] : [['retry-after', waitS], noRetry]
   }
   if (status === 503) return [['retry-after', retryAfterOutage]]
-  if (!isFinal(status)) return []
+  if (!isFinalStatus(status)) return []
   if (denial.code === 'credential_invalid') {
     // RFC 6750, 3.1: without a credential, the challenge has no error.
     const reason = denial.detail && messageOf(denial, now)
-    const challenge = reason === undefined ? 'Bearer' : challengeOf(reason)
+    const challenge = reason === undefined ? 'Bearer' : bearerChallenge(reason)
     return [['www-authenticate', challenge], noRetry]
   }
   if (status === 404 && denial.code === 'not_found') return [noRetry]
@@ -253,7 +253,7 @@ export function namedBy({
 }: Pick<RefusedCheck, 'caller' | 'model' | 'subscription'>) {
   const paying = caller?.by === 'key' ? caller.subscription : subscription
   return {
-    ...(paying !== undefined && { subscription: toShown(paying) }),
-    ...(model !== undefined && { model: toShown(model) }),
+    ...(paying !== undefined && { subscription: redactForLog(paying) }),
+    ...(model !== undefined && { model: redactForLog(model) }),
   }
 }

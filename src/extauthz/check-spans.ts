@@ -1,7 +1,7 @@
 /** Spans of Checks, for calls that are sampled. */
 
 import type { Decision } from '../decide/decision.ts'
-import { isSampled } from '../formats/headers.ts'
+import { isTraceSampled } from '../formats/headers.ts'
 import type { Verify } from '../identity/authenticate.ts'
 import type { Check } from './check.ts'
 import { namedBy } from './check-response.ts'
@@ -19,7 +19,7 @@ interface Spans {
 export function traceCheck(spans: Spans, check: Check): Check {
   if (!spans.isOn) return check
   return (bytes, traceparent, call) =>
-    isSampled(traceparent)
+    isTraceSampled(traceparent)
       ? spans.server('Check', traceparent, () => check(bytes, traceparent, call))
       : check(bytes, traceparent, call)
 }

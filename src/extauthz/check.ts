@@ -8,7 +8,7 @@ import { refusalReason } from '../decide/refusal-message.ts'
 import { refuseAddress } from '../decide/steps/address.ts'
 import { refuseCaller } from '../decide/steps/credential.ts'
 import { ServiceError } from '../formats/errors.ts'
-import { isSampled, lastValue } from '../formats/headers.ts'
+import { isTraceSampled, lastHeaderValue } from '../formats/headers.ts'
 import { type Authenticate, credentialOf, hasNoCredential } from '../identity/authenticate.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
 import type { Caller } from '../identity/rules/caller.ts'
@@ -134,7 +134,7 @@ export function createCheck(deps: CheckDeps): Check {
     const key = caller?.by === 'key' ? caller : undefined
     const lined = decision.allowed ? linedAs(request, now, table && laneOf(decision)) : undefined
     const plain = toCheckResponse(decision, now, dialect, key, templateOf, lined)
-    const response = isSampled(traceparent)
+    const response = isTraceSampled(traceparent)
       ? tagSpan(plain, decision, { caller, model: target?.modelKey ?? request.model, subscription })
       : plain
     const model = modelOf(decision, caller, request, target)
@@ -193,7 +193,7 @@ function toAccess(
     method,
     bodyModel: model,
     bodyProblem,
-    requestedSubscription: lastValue(subscription),
+    requestedSubscription: lastHeaderValue(subscription),
     tokensOpen: deps.tokensOpen,
     address: addressOf(request, target, caller, now, deps),
     requestId,
@@ -223,7 +223,7 @@ function namingOf(
   { model, subscription }: CheckRequest,
   target: Target,
 ): Parameters<typeof closedModels>[0] {
-  return { caller, target, bodyModel: model, requestedSubscription: lastValue(subscription) }
+  return { caller, target, bodyModel: model, requestedSubscription: lastHeaderValue(subscription) }
 }
 
 function toRefusedCheck(

@@ -3,9 +3,9 @@
 import type { Logger } from 'pino'
 import type { RefusedRequest } from '../decide/refused-request.ts'
 import { networkOf } from '../formats/cidr.ts'
-import { describe, type ErrorCode } from '../formats/errors.ts'
+import { type ErrorCode, errorEntry } from '../formats/errors.ts'
 import { traceIdOf } from '../formats/headers.ts'
-import { toShown } from '../formats/redact.ts'
+import { redactForLog } from '../formats/redact.ts'
 import type { Caller } from '../identity/rules/caller.ts'
 import { namedBy } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
@@ -86,9 +86,9 @@ export function createDenialLog(options: DenialLogOptions) {
       const { code, status, reason, caller, source, requestId: id, traceparent } = refused
       if (!admit(code)) return
       write(code, status, caller, source(), {
-        ...(reason !== undefined && { reason: toShown(reason) }),
+        ...(reason !== undefined && { reason: redactForLog(reason) }),
         ...namedBy(refused),
-        request_id: id && toShown(id),
+        request_id: id && redactForLog(id),
         trace_id: traceIdOf(traceparent),
       })
     },
@@ -96,7 +96,7 @@ export function createDenialLog(options: DenialLogOptions) {
     request(refused: RefusedRequest): void {
       const { code, caller, method, route, address, requestId, traceparent } = refused
       if (!admit(code)) return
-      write(code, describe(code).status, caller, address, {
+      write(code, errorEntry(code).status, caller, address, {
         method,
         route,
         request_id: requestId,

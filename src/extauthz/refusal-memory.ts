@@ -6,9 +6,9 @@
 import { clientCodeOf } from '../decide/limit-message.ts'
 import { isRefusalOf, type PastRefusal, type PastRefusals } from '../decide/past-refusal.ts'
 import { messageOf } from '../decide/refusal-message.ts'
-import { describe } from '../formats/errors.ts'
-import { lastValue } from '../formats/headers.ts'
-import { addTo } from '../formats/lists.ts'
+import { errorEntry } from '../formats/errors.ts'
+import { lastHeaderValue } from '../formats/headers.ts'
+import { appendTo } from '../formats/lists.ts'
 import { hourMs } from '../formats/time.ts'
 import type { RefusedCheck } from './refused-check.ts'
 
@@ -63,7 +63,7 @@ export function createRefusalMemory(startedAt = Date.now()): RefusalMemory {
       const user = userOf(refusal)
       const slot = slotFor(byUser.get(user) ?? [])
       slots[slot] = refusal
-      addTo(byUser, user, slot)
+      appendTo(byUser, user, slot)
     },
     find(requestId, user, now) {
       const isIt = (each: PastRefusal) => each.requestId === requestId && isRecent(each, now)
@@ -94,12 +94,12 @@ function isRecent({ at }: PastRefusal, now: number): boolean {
 function toKeep(refused: RefusedCheck): PastRefusal | undefined {
   const { code, status, denial, now, reason, caller, method, path, bodyModel, requestId } = refused
   if (requestId === undefined || requestId.length > maxTextLength) return undefined
-  const requestedSubscription = lastValue(refused.subscription)
+  const requestedSubscription = lastHeaderValue(refused.subscription)
   if (path.length > maxPathLength) return undefined
   if (Math.max(bodyModel?.length ?? 0, requestedSubscription?.length ?? 0) > maxTextLength) {
     return undefined
   }
-  const message = messageOf(denial, now) ?? describe(code).message
+  const message = messageOf(denial, now) ?? errorEntry(code).message
   return {
     requestId,
     at: now,

@@ -22,7 +22,7 @@ export function parseAddress(raw: string): Address | undefined {
 }
 
 /** Where a URL leads; `plainPort` if it names no port and no TLS. */
-export function targetOfUrl({ hostname, port, protocol }: URL, plainPort = 80): SocketAddress {
+export function addressOfUrl({ hostname, port, protocol }: URL, plainPort = 80): SocketAddress {
   return {
     // URL keeps the brackets of an IPv6 address.
     host: hostname.replace(/^\[|\]$/g, ''),
@@ -31,13 +31,13 @@ export function targetOfUrl({ hostname, port, protocol }: URL, plainPort = 80): 
 }
 
 /** The address at which this machine reaches a listener on every interface. */
-export function localHost(host: string): string {
+export function loopbackIfWildcard(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1'
   return host === '::' ? '::1' : host
 }
 
 /** The address as in settings and logs. */
-export function showAddress(address: Address): string {
+export function formatAddress(address: Address): string {
   if ('path' in address) return `unix:${address.path}`
   return address.host.includes(':')
     ? `[${address.host}]:${address.port}`

@@ -30,7 +30,7 @@ export function parseNetwork(raw: string): Network | undefined {
 }
 
 /** The networks among these texts; bits of an address beyond its network are ignored. */
-export function networksAmong(raw: readonly string[]): readonly Network[] {
+export function parseNetworks(raw: readonly string[]): readonly Network[] {
   return raw.flatMap((each) => {
     const [address = '', length] = each.split('/')
     return toNetwork(address, length) ?? []
@@ -44,7 +44,7 @@ function toNetwork(address: string, length: string | undefined): Network | undef
 }
 
 /** Whether the address is in one of the networks; false for a text that is no address. */
-export function isWithinAny(networks: readonly Network[], address: string): boolean {
+export function isInAnyNetwork(networks: readonly Network[], address: string): boolean {
   const word = parseIpv4(address)
   // On the request path, so without a list of words.
   if (word !== undefined)
@@ -54,7 +54,7 @@ export function isWithinAny(networks: readonly Network[], address: string): bool
 }
 
 /** Whether all addresses of `inner` are in one of the networks. */
-export function isInside(networks: readonly Network[], inner: Network): boolean {
+export function containsNetwork(networks: readonly Network[], inner: Network): boolean {
   return networks.some((outer) => outer.bits <= inner.bits && includes(outer, ...inner.words))
 }
 
@@ -117,7 +117,7 @@ export function toIpv4(word: number): string {
 }
 
 /** The groups of 16 bits, in hexadecimal digits. */
-export function toGroups(words: readonly number[]): readonly string[] {
+export function toIpv6Groups(words: readonly number[]): readonly string[] {
   return words.flatMap((word) => [word >>> 16, word & 0xffff].map((group) => group.toString(16)))
 }
 
@@ -128,7 +128,7 @@ export function toGroups(words: readonly number[]): readonly string[] {
 export function networkOf(address: string): string {
   const words = address.includes(':') ? parseIp(address) : undefined
   if (words === undefined) return address
-  return mappedIpv4(words) ?? `${toGroups(words.slice(0, 2)).join(':')}::/64`
+  return mappedIpv4(words) ?? `${toIpv6Groups(words.slice(0, 2)).join(':')}::/64`
 }
 
 /** Four numbers up to 255 without leading zeros; undefined for other text. */

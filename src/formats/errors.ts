@@ -129,18 +129,18 @@ export interface ErrorEnvelope {
 }
 
 /** Statuses after which the same request would be refused again (`x-should-retry: false`). */
-export function isFinal(status: number): boolean {
+export function isFinalStatus(status: number): boolean {
   return status === 401 || status === 403 || status === 404
 }
 
 /** HTTP status, error type and default message of a code. */
-export function describe(code: ErrorCode): CatalogueEntry {
+export function errorEntry(code: ErrorCode): CatalogueEntry {
   return catalogue[code]
 }
 
 /** The envelope for a code, with the catalogue's message by default. */
-export function toEnvelope(code: ErrorCode, message?: string): ErrorEnvelope {
-  const entry = describe(code)
+export function errorBody(code: ErrorCode, message?: string): ErrorEnvelope {
+  const entry = errorEntry(code)
   return {
     error: { message: message ?? entry.message, type: entry.type, code: publicCode(code) },
   }
@@ -167,7 +167,7 @@ export class ServiceError extends Error {
   readonly code: ErrorCode
 
   constructor(code: ErrorCode, options: { message?: string; cause?: unknown } = {}) {
-    super(options.message ?? describe(code).message, { cause: options.cause })
+    super(options.message ?? errorEntry(code).message, { cause: options.cause })
     this.name = 'ServiceError'
     this.code = code
   }

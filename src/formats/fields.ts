@@ -21,7 +21,7 @@ export interface FieldProblem {
 const shownLength = 100
 
 /** `spec.modelRefs[2].name`, as kubectl prints it, in one line. */
-export function showPath(path: FieldPath): string {
+export function formatPath(path: FieldPath): string {
   let shown = ''
   for (const step of path) {
     if (typeof step === 'number') shown += `[${step}]`

@@ -1,12 +1,12 @@
 /** Values of headers: credentials refused, W3C Trace Context, and addresses of clients as gateways and proxies write them. */
 
-import { mappedIpv4, parseIp, toGroups } from './cidr.ts'
+import { mappedIpv4, parseIp, toIpv6Groups } from './cidr.ts'
 
 /**
  * The last non-blank value of a header (contract, 1.2); repeated headers arrive joined by commas.
  * Reads from the end, because a header may consist of commas.
  */
-export function lastValue(header: string | undefined): string | undefined {
+export function lastHeaderValue(header: string | undefined): string | undefined {
   if (header === undefined) return undefined
   let end = header.length
   while (end > 0 && isBlank(header[end - 1] as string)) end -= 1
@@ -19,7 +19,7 @@ function isBlank(character: string): boolean {
 }
 
 /** `www-authenticate` for a refused credential (RFC 6750, 3). Its quoted text is plain ASCII. */
-export function challengeOf(reason: string): string {
+export function bearerChallenge(reason: string): string {
   const description = reason.replace(/[^\x20\x21\x23-\x5b\x5d-\x7e]/g, '?')
   return `Bearer error="invalid_token", error_description="${description}"`
 }
@@ -29,7 +29,7 @@ const form = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?$/
 const flagsAt = 54
 
 /** Whether the header asks for a span; cheap enough to call at every Check. */
-export function isSampled(traceparent: string | undefined): boolean {
+export function isTraceSampled(traceparent: string | undefined): boolean {
   if (traceparent === undefined) return false
   const digit = traceparent.charCodeAt(flagsAt)
   // The digits of 0-9 and a-f with the last bit set: 1, 3, 5, 7, 9 and b, d, f.
@@ -60,7 +60,7 @@ const maxPort = 65_535
  * The address alone, without port and zone, also from `192.0.2.1:443`, `[2001:db8::1]` and `[2001:db8::1]:443`; an IPv6
  * address in the form of RFC 5952, a mapped IPv4 address as IPv4. Returns undefined for other text.
  */
-export function readClientAddress(raw: string): string | undefined {
+export function parseClientAddress(raw: string): string | undefined {
   if (raw.length > maxLength) return undefined
   const bare = withoutPort(raw.trim())
   const words = bare === undefined ? undefined : parseIp(bare)
@@ -78,7 +78,7 @@ export function clientOfForwardedFor(header: string, hops: number): string | und
     end = header.lastIndexOf(',', end - 1)
     if (end <= 0) return undefined
   }
-  return readClientAddress(header.slice(header.lastIndexOf(',', end - 1) + 1, end))
+  return parseClientAddress(header.slice(header.lastIndexOf(',', end - 1) + 1, end))
 }
 
 /** Several colons and no brackets: an IPv6 address, which then has no port. */
@@ -90,7 +90,7 @@ function withoutPort(raw: string): string | undefined {
 }
 
 function toIpv6(words: readonly number[]): string {
-  const text = toGroups(words).join(':')
+  const text = toIpv6Groups(words).join(':')
   // The longest run of zeros, and the first of equal ones; a single zero is not shortened.
   const runs = text.match(/\b0(:0)+\b/g) ?? []
   const zeros = runs.reduce((one, other) => (other.length > one.length ? other : one), '')

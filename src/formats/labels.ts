@@ -24,7 +24,7 @@ export function problemOfLabels(labels: Labels): string | undefined {
     if ([...value].length > maxLabelValueLength) {
       return `"${name}" must have at most ${maxLabelValueLength} characters.`
     }
-    if (hasControls(value) || !value.isWellFormed()) {
+    if (hasControlCharacters(value) || !value.isWellFormed()) {
       return `"${name}" must not hold control characters or lone surrogates.`
     }
   }
@@ -32,6 +32,6 @@ export function problemOfLabels(labels: Labels): string | undefined {
 }
 
 /** Whether a text has control characters of ASCII. */
-export function hasControls(text: string): boolean {
+export function hasControlCharacters(text: string): boolean {
   return [...text].some((character) => character < ' ' || character === '\x7f')
 }

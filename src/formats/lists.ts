@@ -1,7 +1,7 @@
 /** Helpers for maps and lists: values added when they are first asked for, lists compared, or shortened. */
 
 /** Adds a value to the list of this key. */
-export function addTo<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
+export function appendTo<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
   const list = lists.get(key)
   if (list === undefined) lists.set(key, [value])
   else list.push(value)
@@ -21,12 +21,12 @@ export function getOrAdd<Key, Value>(
 }
 
 /** Whether both have the same values in the same order. */
-export function areSame(a: readonly unknown[], b: readonly unknown[]): boolean {
+export function haveSameItems(a: readonly unknown[], b: readonly unknown[]): boolean {
   return a.length === b.length && a.every((each, index) => each === b[index])
 }
 
 /** Inserts a name into a sorted list and truncates it to `max`. */
-export function insertName(names: string[], name: string, max: number): void {
+export function insertSorted(names: string[], name: string, max: number): void {
   if (names.length === max && name > (names.at(-1) as string)) return
   let [low, high] = [0, names.length]
   while (low < high) {
@@ -39,7 +39,7 @@ export function insertName(names: string[], name: string, max: number): void {
 }
 
 /** The first `max` of `count` texts, and how many more there are. */
-export function showFirst(texts: readonly string[], max: number, count = texts.length): string {
+export function joinFirst(texts: readonly string[], max: number, count = texts.length): string {
   const shown = texts.slice(0, max)
   const more = count - shown.length
   return `${shown.join(', ')}${more > 0 ? ` and ${more} more` : ''}`

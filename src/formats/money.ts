@@ -3,7 +3,7 @@
  * units of a price (10⁻²⁴), as decimal strings.
  */
 
-import { type Exact, normalize } from './exact.ts'
+import { type ExactInt, toExact } from './exact.ts'
 
 const form = /^(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,3}))?$/
 /** Digits that the ledger can store. */
@@ -14,7 +14,7 @@ const maxFraction = 24
  * Reads a decimal number of at least 0, also `1.5e-07` or `.5`; returns it without exponent: `0.00000015`. Returns
  * undefined for other text, and for more than 12 digits before the point or 24 after it.
  */
-export function readPrice(raw: string): string | undefined {
+export function parsePrice(raw: string): string | undefined {
   const [, whole = '', fraction = '', exponent = '0'] = form.exec(raw) ?? []
   const digits = `${whole}${fraction}`
   if (digits === '' || digits.length > 100) return undefined
@@ -31,46 +31,46 @@ const nanoDecimals = 9
 const most = 9_000_000_000n * 10n ** 9n
 
 /** Without exponent and trailing zeros: `12.5`, `0`. */
-export function toMoney(nano: Exact): string {
+export function formatMoney(nano: ExactInt): string {
   // Fast path: most limits are round, and every response shows one if there is a limit on money.
   if (typeof nano === 'number' && nano % 1e9 === 0) return String(nano / 1e9)
   return showDecimal(nano, nanoDecimals)
 }
 
 /** The amount of a limit of this kind in APIs, notices and the CLI: for cost a decimal string. */
-export function toFigure({ kind }: { readonly kind: string }, amount: Exact): number | string {
-  return kind === 'cost' ? toMoney(amount) : Number(amount)
+export function toAmount({ kind }: { readonly kind: string }, amount: ExactInt): number | string {
+  return kind === 'cost' ? formatMoney(amount) : Number(amount)
 }
 
 /**
  * In nano-units; undefined unless it is a decimal number from 0 to 9,000,000,000 with at most 9 digits after the point.
  */
-export function parseMoney(text: string): Exact | undefined {
+export function parseMoney(text: string): ExactInt | undefined {
   const [, whole, fraction = ''] = /^(\d{1,10})(?:\.(\d{1,9}))?$/.exec(text) ?? []
   if (whole === undefined) return undefined
   const nano = BigInt(whole + fraction.padEnd(nanoDecimals, '0'))
-  return nano > most ? undefined : normalize(nano)
+  return nano > most ? undefined : toExact(nano)
 }
 
 /** A price as a number of units of 10⁻²⁴, which multiply without rounding. */
-export function priceUnits(price: string): bigint {
+export function toPriceUnits(price: string): bigint {
   const [whole = '0', fraction = ''] = price.split('.')
   return BigInt(whole + fraction.padEnd(maxFraction, '0'))
 }
 
-/** The inverse of `priceUnits`. */
-export function showUnits(units: bigint): string {
+/** The inverse of `toPriceUnits`. */
+export function formatPriceUnits(units: bigint): string {
   return showDecimal(units, maxFraction)
 }
 
 const unitsOfNano = 10n ** BigInt(maxFraction - nanoDecimals)
 
 /** In nano-units, rounded up. */
-export function nanoOf(units: bigint): bigint {
+export function priceUnitsToNano(units: bigint): bigint {
   return (units + unitsOfNano - 1n) / unitsOfNano
 }
 
-function showDecimal(value: Exact, decimals: number): string {
+function showDecimal(value: ExactInt, decimals: number): string {
   if (value === 0) return '0'
   const digits = String(value < 0 ? -value : value).padStart(decimals + 1, '0')
   const point = digits.length - decimals

@@ -11,7 +11,7 @@ interface Headers {
  * ones do not; a page whose name was rebound to this machine then gives itself away by `host`, where the listener is
  * bound to loopback (`boundTo`). On other listeners callers use any names.
  */
-export function isFromPage(headers: Headers, boundTo: string | undefined): boolean {
+export function isFromWebPage(headers: Headers, boundTo: string | undefined): boolean {
   const { host, origin, 'sec-fetch-site': site } = headers
   if (origin !== undefined || (site !== undefined && site !== 'none')) return true
   return host !== undefined && isLoopback(boundTo) && !isOwnName(host)

@@ -18,7 +18,7 @@ export function redact(text: string): string {
 const maxRead = 2_048
 
 /** A client's text for logs and traces: redacted, and at most 256 characters. */
-export function toShown(text: string): string {
+export function redactForLog(text: string): string {
   return redact(text.slice(0, maxRead)).slice(0, 256)
 }
 
@@ -28,7 +28,7 @@ const maxQuoted = 100
 const unprintable = /[\p{C}\p{Zl}\p{Zp}]/gu
 
 /** A name that a client wrote: bounded, without keys, in one line and with nothing invisible. */
-export function toQuoted(name: string): string {
+export function quoteName(name: string): string {
   const shown = redact(name.slice(0, 4 * maxQuoted))
   const bounded = shown.length > maxQuoted ? `${shown.slice(0, maxQuoted)}…` : shown
   return JSON.stringify(bounded.toWellFormed()).replace(

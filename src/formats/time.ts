@@ -3,7 +3,7 @@
  * rules has it.
  */
 
-import { remember } from './remember.ts'
+import { memoize } from './memoize.ts'
 
 export const hourMs = 3_600_000
 /** A day of 24 hours: in a zone, one on which clocks change is longer or shorter. */
@@ -32,14 +32,14 @@ export function isKnownZone(name: string): boolean {
 }
 
 /** How far the zone's clocks are ahead of UTC at an instant, in milliseconds. Throws for an unknown zone. */
-export function offsetAt(zone: string, at: number): number {
+export function zoneOffsetAt(zone: string, at: number): number {
   // `formatToParts` would take twice as long.
   const shown = formatOf(zone).format(at).match(/\d+/g) ?? []
   const [month = 0, day = 0, year = 0, hour = 0, minute = 0, second = 0] = shown.map(Number)
   return Date.UTC(year, month - 1, day, hour, minute, second) - Math.floor(at / 1_000) * 1_000
 }
 
-const formatOf = remember(maxFormats, (zone) => {
+const formatOf = memoize(maxFormats, (zone) => {
   const number = 'numeric'
   return new Intl.DateTimeFormat('en-US', {
     timeZone: zone,
@@ -62,7 +62,7 @@ export function toTimestamp(instant: number): string {
 /** An instant in RFC 3339 by the clocks of this zone: `2026-12-01T00:00:00+01:00`, or with `Z` in UTC. */
 export function toZonedTimestamp(instant: number, zone: string): string {
   if (zone === 'UTC') return toTimestamp(instant)
-  const offset = offsetAt(zone, instant)
+  const offset = zoneOffsetAt(zone, instant)
   const sign = offset < 0 ? '-' : '+'
   const ahead = new Date(Math.abs(offset)).toISOString().slice(11, 16)
   return `${toTimestamp(instant + offset).slice(0, -1)}${sign}${ahead}`

@@ -1,6 +1,6 @@
 /** Finds the fields of a document that its schema does not have. */
 
-import { type FieldPath, type FieldProblem, showPath } from './fields.ts'
+import { type FieldPath, type FieldProblem, formatPath } from './fields.ts'
 import { nearestName } from './nearest-name.ts'
 import type { Schema } from './schema.ts'
 
@@ -18,7 +18,7 @@ const maxListed = 20
  * The unknown fields of a document, each with a suggested name: not all if there are many, but at least one of each
  * closed object, and the first one outside of them that `matters`. The contents of unknown fields are ignored.
  */
-export function findUnknown(
+export function findUnknownFields(
   document: unknown,
   schema: Schema,
   matters: (path: FieldPath) => boolean = () => false,
@@ -94,7 +94,7 @@ function hintFor(name: string, { read, others }: Siblings, root: Schema): string
 function placeOf(name: string, of: Schema, path: readonly string[]): string | undefined {
   const { properties = {}, items } = of
   if (items !== undefined) return placeOf(name, items, [...path.slice(0, -1), `${path.at(-1)}[]`])
-  if (path.length > 0 && Object.hasOwn(properties, name)) return showPath(path)
+  if (path.length > 0 && Object.hasOwn(properties, name)) return formatPath(path)
   for (const [field, inside] of Object.entries(properties)) {
     const found = placeOf(name, inside, [...path, field])
     if (found !== undefined) return found

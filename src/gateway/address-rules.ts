@@ -1,6 +1,6 @@
 /** Which addresses models may have in this installation. */
 
-import { targetOfUrl } from '../formats/address.ts'
+import { addressOfUrl } from '../formats/address.ts'
 import type { CheckAddress } from '../models/rules/refuse-addresses.ts'
 import { settings } from '../settings/all-settings.ts'
 import type { Config } from '../settings/config.ts'
@@ -17,7 +17,7 @@ export function addressRulesOf(config: Config): CheckAddress {
     [settings.envoyAdminAddress, config.envoyAdminAddress],
     ...config.gatewayGrpcEndpoints.map((at) => [settings.gatewayGrpcEndpoints, at] as const),
     ...config.gatewayApiEndpoints.map((at) => [settings.gatewayApiEndpoints, at] as const),
-    [settings.gatewayUrl, targetOfUrl(new URL(config.gatewayUrl))],
+    [settings.gatewayUrl, addressOfUrl(new URL(config.gatewayUrl))],
   ] as const
   return createAddressRules({
     listeners: all.flatMap(([{ name }, address]) =>

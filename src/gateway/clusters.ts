@@ -6,7 +6,7 @@
 import { mkdir } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
-import { targetOfUrl } from '../formats/address.ts'
+import { addressOfUrl } from '../formats/address.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import type { SecretLocation } from './secret-location.ts'
 
@@ -70,7 +70,7 @@ function toCluster(backend: Backend): object {
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {
     throw new TypeError(`${backendUrl} is neither http nor https`)
   }
-  const { host, port } = targetOfUrl(url)
+  const { host, port } = addressOfUrl(url)
   return {
     name: cluster,
     ...resolution(host),

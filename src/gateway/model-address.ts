@@ -1,11 +1,11 @@
 /**
  * Which addresses models may have. This is defence in depth: requests that reach our own listeners under
- * another name are refused by their mark (src/formats/hop.ts).
+ * another name are refused by their mark (src/formats/hop-mark.ts).
  */
 
 import { isIP } from 'node:net'
-import { targetOfUrl } from '../formats/address.ts'
-import { isWithinAny, networksAmong, parseNetwork, toIpv4 } from '../formats/cidr.ts'
+import { addressOfUrl } from '../formats/address.ts'
+import { isInAnyNetwork, parseNetwork, parseNetworks, toIpv4 } from '../formats/cidr.ts'
 import type { CheckAddress } from '../models/rules/refuse-addresses.ts'
 
 export interface AddressRules {
@@ -66,7 +66,7 @@ export function createAddressRules({
   return (backendUrl) => {
     const url = URL.parse(backendUrl)
     if (url === null) return undefined
-    const { host, port } = targetOfUrl(url)
+    const { host, port } = addressOfUrl(url)
     const hosts = spellingsOf(host)
     const own = listeners.find(
       (each) =>
@@ -101,8 +101,8 @@ function spellingsOf(written: string): readonly string[] {
 }
 
 function toList(networks: readonly string[]): (host: string) => boolean {
-  const list = networksAmong(networks)
-  return (host) => isWithinAny(list, host)
+  const list = parseNetworks(networks)
+  return (host) => isInAnyNetwork(list, host)
 }
 
 /**

@@ -1,7 +1,7 @@
 /** Envoy's tracer: a span for each sampled request, sent to an OpenTelemetry collector. */
 
 import { isIP } from 'node:net'
-import { targetOfUrl } from '../formats/address.ts'
+import { addressOfUrl } from '../formats/address.ts'
 import type { GatewayTracing } from '../settings/otel-variables.ts'
 import { assignment, tlsTo } from './clusters.ts'
 
@@ -103,7 +103,7 @@ function toService({ endpoint, protocol, headers, timeoutMs }: GatewayTracing): 
 
 function toCluster({ endpoint, protocol }: GatewayTracing): object {
   const url = new URL(endpoint)
-  const { host, port } = targetOfUrl(url, protocol === 'grpc' ? 4317 : 80)
+  const { host, port } = addressOfUrl(url, protocol === 'grpc' ? 4317 : 80)
   return {
     name: cluster,
     type: isIP(host) === 0 ? 'STRICT_DNS' : 'STATIC',

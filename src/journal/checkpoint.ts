@@ -4,7 +4,7 @@
  * was replaced while its disk hung can't overwrite its successor's newer state.
  */
 
-import { type Exact, greatest, readExact } from '../formats/exact.ts'
+import { type ExactInt, exactFromJson, maxExact } from '../formats/exact.ts'
 import type { OwnSum } from '../ratelimit/rules/sums.ts'
 import type { CounterReset, Resets } from '../ratelimit/rules/windows.ts'
 import { createMutex } from '../runtime/mutex.ts'
@@ -109,7 +109,7 @@ export function createCheckpoint(
       for (let from = 0; from < own.length; from += sumsOfPart) {
         const entries = own.slice(from, from + sumsOfPart).map((each, i): Entry => {
           const { id, since, end, ms } = each
-          const [sum, base] = [sums[from + i] as Exact, bases[from + i] as Exact]
+          const [sum, base] = [sums[from + i] as ExactInt, bases[from + i] as ExactInt]
           return ['sum', id, since, end, ms, toWritten(sum), toWritten(base)]
         })
         yield put(textOf(entries))
@@ -133,7 +133,7 @@ export function createCheckpoint(
      * Appends a window's `base`, which the store has beyond the lines, to this process's checkpoint; resolves once it
      * is on disk.
      */
-    noteBase: ({ id, since, end, ms }: OwnSum, base: Exact): Promise<void> =>
+    noteBase: ({ id, since, end, ms }: OwnSum, base: ExactInt): Promise<void> =>
       withLock(() =>
         // The line end first: an append that filled the disk may have torn the line before.
         files.append(ownName(), `\n${textOf([['sum', id, since, end, ms, 0, toWritten(base)]])}`),
@@ -167,21 +167,21 @@ function* stateIn(text: string): Generator<undefined, KeptState> {
     else if (entry?.[0] === 'gateway') gateway = entry[1]
     else if (entry?.[0] === 'reset') {
       const [, key, at, used] = entry
-      resets.set(key, [...(resets.get(key) ?? []), { at, used: readExact(used) ?? 0 }])
+      resets.set(key, [...(resets.get(key) ?? []), { at, used: exactFromJson(used) ?? 0 }])
     } else if (entry?.[0] === 'sum') {
       const [, id, since, end, ms, sum, base] = entry
       const known = own.get(id)
       own.set(id, {
         ...{ id, since, end, ms },
-        sum: greatest(known?.sum ?? 0, readExact(sum) ?? 0),
-        base: greatest(known?.base ?? 0, readExact(base) ?? 0),
+        sum: maxExact(known?.sum ?? 0, exactFromJson(sum) ?? 0),
+        base: maxExact(known?.base ?? 0, exactFromJson(base) ?? 0),
       })
     }
   }
   return { ...(gateway !== undefined && { gateway }), position, own: [...own.values()], resets }
 }
 
-function toWritten(sum: Exact): WrittenSum {
+function toWritten(sum: ExactInt): WrittenSum {
   return typeof sum === 'number' ? sum : String(sum)
 }
 

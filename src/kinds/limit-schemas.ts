@@ -1,6 +1,6 @@
 /** Schemas of limits, of the calendar of their windows, and of the prices and weights of tokens. */
 
-import { parseMoney, readPrice } from '../formats/money.ts'
+import { parseMoney, parsePrice } from '../formats/money.ts'
 import {
   boolean,
   dnsLabel,
@@ -295,7 +295,7 @@ const price = (description: string, otherwise?: string) =>
       {
         message:
           'must be a number of at least 0 like 0.000002 or 2e-6, with at most 12 digits before the point and 24 after it',
-        holds: (price: string) => readPrice(price) !== undefined,
+        holds: (price: string) => parsePrice(price) !== undefined,
       },
     ],
   })
@@ -333,7 +333,7 @@ export const billingRate = object(
 
 /** A valid rate, without exponents. */
 export function toPrices(raw: Prices): Prices {
-  const read = Object.entries(raw).map(([name, price]) => [name, readPrice(price ?? '')])
+  const read = Object.entries(raw).map(([name, price]) => [name, parsePrice(price ?? '')])
   return Object.fromEntries(read)
 }
 

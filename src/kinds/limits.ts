@@ -1,6 +1,6 @@
 /** Limits by name (`spec.limits[]`), the calendar of their windows, prices and weights, as plain data. */
 
-import type { Exact } from '../formats/exact.ts'
+import type { ExactInt } from '../formats/exact.ts'
 
 /** Whose usage one counter of a limit sums. */
 export const limitScopes = [
@@ -24,7 +24,7 @@ export interface NamedLimit {
   readonly per: Per
   readonly of: LimitKind
   /** Tokens, requests, or nano-units: 10⁻⁹ of BILLING_CURRENCY. */
-  readonly limit: Exact
+  readonly limit: ExactInt
   /** As written: `1h`, `day`; empty for concurrency. */
   readonly window: string
   /** For a duration; 0 for a calendar window and for concurrency. */

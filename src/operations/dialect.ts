@@ -3,7 +3,7 @@
  * libraries decide by it, and by the headers of `limit-headers.ts`, when to retry.
  */
 
-import { describe, type ErrorCode, type ErrorEnvelope, toEnvelope } from '../formats/errors.ts'
+import { type ErrorCode, type ErrorEnvelope, errorBody, errorEntry } from '../formats/errors.ts'
 import { meterable } from './operations.ts'
 
 export type Dialect = 'openai' | 'anthropic'
@@ -42,7 +42,7 @@ export function dialectOf(operation: string | undefined): Dialect {
  */
 export function statusIn(dialect: Dialect, code: ErrorCode): number {
   if (dialect === 'anthropic' && code === 'model_not_allowed') return 404
-  return describe(code).status
+  return errorEntry(code).status
 }
 
 /**
@@ -58,13 +58,13 @@ export function toRefusalBody(
   if (dialect === 'openai') {
     // Clients take insufficient_quota as final: where they may wait, a budget is refused like any limit.
     if (resetsAt === undefined && code === 'insufficient_quota') {
-      return toEnvelope('token_limit_exceeded', message ?? describe(code).message)
+      return errorBody('token_limit_exceeded', message ?? errorEntry(code).message)
     }
-    const { error } = toEnvelope(code, message)
+    const { error } = errorBody(code, message)
     if (resetsAt === undefined) return { error }
     // Codex sleeps for the whole of retry-after unless the error has this type and time.
     return { error: { ...error, type: 'usage_limit_reached', resets_at: resetsAt } }
   }
   const type = anthropicTypes[statusIn(dialect, code)] ?? 'api_error'
-  return { type: 'error', error: { type, message: message ?? describe(code).message } }
+  return { type: 'error', error: { type, message: message ?? errorEntry(code).message } }
 }

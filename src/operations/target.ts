@@ -3,7 +3,7 @@
  * with `/v1/…` the body does.
  */
 
-import { intern, remember } from '../formats/remember.ts'
+import { intern, memoize } from '../formats/memoize.ts'
 import { isNamedByBody, isNamedByPath } from './operations.ts'
 
 export interface Target {
@@ -17,7 +17,7 @@ export interface Target {
 
 /** The cache is small, and holds no key. */
 const [maxPaths, maxLength] = [4_096, 256]
-const recall = remember(maxPaths, read)
+const recall = memoize(maxPaths, read)
 
 /** The target of a path that Envoy has normalized; undefined if it belongs to no model. */
 export function readTarget(path: string): Target | undefined {

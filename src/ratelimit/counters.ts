@@ -1,7 +1,7 @@
 /** The counters of a process: the use of limits in the windows of an instant. Lines add to them; reading never does. */
 
 import { ServiceError } from '../formats/errors.ts'
-import type { Exact } from '../formats/exact.ts'
+import type { ExactInt } from '../formats/exact.ts'
 import type { HoldStore } from './holds.ts'
 import type { Counter, CounterState } from './rules/counter.ts'
 import { kindOf, readCounterKey, subjectOf } from './rules/counter-key.ts'
@@ -34,7 +34,7 @@ export interface ResettableCounters extends CounterStore {
    * response that ended by then counts in the old window, whenever its line is read. At most `maxResets`. Rejects if
    * the database, which records resets, is unavailable (the reset may then have been made) or missing.
    */
-  reset(counters: readonly Counter[], at: number, used?: Exact): Promise<void>
+  reset(counters: readonly Counter[], at: number, used?: ExactInt): Promise<void>
 }
 
 /** The maximum number of counters in one reset. */

@@ -2,7 +2,7 @@
 
 import type { IncomingMessage } from 'node:http'
 import https, { type RequestOptions } from 'node:https'
-import { type Address, localHost } from '../formats/address.ts'
+import { type Address, loopbackIfWildcard } from '../formats/address.ts'
 import { request } from './node-http.ts'
 
 interface HttpRequest extends RequestOptions {
@@ -33,7 +33,7 @@ export function sendRequest(url: string | URL, asked: HttpRequest): Promise<Inco
 /** The options for a listener on this machine, or for a Unix socket. */
 export function targetOf(address: Address): RequestOptions {
   if ('path' in address) return { socketPath: address.path }
-  return { hostname: localHost(address.host), port: address.port }
+  return { hostname: loopbackIfWildcard(address.host), port: address.port }
 }
 
 /** The text of a response; undefined if it has more than `maxBytes` bytes, whose rest is not read. */

@@ -5,7 +5,7 @@ import { chmodSync, lstatSync, rmSync } from 'node:fs'
 import type { Server } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import type { FastifyInstance } from 'fastify'
-import { type Address, showAddress } from '../formats/address.ts'
+import { type Address, formatAddress } from '../formats/address.ts'
 
 /** Returns the address with the actual port if it was 0, as do the other functions. */
 export async function listenHttp<At extends Address>(
@@ -42,7 +42,7 @@ export async function listenGrpc(
   at: Address,
   socketMode: number,
 ): Promise<Address> {
-  const port = await named('GRPC_ADDRESS', at, socketMode, () => server.listen(showAddress(at)))
+  const port = await named('GRPC_ADDRESS', at, socketMode, () => server.listen(formatAddress(at)))
   return 'path' in at ? at : { ...at, port }
 }
 
@@ -61,7 +61,7 @@ async function named<Result>(
   } catch (error) {
     const taken = /EADDRINUSE/.test(String(error))
     const why = taken ? 'is already taken' : 'cannot be listened on'
-    throw new Error(`${setting}: ${showAddress(at)} ${why}`, { cause: error })
+    throw new Error(`${setting}: ${formatAddress(at)} ${why}`, { cause: error })
   }
 }
 

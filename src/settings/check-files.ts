@@ -15,7 +15,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
-import { showAddress } from '../formats/address.ts'
+import { formatAddress } from '../formats/address.ts'
 import { fileModeOf, folderModeOf } from '../journal/prepare-folder.ts'
 import { isFolder, makeFolder } from '../runtime/make-folder.ts'
 import type { Config } from './config.ts'
@@ -78,7 +78,7 @@ export function checkSockets(config: Config): readonly string[] {
   return sockets.flatMap(([setting, address]) => {
     const length = 'path' in address ? Buffer.byteLength(address.path) : 0
     if (length <= maxSocketLength) return []
-    return `${setting}: ${showAddress(address)} has ${length} bytes, but the path of a socket has at most ${maxSocketLength}; set a shorter path, or a shorter DATA_DIR`
+    return `${setting}: ${formatAddress(address)} has ${length} bytes, but the path of a socket has at most ${maxSocketLength}; set a shorter path, or a shorter DATA_DIR`
   })
 }
 

@@ -7,8 +7,8 @@ import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { type Address, type SocketAddress, showAddress } from '../formats/address.ts'
-import { hopMark } from '../formats/hop.ts'
+import { type Address, formatAddress, type SocketAddress } from '../formats/address.ts'
+import { hopMark } from '../formats/hop-mark.ts'
 import { hashOfKey } from '../keys/rules/api-key.ts'
 import { pathRules } from '../operations/operations.ts'
 import { type Setting, type Settings, settings } from './all-settings.ts'
@@ -18,7 +18,7 @@ import { removedSettings } from './removed-settings.ts'
 import { isSample } from './sample.ts'
 import { type Environment, readSetting, textOf } from './setting.ts'
 
-export { type Address, type SocketAddress, showAddress }
+export { type Address, formatAddress, type SocketAddress }
 
 /** The settings as they were read. */
 type Read = {
@@ -94,7 +94,7 @@ function rereader(
 function derive(all: Read, env: Environment, problems: string[]) {
   const { meterPaths, unmeteredPaths, ...read } = all
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
-  const { gatewayUrl: raw = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
+  const { gatewayUrl: raw = `${scheme}://${formatAddress(read.gatewayAddress)}` } = read
   const gatewayUrl = raw.replace(/\/+$/, '')
   const markers = { own: read.keyMarker, accepted: read.acceptedMarkers }
   const ownName = nameReplica(read.grpcAddresses)
@@ -251,7 +251,7 @@ function bootId(): string {
 
 /** A name that is unique among living processes, because the address is, unless its port is still to be chosen. */
 function nameReplica([address]: readonly Address[]): string {
-  const shown = address === undefined ? '' : `/${showAddress(address)}`
+  const shown = address === undefined ? '' : `/${formatAddress(address)}`
   const isFound = address !== undefined && 'port' in address && address.port === 0
   return `${hostname()}${shown}${isFound ? `#${process.pid}` : ''}`
 }

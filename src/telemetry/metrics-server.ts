@@ -2,9 +2,9 @@
 
 import type { RequestListener, Server, ServerResponse } from 'node:http'
 import { createServer as createSecureServer, type Server as SecureServer } from 'node:https'
-import { describe, type ErrorCode, isFinal, toEnvelope } from '../formats/errors.ts'
-import { hopHeader, isOwnHop } from '../formats/hop.ts'
-import { isFromPage } from '../formats/page-request.ts'
+import { type ErrorCode, errorBody, errorEntry, isFinalStatus } from '../formats/errors.ts'
+import { hopHeader, isOwnHop } from '../formats/hop-mark.ts'
+import { isFromWebPage } from '../formats/page-request.ts'
 import { createServer } from '../runtime/node-http.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import type { Exposition } from './exposition.ts'
@@ -28,7 +28,7 @@ export function createMetricsServer(
     const path = request.url?.replace(/\?.*$/s, '')
     if (isOwnHop(request.headers[hopHeader], hopMark)) {
       refuse(response, 'loop_detected')
-    } else if (isFromPage(request.headers, boundTo(server))) {
+    } else if (isFromWebPage(request.headers, boundTo(server))) {
       refuse(response, 'local_only', 'Pages in a browser may not call this listener.')
     } else if (path !== '/metrics') {
       refuse(response, 'not_found')
@@ -53,11 +53,11 @@ export function createMetricsServer(
 }
 
 function refuse(response: ServerResponse, code: ErrorCode, message?: string): void {
-  const { status } = describe(code)
-  if (isFinal(status)) response.setHeader('x-should-retry', 'false')
+  const { status } = errorEntry(code)
+  if (isFinalStatus(status)) response.setHeader('x-should-retry', 'false')
   response
     .writeHead(status, { 'content-type': 'application/json' })
-    .end(JSON.stringify(toEnvelope(code, message)))
+    .end(JSON.stringify(errorBody(code, message)))
 }
 
 function boundTo(server: Server): string | undefined {

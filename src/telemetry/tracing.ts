@@ -13,7 +13,7 @@ import {
   type Tracer,
   trace,
 } from '@opentelemetry/api'
-import { isSampled, parseTraceParent } from '../formats/headers.ts'
+import { isTraceSampled, parseTraceParent } from '../formats/headers.ts'
 
 export interface Tracing {
   /** false: every function is returned unchanged, and no span is created. */
@@ -46,7 +46,7 @@ export function createTracing(tracer: Tracer): Tracing {
   const within = new AsyncLocalStorage<Span>()
 
   function begin(name: string, traceparent: string | undefined): Span | undefined {
-    if (!isSampled(traceparent)) return undefined
+    if (!isTraceSampled(traceparent)) return undefined
     const parent = parseTraceParent(traceparent)
     if (parent === undefined) return undefined
     const { traceId, parentId: spanId } = parent

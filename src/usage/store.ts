@@ -1,10 +1,10 @@
 /** The usage ledger: sums of usage by hour, fed by the usage journal exactly once. */
 
-import type { Exact } from '../formats/exact.ts'
+import type { ExactInt } from '../formats/exact.ts'
 import type { Labels } from '../formats/labels.ts'
-import type { Span } from '../formats/span.ts'
+import type { TimeRange } from '../formats/time-range.ts'
 
-/** The group of a sum. Names are at most `maxNameLength` long (formats/bound-text.ts). */
+/** The group of a sum. Names are at most `maxNameLength` long (formats/bounded-text.ts). */
 export interface UsageGroup {
   /** Start of the hour in which the responses ended, in milliseconds since the epoch. */
   readonly hour: number
@@ -49,7 +49,7 @@ export interface UsageRow extends UsageGroup, UsageSums {
   /** `Usage.prices`, which is part of the group; empty if there are none, or only the payer's rate. */
   readonly prices: string
   /** The charge in nano-units, or null without prices. */
-  readonly cost: Exact | null
+  readonly cost: ExactInt | null
 }
 
 /** The charge of one window of a limit by name. */
@@ -69,7 +69,7 @@ export interface LimitGroup {
 
 export interface LimitRow extends LimitGroup {
   /** Tokens, requests, or nano-units. */
-  readonly amount: Exact
+  readonly amount: ExactInt
   /** Times of the first and the last charge. */
   readonly first: number
   readonly last: number
@@ -81,7 +81,7 @@ export interface DemoUsage extends UsageRow {
 }
 
 /** A period from which lines of a journal were lost. */
-export type UsageGap = Span
+export type UsageGap = TimeRange
 
 /** How far one file of a journal has been added to the ledger. */
 export interface LedgerPlace {
@@ -146,7 +146,7 @@ export const usageUnits = ['hour', 'day', 'month'] as const
 export type UsageUnit = (typeof usageUnits)[number]
 
 /** Whole hours. */
-export interface UsageQuery extends Span {
+export interface UsageQuery extends TimeRange {
   /** Undefined if the whole time is one group. */
   readonly unit: UsageUnit | undefined
   /** Empty only with a unit. */
@@ -194,7 +194,7 @@ export interface VerifiedSums
   extends UsageSums,
     Pick<UsageGroup, 'hour' | 'user' | 'keyId' | 'model'> {
   /** The charge in nano-units. */
-  readonly cost: Exact
+  readonly cost: ExactInt
 }
 
 /** A ledger at one moment: its sums of a period, and the part of each journal that they include. */

@@ -12,7 +12,7 @@ import type { GatewayDrain } from '../cluster/rules/gateway-drain.ts'
 import { serveConsole } from '../console/console.ts'
 import { refuseForeignHosts } from '../console/sample-sign-in.ts'
 import { createLimits } from '../extauthz/check-limits.ts'
-import { localHost, showAddress } from '../formats/address.ts'
+import { formatAddress, loopbackIfWildcard } from '../formats/address.ts'
 import { networkOf } from '../formats/cidr.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
 import { errorMessage } from '../runtime/error-message.ts'
@@ -125,7 +125,7 @@ const quietMs = 30_000
 /** GATEWAY_URL is not used: it may lead to another pod, or be unreachable from this one. */
 function openProbes({ config, log, clock }: Context, seal: ListingSeal): ProbeModel {
   const { gatewayAddress, gatewayTlsCertFile: certFile } = config
-  const at = { host: localHost(gatewayAddress.host), port: gatewayAddress.port }
+  const at = { host: loopbackIfWildcard(gatewayAddress.host), port: gatewayAddress.port }
   const lines = createLineLimit(quietMs)
   return createProbeModel({
     askGateway: createGatewayClient({ ...at, certFile }),
@@ -133,7 +133,7 @@ function openProbes({ config, log, clock }: Context, seal: ListingSeal): ProbeMo
     onUnreachable(error) {
       if (lines.pass('', clock()) === undefined) return
       log.warn(
-        { code: 'gateway_unreachable', gateway: showAddress(at), problem: errorMessage(error) },
+        { code: 'gateway_unreachable', gateway: formatAddress(at), problem: errorMessage(error) },
         'cannot list models: the gateway at GATEWAY_ADDRESS does not respond',
       )
     },

@@ -1,7 +1,7 @@
 /** OpenTelemetry: spans, and their export with the metrics to a collector. */
 
 import { trace } from '@opentelemetry/api'
-import { toShown } from '../formats/redact.ts'
+import { redactForLog } from '../formats/redact.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { timedStop } from '../runtime/stops.ts'
 import { withTimeout } from '../runtime/with-timeout.ts'
@@ -35,7 +35,7 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
         log.info({ code: 'export_restored', signal }, 'collector available again')
       else {
         log.warn(
-          { code: 'export_failing', signal, problem: toShown(problem) },
+          { code: 'export_failing', signal, problem: redactForLog(problem) },
           'cannot export to the collector',
         )
       }

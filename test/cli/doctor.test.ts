@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { openPool } from '../../src/store/postgres/postgres.ts'
 import { makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { runAt } from '../support/command.ts'
@@ -33,8 +33,8 @@ function settingsOf(
   more: NodeJS.ProcessEnv,
 ): NodeJS.ProcessEnv {
   return {
-    INTERNAL_ADDRESS: showAddress(addresses.internal),
-    METRICS_ADDRESS: addresses.metrics && showAddress(addresses.metrics),
+    INTERNAL_ADDRESS: formatAddress(addresses.internal),
+    METRICS_ADDRESS: addresses.metrics && formatAddress(addresses.metrics),
     ENVOY_ADMIN_ADDRESS: envoy.admin,
     USAGE_JOURNAL: journal,
     ...more,

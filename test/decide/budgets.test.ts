@@ -5,7 +5,7 @@ import type { AccessRequest } from '../../src/decide/access-request.ts'
 import { authorize } from '../../src/decide/decide.ts'
 import type { Grant } from '../../src/decide/decision.ts'
 import { enforceLimits } from '../../src/decide/steps/limits.ts'
-import { type Exact, plus } from '../../src/formats/exact.ts'
+import { addExact, type ExactInt } from '../../src/formats/exact.ts'
 import type { KeyCaller } from '../../src/identity/rules/caller.ts'
 import { readLine } from '../../src/journal/read-line.ts'
 import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
@@ -227,7 +227,7 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
     const world = worldOf(random)
     const snapshot = compiled(world)
     const callers = new Map(people.map((person) => [person, keyOf(world, person)]))
-    const sums = new Map<string, Exact>()
+    const sums = new Map<string, ExactInt>()
     const used: Used[] = []
     /** Whose phase the windows of a limit have: not what is tested here. */
     const owners = new Map<string, string>()
@@ -312,7 +312,7 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
       for (const { counters: own, amount, at: when } of countedOf(line, snapshot)) {
         for (const counter of own) {
           const { id } = windowAt(counter, when)
-          sums.set(id, plus(sums.get(id) ?? 0, amount))
+          sums.set(id, addExact(sums.get(id) ?? 0, amount))
         }
       }
     }

@@ -3,7 +3,7 @@ import type { Denial, Grant } from '../../src/decide/decision.ts'
 import { limitCodes } from '../../src/decide/decision.ts'
 import { messageOf } from '../../src/decide/refusal-message.ts'
 import { enforceHold } from '../../src/decide/steps/limits.ts'
-import type { Exact } from '../../src/formats/exact.ts'
+import type { ExactInt } from '../../src/formats/exact.ts'
 import { toTimestamp } from '../../src/formats/time.ts'
 import type { LimitKind } from '../../src/kinds/limits.ts'
 import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
@@ -14,7 +14,7 @@ const now = Date.UTC(2026, 10, 26, 12)
 const key = { by: 'key', user: 'alice', groups: [], keyId: 'k', subscription: 'premium' } as const
 const grant = { subscription: 'premium', caller: key } as unknown as Grant
 
-function stateOf(limit: Partial<CountedLimit>, used: Exact, resetsAt: number): LimitState {
+function stateOf(limit: Partial<CountedLimit>, used: ExactInt, resetsAt: number): LimitState {
   const parsedWindow = { ms: 60_000 }
   const own = { scope: 'user', origin: 'subscription', parsedWindow, ...limit } as CountedLimit
   return { limit: own, used, remaining: 0, resetsAt }
@@ -69,7 +69,7 @@ test('the message of an exhausted limit gives its figures', async (t) => {
 })
 
 /** By one limit that resets at the end of November in Zurich. */
-function told(limit: Partial<CountedLimit>, used: Exact, more: Partial<Denial> = {}) {
+function told(limit: Partial<CountedLimit>, used: ExactInt, more: Partial<Denial> = {}) {
   const parsedWindow = { every: 'month', zone: 'Europe/Zurich' } as const
   const retryAt = Date.UTC(2026, 10, 30, 23)
   const refusing = stateOf({ kind: 'cost', window: 'month', parsedWindow, ...limit }, used, retryAt)

@@ -10,7 +10,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import root from 'tap'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
 import { inPod } from '../support/in-pod.ts'
 import { readScrape } from '../support/metrics.ts'
@@ -146,7 +146,7 @@ test('a full disk refuses key changes, but nothing else', async (t, gateway) => 
   t.equal((await gateway.chat(key)).status, 200, 'the key is not revoked')
   t.ok((await lost()) >= 2)
   const readyz = async () =>
-    (await fetch(`http://${showAddress(gateway.addresses.internal)}/readyz`)).text()
+    (await fetch(`http://${formatAddress(gateway.addresses.internal)}/readyz`)).text()
   t.match(JSON.parse(await readyz()), { status: 'ready', degraded: ['audit'] })
   rmSync(path)
   t.equal(

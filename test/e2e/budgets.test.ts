@@ -2,8 +2,8 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
-import { type Exact, plus } from '../../src/formats/exact.ts'
-import { parseMoney, toMoney } from '../../src/formats/money.ts'
+import { addExact, type ExactInt } from '../../src/formats/exact.ts'
+import { formatMoney, parseMoney } from '../../src/formats/money.ts'
 import { runAt } from '../support/command.ts'
 import { createMigratedDatabase } from '../support/database.ts'
 import { accessPolicy, modelRef, type WrittenDocument } from '../support/documents.ts'
@@ -185,7 +185,7 @@ root.test(
       loses: () => valkey.client.flushall(),
       hangs: () => hangUp(gateway, of('bob')),
     }
-    let charged: Exact = 0
+    let charged: ExactInt = 0
     const counted: Record<string, number> = { ada: 0, bob: 0, eve: 0 }
     for (const [user, model, dialect = '', usage = '', cost = '', tokens] of rows) {
       if (model === undefined) {
@@ -199,13 +199,13 @@ root.test(
       })
       t.equal(answer.status, 200, `${user}: ${usage}`)
       const left = answer.headers.get('x-tollgate-budget-remaining')
-      const before = parseMoney(budget) as Exact
-      t.equal(plus(parseMoney(left ?? '') ?? -1, charged), before, 'what is left before it')
-      charged = plus(charged, parseMoney(cost) as Exact)
+      const before = parseMoney(budget) as ExactInt
+      t.equal(addExact(parseMoney(left ?? '') ?? -1, charged), before, 'what is left before it')
+      charged = addExact(charged, parseMoney(cost) as ExactInt)
       counted[user] = (counted[user] ?? 0) + Number(tokens)
       await poll(
-        async () => (await named(user, 'team')).used === toMoney(charged),
-        `${toMoney(charged)} are used`,
+        async () => (await named(user, 'team')).used === formatMoney(charged),
+        `${formatMoney(charged)} are used`,
       )
       t.equal((await named(user, 'group')).used, counted[user], `of the pool of ${user}`)
     }
@@ -228,7 +228,7 @@ root.test(
       return isSame && (await named('eve', 'team')).used === used ? used : undefined
     }, 'the ledger and the bill have the same sum')
     t.ok(
-      (parseMoney(used) as Exact) > charged,
+      (parseMoney(used) as ExactInt) > charged,
       `${used}, with what the stream was estimated to have used`,
     )
     const verified = await runAt({ env }, 'usage', 'verify')

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root from 'tap'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { type Gateway, gatewayTests } from '../support/gateway.ts'
 import { type OidcIssuer, startOidcIssuer } from '../support/oidc-issuer.ts'
 import { startReviewServer } from '../support/review-server.ts'
@@ -133,7 +133,7 @@ test('without the API server cluster tokens get 503, and everything else works',
     'no one is an administrator',
   )
   t.equal((await gateway.chat(key)).status, 200)
-  const ready = await fetch(`http://${showAddress(gateway.addresses.internal)}/readyz`)
+  const ready = await fetch(`http://${formatAddress(gateway.addresses.internal)}/readyz`)
   t.equal(ready.status, 200)
   t.match(await ready.json(), { degraded: ['kubernetes'] })
   cluster.answer = undefined

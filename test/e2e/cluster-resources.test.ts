@@ -1,5 +1,5 @@
 import root from 'tap'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { startGateway } from '../support/gateway.ts'
@@ -28,7 +28,7 @@ root.test('resources of a cluster can be used through Envoy', { skip }, async (t
   const { key } = await gateway.mint().catch(() => ({ key: '' }))
   t.equal(key, '', 'a Subscription without existing models selects nothing')
   const readyz = async () => {
-    const answer = await fetch(`http://${showAddress(gateway.addresses.internal)}/readyz`)
+    const answer = await fetch(`http://${formatAddress(gateway.addresses.internal)}/readyz`)
     return JSON.stringify(await answer.json())
   }
   const put = (value: string) =>

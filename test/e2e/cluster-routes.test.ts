@@ -4,7 +4,7 @@ import https from 'node:https'
 import type { AddressInfo } from 'node:net'
 import root from 'tap'
 import type { Address } from '../../src/formats/address.ts'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
 import { startDnsServer } from '../support/dns-server.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
@@ -138,7 +138,7 @@ root.test('requests follow the HTTPRoute of the model', { skip }, async (t) => {
   await t.test('a route on another Gateway is reported as a bypass', async (t) => {
     const { internal, metrics } = gateway.addresses
     const get = async (address: Address | undefined, path: string): Promise<string> =>
-      (await fetch(`http://${address && showAddress(address)}${path}`)).text()
+      (await fetch(`http://${address && formatAddress(address)}${path}`)).text()
     const bypassed = async () =>
       readScrape(await get(metrics, '/metrics')).value('tollgate_models_bypassed')
     t.equal(await bypassed(), 0)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { createDatabase } from '../support/database.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { chatPath, startGateway } from '../support/gateway.ts'
@@ -17,7 +17,7 @@ t.test('known keys work without the database', { skip }, async (t) => {
   const gateway = await startGateway(t, { env: { DATABASE_URL: proxy.through(url) } })
   const { ask, chat, mint, newUser } = gateway
   const readiness = async () => {
-    const answer = await fetch(`http://${showAddress(gateway.addresses.internal)}/readyz`)
+    const answer = await fetch(`http://${formatAddress(gateway.addresses.internal)}/readyz`)
     return (await answer.json()) as { degraded?: string[] }
   }
 

@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
-import { mostExact } from '../../src/formats/exact.ts'
-import { parseMoney, toMoney } from '../../src/formats/money.ts'
+import { maxExactInt } from '../../src/formats/exact.ts'
+import { formatMoney, parseMoney } from '../../src/formats/money.ts'
 import { runAt } from '../support/command.ts'
 import { createMigratedDatabase } from '../support/database.ts'
 import { accessPolicy, modelRef, type WrittenDocument } from '../support/documents.ts'
@@ -115,11 +115,11 @@ async function attack(t: Test, gateway: Gateway, env: Record<string, string>): P
     const answer = await gateway.chat(keys.money, { usage: usageOf(input, output) })
     t.equal(answer.status, 200)
     t.equal(answer.headers.get('x-tollgate-budget-limit'), '9000000000')
-    t.equal(answer.headers.get('x-tollgate-budget-remaining'), toMoney(budget - used), 'before')
+    t.equal(answer.headers.get('x-tollgate-budget-remaining'), formatMoney(budget - used), 'before')
     used += cost
     const left = used < budget ? budget - used : 0n
-    const counted = used < mostExact ? used : mostExact
-    const is = { limit: '9000000000', used: toMoney(counted), remaining: toMoney(left) }
+    const counted = used < maxExactInt ? used : maxExactInt
+    const is = { limit: '9000000000', used: formatMoney(counted), remaining: formatMoney(left) }
     await poll(
       async () => (await shown(gateway, keys.money, 'money'))[0]?.used === is.used,
       is.used,
@@ -151,7 +151,7 @@ async function attack(t: Test, gateway: Gateway, env: Record<string, string>): P
   }
   t.equal((await gateway.chat(keys.tokens)).status, 429)
 
-  const cost = toMoney(used)
+  const cost = formatMoney(used)
   await poll(async () => {
     const { text } = await gateway.ask('/v1/usage?subscription=money', admin)
     return JSON.parse(text).data[0]?.cost === cost

@@ -1,6 +1,6 @@
 import http, { type IncomingHttpHeaders } from 'node:http'
 import root, { type Test } from 'tap'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { makeCertificate, noOpenssl, selfSigned } from '../support/certificates.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { readStat } from '../support/envoy.ts'
@@ -132,7 +132,7 @@ root.test('only the certificate of our gateway gets a credential', { skip }, asy
     const api = gateway.addresses.api
     const list = async () => {
       const headers = { authorization: `Bearer token-${gateway.newUser()}` }
-      const response = await fetch(`http://${showAddress(api)}/v1/models`, { headers })
+      const response = await fetch(`http://${formatAddress(api)}/v1/models`, { headers })
       const { data } = (await response.json()) as { data: { id: string }[] }
       return data.map(({ id }) => id)
     }

@@ -1,6 +1,6 @@
 import root from 'tap'
-import { hopMark } from '../../src/formats/hop.ts'
-import { showAddress } from '../../src/settings/config.ts'
+import { hopMark } from '../../src/formats/hop-mark.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { startDnsServer } from '../support/dns-server.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
@@ -44,7 +44,7 @@ async function addModels(gateway: Gateway, urls: Readonly<Record<string, string>
 }
 
 test('a model at the internal listener reaches nothing there', async (t, gateway) => {
-  const internal = showAddress(gateway.addresses.internal)
+  const internal = formatAddress(gateway.addresses.internal)
   // Another address of the same listener, as a Service of the cluster would be.
   const port = Number(internal.split(':')[1])
   const proxy = await startTcpProxy(t, port)
@@ -83,8 +83,8 @@ test('the gateway and its other listeners are no models', async (t, gateway) => 
   const { api, metrics } = gateway.addresses
   const { key } = await addModels(gateway, {
     itself: `${gateway.url}/llm/itself`,
-    api: `http://${showAddress(api)}`,
-    metrics: `http://${metrics ? showAddress(metrics) : ''}`,
+    api: `http://${formatAddress(api)}`,
+    metrics: `http://${metrics ? formatAddress(metrics) : ''}`,
   })
   for (const path of ['itself/v1/anything', 'api/v1/subscriptions', 'metrics/v1/x']) {
     const answer = await gateway.ask(`/llm/${path}`, key)

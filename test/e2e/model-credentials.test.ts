@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root from 'tap'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
@@ -101,7 +101,7 @@ test('sends no request without the credential', async (t, gateway) => {
     t.equal(JSON.parse(answer.text).error.code, 'model_credential_refused', model)
     t.equal(server.received.length, before, `${model} got no request`)
   }
-  const internal = showAddress(gateway.addresses.internal)
+  const internal = formatAddress(gateway.addresses.internal)
   const told = (await (await fetch(`http://${internal}/internal/v1/resources`)).json()) as {
     problems: string[]
   }

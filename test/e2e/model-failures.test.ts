@@ -3,7 +3,7 @@ import http from 'node:http'
 import https from 'node:https'
 import type { AddressInfo } from 'node:net'
 import root from 'tap'
-import { type Address, showAddress } from '../../src/settings/config.ts'
+import { type Address, formatAddress } from '../../src/settings/config.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
 import { runAt } from '../support/command.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
@@ -97,7 +97,7 @@ test('failures of model servers are counted and shown', async (t, gateway) => {
 
   const { internal, metrics: at } = gateway.addresses
   const read = async (address: Address, path: string) =>
-    (await fetch(`http://${showAddress(address)}${path}`)).text()
+    (await fetch(`http://${formatAddress(address)}${path}`)).text()
   const metrics = () => read(at as Address, '/metrics')
   await poll(
     async () => (await metrics()).includes('model="llm/mended",reason="reset"'),
@@ -142,8 +142,8 @@ test('failures of model servers are counted and shown', async (t, gateway) => {
   const doctor = await runAt(
     {
       env: {
-        INTERNAL_ADDRESS: showAddress(internal),
-        METRICS_ADDRESS: showAddress(at as Address),
+        INTERNAL_ADDRESS: formatAddress(internal),
+        METRICS_ADDRESS: formatAddress(at as Address),
         ENVOY_ADMIN_ADDRESS: gateway.envoy.admin,
       },
     },

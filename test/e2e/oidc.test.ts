@@ -1,5 +1,5 @@
 import root from 'tap'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
 import { startOidcIssuer } from '../support/oidc-issuer.ts'
@@ -110,7 +110,7 @@ test('without the provider its tokens get 503, and everything else works', async
   const status = async () => (await create(gateway, fresh)).status
   await poll(async () => (await status()) === 503, 'the key may be new', 20_000)
   const { internal } = gateway.addresses
-  const ready = await fetch(`http://${showAddress(internal)}/readyz`)
+  const ready = await fetch(`http://${formatAddress(internal)}/readyz`)
   t.equal(ready.status, 200)
   t.match(await ready.json(), { degraded: ['oidc'] })
   t.equal((await gateway.chat(key)).status, 200)

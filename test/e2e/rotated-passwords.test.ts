@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
 import { serve } from '../../src/main.ts'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createDatabase } from '../support/database.ts'
 import { noRateLimits } from '../support/no-rate-limits.ts'
@@ -36,7 +36,7 @@ async function start(t: Test, env: Record<string, string>): Promise<World> {
   const { api, internal } = service.addresses
   return {
     async search() {
-      const answer = await fetch(`http://${showAddress(api)}/v1/api-keys/search`, {
+      const answer = await fetch(`http://${formatAddress(api)}/v1/api-keys/search`, {
         method: 'POST',
         headers: { authorization: 'Bearer token-ann' },
       })
@@ -44,7 +44,7 @@ async function start(t: Test, env: Record<string, string>): Promise<World> {
       return `${answer.status} ${error?.code ?? ''}`.trim()
     },
     async degraded() {
-      const answer = await fetch(`http://${showAddress(internal)}/readyz`)
+      const answer = await fetch(`http://${formatAddress(internal)}/readyz`)
       return ((await answer.json()) as { degraded?: string[] }).degraded ?? []
     },
   }

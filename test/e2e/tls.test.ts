@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import tls from 'node:tls'
 import root, { type Test } from 'tap'
 import { parse } from 'yaml'
-import { type Address, showAddress } from '../../src/settings/config.ts'
+import { type Address, formatAddress } from '../../src/settings/config.ts'
 import { makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { type Gateway, startGateway } from '../support/gateway.ts'
@@ -73,7 +73,7 @@ async function start(t: Test): Promise<World> {
 }
 
 async function ask(at: Address | undefined, path: string, options: RequestOptions = {}) {
-  const url = `https://${at && showAddress(at)}${path}`
+  const url = `https://${at && formatAddress(at)}${path}`
   const asked = request(url, { agent: false, ...options }).end()
   const [answer] = await once(asked, 'response')
   const text = (await answer.setEncoding('utf8').toArray()).join('')
@@ -95,12 +95,12 @@ root.test('TLS everywhere', { skip }, async (t) => {
     t.equal((await ask(api, '/health', { ca })).status, 200)
     t.match((await ask(metrics, '/metrics', { ca })).text, /^tollgate_/m)
     await t.rejects(ask(api, '/health'), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' })
-    await t.rejects(fetch(`http://${showAddress(api)}/health`))
+    await t.rejects(fetch(`http://${formatAddress(api)}/health`))
   })
 
   await t.test('gRPC requires a client certificate', async (t) => {
     const status = async (options: tls.ConnectionOptions): Promise<unknown> => {
-      const session = http2.connect(`https://${showAddress(grpc[0] as Address)}`, {
+      const session = http2.connect(`https://${formatAddress(grpc[0] as Address)}`, {
         ca,
         ...options,
       })
@@ -167,7 +167,7 @@ root.test('TLS everywhere', { skip }, async (t) => {
     const folder = temporaryFolder(t)
     writeFileSync(join(folder, 'ca.pem'), ca.join(''))
     const list = runTollgate(t, ['key', 'list'], {
-      TOLLGATE_URL: `https://${showAddress(api)}`,
+      TOLLGATE_URL: `https://${formatAddress(api)}`,
       TOLLGATE_TOKEN: `token-${gateway.newUser()}`,
       NODE_EXTRA_CA_CERTS: join(folder, 'ca.pem'),
       DATA_DIR: folder,
@@ -178,7 +178,7 @@ root.test('TLS everywhere', { skip }, async (t) => {
   await t.test('a new certificate interrupts no request', async (t) => {
     const { key } = await gateway.mint()
     const served = async () => {
-      const { hostname, port } = new URL(`https://${showAddress(api)}`)
+      const { hostname, port } = new URL(`https://${formatAddress(api)}`)
       const socket = tls.connect({ host: hostname, port: Number(port), ca: ca })
       await once(socket, 'secureConnect')
       const { serialNumber } = socket.getPeerCertificate()

@@ -2,7 +2,7 @@ import { test } from 'tap'
 import type { Denial, Grant } from '../../src/decide/decision.ts'
 import { createTemplates } from '../../src/extauthz/allow-template.ts'
 import { toCheckResponse } from '../../src/extauthz/check-response.ts'
-import { type ErrorCode, toEnvelope } from '../../src/formats/errors.ts'
+import { type ErrorCode, errorBody } from '../../src/formats/errors.ts'
 import type { KeyLimits } from '../../src/identity/rules/caller.ts'
 import type { Dialect } from '../../src/operations/dialect.ts'
 import { toCountedLimit, toCountedLimits } from '../../src/ratelimit/rules/counted-limits.ts'
@@ -147,7 +147,7 @@ test('each denial has its status, code and body', async (t) => {
   ] as const) {
     const denial = deny(code)
     t.match(denial, { grpc, http, headers: { 'content-type': 'application/json' } }, code)
-    t.strictSame(denial.body, toEnvelope(code))
+    t.strictSame(denial.body, errorBody(code))
   }
 })
 

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { describe, ServiceError, toEnvelope } from '../../src/formats/errors.ts'
+import { errorBody, errorEntry, ServiceError } from '../../src/formats/errors.ts'
 
 test('each status has its error type', async (t) => {
   for (const [code, status, type] of [
@@ -26,35 +26,35 @@ test('each status has its error type', async (t) => {
     ['identity_unavailable', 503, 'server_error'],
     ['model_unavailable', 503, 'server_error'],
   ] as const) {
-    t.match(describe(code), { status, type, message: /\.$/ }, code)
-    t.match(toEnvelope(code), { error: { type, message: describe(code).message } })
+    t.match(errorEntry(code), { status, type, message: /\.$/ }, code)
+    t.match(errorBody(code), { error: { type, message: errorEntry(code).message } })
   }
 })
 
 test('the envelope has three fields', async (t) => {
-  t.strictSame(toEnvelope('not_found', 'No such key.'), {
+  t.strictSame(errorBody('not_found', 'No such key.'), {
     error: { message: 'No such key.', type: 'not_found_error', code: 'not_found' },
   })
 })
 
 test('both readiness refusals have the same code', async (t) => {
-  t.equal(toEnvelope('subscription_pending').error.code, 'subscription_not_ready')
-  t.equal(toEnvelope('subscription_not_ready').error.code, 'subscription_not_ready')
+  t.equal(errorBody('subscription_pending').error.code, 'subscription_not_ready')
+  t.equal(errorBody('subscription_not_ready').error.code, 'subscription_not_ready')
 })
 
 test('a spent limit is reported as OpenAI does', async (t) => {
-  t.match(toEnvelope('token_limit_exceeded'), {
+  t.match(errorBody('token_limit_exceeded'), {
     error: { type: 'tokens', code: 'rate_limit_exceeded' },
   })
 })
 
 test('the subscription refusal mentions access', async (t) => {
-  t.match(describe('subscription_not_allowed').message, /no access to the subscription/)
+  t.match(errorEntry('subscription_not_allowed').message, /no access to the subscription/)
 })
 
 test('the cause is not part of the message', async (t) => {
   const error = new ServiceError('store_unavailable', { cause: new Error('password=secret') })
-  t.equal(error.message, describe('store_unavailable').message)
+  t.equal(error.message, errorEntry('store_unavailable').message)
   t.match(error, { name: 'ServiceError', code: 'store_unavailable', cause: /secret/ })
   t.equal(new ServiceError('invalid_request', { message: 'Say more.' }).message, 'Say more.')
 })

@@ -1,17 +1,17 @@
 import { test } from 'tap'
 import {
-  type Exact,
-  greatest,
-  minus,
-  mostExact,
+  addExact,
+  type ExactInt,
+  maxExact,
+  maxExactInt,
   parseExact,
-  plus,
+  subtractExact,
 } from '../../src/formats/exact.ts'
 
 const safe = Number.MAX_SAFE_INTEGER
 
 test('whole numbers are numbers while these are exact', async (t) => {
-  const sums: readonly (readonly [Exact, Exact, Exact])[] = [
+  const sums: readonly (readonly [ExactInt, ExactInt, ExactInt])[] = [
     [1, 2, 3],
     [safe - 1, 1, safe],
     [safe, 1, 2n ** 53n],
@@ -19,25 +19,34 @@ test('whole numbers are numbers while these are exact', async (t) => {
     [2n ** 60n, 3, 2n ** 60n + 3n],
   ]
   for (const [one, other, sum] of sums) {
-    t.equal(plus(one, other), sum)
-    t.equal(minus(sum, other), one)
-    t.equal(minus(sum, one), other)
-    t.equal(greatest(one, sum), sum > one ? sum : one)
+    t.equal(addExact(one, other), sum)
+    t.equal(subtractExact(sum, other), one)
+    t.equal(subtractExact(sum, one), other)
+    t.equal(maxExact(one, sum), sum > one ? sum : one)
   }
 })
 
 test('a sum ends at the most there is room for', async (t) => {
-  t.equal(plus(mostExact - 1n, 1), mostExact)
-  t.equal(plus(mostExact, 1), mostExact)
-  t.equal(plus(mostExact, mostExact), mostExact)
+  t.equal(addExact(maxExactInt - 1n, 1), maxExactInt)
+  t.equal(addExact(maxExactInt, 1), maxExactInt)
+  t.equal(addExact(maxExactInt, maxExactInt), maxExactInt)
 })
 
 test('digits are read exactly, or not at all', async (t) => {
   t.equal(parseExact('0'), 0)
   t.equal(parseExact(`${safe}`), safe)
   t.equal(parseExact('9007199254740993'), 2n ** 53n + 1n)
-  t.equal(parseExact(`${mostExact}`), mostExact)
-  for (const text of ['', '-1', '1.5', '1e3', '0x1', ' 1', `${mostExact + 1n}`, '1'.repeat(1e6)]) {
+  t.equal(parseExact(`${maxExactInt}`), maxExactInt)
+  for (const text of [
+    '',
+    '-1',
+    '1.5',
+    '1e3',
+    '0x1',
+    ' 1',
+    `${maxExactInt + 1n}`,
+    '1'.repeat(1e6),
+  ]) {
     t.equal(parseExact(text), undefined, text.slice(0, 20))
   }
 })

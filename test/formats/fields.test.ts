@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { type FieldProblem, readFields, showPath } from '../../src/formats/fields.ts'
+import { type FieldProblem, formatPath, readFields } from '../../src/formats/fields.ts'
 import {
   boolean,
   integer,
@@ -20,7 +20,7 @@ function read(value: unknown, schema: Schema, isRequired = false): [unknown, str
     object({ it: isRequired ? schema : optional(schema) }),
     problems,
   )
-  return [it, problems.map(({ path, message }) => `${showPath(path)} ${message}`)]
+  return [it, problems.map(({ path, message }) => `${formatPath(path)} ${message}`)]
 }
 
 test('paths are shown as kubectl shows them', async (t) => {
@@ -30,7 +30,7 @@ test('paths are shown as kubectl shows them', async (t) => {
     [['spec', 'modelRefs', 2, 'name'], 'spec.modelRefs[2].name'],
     [['a', 0, 1], 'a[0][1]'],
   ] as const) {
-    t.equal(showPath(path), shown)
+    t.equal(formatPath(path), shown)
   }
 })
 

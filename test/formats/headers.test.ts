@@ -1,6 +1,10 @@
 import { test } from 'tap'
-import { isWithinAny, parseNetwork } from '../../src/formats/cidr.ts'
-import { clientOfForwardedFor, lastValue, readClientAddress } from '../../src/formats/headers.ts'
+import { isInAnyNetwork, parseNetwork } from '../../src/formats/cidr.ts'
+import {
+  clientOfForwardedFor,
+  lastHeaderValue,
+  parseClientAddress,
+} from '../../src/formats/headers.ts'
 
 test('the last value that is not blank counts', async (t) => {
   for (const [header, value] of [
@@ -12,7 +16,7 @@ test('the last value that is not blank counts', async (t) => {
     [' a b , ', 'a b'],
     ['a,b c\u00a0,,\u00a0,', 'b c'],
   ] as const) {
-    t.equal(lastValue(header), value, JSON.stringify(header))
+    t.equal(lastHeaderValue(header), value, JSON.stringify(header))
   }
 })
 
@@ -40,7 +44,7 @@ test('an address is read in any form that proxies write', async (t) => {
     ['1:0:2:3:4:5:6:7', '1:0:2:3:4:5:6:7'],
     ['10:0:0:0f:0:0:0:10', '10:0:0:f::10'],
   ] as const) {
-    t.equal(readClientAddress(written), address, written)
+    t.equal(parseClientAddress(written), address, written)
   }
 })
 
@@ -85,7 +89,7 @@ test('what is no address stays none', async (t) => {
     `fe80::1%${'x'.repeat(100)}`,
     'x'.repeat(40_000),
   ]) {
-    t.equal(readClientAddress(written), undefined, written.slice(0, 60))
+    t.equal(parseClientAddress(written), undefined, written.slice(0, 60))
   }
 })
 
@@ -132,6 +136,10 @@ test('a read address is in the networks of what was written', async (t) => {
     'fe80::1%lo',
   ]
   for (const text of texts) {
-    t.equal(isWithinAny(networks, readClientAddress(text) ?? ''), isWithinAny(networks, text), text)
+    t.equal(
+      isInAnyNetwork(networks, parseClientAddress(text) ?? ''),
+      isInAnyNetwork(networks, text),
+      text,
+    )
   }
 })

@@ -1,12 +1,12 @@
 import { test } from 'tap'
-import { mostExact } from '../../src/formats/exact.ts'
+import { maxExactInt } from '../../src/formats/exact.ts'
 import {
-  nanoOf,
+  formatMoney,
+  formatPriceUnits,
   parseMoney,
-  priceUnits,
-  readPrice,
-  showUnits,
-  toMoney,
+  parsePrice,
+  priceUnitsToNano,
+  toPriceUnits,
 } from '../../src/formats/money.ts'
 
 test('money is shown without exponent and without zeros at its end', async (t) => {
@@ -16,10 +16,10 @@ test('money is shown without exponent and without zeros at its end', async (t) =
     [1_500_000_000, '1.5'],
     [10n ** 18n, '1000000000'],
     [9_000_000_000n * 10n ** 9n, '9000000000'],
-    [mostExact, '9223372036.854775807'],
+    [maxExactInt, '9223372036.854775807'],
     [-10_000_000, '-0.01'],
   ] as const) {
-    t.equal(toMoney(nano), shown)
+    t.equal(formatMoney(nano), shown)
   }
 })
 
@@ -35,7 +35,7 @@ test('money is read as it is shown, exactly', async (t) => {
     ['9000000000.000000000', 9_000_000_000n * 10n ** 9n],
   ] as const) {
     t.equal(parseMoney(text), nano, text)
-    t.equal(parseMoney(toMoney(nano)), nano)
+    t.equal(parseMoney(formatMoney(nano)), nano)
   }
   for (const text of [
     ...['', '.', '.5', '5.', '-1', '+1', '1e3', '1,5', ' 1', '0.0000000001', '١'],
@@ -47,13 +47,13 @@ test('money is read as it is shown, exactly', async (t) => {
 
 test('a price multiplies without rounding and is rounded up once', async (t) => {
   const least = '0.000000000000000000000001'
-  t.equal(priceUnits(least), 1n)
-  t.equal(showUnits(priceUnits(least) * 3n), '0.000000000000000000000003')
-  t.equal(showUnits(priceUnits('12.5') * 2n), '25')
-  t.equal(nanoOf(0n), 0n)
-  t.equal(nanoOf(1n), 1n)
-  t.equal(nanoOf(priceUnits('0.000000001')), 1n)
-  t.equal(nanoOf(priceUnits('0.000000001') + 1n), 2n)
+  t.equal(toPriceUnits(least), 1n)
+  t.equal(formatPriceUnits(toPriceUnits(least) * 3n), '0.000000000000000000000003')
+  t.equal(formatPriceUnits(toPriceUnits('12.5') * 2n), '25')
+  t.equal(priceUnitsToNano(0n), 0n)
+  t.equal(priceUnitsToNano(1n), 1n)
+  t.equal(priceUnitsToNano(toPriceUnits('0.000000001')), 1n)
+  t.equal(priceUnitsToNano(toPriceUnits('0.000000001') + 1n), 2n)
 })
 
 test('a price is read in each form that people and tools write', async (t) => {
@@ -75,7 +75,7 @@ test('a price is read in each form that people and tools write', async (t) => {
     ['1e-24', '0.000000000000000000000001'],
     ['999999999999.999999999999999999999999', '999999999999.999999999999999999999999'],
   ] as const) {
-    t.equal(readPrice(written), price, written)
+    t.equal(parsePrice(written), price, written)
   }
 })
 
@@ -85,6 +85,6 @@ test('anything else is no price', async (t) => {
     ...['1e12', '1e-25', '1e999', '1e-999', '1e1000', '0x10', '1_000', 'NaN', 'Infinity', '1.2.3'],
     ...['1\n', '٣', '1'.repeat(1_000_000), `0.${'0'.repeat(1_000_000)}1`],
   ]) {
-    t.equal(readPrice(written), undefined, written.slice(0, 20))
+    t.equal(parsePrice(written), undefined, written.slice(0, 20))
   }
 })

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { redact, toShown } from '../../src/formats/redact.ts'
+import { redact, redactForLog } from '../../src/formats/redact.ts'
 import { costRatio } from '../support/cost.ts'
 
 test('keys and tokens are removed wherever they stand', async (t) => {
@@ -19,8 +19,8 @@ test('keys and tokens are removed wherever they stand', async (t) => {
   ] as const) {
     t.equal(redact(text), shown)
   }
-  t.equal(toShown(`${'x'.repeat(250)} sk-tg-4fTr0bJm9x_abc`), `${'x'.repeat(250)} [reda`)
-  t.equal(toShown(`eyJ${'x'.repeat(1_000)}.eyJzdWIi more`), '[redacted] more')
+  t.equal(redactForLog(`${'x'.repeat(250)} sk-tg-4fTr0bJm9x_abc`), `${'x'.repeat(250)} [reda`)
+  t.equal(redactForLog(`eyJ${'x'.repeat(1_000)}.eyJzdWIi more`), '[redacted] more')
 })
 
 test('the beginnings of tokens cost what other text costs', async (t) => {

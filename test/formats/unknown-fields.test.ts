@@ -1,7 +1,7 @@
 import { test } from 'tap'
-import { showPath } from '../../src/formats/fields.ts'
+import { formatPath } from '../../src/formats/fields.ts'
 import { integer, labels, list, object, type Schema, text } from '../../src/formats/schema.ts'
-import { findUnknown } from '../../src/formats/unknown-fields.ts'
+import { findUnknownFields } from '../../src/formats/unknown-fields.ts'
 
 const limit = object({ limit: integer(1, 9), window: text() })
 const entry = object({ name: text(), limits: list(limit) }, { closed: true })
@@ -18,9 +18,9 @@ const schema: Schema = object(
 
 /** Each as `path message`, with the path of its closed object before it. */
 function unknownIn(document: unknown): string[] {
-  return findUnknown(document, schema).map(
+  return findUnknownFields(document, schema).map(
     ({ path, message, closed }) =>
-      `${closed === undefined ? '' : `[${showPath(closed)}] `}${showPath(path)} ${message}`,
+      `${closed === undefined ? '' : `[${formatPath(closed)}] `}${formatPath(path)} ${message}`,
   )
 }
 
@@ -52,7 +52,7 @@ test('a closed object is named however deep the field is', async (t) => {
     { name: 'c', limit: 5 },
   ]
   t.strictSame(
-    findUnknown({ entries }, schema).map(({ closed, path }) => [closed, showPath(path)]),
+    findUnknownFields({ entries }, schema).map(({ closed, path }) => [closed, formatPath(path)]),
     [
       [['entries', 1], 'entries[1].limits[0].limt'],
       [['entries', 1], 'entries[1].limits[1].brust'],
@@ -64,7 +64,7 @@ test('a closed object is named however deep the field is', async (t) => {
 test('of many fields some are named, and all closed objects', async (t) => {
   const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`field-${i}`, i]))
   const entries = Array.from({ length: 1_000 }, () => many)
-  const found = findUnknown({ ...many, entries }, schema)
+  const found = findUnknownFields({ ...many, entries }, schema)
   t.equal(new Set(found.map(({ closed }) => closed?.[1])).size, 1_001)
   t.equal(found.filter(({ closed }) => closed === undefined).length, 20)
   t.equal(found.length, 20 + 3 * 1_000)

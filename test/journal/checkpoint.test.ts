@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { type Exact, mostExact } from '../../src/formats/exact.ts'
+import { type ExactInt, maxExactInt } from '../../src/formats/exact.ts'
 import { createCheckpoint, type KeptState } from '../../src/journal/checkpoint.ts'
 import { openDurableFiles } from '../../src/journal/durable-files.ts'
 import type { OwnSum } from '../../src/ratelimit/rules/sums.ts'
@@ -13,7 +13,7 @@ const windows = { since: 1_000, end: 61_000, ms: 60_000 }
 const one: OwnSum = { id: 'a\nb\nc@1000', ...windows, sum: 40, base: 2 }
 
 /** With so many windows, each of this sum, and this much read. */
-function stateOf(count: number, sum: Exact): KeptState {
+function stateOf(count: number, sum: ExactInt): KeptState {
   return {
     position: new Map([['f00d', Number(sum)]]),
     own: Array.from({ length: count }, (_, i) => ({ ...one, id: `${i}@1000`, sum })),
@@ -36,7 +36,7 @@ test('a checkpoint is loaded as it was saved', async (t) => {
   const files = openDurableFiles(path)
   const checkpoint = createCheckpoint(files, 'usage.sums', names, 'first')
   t.strictSame(await checkpoint.load([]), { position: new Map(), own: [], resets: new Map() })
-  const large = { ...one, id: 'large@1000', sum: 2n ** 53n + 1n, base: mostExact }
+  const large = { ...one, id: 'large@1000', sum: 2n ** 53n + 1n, base: maxExactInt }
   const state = { ...stateOf(2_000, 5), own: [...stateOf(2_000, 5).own, large, one] }
   t.strictSame(await checkpoint.save(() => state), state.position)
   const heir = createCheckpoint(files, 'usage.sums', names, 'second')
@@ -47,8 +47,12 @@ test('a checkpoint is loaded as it was saved', async (t) => {
   const { own } = await heir.load([])
   t.strictSame(own.at(-1), { ...one, base: 2n ** 53n + 3n }, 'the highest of three')
   // As after a write that filled the disk.
-  await checkpoint.noteBase(one, mostExact)
-  t.strictSame((await heir.load([])).own.at(-1)?.base, mostExact, 'what follows a torn line counts')
+  await checkpoint.noteBase(one, maxExactInt)
+  t.strictSame(
+    (await heir.load([])).own.at(-1)?.base,
+    maxExactInt,
+    'what follows a torn line counts',
+  )
 })
 
 test('a checkpoint that is replaced while it is loaded is not taken for none', async (t) => {

@@ -17,7 +17,7 @@ import type { KubeObject } from '../../src/kubernetes/list.ts'
 import { serve } from '../../src/main.ts'
 import { createClusterSource } from '../../src/models/sources/cluster-source.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
-import { loadConfig, showAddress } from '../../src/settings/config.ts'
+import { formatAddress, loadConfig } from '../../src/settings/config.ts'
 import { createDatabase } from '../support/database.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import {
@@ -250,7 +250,7 @@ test('cluster tokens can create keys, and cluster roles make administrators', as
     ...{ METRICS_ADDRESS: 'off', LOG_LEVEL: 'silent', AUDIT_LOG: 'off' },
   })
   t.teardown(() => service.stop())
-  const url = `http://${showAddress(service.addresses.api)}`
+  const url = `http://${formatAddress(service.addresses.api)}`
   const ask = async (token: string, path: string, body: object) => {
     const answer = await fetch(`${url}${path}`, {
       method: 'POST',

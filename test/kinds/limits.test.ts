@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { showPath } from '../../src/formats/fields.ts'
+import { formatPath } from '../../src/formats/fields.ts'
 import type { ModelRef, Resource, Subscription, Tenant } from '../../src/kinds/resources.ts'
 import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
 import { readObject } from '../../src/models/sources/documents.ts'
@@ -22,7 +22,7 @@ function ofTenant(spec: Record<string, unknown>): WrittenDocument {
 function problemsOf(document: unknown): readonly string[] {
   const result = parseResource(document)
   if (!('problems' in result)) return []
-  return result.problems.map(({ path, message }) => `${showPath(path)} ${message}`)
+  return result.problems.map(({ path, message }) => `${formatPath(path)} ${message}`)
 }
 
 /** The resource with the problems in spite of which it is in force. */

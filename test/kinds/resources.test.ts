@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { statuses } from '../../k8s/status-schemas.ts'
-import { showPath } from '../../src/formats/fields.ts'
+import { formatPath } from '../../src/formats/fields.ts'
 import type { Schema } from '../../src/formats/schema.ts'
 import { openableFields } from '../../src/kinds/body-fields.ts'
 import { documents } from '../../src/kinds/resource-schemas.ts'
@@ -41,7 +41,7 @@ function change(document: unknown, path: readonly (string | number)[], value: un
 function problemsOf(document: unknown): string[] {
   const result = parseResource(document)
   if (!('problems' in result)) return []
-  return result.problems.map(({ path, message }) => `${showPath(path)} ${message}`.trim())
+  return result.problems.map(({ path, message }) => `${formatPath(path)} ${message}`.trim())
 }
 
 test('each kind is read in both API groups', async (t) => {
@@ -498,7 +498,7 @@ const validations = [
 test('each broken rule is reported with its path and the fix', async (t) => {
   for (const [document, path, value, expected] of validations) {
     const problems = problemsOf(change(document, path, value))
-    const title = `${document.kind} ${showPath(path)} = ${JSON.stringify(value)?.slice(0, 40)}`
+    const title = `${document.kind} ${formatPath(path)} = ${JSON.stringify(value)?.slice(0, 40)}`
     if (typeof expected === 'string') t.strictSame(problems, [expected], title)
     else t.match(problems[0], expected, title)
   }
@@ -528,7 +528,7 @@ test('the limits of each rule are valid', async (t) => {
     [tenant, ['spec', 'apiKeys', 'maxExpirationDays'], 1],
     [tenant, ['spec', 'externalOIDC'], { issuerUrl: 'https://a', clientId: 'c', ttl: 30 }],
   ] as const) {
-    t.strictSame(problemsOf(change(document, path, value)), [], showPath(path))
+    t.strictSame(problemsOf(change(document, path, value)), [], formatPath(path))
   }
 })
 
@@ -580,10 +580,10 @@ test('of a list that is too long the first items are in force', async (t) => {
   ] as const) {
     const changed = change(document, path, value)
     t.match(problemsOf(changed), [
-      new RegExp(`^${showPath(path)} must have at most .*; the first ${first} are in force$`),
+      new RegExp(`^${formatPath(path)} must have at most .*; the first ${first} are in force$`),
     ])
     const shorter = change(document, path, value.slice(0, first))
-    t.strictSame(resourceOf(changed), resourceOf(shorter), showPath(path))
+    t.strictSame(resourceOf(changed), resourceOf(shorter), formatPath(path))
     t.strictSame(problemsOf(shorter), [])
   }
   const labels = Object.fromEntries(names.map((name) => [name, 'a']))
@@ -652,8 +652,8 @@ test('an unknown field is a problem, and the document is in force without it', a
   ] as const) {
     const whole = change(document, path, 'x')
     const result = parseResource(whole)
-    t.hasProp(result, 'resource', showPath(path))
-    t.strictSame(problemsOf(whole), [`${showPath(path)} is not known here (${hint})`])
+    t.hasProp(result, 'resource', formatPath(path))
+    t.strictSame(problemsOf(whole), [`${formatPath(path)} is not known here (${hint})`])
   }
 })
 
@@ -676,7 +676,7 @@ test('an unknown field takes the entry of its model out of force', async (t) => 
       ['large'],
       'neither it nor a later one for the same model is in force',
     )
-    t.match(resource.outOfForce, [{ namespace: 'llm', name: 'small' }], showPath(path))
+    t.match(resource.outOfForce, [{ namespace: 'llm', name: 'small' }], formatPath(path))
     t.strictSame(resource.outOfForce?.[0]?.problems[0]?.path.slice(0, path.length), path)
   }
 })

@@ -155,7 +155,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     '../dev/demo/postgres-usage.ts',
     ['dev/demo/postgres-usage.test.ts'],
-    [['id: digestOf(`demo ${row.id}`), ', '']],
+    [['id: digest128(`demo ${row.id}`), ', '']],
   ),
   ...mutants(
     'identity/oidc/key-source.ts',
@@ -563,7 +563,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['(limit) * (1 + overshoot)', '(limit) * (1.1 + overshoot)'],
       ['- Number(limit)) - held.most', '- Number(limit))'],
-      ['Number(minus(limit, used))', 'Number(limit) - Number(used)'],
+      ['Number(subtractExact(limit, used))', 'Number(limit) - Number(used)'],
       ['room.used >= room.limit)', 'room.used > room.limit)'],
       ['room.held.count === 0 ? !mayPass : !fits', '!fits'],
       ['canLimitOutput || !expected.isSeveral || ', 'true || '],
@@ -629,7 +629,7 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/rules/limit.ts',
     ['ratelimit/rules/counter.test.ts', 'decide/decide.test.ts'],
     [
-      ['remaining > held ? minus(remaining, held) : 0', 'remaining'],
+      ['rest > held ? subtractExact(rest, held) : 0', 'rest'],
       ['remaining === 0 &&', 'remaining <= 1 &&'],
       ['state.resetsAt > last.resetsAt', 'state.resetsAt < last.resetsAt'],
     ],
@@ -660,7 +660,7 @@ export const allMutants: readonly Mutant[] = [
     'keys/rules/caps-of-caller.ts',
     ['keys/rules/compiled-caps.test.ts'],
     [
-      ['(address !== undefined && isWithinAny', '(address === undefined || isWithinAny'],
+      ['(address !== undefined && isInAnyNetwork', '(address === undefined || isInAnyNetwork'],
       ['?.models?.has(modelKey) !== false', '?.models?.has(modelKey) !== true'],
     ],
   ),
@@ -699,7 +699,7 @@ export const allMutants: readonly Mutant[] = [
     'keys/rules/key-caps.ts',
     ['keys/rules/key-caps.test.ts'],
     [
-      ['[...findUnknown(caps, schema), ...problems]', 'problems'],
+      ['[...findUnknownFields(caps, schema), ...problems]', 'problems'],
       ['same.limit > limit', 'same.limit >= limit'],
       ['before[name] && !next[name]', 'false'],
       ['if (repeated >= 0)', 'if (false)'],
@@ -1107,8 +1107,8 @@ export const allMutants: readonly Mutant[] = [
     'usage/ledger/verify.ts',
     ['cli/verify-usage.test.ts'],
     [
-      ['minus(one.journals, one.ledger)', 'one.journals'],
-      ['plus(row.total, row.weight)', 'row.weight'],
+      ['subtractExact(one.journals, one.ledger)', 'one.journals'],
+      ['addExact(row.total, row.weight)', 'row.weight'],
       ["sumOf('ledger') === sumOf('journals')", 'false'],
     ],
   ),
@@ -1192,7 +1192,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (repeated !== undefined) {', 'if (repeated === null) {'],
       ['if (found.repeats < 0) end(', 'end('],
-      ["kind === 'tokens' ? used : plus(used, pool.sums.count)", 'used'],
+      ["kind === 'tokens' ? used : addExact(used, pool.sums.count)", 'used'],
       ["if (kind === 'requests') return 'spent'", "if (kind === 'requests') return 'busy'"],
       ["if (outcome === 'held') outcome = 'busy'", ''],
       ['expire()\n    const targets', 'const targets'],
@@ -1430,7 +1430,7 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/rules/windows.ts',
     ['ratelimit/rules/windows.test.ts'],
     [
-      ['at + offsetAt(zone, at) >= local', 'true'],
+      ['at + zoneOffsetAt(zone, at) >= local', 'true'],
       ['if (at < end) return', 'return'],
       ['maxSpans = 3', 'maxSpans = 1'],
     ],
@@ -1441,9 +1441,12 @@ export const allMutants: readonly Mutant[] = [
     ['journal/checkpoint.test.ts'],
     [
       ['await put(textOf(first))', ''],
-      ['[sums[from + i] as Exact,', '[each.sum,'],
+      ['[sums[from + i] as ExactInt,', '[each.sum,'],
       ['? sum : String(sum)', '? sum : Number(sum)'],
-      ['greatest(known?.base ?? 0, readExact(base) ?? 0)', 'known?.base || (readExact(base) ?? 0)'],
+      [
+        'maxExact(known?.base ?? 0, exactFromJson(base) ?? 0)',
+        'known?.base || (exactFromJson(base) ?? 0)',
+      ],
       ['(numberOf(latest) ?? 0) + 1', 'numberOf(latest) ?? 0'],
       ['(numberOf(file) ?? number) < number', 'numberOf(file) !== number'],
     ],
@@ -1527,7 +1530,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'ratelimit/sums/line-tail.ts',
     ['ratelimit/sums/line-delivery.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
-    [['tally.sum = plus(tally.sum, greatest(0, minus(own, ownUseOf(tally))))', '']],
+    [['tally.sum = addExact(tally.sum, maxExact(0, subtractExact(own, ownUseOf(tally))))', '']],
   ),
   ...mutants(
     'ratelimit/sums/gateway-sums.ts',
@@ -1630,7 +1633,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (field > tally.field) tally.field = field', 'tally.field = field'],
       ['if (others > tally.others) ', ''],
-      ['greatest(ownUseOf(tally), tally.field)', 'ownUseOf(tally)'],
+      ['maxExact(ownUseOf(tally), tally.field)', 'ownUseOf(tally)'],
       ['between >= 0 && ', ''],
     ],
   ),
@@ -1656,9 +1659,9 @@ export const allMutants: readonly Mutant[] = [
     ['formats/exact.test.ts'],
     [
       ['if (Number.isSafeInteger(sum)) return sum', 'return sum'],
-      ['sum < mostExact ? normalize(sum) : mostExact', 'normalize(sum)'],
+      ['sum < maxExactInt ? toExact(sum) : maxExactInt', 'toExact(sum)'],
       ['return Number.isSafeInteger(number) ? number : value', 'return value'],
-      ['value > mostExact ? undefined', 'false ? undefined'],
+      ['value > maxExactInt ? undefined', 'false ? undefined'],
     ],
   ),
   // No name forges a line, and none is longer than its bound.
@@ -1667,11 +1670,11 @@ export const allMutants: readonly Mutant[] = [
     ['usage/rules/line-head.test.ts'],
     [
       ['if (payer.length <= longest) return payer', 'return payer'],
-      ['"user":${toBoundJson(user, most.user)}', '"user":"${user}"'],
+      ['"user":${toBoundedJson(user, most.user)}', '"user":"${user}"'],
     ],
   ),
   ...mutants(
-    'formats/bound-text.ts',
+    'formats/bounded-text.ts',
     ['usage/rules/line-head.test.ts'],
     [
       [': JSON.stringify(value)\n', ': `"${value}"`\n'],

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { describe, toEnvelope } from '../../src/formats/errors.ts'
+import { errorBody, errorEntry } from '../../src/formats/errors.ts'
 import { dialectOf, toRefusalBody } from '../../src/operations/dialect.ts'
 
 test('the path determines the dialect', async (t) => {
@@ -13,8 +13,8 @@ test('the path determines the dialect', async (t) => {
 })
 
 test('an OpenAI error is the envelope', async (t) => {
-  t.strictSame(toRefusalBody('openai', 'not_found', 'Gone.'), toEnvelope('not_found', 'Gone.'))
-  t.strictSame(toRefusalBody('openai', 'internal'), toEnvelope('internal'))
+  t.strictSame(toRefusalBody('openai', 'not_found', 'Gone.'), errorBody('not_found', 'Gone.'))
+  t.strictSame(toRefusalBody('openai', 'internal'), errorBody('internal'))
 })
 
 test('an Anthropic error has a type of its own', async (t) => {
@@ -36,7 +36,7 @@ test('an Anthropic error has a type of its own', async (t) => {
   ] as const) {
     t.strictSame(
       toRefusalBody('anthropic', code),
-      { type: 'error', error: { type, message: describe(code).message } },
+      { type: 'error', error: { type, message: errorEntry(code).message } },
       code,
     )
   }

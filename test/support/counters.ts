@@ -1,4 +1,4 @@
-import type { Exact } from '../../src/formats/exact.ts'
+import type { ExactInt } from '../../src/formats/exact.ts'
 import { maxResets, type ResettableCounters } from '../../src/ratelimit/counters.ts'
 import type { HeldWindow, KnownWindows } from '../../src/ratelimit/holds/windows.ts'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
@@ -8,7 +8,7 @@ import type { CounterReset } from '../../src/ratelimit/rules/windows.ts'
 
 export interface TestCounters extends ResettableCounters {
   /** Adds what a line would that ended at this instant (milliseconds since the epoch). */
-  add(counters: readonly Counter[], amount: Exact, at: number): void
+  add(counters: readonly Counter[], amount: ExactInt, at: number): void
   /** For holds beside these counters. */
   readonly windows: KnownWindows
 }

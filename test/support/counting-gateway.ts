@@ -1,6 +1,6 @@
 import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Exact } from '../../src/formats/exact.ts'
+import type { ExactInt } from '../../src/formats/exact.ts'
 import { openDurableFiles } from '../../src/journal/durable-files.ts'
 import { openFolder } from '../../src/journal/folder.ts'
 import { createCounters, type ResettableCounters } from '../../src/ratelimit/counters.ts'
@@ -76,7 +76,7 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
     })
   const holds = redisHolds ?? createMemoryHolds(windows)
   const resets = {
-    async write(keys: readonly string[], at: number, used: Exact = 0) {
+    async write(keys: readonly string[], at: number, used: ExactInt = 0) {
       for (const each of all) for (const key of keys) each.running.reset(key, { at, used })
     },
   }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import root, { type Test } from 'tap'
 import { filesOf } from '../../src/journal/files.ts'
 import { type ServiceAddresses, serve } from '../../src/main.ts'
-import { loadConfig, showAddress } from '../../src/settings/config.ts'
+import { formatAddress, loadConfig } from '../../src/settings/config.ts'
 import { createMigratedDatabase } from './database.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from './documents.ts'
 import { type EnvoySettings, type RunningEnvoy, startEnvoy } from './envoy.ts'
@@ -279,10 +279,10 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     stopService: async () => void (await service.stop()),
     async startService() {
       const same = {
-        API_ADDRESS: showAddress(addresses.api),
-        INTERNAL_ADDRESS: showAddress(addresses.internal),
-        GRPC_ADDRESS: addresses.grpc.map(showAddress).join(','),
-        METRICS_ADDRESS: addresses.metrics ? showAddress(addresses.metrics) : 'off',
+        API_ADDRESS: formatAddress(addresses.api),
+        INTERNAL_ADDRESS: formatAddress(addresses.internal),
+        GRPC_ADDRESS: addresses.grpc.map(formatAddress).join(','),
+        METRICS_ADDRESS: addresses.metrics ? formatAddress(addresses.metrics) : 'off',
       }
       // An outgoing connection of another process may occupy one of the ports for a moment.
       await poll(async () => {

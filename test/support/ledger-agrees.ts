@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { startEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
-import { toMoney } from '../../src/formats/money.ts'
+import { formatMoney } from '../../src/formats/money.ts'
 import { toTimestamp } from '../../src/formats/time.ts'
 import { openPool } from '../../src/store/postgres/postgres.ts'
 import { runAt } from './command.ts'
@@ -234,7 +234,7 @@ export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> 
   const [charged] = await sql<{ nano: string }[]>`
     select sum(amount)::text as nano from tollgate_usage_limits where name = 'money'`
   await sql.end()
-  t.equal(toMoney(BigInt(charged?.nano ?? 0)), cost, 'a budget was charged what all hours cost')
+  t.equal(formatMoney(BigInt(charged?.nano ?? 0)), cost, 'a budget was charged what all hours cost')
   const { gaps } = await ask('/v1/usage', 'token-admin')
   t.strictSame(gaps, [])
   const archived = () => readdirSync(archives, { recursive: true, encoding: 'utf8' })

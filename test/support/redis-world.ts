@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Exact } from '../../src/formats/exact.ts'
+import type { ExactInt } from '../../src/formats/exact.ts'
 import { createRedisHolds, type RedisHolds } from '../../src/ratelimit/holds/redis.ts'
 import { connectRedis, type RedisConnection } from '../../src/ratelimit/redis/connection.ts'
 import { tagsOf, windowKey } from '../../src/ratelimit/redis/keys.ts'
@@ -22,9 +22,9 @@ export interface SharingGateway {
   readonly isUnavailable: boolean
   /** Number of detected data losses in Redis, each hash tag by itself. */
   readonly losses: number
-  add(counters: readonly Counter[], amount: Exact, at?: number): void
+  add(counters: readonly Counter[], amount: ExactInt, at?: number): void
   /** The usage known after the store was asked. */
-  used(...counters: Counter[]): Promise<readonly Exact[]>
+  used(...counters: Counter[]): Promise<readonly ExactInt[]>
   /**
    * Resolves once a call that begins now has sent the added counts to Redis and received its sums; up to 512 counters.
    */

@@ -3,8 +3,8 @@ import { dirname } from 'node:path'
 import { type Test, test } from 'tap'
 import { createCheck } from '../../src/extauthz/check.ts'
 import { createLimits } from '../../src/extauthz/check-limits.ts'
-import { type Exact, minus, plus } from '../../src/formats/exact.ts'
-import { parseMoney, priceUnits, showUnits, toMoney } from '../../src/formats/money.ts'
+import { addExact, type ExactInt, subtractExact } from '../../src/formats/exact.ts'
+import { formatMoney, formatPriceUnits, parseMoney, toPriceUnits } from '../../src/formats/money.ts'
 import { openFolder } from '../../src/journal/folder.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 import { loadDocuments } from '../../src/models/sources/pipeline.ts'
@@ -155,8 +155,8 @@ async function feedLedger(t: Test, path: string, now: () => number) {
 
 test('a month of budgets is exact everywhere', { skip: skipValkey }, async (t) => {
   const gateway = await startGateway(t)
-  const used = new Map<string, Exact>()
-  let all: Exact = 0
+  const used = new Map<string, ExactInt>()
+  let all: ExactInt = 0
   for (const { at, user, model, what, costs } of rows) {
     gateway.clock.now = Date.parse(at)
     if (what.includes('restarted')) await gateway.restart()
@@ -166,17 +166,17 @@ test('a month of budgets is exact everywhere', { skip: skipValkey }, async (t) =
     if (user === '') continue
     const operation = what.includes('"input_tokens"') ? 'messages' : 'chat/completions'
     const pool = `${at < '2026-03-31T22' ? 'March' : 'April'} ${groupOf[user]}`
-    const leftOf = () => toMoney(minus(limit, used.get(pool) ?? 0))
+    const leftOf = () => formatMoney(subtractExact(limit, used.get(pool) ?? 0))
     const { line, left } = await gateway.ask(user, model, operation)
     t.equal(left, leftOf(), `left before ${at}`)
     gateway.write(lineOf(line, what))
     const cost = parseMoney(costs) ?? 0
-    used.set(pool, plus(used.get(pool) ?? 0, cost))
-    all = plus(all, cost)
+    used.set(pool, addExact(used.get(pool) ?? 0, cost))
+    all = addExact(all, cost)
     t.equal((await gateway.ask(user, model, operation)).left, leftOf(), `left after ${at}`)
   }
   t.strictSame(
-    [...used].map(([pool, sum]) => `${toMoney(sum)} of ${pool}`),
+    [...used].map(([pool, sum]) => `${formatMoney(sum)} of ${pool}`),
     [...page.matchAll(/(\S+) of ((?:March|April) (?:red|blue))/g)].map(([said]) => said),
   )
 
@@ -185,18 +185,18 @@ test('a month of budgets is exact everywhere', { skip: skipValkey }, async (t) =
   const pools = await sql<{ whom: string; nano: string }[]>`
     select whom, amount::text as nano from tollgate_usage_limits order by begins_at, whom desc`
   t.strictSame(
-    pools.map(({ whom, nano }) => `${toMoney(BigInt(nano))} ${whom}`),
-    [...used].map(([pool, sum]) => `${toMoney(sum)} ${pool.split(' ')[1]}`),
+    pools.map(({ whom, nano }) => `${formatMoney(BigInt(nano))} ${whom}`),
+    [...used].map(([pool, sum]) => `${formatMoney(sum)} ${pool.split(' ')[1]}`),
     'the ledger of limits',
   )
   const span = 'from=2026-02-28&to=2026-04-01'
   const usage = await ask(`GET /v1/usage?group_by=organization&${span}`, { as: 'admin' })
-  t.match(usage.json().data, [{ cost: toMoney(all) }], 'the ledger')
+  t.match(usage.json().data, [{ cost: formatMoney(all) }], 'the ledger')
   const focus = await ask(`GET /v1/usage?format=focus&${span}`, { as: 'admin' })
   const charges = focus.body.trimEnd().split('\r\n').slice(1)
-  const billed = charges.reduce((sum, row) => sum + priceUnits(row.split(',', 1)[0] ?? ''), 0n)
-  t.equal(showUnits(billed), toMoney(all), 'FOCUS')
-  t.match(page, `${toMoney(all)} dollars`)
+  const billed = charges.reduce((sum, row) => sum + toPriceUnits(row.split(',', 1)[0] ?? ''), 0n)
+  t.equal(formatPriceUnits(billed), formatMoney(all), 'FOCUS')
+  t.match(page, `${formatMoney(all)} dollars`)
   const env = { DATABASE_URL: url, USAGE_JOURNAL: path }
   t.match(await runAt({ env }, 'usage', 'verify'), { status: 0, out: /sums agree/ })
 })

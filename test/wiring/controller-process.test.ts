@@ -1,6 +1,6 @@
 import { pino } from 'pino'
 import { test } from 'tap'
-import { loadConfig, showAddress } from '../../src/settings/config.ts'
+import { formatAddress, loadConfig } from '../../src/settings/config.ts'
 import { serveController } from '../../src/wiring/controller-process.ts'
 import { modelRef } from '../support/documents.ts'
 import { freePorts } from '../support/free-ports.ts'
@@ -35,7 +35,7 @@ test('a controller is alive at once, and ready once it has read the cluster', as
   t.equal(await statusOf('/internal/v1/resources'), 404)
 
   const scrape = async () => {
-    const metrics = showAddress(controller.metrics ?? { path: '' })
+    const metrics = formatAddress(controller.metrics ?? { path: '' })
     return readScrape(await (await fetch(`http://${metrics}/metrics`)).text())
   }
   await poll(

@@ -6,7 +6,7 @@ import { serve } from '../../src/main.ts'
 import { openRedis } from '../../src/ratelimit/redis/open-redis.ts'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
 import { noTokens } from '../../src/ratelimit/rules/hold.ts'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { createDatabase } from '../support/database.ts'
 import { inPod } from '../support/in-pod.ts'
 import { poll } from '../support/poll.ts'
@@ -85,8 +85,8 @@ root.test('a process whose holds are refused is degraded', skip, async (t) => {
     ...inPod('first'),
   })
   t.teardown(() => service.stop())
-  const api = `http://${showAddress(service.addresses.api)}`
-  const readyz = `http://${showAddress(service.addresses.internal)}/readyz`
+  const api = `http://${formatAddress(service.addresses.api)}`
+  const readyz = `http://${formatAddress(service.addresses.internal)}/readyz`
   const headers = { authorization: 'Bearer alice-token', 'content-type': 'application/json' }
   const explain = async () =>
     (

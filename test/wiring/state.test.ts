@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { test } from 'tap'
 import { serve } from '../../src/main.ts'
-import { showAddress } from '../../src/settings/config.ts'
+import { formatAddress } from '../../src/settings/config.ts'
 import { createDatabase } from '../support/database.ts'
 import { addReplica } from '../support/followers.ts'
 import { inPod } from '../support/in-pod.ts'
@@ -29,7 +29,7 @@ test('an administrator sees processes, stores and journal', { skip: skipValkey }
     ...inPod('first'),
   })
   t.teardown(() => service.stop())
-  const at = `http://${showAddress(service.addresses.api)}`
+  const at = `http://${formatAddress(service.addresses.api)}`
   const ask = async (path: string, who: string, method = 'GET', body?: object) => {
     const headers = { authorization: `Bearer ${who}-token` }
     return (

@@ -2,7 +2,7 @@
 
 import type { PastRefusal } from '../../decide/past-refusal.ts'
 import { invalidRequest } from '../../formats/errors.ts'
-import { readClientAddress } from '../../formats/headers.ts'
+import { parseClientAddress } from '../../formats/headers.ts'
 import { dayMs } from '../../formats/time.ts'
 import type { Caller, TokenCaller } from '../../identity/rules/caller.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
@@ -104,7 +104,7 @@ export function readQuestion(
   if (Boolean(user) !== Boolean(groups)) throw invalidRequest('user and groups belong together.')
   if (!model && !path) throw invalidRequest('Name the model or the path.')
   if (path && !path.startsWith('/')) throw invalidRequest('path must begin with a slash.')
-  const address = body.address ? readClientAddress(body.address) : undefined
+  const address = body.address ? parseClientAddress(body.address) : undefined
   if (body.address && address === undefined) throw invalidRequest('address must be an IP address.')
   const named = user ? personOf(user, groups ?? []) : undefined
   // The name of a ModelRef asks about its own path, where a body would have to name the model as its server does.

@@ -7,9 +7,9 @@ import type { ConsideredSubscription, Explanation } from '../../decide/explain.t
 import { clientCodeOf } from '../../decide/limit-message.ts'
 import type { PastRefusal } from '../../decide/past-refusal.ts'
 import { messageOf, refusalReason } from '../../decide/refusal-message.ts'
-import { describe, type ErrorCode, toEnvelope } from '../../formats/errors.ts'
-import { showFirst } from '../../formats/lists.ts'
-import { toFigure } from '../../formats/money.ts'
+import { type ErrorCode, errorBody, errorEntry } from '../../formats/errors.ts'
+import { joinFirst } from '../../formats/lists.ts'
+import { toAmount } from '../../formats/money.ts'
 import { redact } from '../../formats/redact.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
@@ -88,8 +88,8 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
     allowed: decision.allowed,
     ...(!decision.allowed && {
       status: statusIn(dialectOf(readTarget(path)?.operation), decision.code),
-      code: toEnvelope(clientCodeOf(decision, at)).error.code,
-      message: redact(messageOf(decision, at) ?? describe(decision.code).message),
+      code: errorBody(clientCodeOf(decision, at)).error.code,
+      message: redact(messageOf(decision, at) ?? errorEntry(decision.code).message),
       reason: locate && reasonOf(explanation, decision, broken),
     }),
     at: toTimestamp(at),
@@ -124,7 +124,7 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
 
 function toOtherJson({ code, ...key }: OtherKey): Json {
   if (code === undefined) return { ...key, allowed: true }
-  return { ...key, allowed: false, code: toEnvelope(code).error.code }
+  return { ...key, allowed: false, code: errorBody(code).error.code }
 }
 
 /** The steps with the resources that decided them; for users, `model` includes `access`. */
@@ -192,7 +192,7 @@ function toLimitsJson(
     const isTold = whole || hasFigures(limit)
     return {
       ...toStateJson(state, counterOf(limit, caller?.user ?? '', pool), isTold),
-      ...(held !== undefined && isTold && { held: toFigure(limit, held) }),
+      ...(held !== undefined && isTold && { held: toAmount(limit, held) }),
       ...(state === refusing && { refuses: true }),
     }
   })
@@ -227,7 +227,7 @@ function reasonOf(
     () => closed,
     () => outside,
   )
-  const found = showFirst(broken.slice(0, problemsShown), problemsShown, broken.length)
+  const found = joinFirst(broken.slice(0, problemsShown), problemsShown, broken.length)
   const all = [reason, found && `not in force: ${found}`].filter(Boolean)
   return all.length === 0 ? undefined : redact(all.join('; '))
 }
@@ -239,7 +239,7 @@ export function toPastJson(past: PastRefusal, whole: boolean): Json {
     requestId,
     at: toTimestamp(at),
     status,
-    code: toEnvelope(code).error.code,
+    code: errorBody(code).error.code,
     message: redact(message),
     reason: whole && reason !== undefined ? redact(reason) : undefined,
     ...whoIn(caller),

@@ -1,7 +1,7 @@
 /** Resources that would have allowed a request, and are not in force because of a problem. */
 
 import type { ConsideredSubscription, Explanation } from '../../decide/explain.ts'
-import { showPath } from '../../formats/fields.ts'
+import { formatPath } from '../../formats/fields.ts'
 import { namesOfKind } from '../../models/rules/original/original-kinds.ts'
 import type { Refused } from '../../models/rules/refused-resources.ts'
 import type { Model } from '../../models/rules/snapshot.ts'
@@ -62,5 +62,5 @@ function entryProblems(
   if (subscription === undefined || passedOver !== 'model_unhealthy') return []
   return subscription.problems
     .filter(({ entry }) => entry !== undefined && entry === model?.key)
-    .map(({ path, message }) => `Subscription ${subscription.name}: ${showPath(path)} ${message}`)
+    .map(({ path, message }) => `Subscription ${subscription.name}: ${formatPath(path)} ${message}`)
 }

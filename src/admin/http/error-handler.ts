@@ -4,15 +4,15 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import type { FastifySchemaValidationError } from 'fastify/types/schema.js'
 import type { RefusedRequest } from '../../decide/refused-request.ts'
 import {
-  describe,
   type ErrorCode,
-  isFinal,
+  errorBody,
+  errorEntry,
+  isFinalStatus,
   retryAfterOutage,
   ServiceError,
-  toEnvelope,
 } from '../../formats/errors.ts'
-import { challengeOf } from '../../formats/headers.ts'
-import { toQuoted } from '../../formats/redact.ts'
+import { bearerChallenge } from '../../formats/headers.ts'
+import { quoteName } from '../../formats/redact.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createLineLimit } from '../../runtime/line-limit.ts'
 import type { MethodsOf } from './methods.ts'
@@ -42,7 +42,7 @@ export function handleErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
 
   app.setErrorHandler<FastifyError>((error, request, reply) => {
     const refusal = toRefusal(error)
-    const { status } = describe(refusal.code)
+    const { status } = errorEntry(refusal.code)
     if (status >= 500) {
       const cause = refusal.cause ?? error
       const { url: route } = request.routeOptions
@@ -65,7 +65,7 @@ export function handleErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
     if (isTooLong) return sendError(reply, 'not_found', pathTooLong)
     if (methods.length === 0) return sendError(reply, 'not_found')
     const instead = insteadOf[`${request.method} ${request.url.replace(/\?.*$/s, '')}`]
-    const { message } = describe('method_not_allowed')
+    const { message } = errorEntry('method_not_allowed')
     return sendError(reply, 'method_not_allowed', instead && `${message} ${instead}`)
   }
   app.setNotFoundHandler(refuseUnknown)
@@ -83,16 +83,16 @@ export function handleErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
 
 /** Responds with the envelope of a code. */
 export function sendError(reply: FastifyReply, code: ErrorCode, message?: string): FastifyReply {
-  const { status } = describe(code)
+  const { status } = errorEntry(code)
   reply.request.refusedWith = code
   if (status === 401 && !reply.hasHeader('www-authenticate')) {
-    reply.header('www-authenticate', challengeOf(message ?? describe(code).message))
+    reply.header('www-authenticate', bearerChallenge(message ?? errorEntry(code).message))
   }
   if (status === 503 || code === 'idempotency_busy') reply.header('retry-after', retryAfterOutage)
   // A client that repeats the request would be refused until a key ends.
   if (code === 'too_many_keys') reply.header('retry-after', retryAfterFull)
-  if (isFinal(status) || code === 'too_many_keys') reply.header('x-should-retry', 'false')
-  return reply.code(status).send(toEnvelope(code, message))
+  if (isFinalStatus(status) || code === 'too_many_keys') reply.header('x-should-retry', 'false')
+  return reply.code(status).send(errorBody(code, message))
 }
 
 function toRefusal(error: FastifyError | ServiceError): ServiceError {
@@ -122,7 +122,7 @@ function validationMessage({ validation, validationContext }: FastifyError): str
     const known = Object.entries(parentSchema?.properties ?? {}).flatMap(([name, schema]) =>
       Object.keys(schema).length > 0 ? name : [],
     )
-    const quoted = toQuoted(String(unknown))
+    const quoted = quoteName(String(unknown))
     const name = quoted.length > maxNameShown ? `${quoted.slice(0, maxNameShown)}…"` : quoted
     const where = field === '' ? whole : field
     return `${where} has no field ${name}; it has ${known.join(', ')}.`
@@ -157,7 +157,7 @@ export function reportRefusals(
   if (onRefused === undefined) return
   app.addHook('onResponse', async (request) => {
     const { refusedWith: code, caller, method, routeOptions, headers } = request
-    if (!code || describe(code).status >= 500) return
+    if (!code || errorEntry(code).status >= 500) return
     onRefused({
       code,
       caller: caller ?? null,

@@ -11,8 +11,8 @@ import Fastify, {
 } from 'fastify'
 import type { AuditTrail } from '../../audit/trail.ts'
 import type { RefusedRequest } from '../../decide/refused-request.ts'
-import { toEnvelope } from '../../formats/errors.ts'
-import { hopHeader, isOwnHop } from '../../formats/hop.ts'
+import { errorBody } from '../../formats/errors.ts'
+import { hopHeader, isOwnHop } from '../../formats/hop-mark.ts'
 import { redact } from '../../formats/redact.ts'
 import type { ServerTls } from '../../tls/listener-tls.ts'
 import { auditRoutes } from './audit.ts'
@@ -151,7 +151,7 @@ function createServer({
 function refuseEarly(app: FastifyInstance, hopMark: string | undefined): void {
   // Node's own refusal of an unknown Expect has no body.
   app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
-    const body = JSON.stringify(toEnvelope('invalid_request', 'Expect must be 100-continue.'))
+    const body = JSON.stringify(errorBody('invalid_request', 'Expect must be 100-continue.'))
     const type = 'application/json; charset=utf-8'
     response.writeHead(417, { 'content-type': type, 'content-length': body.length }).end(body)
   })

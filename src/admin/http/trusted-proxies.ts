@@ -1,8 +1,8 @@
 /** The address of a request: the peer's, or the one in `x-forwarded-for` of a trusted peer. */
 
 import type { FastifyRequest } from 'fastify'
-import { isWithinAny, networksAmong } from '../../formats/cidr.ts'
-import { clientHeader, clientOfForwardedFor, readClientAddress } from '../../formats/headers.ts'
+import { isInAnyNetwork, parseNetworks } from '../../formats/cidr.ts'
+import { clientHeader, clientOfForwardedFor, parseClientAddress } from '../../formats/headers.ts'
 
 /** In place of the address of a Unix socket's peer, which has none. */
 const local = 'local'
@@ -14,24 +14,24 @@ const maxAddressLength = 64
  * `loopback`, which includes Unix sockets.
  */
 export function trustPeers(networks: readonly string[]): (address?: string) => boolean {
-  const trusted = networksAmong(
+  const trusted = parseNetworks(
     networks.flatMap((one) => (one === 'loopback' ? ['127.0.0.0/8', '::1'] : one)),
   )
   const trustsLocal = networks.includes('loopback')
-  return (address) => (address === undefined ? trustsLocal : isWithinAny(trusted, address))
+  return (address) => (address === undefined ? trustsLocal : isInAnyNetwork(trusted, address))
 }
 
 /** `trustPeers` for entries of `x-forwarded-for`, which may have a port. */
 export function trustForwarded(networks: readonly string[]): (address?: string) => boolean {
   const trusts = trustPeers(networks)
-  return (address) => trusts(address && (readClientAddress(address) ?? address))
+  return (address) => trusts(address && (parseClientAddress(address) ?? address))
 }
 
 /** The address of a request, according to the trusted peers, in its normal form. */
 export function addressOf(request: FastifyRequest): string {
   // Undefined on a Unix socket, despite its type.
   const ip: string | undefined = request.ip
-  return ip === undefined ? local : (readClientAddress(ip) ?? ip.slice(0, maxAddressLength))
+  return ip === undefined ? local : (parseClientAddress(ip) ?? ip.slice(0, maxAddressLength))
 }
 
 /**
@@ -46,10 +46,10 @@ export function gatewayAddressOf(
 ): string | undefined {
   const { remoteAddress: peer } = raw.socket
   const direct = headers[clientHeader]?.toString()
-  if (trusts(peer) && direct !== undefined && trustedHops === 0) return readClientAddress(direct)
+  if (trusts(peer) && direct !== undefined && trustedHops === 0) return parseClientAddress(direct)
   const forwarded = headers['x-forwarded-for']?.toString()
   if (trusts(peer) && (forwarded !== undefined || trustedHops > 0)) {
     return forwarded && clientOfForwardedFor(forwarded, trustedHops)
   }
-  return peer && readClientAddress(peer)
+  return peer && parseClientAddress(peer)
 }

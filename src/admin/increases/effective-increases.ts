@@ -1,6 +1,6 @@
 /** Which increases raise a limit now: the limits may have changed since. */
 
-import type { Exact } from '../../formats/exact.ts'
+import type { ExactInt } from '../../formats/exact.ts'
 import { statusAt } from '../../keys/rules/api-key.ts'
 import type { ApiKeyStore } from '../../keys/store.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
@@ -11,7 +11,7 @@ import { limitsOfRecord } from '../usage/limit-state.ts'
 import { toMeantJson } from './wanted-limit.ts'
 
 /** The figures of enforced limits, by counter key without its user or group. */
-type Figures = Map<string, Exact>
+type Figures = Map<string, ExactInt>
 
 /** `now`: milliseconds since the epoch. Rejects if the database is unavailable. */
 export async function effectiveOf(

@@ -2,7 +2,7 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
-import { toFigure } from '../../formats/money.ts'
+import { toAmount } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { sharedBy } from '../../models/rules/shared-limits.ts'
 import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
@@ -206,7 +206,7 @@ export function toRequestJson(request: LimitRequest) {
     ...(decidedAt !== null && { decidedAt: toTimestamp(decidedAt) }),
     ...(decisionReason !== null && { decisionReason }),
     ...(increaseId !== null && { increaseId }),
-    ...(grantedLimit !== null && { grantedLimit: toFigure(meant, grantedLimit) }),
+    ...(grantedLimit !== null && { grantedLimit: toAmount(meant, grantedLimit) }),
     ...(grantedUntil !== null && { grantedUntil: toEndTimestamp(grantedUntil) }),
   }
 }

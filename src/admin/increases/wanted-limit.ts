@@ -2,8 +2,8 @@
 
 import type { AuditTarget } from '../../audit/event.ts'
 import { invalidRequest, type ServiceError } from '../../formats/errors.ts'
-import type { Exact } from '../../formats/exact.ts'
-import { parseMoney, toFigure } from '../../formats/money.ts'
+import type { ExactInt } from '../../formats/exact.ts'
+import { parseMoney, toAmount } from '../../formats/money.ts'
 import { dayMs } from '../../formats/time.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import { sharedBy } from '../../models/rules/shared-limits.ts'
@@ -136,21 +136,21 @@ export function requireEnforced({ isEnforced }: OwnLimit): void {
 }
 
 /** A request may be older than the limit. */
-export function requireLower({ limit, kind }: CountedLimit, asked: Exact): void {
+export function requireLower({ limit, kind }: CountedLimit, asked: ExactInt): void {
   if (asked > limit) return
-  const figure = toFigure({ kind }, limit)
+  const figure = toAmount({ kind }, limit)
   throw invalidRequest(
     `The limit is ${figure} without an increase, which is at least the requested figure; deny the request.`,
   )
 }
 
-export function requireHigher(asked: Exact, limit: CountedLimit): void {
+export function requireHigher(asked: ExactInt, limit: CountedLimit): void {
   if (asked > limit.limit) return
-  throw invalidRequest(`limit must be above that of the resource, ${toFigure(limit, limit.limit)}.`)
+  throw invalidRequest(`limit must be above that of the resource, ${toAmount(limit, limit.limit)}.`)
 }
 
 /** Reads a figure in the unit of the limit. */
-export function readFigure(kind: LimitKind, raw: number | string): Exact {
+export function readFigure(kind: LimitKind, raw: number | string): ExactInt {
   if (kind === 'cost') {
     const nano = parseMoney(`${raw}`)
     if (nano !== undefined) return nano
@@ -182,6 +182,6 @@ export function toMeantJson({
     ...((per === 'user' || per === 'key') && { user }),
     ...(keyId !== undefined && { keyId }),
     ...(whom !== undefined && { whom }),
-    limit: toFigure({ kind }, limit),
+    limit: toAmount({ kind }, limit),
   } as const
 }

@@ -2,7 +2,7 @@
 
 import { hash, randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { invalidRequest, ServiceError, toEnvelope } from '../../formats/errors.ts'
+import { errorBody, invalidRequest, ServiceError } from '../../formats/errors.ts'
 import type { Attempt, MadeSecret } from '../../keys/idempotency.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -86,7 +86,7 @@ export function refuseDone(
   reply.request.refusedWith = 'idempotency_done'
   const shown = record && { record: toRecordJson(record, now) }
   reply.code(409)
-  return { ...toEnvelope('idempotency_done'), ...shown }
+  return { ...errorBody('idempotency_done'), ...shown }
 }
 
 function digest(value: unknown): string {

@@ -1,7 +1,7 @@
 /** Caps of a key in requests and records (contract, 3.2.3): their schemas, and which may be set. */
 
 import { invalidRequest } from '../../formats/errors.ts'
-import { toQuoted } from '../../formats/redact.ts'
+import { quoteName } from '../../formats/redact.ts'
 import { capNames, type KeyCaps, maxCaps, problemOfCaps } from '../../keys/rules/key-caps.ts'
 import { limitKinds } from '../../kinds/limits.ts'
 import { keyOfModel, type ModelReference } from '../../kinds/resources.ts'
@@ -133,7 +133,7 @@ export function readCaps(
   for (const [at, key] of modelsIn(caps)) {
     if (known.has(key) || covered?.has(key)) continue
     throw invalidRequest(
-      `${at}: the subscription ${toQuoted(subscription)} does not cover ${toQuoted(key)}.`,
+      `${at}: the subscription ${quoteName(subscription)} does not cover ${quoteName(key)}.`,
     )
   }
   return caps

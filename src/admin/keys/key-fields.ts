@@ -1,7 +1,7 @@
 /** The fields of a key that its holder chooses: their schemas, and the rules beyond them. */
 
 import { invalidRequest } from '../../formats/errors.ts'
-import { hasControls, type Labels, problemOfLabels } from '../../formats/labels.ts'
+import { hasControlCharacters, type Labels, problemOfLabels } from '../../formats/labels.ts'
 import { requirePlainText } from '../http/body.ts'
 
 /** Keys from before this limit keep longer names. */
@@ -43,7 +43,7 @@ export function readName(raw: string | null | undefined): string | undefined {
   if ([...name].length > maxNameLength) {
     throw invalidRequest(`name must have at most ${maxNameLength} characters.`)
   }
-  if (hasControls(name)) throw invalidRequest('name must not hold control characters.')
+  if (hasControlCharacters(name)) throw invalidRequest('name must not hold control characters.')
   return name
 }
 

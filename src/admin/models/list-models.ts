@@ -13,9 +13,9 @@ import {
   requestedBy,
 } from '../../decide/selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
-import { lastValue } from '../../formats/headers.ts'
+import { lastHeaderValue } from '../../formats/headers.ts'
 import { getOrAdd } from '../../formats/lists.ts'
-import { toQuoted } from '../../formats/redact.ts'
+import { quoteName } from '../../formats/redact.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { isModelAllowed } from '../../keys/rules/caps-of-caller.ts'
@@ -87,7 +87,7 @@ export function listModels(app: Api, deps: ExternalDeps): void {
   async function list(request: FastifyRequest, reply: FastifyReply) {
     const caller = callerOf(request)
     const snapshot = deps.snapshot()
-    const requested = lastValue(request.headers['x-maas-subscription']?.toString())
+    const requested = lastHeaderValue(request.headers['x-maas-subscription']?.toString())
     const subscriptions = subscriptionsOf(snapshot, caller, requested)
     reply.header('cache-control', 'no-store')
     reply.header('x-access-checked-at', toTimestamp(deps.clock()))
@@ -119,7 +119,7 @@ export function listModels(app: Api, deps: ExternalDeps): void {
     const silent = findSilent(id)
     const message = silent
       ? `The server of the model ${silent.key} does not respond, or fails; try again in a few seconds.`
-      : `There is no model ${toQuoted(id)}, you may not use it, or its server does not respond.`
+      : `There is no model ${quoteName(id)}, you may not use it, or its server does not respond.`
     throw new ServiceError(silent ? 'model_unavailable' : 'not_found', { message })
   }
   app.get('/v1/models/:id', { schema: oneSchema }, (request, reply) =>

@@ -2,7 +2,7 @@
 
 import type { FastifyError } from 'fastify'
 import { type SelectionRefusal, select, selectionErrors } from '../../decide/selection.ts'
-import { describe, ServiceError } from '../../formats/errors.ts'
+import { errorEntry, ServiceError } from '../../formats/errors.ts'
 import { displayOf } from '../../models/rules/display.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { SharedDeps } from '../deps.ts'
@@ -70,7 +70,7 @@ export function selectSubscription(app: Api, { snapshot }: SharedDeps): void {
           { code: 'subscription_selection_failed', err: error },
           'cannot select a subscription',
         )
-        return reply.code(200).send(refuse('internal_error', describe('internal').message))
+        return reply.code(200).send(refuse('internal_error', errorEntry('internal').message))
       },
     },
     async (request) => {
@@ -116,7 +116,7 @@ function describeRefusal(
 }
 
 function isOfTheRequest(error: FastifyError): boolean {
-  if (error instanceof ServiceError) return describe(error.code).status < 500
+  if (error instanceof ServiceError) return errorEntry(error.code).status < 500
   const { validation, statusCode } = error
   return validation !== undefined || (statusCode !== undefined && statusCode < 500)
 }

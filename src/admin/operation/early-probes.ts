@@ -4,8 +4,8 @@ import { once } from 'node:events'
 import type { RequestListener, Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { Address } from '../../formats/address.ts'
-import { describe, toEnvelope } from '../../formats/errors.ts'
-import { hopHeader, isOwnHop } from '../../formats/hop.ts'
+import { errorBody, errorEntry } from '../../formats/errors.ts'
+import { hopHeader, isOwnHop } from '../../formats/hop-mark.ts'
 import { listenServer } from '../../runtime/listen.ts'
 import { createServer } from '../../runtime/node-http.ts'
 import type { ServerTls } from '../../tls/listener-tls.ts'
@@ -16,8 +16,8 @@ const listenerOf =
   ({ url, headers }, response) => {
     if (isOwnHop(headers[hopHeader], hopMark)) {
       response
-        .writeHead(describe('loop_detected').status, { 'content-type': 'application/json' })
-        .end(JSON.stringify(toEnvelope('loop_detected')))
+        .writeHead(errorEntry('loop_detected').status, { 'content-type': 'application/json' })
+        .end(JSON.stringify(errorBody('loop_detected')))
       return
     }
     const path = url?.replace(/\?.*$/s, '')

@@ -1,7 +1,7 @@
 /** Endpoints without a credential: `/health`, and `/livez`, `/readyz` and addresses of the internal listener (docs/settings.md). */
 
 import type { FastifyReply } from 'fastify'
-import { showAddress } from '../../formats/address.ts'
+import { formatAddress } from '../../formats/address.ts'
 import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { object } from '../http/schema.ts'
@@ -33,7 +33,7 @@ export function health(app: Api): void {
 
 export function probes(app: Api, deps: OperatorDeps): void {
   const { ready, degraded, metricsAddress } = deps
-  const metrics = metricsAddress === undefined ? null : showAddress(metricsAddress)
+  const metrics = metricsAddress === undefined ? null : formatAddress(metricsAddress)
   // The other listeners of this process, for commands that know only the internal one.
   app.get('/internal/v1/addresses', () => ({ metrics }))
   app.get('/livez', () => ({ status: 'alive' }))

@@ -4,7 +4,7 @@
  */
 
 import type { CsvRow } from '../../formats/csv.ts'
-import { priceUnits, showUnits } from '../../formats/money.ts'
+import { formatPriceUnits, toPriceUnits } from '../../formats/money.ts'
 import { dayMs, toTimestamp } from '../../formats/time.ts'
 import { type Rates, ratesOf } from '../../usage/rules/amounts.ts'
 import { type UsageTotal, usageDimensions } from '../../usage/store.ts'
@@ -54,10 +54,10 @@ export function toFocusRows(total: UsageTotal, bill: FocusBill): readonly FocusR
   const charges = (Object.keys(meters) as Meter[]).flatMap((meter) => {
     const quantity = quantityOf(total, meter)
     if (quantity === 0 && meter !== 'request') return []
-    return [usageOf(total, meter, quantity, showUnits(rates[meter]))]
+    return [usageOf(total, meter, quantity, formatPriceUnits(rates[meter]))]
   })
-  const exact = charges.reduce((sum, { BilledCost }) => sum + priceUnits(BilledCost), 0n)
-  const rounding = priceUnits(cost ?? '0') - exact
+  const exact = charges.reduce((sum, { BilledCost }) => sum + toPriceUnits(BilledCost), 0n)
+  const rounding = toPriceUnits(cost ?? '0') - exact
   const all = rounding === 0n ? charges : [...charges, adjustmentOf(total, rounding)]
   return all.map((charge, i) => ({ ...(i === 0 ? row : whose), ...charge }))
 }
@@ -87,7 +87,7 @@ function usageOf({ group }: UsageTotal, meter: Meter | undefined, quantity: numb
   const what = meter === undefined ? 'Tokens' : meters[meter]
   const unit = meter === 'request' ? 'Requests' : 'Tokens'
   const sku = meter === undefined ? model : `${model}/${meter}`
-  const cost = toDecimal(showUnits(priceUnits(price) * BigInt(quantity)))
+  const cost = toDecimal(formatPriceUnits(toPriceUnits(price) * BigInt(quantity)))
   return {
     ...costs(cost),
     ChargeCategory: 'Usage',
@@ -108,7 +108,7 @@ function usageOf({ group }: UsageTotal, meter: Meter | undefined, quantity: numb
 /** It has neither a quantity nor a price, and so no SKU. */
 function adjustmentOf({ group: [, model = ''] }: UsageTotal, units: bigint) {
   return {
-    ...costs(toDecimal(showUnits(units))),
+    ...costs(toDecimal(formatPriceUnits(units))),
     ChargeCategory: 'Adjustment',
     ChargeDescription: `Rounding of each response of ${model}`,
   }

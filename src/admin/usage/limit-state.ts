@@ -1,7 +1,7 @@
 /** Limits and their counters: selecting, reading and showing them. */
 
-import type { Exact } from '../../formats/exact.ts'
-import { toFigure } from '../../formats/money.ts'
+import type { ExactInt } from '../../formats/exact.ts'
+import { toAmount } from '../../formats/money.ts'
 import { dayMs, toEndTimestamp } from '../../formats/time.ts'
 import type { CompiledCaps } from '../../identity/rules/caller.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
@@ -118,7 +118,7 @@ export function toNamesJson({ limitName, kind, scope, window }: CountedLimit) {
 /** A limit as shown. A counter of concurrency has no window. `isTold`: with figures. */
 export function toStateJson(state: LimitState, counter: Counter, isTold: boolean) {
   const { limit, used, remaining, resetsAt } = state
-  const shown = (value: Exact) => (isTold ? toFigure(limit, value) : null)
+  const shown = (value: ExactInt) => (isTold ? toAmount(limit, value) : null)
   const isOpen = limit.kind === 'concurrency'
   const whom = sharedBy(limit, counter)
   return {

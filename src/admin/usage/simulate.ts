@@ -2,9 +2,9 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
-import { toFigure } from '../../formats/money.ts'
-import type { Span } from '../../formats/span.ts'
+import { toAmount } from '../../formats/money.ts'
 import { hourMs, toTimestamp } from '../../formats/time.ts'
+import type { TimeRange } from '../../formats/time-range.ts'
 import type { Simulate } from '../../usage/ledger/simulation.ts'
 import type { SimulatedRefusals, Simulation } from '../../usage/rules/simulate.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -183,7 +183,7 @@ function showFirstProblem([first = '', ...more]: readonly string[]): string {
   return more.length > 0 ? `${short}, and ${more.length} more` : short
 }
 
-function readSpan(raw: { from?: string; to?: string }, now: number): Span {
+function readSpan(raw: { from?: string; to?: string }, now: number): TimeRange {
   const end = readTime('to', raw.to) ?? now
   const begin = readTime('from', raw.from) ?? end - defaultMs
   return spanOf(begin, end, hourMs, maxDays)
@@ -198,7 +198,7 @@ function mostShare({ most, limit }: SimulatedLimit): number {
 
 function toSimulationJson(
   { simulation, summed, problems, gaps, refusedThen }: Simulated,
-  span: Span,
+  span: TimeRange,
 ) {
   const { answers, limits, refusals: found } = simulation
   const inOrder = found.toSorted((a, b) => b.requests - a.requests)
@@ -218,7 +218,7 @@ function toSimulationJson(
       return {
         ...{ subscription, model, ...(models && { models }) },
         ...toLimitJson(limit),
-        most: toFigure(limit, most),
+        most: toAmount(limit, most),
         ...(mostBy !== '' && { most_by: mostBy }),
         ...(most > 0 && { most_at: toTimestamp(mostAt) }),
         near: mostShare(each) >= nearShare,
@@ -247,18 +247,18 @@ function toRefusalsJson({ by, firstAt, lastAt, isEstimate, ...sums }: SimulatedR
 }
 
 function toLimitJson(limit: SimulatedLimit['limit']) {
-  return { ...toNamesJson(limit), limit: toFigure(limit, limit.limit) }
+  return { ...toNamesJson(limit), limit: toAmount(limit, limit.limit) }
 }
 
 /** Each name, kind and length of a window once. */
-function* notJudged({ limits }: Simulation, summed: readonly Span[], span: Span) {
+function* notJudged({ limits }: Simulation, summed: readonly TimeRange[], span: TimeRange) {
   const seen = new Set<string>()
   for (const { limit, isDecidedByHours, lacksGroups } of limits) {
     const { limitName: name = null, kind, window } = limit
     const text = `${name} ${kind} ${windowMsOf(limit)} ${lacksGroups}`
     if (seen.has(text)) continue
     seen.add(text)
-    const shown = ({ from, to }: Span, because: string) => {
+    const shown = ({ from, to }: TimeRange, because: string) => {
       const times = { from: toTimestamp(from), to: toTimestamp(to) }
       return { name, kind, window: window || null, ...times, because }
     }

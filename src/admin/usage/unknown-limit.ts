@@ -1,7 +1,7 @@
 /** Explains that there is no such limit by name. */
 
 import { ServiceError } from '../../formats/errors.ts'
-import { showFirst } from '../../formats/lists.ts'
+import { joinFirst } from '../../formats/lists.ts'
 import { resourceOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { OwnLimit } from './limit-state.ts'
@@ -47,5 +47,5 @@ function showOwner({ counter, limit }: OwnLimit): string {
 
 /** The first of them, each once. */
 function few(words: readonly string[]): string {
-  return showFirst([...new Set(words)].sort(), 3)
+  return joinFirst([...new Set(words)].sort(), 3)
 }

@@ -3,7 +3,7 @@
  * GATEWAY_INTERNAL.
  */
 
-import { showFirst } from '../../formats/lists.ts'
+import { joinFirst } from '../../formats/lists.ts'
 import type { ModelRef } from '../../kinds/resources.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { Condition } from './condition.ts'
@@ -22,7 +22,7 @@ export function bypassConditions({ routing }: ModelRef): readonly Condition[] {
   const ways = bypasses.map(
     ({ route, gateway }) => `the HTTPRoute ${route} on the Gateway ${gateway}`,
   )
-  const message = `reached past Tollgate by ${showFirst(ways, maxShown)}`
+  const message = `reached past Tollgate by ${joinFirst(ways, maxShown)}`
   return [{ type, status: 'True', reason: 'OtherGateway', message }]
 }
 

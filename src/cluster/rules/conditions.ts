@@ -1,7 +1,7 @@
 /** Snapshot → the status of each resource, as in `status` of its object (contract, 7.2). */
 
-import { showPath } from '../../formats/fields.ts'
-import { getOrAdd, insertName, showFirst } from '../../formats/lists.ts'
+import { formatPath } from '../../formats/fields.ts'
+import { getOrAdd, insertSorted, joinFirst } from '../../formats/lists.ts'
 import type { ModelRef } from '../../kinds/resources.ts'
 import { sayMissing } from '../../models/rules/missing-model.ts'
 import {
@@ -201,7 +201,9 @@ function readyCondition(
   weakness: Weakness | undefined,
 ): Condition {
   const ready = phase === 'Ready' || phase === 'Active'
-  const sentences = problems.map(({ path, message }) => `${showPath(path)} ${message}`.trimStart())
+  const sentences = problems.map(({ path, message }) =>
+    `${formatPath(path)} ${message}`.trimStart(),
+  )
   if (phase === 'Pending' && resource.kind === 'ModelRef') sentences.push(pendingOn(resource))
   if (weakness !== undefined && phase !== 'Failed') sentences.push(weakness.message)
   const message = sentences.join('; ')
@@ -253,7 +255,7 @@ export function sharedPriorities(snapshot: Snapshot): readonly string[] {
     .filter(([, { count }]) => count > 1)
     .sort(([a], [b]) => b - a)
     .map(([priority, { count, first }]) => {
-      const shown = showFirst(first, peersShown, count)
+      const shown = joinFirst(first, peersShown, count)
       return `priority ${priority} is shared by ${count} Subscriptions: ${shown}`
     })
 }
@@ -275,7 +277,7 @@ function byPriority({ subscriptions }: Snapshot): Peers {
     const sharing = getOrAdd(peers, priority, (): Sharing => ({ count: 0, first: [] }))
     sharing.count += 1
     // One more than is shown, because each subscription's message names only the others.
-    insertName(sharing.first, name, peersShown + 1)
+    insertSorted(sharing.first, name, peersShown + 1)
   }
   return peers
 }
@@ -284,5 +286,5 @@ function sharedWith({ name, priority }: CompiledSubscription, peers: Peers): str
   const sharing = peers.get(priority)
   if (sharing === undefined || sharing.count < 2) return undefined
   const others = sharing.first.filter((other) => other !== name)
-  return `priority ${priority} is shared with ${showFirst(others, peersShown, sharing.count - 1)}`
+  return `priority ${priority} is shared with ${joinFirst(others, peersShown, sharing.count - 1)}`
 }

@@ -3,7 +3,7 @@
  * force, and its Envoy has the model's cluster. Unknown never counts as true.
  */
 
-import { addTo, showFirst } from '../../formats/lists.ts'
+import { appendTo, joinFirst } from '../../formats/lists.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { Condition } from './condition.ts'
 
@@ -131,11 +131,11 @@ function conditionOf(
     const what = silenceOf(process) ?? (isInForce ? ofEnvoy(found.envoy) : 'not in force yet in')
     if (what === undefined) continue
     isUnknown ||= isSilent(process)
-    addTo(lacking, what, process.name)
+    appendTo(lacking, what, process.name)
   }
   if (lacking.size === 0) return { type, status: 'True', reason: type, message: '' }
   const message = [...lacking]
-    .map(([what, names]) => `${what} ${showFirst(names, namesShown)}`)
+    .map(([what, names]) => `${what} ${joinFirst(names, namesShown)}`)
     .join('; ')
   return isUnknown
     ? { type, status: 'Unknown', reason: 'Unknown', message }

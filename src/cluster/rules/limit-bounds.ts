@@ -3,7 +3,7 @@
  * use.
  */
 
-import { type Exact, normalize, plus } from '../../formats/exact.ts'
+import { addExact, type ExactInt, toExact } from '../../formats/exact.ts'
 import type { NamedLimit, Per } from '../../kinds/limits.ts'
 import { resourceOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
@@ -13,11 +13,11 @@ export interface LimitBound extends Pick<NamedLimit, 'name' | 'of' | 'per' | 'wi
   /** A Subscription's name, `ModelRef/<namespace>/<name>` or `Tenant`. */
   readonly resource: string
   /** Maximum beyond the limit, of cost in nano-units, or undefined if requests in progress have no bound. */
-  readonly beyond: Exact | undefined
+  readonly beyond: ExactInt | undefined
   /** Why there is no such number: Subscriptions that do not reserve, and models whose servers ignore maxima. */
   readonly because: readonly string[]
   /** Maximum number of requests in progress, if limits on concurrency bound it. */
-  readonly inProgress: Exact | undefined
+  readonly inProgress: ExactInt | undefined
 }
 
 /** A limit, and the bound of each model under each Subscription that uses it. */
@@ -26,7 +26,7 @@ interface Drawn {
   readonly because: Set<string>
   overshoot: number
   /** Limits on requests in progress, each once, or undefined if some requests have none. */
-  concurrency: Map<string, Exact> | undefined
+  concurrency: Map<string, ExactInt> | undefined
 }
 
 /** One for each enforced limit by name whose usage is known only when a response has ended, ordered by name. */
@@ -63,9 +63,9 @@ function toBound(id: string, { limit, because, overshoot, concurrency }: Drawn):
   const percent = BigInt(Math.round(overshoot * 100))
   return {
     ...{ resource: id.slice(0, id.indexOf(' ')), name, of, per, window, limit: limit.limit },
-    beyond: because.size > 0 ? undefined : normalize((BigInt(limit.limit) * percent) / 100n),
+    beyond: because.size > 0 ? undefined : toExact((BigInt(limit.limit) * percent) / 100n),
     because: [...because],
-    inProgress: concurrency && [...concurrency.values()].reduce(plus),
+    inProgress: concurrency && [...concurrency.values()].reduce(addExact),
   }
 }
 

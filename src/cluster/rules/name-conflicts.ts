@@ -3,7 +3,7 @@
  * whose Subscription covers both.
  */
 
-import { showFirst } from '../../formats/lists.ts'
+import { joinFirst } from '../../formats/lists.ts'
 import { readPublishedName } from '../../models/rules/published-names.ts'
 import { type Model, namesOf, type Snapshot } from '../../models/rules/snapshot.ts'
 import type { Condition } from './condition.ts'
@@ -24,7 +24,7 @@ export function identityCondition(model: Model, snapshot: Snapshot): Condition {
   })
   if (taken.length === 0) return { type, status: 'True', reason: 'UniqueIdentity', message: '' }
   const count = taken.length === 1 ? '1 name belongs' : `${taken.length} names belong`
-  const message = `${count} to others: ${showFirst(taken.sort(), namesShown)}`
+  const message = `${count} to others: ${joinFirst(taken.sort(), namesShown)}`
   return { type, status: 'False', reason: 'ModelNameConflict', message }
 }
 

@@ -5,7 +5,7 @@
  */
 
 import { hash } from 'node:crypto'
-import { insertName } from '../../formats/lists.ts'
+import { insertSorted } from '../../formats/lists.ts'
 import { keyOfModel, type ModelRef } from '../../kinds/resources.ts'
 import { changedEntries } from '../../models/rules/compile.ts'
 import type { Refused } from '../../models/rules/refused-resources.ts'
@@ -197,7 +197,7 @@ function add(
     const part = Number.parseInt(digest.slice(8 * i, 8 * i + 8), 16)
     gathering.sum[i] = (gathering.sum[i] as number) + part
   }
-  insertName(gathering.names, name, namesShown)
+  insertSorted(gathering.names, name, namesShown)
 }
 
 function toContent({ names, count, sum, refusals }: Gathering): Content {

@@ -5,7 +5,7 @@
 
 import { X509Certificate } from 'node:crypto'
 import { LineCounter, parseDocument } from 'yaml'
-import { type FieldPath, type FieldProblem, readFields, showPath } from '../../formats/fields.ts'
+import { type FieldPath, type FieldProblem, formatPath, readFields } from '../../formats/fields.ts'
 import {
   list,
   object,
@@ -96,7 +96,7 @@ export function parseAuthenticationConfiguration(
   if (typeof plain === 'string') return { providers: [], broken: [plain], leftOut: [] }
   const [problems, strange]: [FieldProblem[], FieldProblem[]] = [[], []]
   const show = ({ path, message }: FieldProblem): string =>
-    `line ${lineIn(document, path, lines)}: ${showPath(path)} ${message}`.replace('  ', ' ')
+    `line ${lineIn(document, path, lines)}: ${formatPath(path)} ${message}`.replace('  ', ' ')
 
   const root = readFields(plain.value, head, problems)
   for (const path of unknownFields(plain.value, head, [])) {

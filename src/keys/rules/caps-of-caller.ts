@@ -1,6 +1,6 @@
 /** Questions about the caps of a caller's key. */
 
-import { isWithinAny } from '../../formats/cidr.ts'
+import { isInAnyNetwork } from '../../formats/cidr.ts'
 import type { Caller, CompiledCaps } from '../../identity/rules/caller.ts'
 
 /** The caller's caps; undefined for a token, and for a key without any. */
@@ -20,7 +20,7 @@ export function onlyKeyOf(caller: Caller, reach: KeyReach): string | undefined {
 /** Whether the caller may use this address, or an unknown one if undefined. False only for a key with networks. */
 export function isAddressAllowed(caller: Caller, address: string | undefined): boolean {
   const networks = capsOf(caller)?.networks
-  return networks === undefined || (address !== undefined && isWithinAny(networks, address))
+  return networks === undefined || (address !== undefined && isInAnyNetwork(networks, address))
 }
 
 /** Whether the models of the caller's key, if it names any, include this one. */

@@ -1,11 +1,11 @@
 /** Caps of one API key: its own restrictions, in addition to its owner's. All of them are in the stored record. */
 
-import { isInside, type Network, parseNetwork } from '../../formats/cidr.ts'
-import { type FieldProblem, readFields, showPath } from '../../formats/fields.ts'
-import { toQuoted } from '../../formats/redact.ts'
+import { containsNetwork, type Network, parseNetwork } from '../../formats/cidr.ts'
+import { type FieldProblem, formatPath, readFields } from '../../formats/fields.ts'
+import { quoteName } from '../../formats/redact.ts'
 import { list, object, partial, text } from '../../formats/schema.ts'
 import { parseWindow } from '../../formats/time.ts'
-import { findUnknown } from '../../formats/unknown-fields.ts'
+import { findUnknownFields } from '../../formats/unknown-fields.ts'
 import { limitOn } from '../../kinds/limit-schemas.ts'
 import { keyOfModel, type Limit, type ModelReference } from '../../kinds/resources.ts'
 import { cappedModel, type KeyLimit, limitsSchema, wideningOfLimits } from './key-limits.ts'
@@ -70,8 +70,8 @@ export function isUncapped(caps: KeyCaps): boolean {
 export function problemOfCaps(caps: unknown): string | undefined {
   const problems: FieldProblem[] = []
   const read = readFields(caps, schema, problems)
-  const [problem] = [...findUnknown(caps, schema), ...problems]
-  if (problem !== undefined) return `${showPath(problem.path)} ${problem.message}.`
+  const [problem] = [...findUnknownFields(caps, schema), ...problems]
+  if (problem !== undefined) return `${formatPath(problem.path)} ${problem.message}.`
   // Null is read as missing, but in a stored record it is no cap that a request can have.
   const given = caps as KeyCaps
   const empty = capNames.find((name) => given[name] !== undefined && read[name]?.length === 0)
@@ -90,7 +90,7 @@ export function wideningOf(before: KeyCaps, next: KeyCaps): string | undefined {
   const had = new Set(before.models?.map(keyOfModel))
   const added = before.models && next.models?.find((model) => !had.has(keyOfModel(model)))
   if (added)
-    return `models may be narrowed, and ${toQuoted(keyOfModel(added))} is not among those of the key.`
+    return `models may be narrowed, and ${quoteName(keyOfModel(added))} is not among those of the key.`
   for (const { limit, window } of before.tokenRateLimits ?? []) {
     const windowMs = parseWindow(window)
     const same = next.tokenRateLimits?.find((each) => parseWindow(each.window) === windowMs)
@@ -104,11 +104,11 @@ export function wideningOf(before: KeyCaps, next: KeyCaps): string | undefined {
   const outside =
     networks &&
     next.allowedAddresses?.find(
-      (each) => !networksOf([each]).every((one) => isInside(networks, one)),
+      (each) => !networksOf([each]).every((one) => containsNetwork(networks, one)),
     )
   return (
     outside &&
-    `allowedAddresses may be narrowed, and ${toQuoted(outside)} is outside of those of the key.`
+    `allowedAddresses may be narrowed, and ${quoteName(outside)} is outside of those of the key.`
   )
 }
 

@@ -1,7 +1,7 @@
 /** Limits by name of one key, read by the same rules as a resource's; they count the use of the key. */
 
 import { readFields } from '../../formats/fields.ts'
-import { toQuoted } from '../../formats/redact.ts'
+import { quoteName } from '../../formats/redact.ts'
 import { object, text } from '../../formats/schema.ts'
 import { limitedModels, namedLimits, toNamedLimit } from '../../kinds/limit-schemas.ts'
 import type { LimitKind, NamedLimit } from '../../kinds/limits.ts'
@@ -42,7 +42,7 @@ export function wideningOfLimits(
   for (const [i, had] of readKeyLimits(before).entries()) {
     const at = after.findIndex((each) => each.name === had.name)
     const has = after[at]
-    if (has === undefined) return `limits must keep ${toQuoted(had.name)}.`
+    if (has === undefined) return `limits must keep ${quoteName(had.name)}.`
     const field = (name: string) => `limits[${at}].${name}`
     if (has.of !== had.of) return `${field('of')} must stay ${had.of}.`
     if (has.windowMs !== had.windowMs || (had.windowMs === 0 && has.window !== had.window)) {

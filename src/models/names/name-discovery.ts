@@ -4,7 +4,7 @@
  */
 
 import type { Logger } from 'pino'
-import { rememberLast } from '../../formats/remember.ts'
+import { memoizeLast } from '../../formats/memoize.ts'
 import { serverOf } from '../../gateway/server-list.ts'
 import type { ModelRef } from '../../kinds/resources.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
@@ -54,7 +54,7 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
   const turns = new Map<string, Turn>()
   const closing = new AbortController()
   const allAsked = Promise.withResolvers<void>()
-  const identities = rememberLast<ModelRef, string>()
+  const identities = memoizeLast<ModelRef, string>()
   let shown: { readonly from: Snapshot; readonly snapshot: Snapshot } | undefined
   let turnsFor: Snapshot['models'] | undefined
 

@@ -1,6 +1,6 @@
 /** Compiles all resources into a Snapshot: the models, who may use them, and what each grants. */
 
-import { addTo } from '../../formats/lists.ts'
+import { appendTo } from '../../formats/lists.ts'
 import {
   type AccessPolicy,
   type ExternalOidc,
@@ -248,7 +248,7 @@ function* compileModels(
   const applying = new Map<string, AccessPolicy[]>()
   for (const { modelKeys, resource } of policies.values()) {
     for (const key of modelKeys) {
-      if (stale.has(key)) addTo(applying, key, resource)
+      if (stale.has(key)) appendTo(applying, key, resource)
     }
     yield
   }
@@ -327,7 +327,7 @@ function referring(
 function indexByName(models: Iterable<Model>): ReadonlyMap<string, readonly Model[]> {
   const index = new Map<string, Model[]>()
   for (const model of models) {
-    for (const name of namesOf(model.resource)) addTo(index, name, model)
+    for (const name of namesOf(model.resource)) appendTo(index, name, model)
   }
   for (const sharing of index.values()) if (sharing.length > 1) sharing.sort(byAge)
   return index
@@ -340,8 +340,8 @@ export function* indexOwners(
   const users = new Map<string, CompiledSubscription[]>()
   const groups = new Map<string, CompiledSubscription[]>()
   for (const subscription of subscriptions) {
-    for (const user of subscription.users) addTo(users, user, subscription)
-    for (const group of subscription.groups) addTo(groups, group, subscription)
+    for (const user of subscription.users) appendTo(users, user, subscription)
+    for (const group of subscription.groups) appendTo(groups, group, subscription)
     yield
   }
   return { users, groups }

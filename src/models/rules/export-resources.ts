@@ -1,6 +1,6 @@
 /** Converts the original's resources to ours, with the same meaning under our group and kinds. */
 
-import { isObject, showPath } from '../../formats/fields.ts'
+import { formatPath, isObject } from '../../formats/fields.ts'
 import { specs } from '../../kinds/resource-schemas.ts'
 import { keyOf, type ModelRef, type Resource } from '../../kinds/resources.ts'
 import { defaultTenant } from './compile.ts'
@@ -59,7 +59,7 @@ export function exportResources(objects: readonly unknown[]): Exported {
   const joined = joinExternalModels(
     read.map(({ resource }) => resource),
     ({ resource, path, message }) =>
-      notes.push({ severity: 'warning', message: `${resource}: ${showPath(path)} ${message}` }),
+      notes.push({ severity: 'warning', message: `${resource}: ${formatPath(path)} ${message}` }),
     new Set(objects.map(keyOfUnread)),
   )
   for (const each of joined) if (each.kind === 'ModelRef') models.set(keyOf(each), each)
@@ -128,7 +128,7 @@ function readOriginal(object: unknown, notes: Note[]): readonly Read[] {
   // A Tenant that is not in force may still have limits in force.
   if (!('resource' in result) || result.problems.some(({ isMild }) => !isMild)) {
     for (const { path, message } of result.problems) {
-      notes.push({ severity: 'error', message: `${shown}: ${showPath(path)} ${message}` })
+      notes.push({ severity: 'error', message: `${shown}: ${formatPath(path)} ${message}` })
     }
     return []
   }
@@ -136,7 +136,7 @@ function readOriginal(object: unknown, notes: Note[]): readonly Read[] {
   if (resource.kind === 'Subscription' && resource.outOfForce !== undefined) {
     // Without its unknown field, which may be a misspelt limit, an entry would be in force again.
     for (const { path, message } of resource.outOfForce.flatMap(({ problems }) => problems)) {
-      notes.push({ severity: 'error', message: `${shown}: ${showPath(path)} ${message}` })
+      notes.push({ severity: 'error', message: `${shown}: ${formatPath(path)} ${message}` })
     }
     return []
   }
@@ -193,7 +193,7 @@ function toDocument(
     Object.entries(metadata.annotations).filter(([name]) => !toolAnnotations.test(name)),
   )
   const left: string[] = []
-  const kept = prune(spec, specs[kind], (path) => left.push(showPath(path)), ['spec'])
+  const kept = prune(spec, specs[kind], (path) => left.push(formatPath(path)), ['spec'])
   if (left.length > 0) {
     const message = `${shown}: has fields without a Tollgate equivalent: ${left.join(', ')}`
     notes.push({ severity: 'warning', message })

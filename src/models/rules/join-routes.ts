@@ -1,13 +1,13 @@
 /** Merges HTTPRoutes, Gateways and LLMInferenceServices into the ModelRefs that they lead to. */
 
-import { addTo } from '../../formats/lists.ts'
-import { rememberLast } from '../../formats/remember.ts'
+import { appendTo } from '../../formats/lists.ts'
+import { memoizeLast } from '../../formats/memoize.ts'
 import type { ModelRef, Resource } from '../../kinds/resources.ts'
 import type { Gateway, HttpRoute, InferenceService } from '../../kinds/routing.ts'
 import { type FoundBackend, findBackend, type RoutingOptions } from './find-backend.ts'
 
 /** For each ModelRef the backend that was found, and the ModelRef with it. */
-const joined = rememberLast<ModelRef, { readonly found: FoundBackend; readonly ref: ModelRef }>()
+const joined = memoizeLast<ModelRef, { readonly found: FoundBackend; readonly ref: ModelRef }>()
 
 /** The default. */
 export const defaultRouting: RoutingOptions = {
@@ -32,7 +32,7 @@ export function* joinRoutes(
     const { namespace, name } = metadata
     if (kind === 'HTTPRoute') {
       if (metadata.deleting) continue
-      addTo(routes, `${namespace}/${resource.service}`, resource)
+      appendTo(routes, `${namespace}/${resource.service}`, resource)
     } else if (kind === 'Gateway') gateways.set(`${namespace}/${name}`, resource)
     else if (kind === 'LLMInferenceService') services.set(`${namespace}/${name}`, resource)
     else others.push(resource)

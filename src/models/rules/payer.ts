@@ -4,8 +4,8 @@
  * `organization=acme&cost_center=42&rate=0.000002`, URL-encoded, so that it needs no escapes in the usage journal.
  */
 
-import { cutName } from '../../formats/bound-text.ts'
-import { readPrice } from '../../formats/money.ts'
+import { cutName } from '../../formats/bounded-text.ts'
+import { parsePrice } from '../../formats/money.ts'
 import type { Attribution, BilledModel } from '../../kinds/resources.ts'
 
 /** Returns undefined if the Subscription sets none. Values longer than `maxNameLength` are cut. */
@@ -16,7 +16,7 @@ export function writePayer(
   const fields = {
     organization: organizationId,
     cost_center: costCenter,
-    rate: billingRate?.perToken && readPrice(billingRate.perToken),
+    rate: billingRate?.perToken && parsePrice(billingRate.perToken),
   }
   const written = new URLSearchParams()
   for (const [name, value] of Object.entries(fields)) if (value) written.set(name, cutName(value))

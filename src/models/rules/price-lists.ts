@@ -4,7 +4,7 @@
  */
 
 import { isObject } from '../../formats/fields.ts'
-import { readPrice } from '../../formats/money.ts'
+import { parsePrice } from '../../formats/money.ts'
 import type { Prices } from '../../kinds/limits.ts'
 
 export type PricedModel = ReturnType<typeof toListed>
@@ -58,7 +58,7 @@ function toListed(model: string, fields: readonly (readonly [string, unknown])[]
   const given = new Map(fields)
   for (const [name, value] of fields) {
     const ours = Object.hasOwn(names, name) ? names[name] : undefined
-    const price = ours === undefined ? undefined : readPrice(String(value))
+    const price = ours === undefined ? undefined : parsePrice(String(value))
     if (ours !== undefined && price !== undefined) prices[ours] = price
     else if (!isNothing(value) && !isOutput(name, value, given)) {
       // JSON's 1e400 is Infinity, which JSON.stringify shows as null.

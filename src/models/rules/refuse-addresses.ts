@@ -1,12 +1,12 @@
 /** Removes the backend of models whose address is refused, so that no cluster is made for it. */
 
-import { rememberLast } from '../../formats/remember.ts'
+import { memoizeLast } from '../../formats/memoize.ts'
 import type { ModelRef, Resource } from '../../kinds/resources.ts'
 
 /** Returns the problem of a backend's address, if any. */
 export type CheckAddress = (backendUrl: string) => string | undefined
 
-const refused = rememberLast<ModelRef, ModelRef>()
+const refused = memoizeLast<ModelRef, ModelRef>()
 
 /**
  * The resources, with refused ModelRefs replaced, one per step. For the same problem a ModelRef

@@ -3,8 +3,8 @@
  * name-lookup.ts.
  */
 
-import { addTo, areSame } from '../../formats/lists.ts'
-import { rememberLast } from '../../formats/remember.ts'
+import { appendTo, haveSameItems } from '../../formats/lists.ts'
+import { memoizeLast } from '../../formats/memoize.ts'
 import type { CompiledSubscription, Model, Snapshot } from './snapshot.ts'
 
 /** Bounds for the list of one server, which is not trusted: number of names, and characters of all of them. */
@@ -106,7 +106,7 @@ export function createServedNames(onChange: () => void = () => {}) {
       const before = lists.get(server)
       const names = acceptedOf(served).map(({ id }) => id)
       const isLlamaCpp = served.length > 0 && served.every((each) => each.isLlamaCpp)
-      if (before?.isLlamaCpp === isLlamaCpp && areSame(before.names, names)) return false
+      if (before?.isLlamaCpp === isLlamaCpp && haveSameItems(before.names, names)) return false
       replace(server, { names, isLlamaCpp })
       return true
     },
@@ -118,10 +118,10 @@ export function createServedNames(onChange: () => void = () => {}) {
     onto(snapshot: Snapshot, serverOf: (model: Model) => string): Snapshot {
       const models = new Map<string, Model[]>()
       for (const model of snapshot.models.values()) {
-        if (hasServedNames(model)) addTo(models, serverOf(model), model)
+        if (hasServedNames(model)) appendTo(models, serverOf(model), model)
       }
       const found = new Map<string, Found>()
-      const takers = rememberLast<CompiledSubscription, Takers>()
+      const takers = memoizeLast<CompiledSubscription, Takers>()
 
       function takersOf(subscription: CompiledSubscription): Takers {
         const all: Model[] = []
@@ -129,7 +129,7 @@ export function createServedNames(onChange: () => void = () => {}) {
         for (const key of new Set(subscription.modelKeys)) {
           const model = snapshot.models.get(key)
           if (model === undefined || !hasServedNames(model)) continue
-          addTo(placesOf, serverOf(model), all.push(model) - 1)
+          appendTo(placesOf, serverOf(model), all.push(model) - 1)
         }
         return { models: all, placesOf }
       }

@@ -2,9 +2,9 @@
 
 import {
   type FieldPath,
+  formatPath,
   isObject,
   type JsonObject,
-  showPath,
   valueAt,
 } from '../../formats/fields.ts'
 import { nearestName } from '../../formats/nearest-name.ts'
@@ -264,7 +264,7 @@ function readParsed(value: unknown): Reading {
     path,
     severity: isMild ? ('warning' as const) : ('error' as const),
     sentence:
-      `${showPath(path)}${nameOfLimit(opened, path)} ${message}${besideLimits(opened, path)}`.trim(),
+      `${formatPath(path)}${nameOfLimit(opened, path)} ${message}${besideLimits(opened, path)}`.trim(),
   }))
   const more = result.problems.length - found.length
   if (more > 0) found.push({ path: [], severity: 'warning', sentence: `has ${more} more problems` })

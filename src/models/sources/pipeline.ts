@@ -1,7 +1,7 @@
 /** The loop: gather → compile → publish → report. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { showPath } from '../../formats/fields.ts'
+import { formatPath } from '../../formats/fields.ts'
 import type { AdmissionMode } from '../../kinds/resources.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createSingleFlight } from '../../runtime/single-flight.ts'
@@ -119,7 +119,7 @@ function* problemsOf(
     ? new Map(problems.map((problem, index) => [placeOf(problem), index]))
     : undefined
   for (const { resource, path, message, because } of found) {
-    const locate = (text: string) => gathered.locate(resource, path, `${showPath(path)} ${text}`)
+    const locate = (text: string) => gathered.locate(resource, path, `${formatPath(path)} ${text}`)
     const problem = locate(message)
     const index = because === undefined ? undefined : read?.get(placeOf(locate(because)))
     const cause = index === undefined ? undefined : problems[index]

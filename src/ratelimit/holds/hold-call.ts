@@ -1,6 +1,6 @@
 /** Encodes the call of the script that decides for one subject, and decodes its result. Pure. */
 
-import { minus, mostExact, readExact } from '../../formats/exact.ts'
+import { exactFromJson, maxExactInt, subtractExact } from '../../formats/exact.ts'
 import { readCounterKey } from '../rules/counter-key.ts'
 import type { Factors } from '../rules/estimates/held-amounts.ts'
 import type { Hold, HoldResult } from '../rules/hold.ts'
@@ -40,7 +40,7 @@ export function argsOf(
     const { kind, counter, window } = target
     const { used, own } = window ?? { used: 0, own: 0 }
     const counted = counter.factors ? `${kind} ${written(counter.factors)}` : kind
-    const figures = [counter.limit, nameOf(target, charge), minus(used, own), own]
+    const figures = [counter.limit, nameOf(target, charge), subtractExact(used, own), own]
     args.push(counted, ...figures.map(String))
   }
   return args
@@ -63,9 +63,9 @@ export function readResult(
     ceiling: ceiling < 0 ? Number.POSITIVE_INFINITY : ceiling,
     windows: targets.map(({ kind, window }, i) => {
       const own = isGivenBack ? Number(figures[2 * targets.length + i] ?? 0) : 0
-      const used = readExact(figures[2 * i]) ?? mostExact
+      const used = exactFromJson(figures[2 * i]) ?? maxExactInt
       const resetsAt = window?.resetsAt ?? now
-      if (kind !== 'tokens') return { used: minus(used, own), resetsAt }
+      if (kind !== 'tokens') return { used: subtractExact(used, own), resetsAt }
       const held = Number(figures[2 * i + 1] ?? 0) - own
       return held > 0 ? { used, resetsAt, held } : { used, resetsAt }
     }),

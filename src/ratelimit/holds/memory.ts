@@ -1,6 +1,6 @@
 /** Holds in this process, beside the use that it knows of. They end with the process. */
 
-import { type Exact, plus } from '../../formats/exact.ts'
+import { addExact, type ExactInt } from '../../formats/exact.ts'
 import type { HoldStore } from '../holds.ts'
 import { admit } from '../rules/estimates/admit.ts'
 import {
@@ -151,9 +151,9 @@ export function createMemoryHolds(
 }
 
 /** The use of a limit; for requests and concurrency, including open requests. */
-function usedOf({ kind, window, pool }: PooledTarget): Exact {
+function usedOf({ kind, window, pool }: PooledTarget): ExactInt {
   const used = window?.used ?? 0
-  return kind === 'tokens' ? used : plus(used, pool.sums.count)
+  return kind === 'tokens' ? used : addExact(used, pool.sums.count)
 }
 
 /** The outcome for tokens, combined with that for requests and concurrency. */

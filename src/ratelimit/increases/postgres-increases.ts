@@ -1,6 +1,6 @@
 /** Increases in Postgres, where every gateway reads them. */
 
-import { type Exact, parseExact } from '../../formats/exact.ts'
+import { type ExactInt, parseExact } from '../../formats/exact.ts'
 import { advisoryLocks, takeLock } from '../../store/postgres/advisory-locks.ts'
 import {
   type Pool,
@@ -73,5 +73,5 @@ function columnsOf(sql: Sql): Fragment {
 }
 
 function toIncrease(row: Row): KeptIncrease {
-  return { ...row, limit: parseExact(row.limit) as Exact }
+  return { ...row, limit: parseExact(row.limit) as ExactInt }
 }

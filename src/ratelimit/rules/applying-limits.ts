@@ -1,6 +1,6 @@
 /** The limits by name, of resources or of a key, that apply to a model: as they are enforced, shown and charged. */
 
-import { rememberLast } from '../../formats/remember.ts'
+import { memoizeLast } from '../../formats/memoize.ts'
 import { isCostLimit, type NamedLimit, type WrittenCalendar } from '../../kinds/limits.ts'
 import { keyOfModel } from '../../kinds/resources.ts'
 import { writeChargedLimit } from './charged-limits.ts'
@@ -42,7 +42,7 @@ export function applyingTo(
 }
 
 /** The list may be long, and is searched for each model of each Subscription. */
-const keysOf = rememberLast<NonNullable<NamedLimit['models']>, ReadonlySet<string>>()
+const keysOf = memoizeLast<NonNullable<NamedLimit['models']>, ReadonlySet<string>>()
 
 /** The limits that apply, compiled. */
 export function compileLimits(

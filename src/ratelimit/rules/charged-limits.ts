@@ -3,7 +3,7 @@
  * limit depends on, so its charge is known without any resource.
  */
 
-import { remember } from '../../formats/remember.ts'
+import { memoize } from '../../formats/memoize.ts'
 import { maxWindowMs } from '../../formats/time.ts'
 import { type LimitKind, limitKinds, limitScopes, type Per } from '../../kinds/limits.ts'
 import type { Counter } from './counter.ts'
@@ -45,7 +45,7 @@ const forms = /^(\S{1,400}) (\S{1,63}) (\S{1,11}) (\S{1,12}) (\S{1,80})$/
 const maxRead = 10_000
 
 /** Returns undefined for any other text, and mostly the same object for equal texts. Never throws. */
-export const readChargedLimit = remember(maxRead, (text): ChargedLimit | undefined => {
+export const readChargedLimit = memoize(maxRead, (text): ChargedLimit | undefined => {
   const [, resource = '', name = '', kind = '', per = '', written = ''] = forms.exec(text) ?? []
   const [window, of] = [readWindowText(written), limitKinds.find((each) => each === kind)]
   const scope = limitScopes.find((each) => each === per)
@@ -94,7 +94,7 @@ export function counterPrefixOf(
 
 const windowsForm = /^([\d,]{0,260})\/([\d,]{0,260})$/
 
-const readWindows = remember(maxRead, (text) => {
+const readWindows = memoize(maxRead, (text) => {
   const [, tokens = '', requests = ''] = windowsForm.exec(text) ?? []
   const read = (list: string) =>
     list.split(',').flatMap((ms) => (+ms >= 1 && +ms <= maxWindowMs ? +ms : []))

@@ -1,6 +1,6 @@
 /** Compiles limits with or without a name: their names in headers, their scope, and their counters. */
 
-import type { Exact } from '../../formats/exact.ts'
+import type { ExactInt } from '../../formats/exact.ts'
 import type { CalendarWindow, NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
 import type { BilledModel, Limit } from '../../kinds/resources.ts'
 import { counterOfCharged, counterPrefixOf, type Whose } from './charged-limits.ts'
@@ -90,7 +90,7 @@ export function toCountedLimits(
 }
 
 /** A copy with a higher limit until this time, for the same counters. */
-export function raiseLimit(limit: CountedLimit, to: Exact, until: number): CountedLimit {
+export function raiseLimit(limit: CountedLimit, to: ExactInt, until: number): CountedLimit {
   const { counter } = limit
   return {
     ...limit,

@@ -4,7 +4,7 @@
  * journal lines, where their length is bounded.
  */
 
-import { toBoundJson } from '../../formats/bound-text.ts'
+import { toBoundedJson } from '../../formats/bounded-text.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 
 interface CounterKey {
@@ -73,7 +73,7 @@ function inLines(name: string, bytes: number): string {
   // Short enough even if each UTF-16 unit is escaped to six bytes; a fast path, because each Check asks this for each
   // limit.
   if (name.length <= (bytes - 2) / 6) return name
-  return JSON.parse(toBoundJson(name, bytes)) as string
+  return JSON.parse(toBoundedJson(name, bytes)) as string
 }
 
 /** The displayed pool of the users that a Subscription lists by name. */

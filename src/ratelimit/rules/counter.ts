@@ -5,7 +5,7 @@
  * never counts, and counting never refuses.
  */
 
-import type { Exact } from '../../formats/exact.ts'
+import type { ExactInt } from '../../formats/exact.ts'
 import { counterKey, userInLines } from './counter-key.ts'
 import { isWindowless, spanAt, type WindowedCounter } from './windows.ts'
 
@@ -15,12 +15,12 @@ import { isWindowless, spanAt, type WindowedCounter } from './windows.ts'
  */
 export interface Counter extends WindowedCounter {
   /** The limit that it is compared with. Near it, the use of other gateways is read more often. */
-  readonly limit?: Exact
+  readonly limit?: ExactInt
 }
 
 /** The use in a window, and its end in milliseconds since the epoch. */
 export interface CounterState {
-  readonly used: Exact
+  readonly used: ExactInt
   readonly resetsAt: number
   /** Tokens that requests in progress are expected to use, or undefined if none. */
   readonly held?: number

@@ -3,9 +3,9 @@
  * have few names, and a Map of three takes as much memory as all other facts known of a window.
  */
 
-import { type Exact, parseExact, plus } from '../../formats/exact.ts'
+import { addExact, type ExactInt, parseExact } from '../../formats/exact.ts'
 
-export type Fields = ReadonlyMap<string, Exact>
+export type Fields = ReadonlyMap<string, ExactInt>
 
 /** Names have no spaces; sums are whole numbers. */
 export function formatSums(fields: Fields): string {
@@ -14,8 +14,8 @@ export function formatSums(fields: Fields): string {
   return text
 }
 
-export function parseSums(text: string): Map<string, Exact> {
-  const fields = new Map<string, Exact>()
+export function parseSums(text: string): Map<string, ExactInt> {
+  const fields = new Map<string, ExactInt>()
   if (text === '') return fields
   const parts = text.split(' ')
   for (let i = 0; i + 1 < parts.length; i += 2) {
@@ -25,23 +25,23 @@ export function parseSums(text: string): Map<string, Exact> {
 }
 
 /** Text that is not a sum counts as 0. */
-function readSum(text: string): Exact {
+function readSum(text: string): ExactInt {
   const sum = Number(text)
   return Number.isSafeInteger(sum) ? sum : (parseExact(text) ?? 0)
 }
 
 /** The highest sum of each name. */
-export function highestOf(...all: readonly Fields[]): Map<string, Exact> {
-  const most = new Map<string, Exact>()
+export function highestOf(...all: readonly Fields[]): Map<string, ExactInt> {
+  const most = new Map<string, ExactInt>()
   for (const fields of all) {
     for (const [name, sum] of fields) if (sum > (most.get(name) ?? 0)) most.set(name, sum)
   }
   return most
 }
 
-export function sumOf(fields: Fields): Exact {
-  let sum: Exact = 0
-  for (const each of fields.values()) sum = plus(sum, each)
+export function sumOf(fields: Fields): ExactInt {
+  let sum: ExactInt = 0
+  for (const each of fields.values()) sum = addExact(sum, each)
   return sum
 }
 

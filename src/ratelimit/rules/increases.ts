@@ -1,6 +1,6 @@
 /** Increases: a limit by name is temporarily higher, for one of its counters. Counters do not change. */
 
-import type { Exact } from '../../formats/exact.ts'
+import type { ExactInt } from '../../formats/exact.ts'
 import { raiseLimit } from './counted-limits.ts'
 import type { Counter } from './counter.ts'
 import { countersOf } from './counter-cache.ts'
@@ -10,7 +10,7 @@ import { toPolicyField } from './limit-headers.ts'
 export interface Increase {
   /** The key of the counter whose limit is increased. */
   readonly counter: string
-  readonly limit: Exact
+  readonly limit: ExactInt
   /** When it ends, in milliseconds since the epoch. */
   readonly until: number
 }

@@ -6,8 +6,8 @@
  * The figures are from the decision. They do not include the use of the request's own response.
  */
 
-import type { Exact } from '../../formats/exact.ts'
-import { toMoney } from '../../formats/money.ts'
+import type { ExactInt } from '../../formats/exact.ts'
+import { formatMoney } from '../../formats/money.ts'
 import { toEndTimestamp } from '../../formats/time.ts'
 import type { Dialect } from '../../operations/dialect.ts'
 import type { CountedLimit, LimitState } from './limit.ts'
@@ -59,8 +59,8 @@ export function putBindingHeaders(
     put(reset, dialect === 'openai' ? toResetDuration(at - now) : toEndTimestamp(at))
   }
   if (budget === undefined) return
-  put('x-tollgate-budget-limit', toMoney(budget.limit.limit))
-  put('x-tollgate-budget-remaining', toMoney(budget.remaining))
+  put('x-tollgate-budget-limit', formatMoney(budget.limit.limit))
+  put('x-tollgate-budget-remaining', formatMoney(budget.remaining))
   put('x-tollgate-budget-reset', toEndTimestamp(budget.resetsAt))
 }
 
@@ -103,7 +103,7 @@ export function toPolicyField(limits: readonly CountedLimit[]): string {
 }
 
 /** Integers of structured fields have at most 15 digits (RFC 9651, 3.3.1), one less than the highest limit. */
-export function toFieldInteger(amount: Exact): Exact {
+export function toFieldInteger(amount: ExactInt): ExactInt {
   return amount < maxFieldInteger ? amount : maxFieldInteger
 }
 

@@ -1,6 +1,6 @@
 /** Limits in force, and their states. */
 
-import { type Exact, minus } from '../../formats/exact.ts'
+import { type ExactInt, subtractExact } from '../../formats/exact.ts'
 import type { LimitKind, NamedLimit, Per } from '../../kinds/limits.ts'
 import type { Limit } from '../../kinds/resources.ts'
 import type { Counter, CounterState } from './counter.ts'
@@ -12,7 +12,7 @@ import type { Window } from './windows.ts'
  */
 export interface CountedLimit extends Omit<Limit, 'limit'> {
   /** In tokens, requests, or nano-units of money. */
-  readonly limit: Exact
+  readonly limit: ExactInt
   readonly kind: LimitKind
   /** Determines whose use is counted together. */
   readonly scope: Per
@@ -87,8 +87,8 @@ export function windowsOf(limits: Limits): WindowsText {
 export interface LimitState {
   readonly limit: CountedLimit
   /** For requests, includes those in progress. */
-  readonly used: Exact
-  readonly remaining: Exact
+  readonly used: ExactInt
+  readonly remaining: ExactInt
   /** Tokens that requests in progress are expected to use, which are subtracted from `remaining`. */
   readonly held?: number
   /** Milliseconds since the epoch; for concurrency, the time of reading. */
@@ -103,10 +103,11 @@ export function limitStates(
 ): readonly LimitState[] {
   return limits.map((limit, i) => {
     const { used, resetsAt, held } = counters[i] as CounterState
-    const remaining = used < limit.limit ? minus(limit.limit, used) : 0
-    if (limit.kind === 'concurrency') return { limit, used, remaining, resetsAt: now }
-    if (held === undefined) return { limit, used, remaining, resetsAt }
-    return { limit, used, remaining: remaining > held ? minus(remaining, held) : 0, held, resetsAt }
+    const rest = used < limit.limit ? subtractExact(limit.limit, used) : 0
+    if (limit.kind === 'concurrency') return { limit, used, remaining: rest, resetsAt: now }
+    if (held === undefined) return { limit, used, remaining: rest, resetsAt }
+    const remaining = rest > held ? subtractExact(rest, held) : 0
+    return { limit, used, remaining, held, resetsAt }
   })
 }
 

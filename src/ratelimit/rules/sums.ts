@@ -3,7 +3,7 @@
  * same lines, in any order and at any time, have the same sums.
  */
 
-import { type Exact, plus } from '../../formats/exact.ts'
+import { addExact, type ExactInt } from '../../formats/exact.ts'
 import { createTally, noteFields, ownUseOf, type Tally, ticksBetween, toTick } from './tally.ts'
 import {
   type CounterWindow,
@@ -17,14 +17,14 @@ import {
 /** The amount that a line adds to each of these counters, at this instant. */
 export interface Counted {
   readonly at: number
-  readonly amount: Exact
+  readonly amount: ExactInt
   readonly counters: readonly WindowedCounter[]
 }
 
 /** A window with its sum. */
 export interface OwnSum extends CounterWindow {
-  readonly sum: Exact
-  readonly base: Exact
+  readonly sum: ExactInt
+  readonly base: ExactInt
 }
 
 /** Counters that are read together, in a list that may cache the windows last found. */
@@ -159,7 +159,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
       for (const counter of counters) {
         const tally = at(counter, instant)
         if (isGone(tally, now)) continue
-        tally.sum = plus(tally.sum, amount)
+        tally.sum = addExact(tally.sum, amount)
         changed.push(tally)
       }
       return changed

@@ -3,7 +3,7 @@
  * and on all. Each figure only grows, so reports may arrive late, twice and in any order.
  */
 
-import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
+import { addExact, type ExactInt, maxExact, subtractExact } from '../../formats/exact.ts'
 import { type Fields, formatSums, highestOf, parseSums, sumOf } from './fields.ts'
 import type { CounterWindow } from './windows.ts'
 
@@ -14,17 +14,17 @@ export interface Tally extends CounterWindow {
   /** All windows of its sums; undefined once it is dropped. */
   among: ReadonlyMap<string, Tally> | undefined
   /** The sum of this gateway's lines. */
-  sum: Exact
+  sum: ExactInt
   /** The amount that the store has of this gateway beyond its lines, because the disk has lost some. */
-  base: Exact
+  base: ExactInt
   /** A lower bound of this gateway's sum in the store. */
-  field: Exact
+  field: ExactInt
   /** A lower bound of the use that other gateways have counted. */
-  others: Exact
+  others: ExactInt
   /** By gateway, as of the last full read; see fields.ts. */
   fields: string
   /** The sum of `fields`. */
-  fieldsSum: Exact
+  fieldsSum: ExactInt
   /** Whether the store was read, or this window is too young for others to have counted in it. */
   isKnown: boolean
   /** When it was last used, read in full, and reported by the store: ticks of a monotonic clock (`toTick`). */
@@ -66,22 +66,22 @@ export function isReported({ reportedAt, readAt }: Tally): boolean {
 }
 
 /** The use that this gateway has counted. */
-export function ownUseOf({ sum, base }: Tally): Exact {
-  return plus(sum, base)
+export function ownUseOf({ sum, base }: Tally): ExactInt {
+  return addExact(sum, base)
 }
 
 /** The known use; never more than was counted. */
-export function usedOf(tally: Tally): Exact {
-  return plus(tally.others, greatest(ownUseOf(tally), tally.field))
+export function usedOf(tally: Tally): ExactInt {
+  return addExact(tally.others, maxExact(ownUseOf(tally), tally.field))
 }
 
 /**
  * Notes that the store has `field` of this gateway and `total` of all. Returns whether the store has lost some of what
  * others had counted at the last full read.
  */
-export function noteTotal(tally: Tally, field: Exact, total: Exact): boolean {
+export function noteTotal(tally: Tally, field: ExactInt, total: ExactInt): boolean {
   if (field > tally.field) tally.field = field
-  const others = minus(total, field)
+  const others = subtractExact(total, field)
   if (others > tally.others) tally.others = others
   return others < tally.fieldsSum
 }
@@ -96,7 +96,7 @@ export function noteFields(tally: Tally, found: Fields, kept?: Fields): Fields {
   tally.fields = formatSums(most)
   tally.fieldsSum = sumOf(most)
   if (tally.fieldsSum > tally.others) tally.others = tally.fieldsSum
-  const lacking = new Map<string, Exact>()
+  const lacking = new Map<string, ExactInt>()
   for (const [name, sum] of most) if (sum > (found.get(name) ?? 0)) lacking.set(name, sum)
   return lacking
 }

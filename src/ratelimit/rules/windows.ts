@@ -5,9 +5,9 @@
  */
 
 import { crc32 } from '../../formats/base62.ts'
-import type { Exact } from '../../formats/exact.ts'
-import { remember } from '../../formats/remember.ts'
-import { dayMs, isKnownZone, maxWindowMs, offsetAt } from '../../formats/time.ts'
+import type { ExactInt } from '../../formats/exact.ts'
+import { memoize } from '../../formats/memoize.ts'
+import { dayMs, isKnownZone, maxWindowMs, zoneOffsetAt } from '../../formats/time.ts'
 
 export type Window = { readonly ms: number } | Calendar
 
@@ -44,7 +44,7 @@ export interface CounterWindow {
 export interface CounterReset {
   readonly at: number
   /** The value with which the new window begins. */
-  readonly used: Exact
+  readonly used: ExactInt
 }
 
 /** By counter key, in any order. */
@@ -76,7 +76,7 @@ const form = /^(?:(0|[1-9]\d{0,10})|(?:day|week([0-6])|month([1-9]|1\d|2[0-8]))@
  * Parses a text from `windowText`. Mostly returns the same object for equal texts, because the spans of a calendar are
  * cached by object. Returns undefined for any other text, and for a zone that is not known here.
  */
-export const readWindowText = remember(maxRead, (text): Window | undefined => {
+export const readWindowText = memoize(maxRead, (text): Window | undefined => {
   const [, ms, week, month, zone] = form.exec(text) ?? []
   if (ms !== undefined) return +ms <= maxWindowMs ? { ms: +ms } : undefined
   if (zone === undefined || !isKnownZone(zone)) return undefined
@@ -150,7 +150,7 @@ function calendarSpanAt(calendar: Calendar, at: number): NamedSpan {
 
 function findSpan(calendar: Calendar, at: number): NamedSpan {
   const { zone } = calendar
-  for (let local = at + offsetAt(zone, at); ; ) {
+  for (let local = at + zoneOffsetAt(zone, at); ; ) {
     const [from, to] = datesAround(calendar, new Date(local))
     const [start, end] = [instantOf(zone, from), instantOf(zone, to)]
     if (at < end) return { start, end, date: new Date(from).toISOString().slice(0, 10) }
@@ -173,7 +173,7 @@ function datesAround({ every, startsOn = 1 }: Calendar, local: Date): readonly [
 
 /** The first instant at which a clock in the zone shows this time or, if it is skipped, a later one. */
 function instantOf(zone: string, local: number): number {
-  const offsets = [offsetAt(zone, local - dayMs), offsetAt(zone, local + dayMs)]
+  const offsets = [zoneOffsetAt(zone, local - dayMs), zoneOffsetAt(zone, local + dayMs)]
   const instants = offsets.map((offset) => local - offset)
-  return Math.min(...instants.filter((at) => at + offsetAt(zone, at) >= local))
+  return Math.min(...instants.filter((at) => at + zoneOffsetAt(zone, at) >= local))
 }

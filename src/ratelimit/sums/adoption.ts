@@ -3,7 +3,7 @@
  * lines. The difference then counts as the gateway's own use, so that limits do not forget it.
  */
 
-import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
+import { addExact, type ExactInt, maxExact, subtractExact } from '../../formats/exact.ts'
 import { ownUseOf, type Tally } from '../rules/tally.ts'
 
 interface AdoptionOptions {
@@ -14,7 +14,7 @@ interface AdoptionOptions {
   /** Whether this process is still the writer; only the writer adopts. */
   readonly isWriter: () => boolean
   /** Resolves once it is in the checkpoint on the disk. */
-  readonly noteBase: (tally: Tally, base: Exact) => Promise<void>
+  readonly noteBase: (tally: Tally, base: ExactInt) => Promise<void>
   /** Sends the sum of the window with the next call. */
   readonly enqueue: (tally: Tally) => void
   /** Called when the disk has failed: the window is adopted after a later response of the store. */
@@ -27,9 +27,9 @@ export function createAdoption(options: AdoptionOptions) {
   const adopting = new Set<Tally>()
 
   /** Recorded before a sum that includes it is sent, so that a process finds it again after a kill. */
-  async function keepBase(tally: Tally, base: Exact): Promise<void> {
+  async function keepBase(tally: Tally, base: ExactInt): Promise<void> {
     await noteBase(tally, base)
-    tally.base = greatest(tally.base, base)
+    tally.base = maxExact(tally.base, base)
     enqueue(tally)
   }
 
@@ -45,7 +45,7 @@ export function createAdoption(options: AdoptionOptions) {
         void readToEnds().then(() => enqueue(tally), onFault)
         return
       }
-      const base = minus(plus(tally.base, tally.field), ownUseOf(tally))
+      const base = subtractExact(addExact(tally.base, tally.field), ownUseOf(tally))
       if (base <= tally.base || !isWriter()) return
       adopting.add(tally)
       void keepBase(tally, base)

@@ -1,6 +1,6 @@
 /** Reads the lines of a gateway as they are written, and counts each once in the gateway's sums. */
 
-import { greatest, minus, plus } from '../../formats/exact.ts'
+import { addExact, maxExact, subtractExact } from '../../formats/exact.ts'
 import type { KeptState } from '../../journal/checkpoint.ts'
 import type { Follower, Position } from '../../journal/follower.ts'
 import type { ReadLine } from '../../journal/read-line.ts'
@@ -62,7 +62,7 @@ export function createLineTail(options: LineTailOptions) {
     const before = sums.own(now()).map((tally) => [tally, ownUseOf(tally)] as const)
     replace()
     for (const [tally, own] of before)
-      tally.sum = plus(tally.sum, greatest(0, minus(own, ownUseOf(tally))))
+      tally.sum = addExact(tally.sum, maxExact(0, subtractExact(own, ownUseOf(tally))))
     for (const [head, bytes] of position) if (bytes > (next.get(head) ?? 0)) next.set(head, bytes)
   }
 

@@ -3,7 +3,7 @@
  * applies the responses. Only the gateway's writer sends sums; its other processes only read totals.
  */
 
-import { type Exact, plus } from '../../formats/exact.ts'
+import { addExact, type ExactInt } from '../../formats/exact.ts'
 import { markKeyOf, windowKey } from '../redis/keys.ts'
 import { holdLeaseMs } from '../rules/hold.ts'
 import { graceOf, isOver } from '../rules/sums.ts'
@@ -68,7 +68,7 @@ export function createPartition(options: PartitionOptions) {
 
   const isOpen = (tally: Tally): boolean => !isOver(tally, now())
 
-  function entryOf(tally: Tally, field: string, sum: Exact, at: number): SumEntry {
+  function entryOf(tally: Tally, field: string, sum: ExactInt, at: number): SumEntry {
     const keptMs = Math.max(graceOf(tally), Math.min(mostKeptMs, tally.ms))
     return { key: windowKey(tag, tally), field, sum, ttlMs: tally.end + keptMs - at }
   }
@@ -90,8 +90,8 @@ export function createPartition(options: PartitionOptions) {
   }
 
   /** The next windows to send, with their current sums; `at`: now. */
-  function nextBatch(at: number): (readonly [tally: Tally, sum: Exact])[] {
-    const batch: (readonly [Tally, Exact])[] = []
+  function nextBatch(at: number): (readonly [tally: Tally, sum: ExactInt])[] {
+    const batch: (readonly [Tally, ExactInt])[] = []
     addFrom(due)
     if (deferred.size > 0 && monotonic() - deferredAt >= deferredEveryMs) {
       deferredAt = monotonic()
@@ -120,7 +120,7 @@ export function createPartition(options: PartitionOptions) {
   }
 
   /** Applies the store's sums of this gateway and of all; `tick`: now. */
-  function receive(tally: Tally, field: Exact, total: Exact, tick: number): void {
+  function receive(tally: Tally, field: ExactInt, total: ExactInt, tick: number): void {
     tally.reportedAt = tick
     if (noteTotal(tally, field, total)) incomplete.add(tally)
     if (!isWriter()) return
@@ -159,7 +159,7 @@ export function createPartition(options: PartitionOptions) {
     // The clocks are read once for all windows.
     const [receivedAt, tick] = [now(), toTick(monotonic())]
     for (const [i, [tally]] of batch.entries()) {
-      const [field, total] = result.sums[i] as readonly [Exact, Exact]
+      const [field, total] = result.sums[i] as readonly [ExactInt, ExactInt]
       if (!isOver(tally, receivedAt)) receive(tally, field, total, tick)
     }
   }
@@ -175,7 +175,7 @@ export function createPartition(options: PartitionOptions) {
       // Added again at the end, behind those that wait longer.
       if (!isWhole) incomplete.add(tally)
       if (isWriter() && missing.size > 0) repairs.set(tally, missing)
-      if (isOpen(tally)) receive(tally, field, plus(field, tally.fieldsSum), tally.readAt)
+      if (isOpen(tally)) receive(tally, field, addExact(field, tally.fieldsSum), tally.readAt)
       if (isWriter() && own < ownUseOf(tally)) enqueue(tally)
     }
     return found.every(({ isWhole }) => isWhole)

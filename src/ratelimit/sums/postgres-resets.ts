@@ -1,7 +1,7 @@
 /** Resets of counters in Postgres, from which every gateway reads them. */
 
-import { digestOf } from '../../formats/bound-text.ts'
-import { type Exact, parseExact } from '../../formats/exact.ts'
+import { digest128 } from '../../formats/bounded-text.ts'
+import { type ExactInt, parseExact } from '../../formats/exact.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import { epochMs, type Sql } from '../../store/postgres/sql.ts'
 import type { CounterReset } from '../rules/windows.ts'
@@ -37,8 +37,8 @@ export function createResetStore(sql: Sql) {
       return rows.map((row) => ({ ...row, used: parseExact(row.used) ?? 0 }))
     },
     /** Resets these counters to this value as of `at` (ms). */
-    async write(keys: readonly string[], at: number, used: Exact = 0): Promise<void> {
-      const ids = keys.map(digestOf)
+    async write(keys: readonly string[], at: number, used: ExactInt = 0): Promise<void> {
+      const ids = keys.map(digest128)
       await withLongDeadline(sql`
         with old as (
           delete from tollgate_counter_resets where reset_at < now() - ${keptFor}::interval

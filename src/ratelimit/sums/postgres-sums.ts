@@ -1,6 +1,6 @@
 /** Sums of long windows in Postgres. */
 
-import { digestOf } from '../../formats/bound-text.ts'
+import { digest128 } from '../../formats/bounded-text.ts'
 import { parseExact } from '../../formats/exact.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
@@ -44,5 +44,5 @@ export function createPostgresSums(sql: Sql): LongSums {
 
 /** The digest of an id, in the form in which Postgres writes it. */
 function uuidOf(id: string): string {
-  return digestOf(id).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+  return digest128(id).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
 }

@@ -1,6 +1,6 @@
 /** A SumStore in Redis. */
 
-import { type Exact, readExact } from '../../formats/exact.ts'
+import { type ExactInt, exactFromJson } from '../../formats/exact.ts'
 import { oldKeyOf, oldNoteOf } from '../redis/keys.ts'
 import { parseSums } from '../rules/fields.ts'
 import { markMs, type SumCommands } from './scripts.ts'
@@ -26,7 +26,7 @@ export function createRedisSums(commands: SumCommands, onFlushed?: OnFlushed): S
         : commands.writeAndRelease([keys, args], releases))
       const [number, nonce, ...figures] = result
       if (figures.length !== 2 * entries.length) throw new Error(unexpected)
-      const sums = entries.map((_, i): [Exact, Exact] => [
+      const sums = entries.map((_, i): [ExactInt, ExactInt] => [
         exactOf(figures[2 * i]),
         exactOf(figures[2 * i + 1]),
       ])
@@ -51,8 +51,8 @@ export function createRedisSums(commands: SumCommands, onFlushed?: OnFlushed): S
   }
 }
 
-function exactOf(figure: number | string | undefined): Exact {
-  const exact = readExact(figure)
+function exactOf(figure: number | string | undefined): ExactInt {
+  const exact = exactFromJson(figure)
   if (exact === undefined) throw new Error(unexpected)
   return exact
 }

@@ -3,11 +3,11 @@
  * again.
  */
 
-import type { Exact } from '../../formats/exact.ts'
+import type { ExactInt } from '../../formats/exact.ts'
 import type { Fields } from '../rules/fields.ts'
 import type { Tally } from '../rules/tally.ts'
 
-type Repair = readonly [tally: Tally, name: string, sum: Exact]
+type Repair = readonly [tally: Tally, name: string, sum: ExactInt]
 
 /** For one hash tag. */
 export function createRepairs() {

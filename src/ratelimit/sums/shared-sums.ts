@@ -4,7 +4,7 @@
  * sums are sent again.
  */
 
-import { greatest } from '../../formats/exact.ts'
+import { maxExact } from '../../formats/exact.ts'
 import { type Counted, type CounterList, isOver, longMs, type Sums } from '../rules/sums.ts'
 import { isWithin, ownUseOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
 import { keyIn, type WindowedCounter } from '../rules/windows.ts'
@@ -115,7 +115,7 @@ export function createSharedSums(options: SharedSumsOptions) {
         id: tally.id,
         used: usedOf(tally),
         /** The part of `used` that this gateway has counted. */
-        own: greatest(ownUseOf(tally), tally.field),
+        own: maxExact(ownUseOf(tally), tally.field),
         /** When it began or was last reset. */
         since: tally.since,
         resetsAt: tally.end,

@@ -3,7 +3,7 @@
  * may be repeated, delayed and reordered.
  */
 
-import type { Exact } from '../../formats/exact.ts'
+import type { ExactInt } from '../../formats/exact.ts'
 import type { Fields } from '../rules/fields.ts'
 
 /** One sum, written if it is higher than the stored one. */
@@ -11,7 +11,7 @@ export interface SumEntry {
   readonly key: string
   /** The gateway's name. */
   readonly field: string
-  readonly sum: Exact
+  readonly sum: ExactInt
   /** The remaining life of the window. */
   readonly ttlMs: number
 }
@@ -31,7 +31,7 @@ export interface Written {
   readonly number: number
   readonly nonce: string
   /** For each entry the current field and total. */
-  readonly sums: readonly (readonly [field: Exact, total: Exact])[]
+  readonly sums: readonly (readonly [field: ExactInt, total: ExactInt])[]
 }
 
 export interface SumStore {
@@ -87,5 +87,5 @@ export interface LongSums {
 interface LongSum {
   readonly id: string
   readonly end: number
-  readonly used: Exact
+  readonly used: ExactInt
 }

@@ -3,7 +3,7 @@
  * counted.
  */
 
-import { greatest } from '../../formats/exact.ts'
+import { maxExact } from '../../formats/exact.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
 import { windowKey } from '../redis/keys.ts'
 import type { Fields } from '../rules/fields.ts'
@@ -45,7 +45,7 @@ export function createWholeReads(options: WholeReadsOptions) {
     const found = new Map(hash)
     const others = new Map(kept)
     const own = found.get(gateway) ?? 0
-    const field = greatest(own, others.get(gateway) ?? 0)
+    const field = maxExact(own, others.get(gateway) ?? 0)
     for (const name of [gateway, totalField]) {
       found.delete(name)
       others.delete(name)

@@ -6,7 +6,7 @@
 
 import { hash } from 'node:crypto'
 import type { Grant } from '../../decide/decision.ts'
-import { remember } from '../../formats/remember.ts'
+import { memoize } from '../../formats/memoize.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf, countersOf } from '../../ratelimit/rules/counter-cache.ts'
 
@@ -32,7 +32,7 @@ export function blockName(counters: readonly Counter[]): string {
   return nameOf(counters.map(({ key }) => key).join('\n\n'))
 }
 
-const nameOf = remember(10_000, (keys) => hash('sha256', keys, 'hex').slice(0, 16))
+const nameOf = memoize(10_000, (keys) => hash('sha256', keys, 'hex').slice(0, 16))
 
 /** Cached by the counters of the grant, because each Check asks for it. */
 const lanes = new WeakMap<readonly Counter[], string>()

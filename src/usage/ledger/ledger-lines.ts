@@ -1,7 +1,7 @@
 /** Reads the lines of a journal that are in a ledger, from its archives and the files that still exist. */
 
 import { basename, join } from 'node:path'
-import type { Span } from '../../formats/span.ts'
+import type { TimeRange } from '../../formats/time-range.ts'
 import { createFollower, type Position } from '../../journal/follower.ts'
 import { headFromLedger } from '../../journal/head.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
@@ -42,7 +42,7 @@ export interface KeptPlaces {
 export async function findSurvivingLines(
   { path, dataDir, folder }: KeptPlaces,
   { journals, archives }: Pick<LedgerState, 'journals' | 'archives'>,
-  { from, to }: Span,
+  { from, to }: TimeRange,
   onProblem: (problem: string) => void,
 ): Promise<readonly KeptJournal[]> {
   const own = path && findJournalName(path, dataDir)

@@ -1,14 +1,14 @@
 /** Sums of the charges of limits by name, between two steps of the ledger. */
 
-import type { Span } from '../../formats/span.ts'
 import { hourMs } from '../../formats/time.ts'
+import type { TimeRange } from '../../formats/time-range.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { spanAt, windowText } from '../../ratelimit/rules/windows.ts'
 import { type CountableLine, chargedOf } from '../rules/line-charges.ts'
 import type { LimitRow } from '../store.ts'
 import { addCharge, mergeBy } from './merge.ts'
 
-const always: Span = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
+const always: TimeRange = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
 
 /** `within`: only charges of this time count. */
 export function createLimitSums(within = always) {

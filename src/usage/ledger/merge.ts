@@ -1,6 +1,6 @@
 /** Merges rows of the ledger that belong to one group: their figures are added. */
 
-import { type Exact, plus } from '../../formats/exact.ts'
+import { addExact, type ExactInt } from '../../formats/exact.ts'
 import type { Mutable } from '../../formats/mutable.ts'
 import { type LimitRow, type UsageRow, usageFigures } from '../store.ts'
 
@@ -32,7 +32,7 @@ export function addUsage<Row extends Figures>(one: Row, other: Row): Row {
     const [figure, more] = [one[name], other[name]]
     if (figure !== undefined && more !== undefined) sums[name] = addFigure(figure, more)
   }
-  if (one.cost != null && other.cost != null) sums.cost = plus(one.cost, other.cost)
+  if (one.cost != null && other.cost != null) sums.cost = addExact(one.cost, other.cost)
   return { ...one, ...sums }
 }
 
@@ -43,7 +43,7 @@ export function addFigure(one: number, other: number): number {
 
 /** The first row, with the sum of both amounts and the times of both. */
 export function addCharge(one: LimitRow, other: LimitRow): LimitRow {
-  const amount: Exact = plus(one.amount, other.amount)
+  const amount: ExactInt = addExact(one.amount, other.amount)
   const first = Math.min(one.first, other.first)
   return { ...one, amount, first, last: Math.max(one.last, other.last) }
 }

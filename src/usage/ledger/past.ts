@@ -1,9 +1,9 @@
 /** Past usage for a simulation: each response of hours whose lines all survive, and sums of other hours. */
 
-import { addTo } from '../../formats/lists.ts'
+import { appendTo } from '../../formats/lists.ts'
 import type { Mutable } from '../../formats/mutable.ts'
-import type { Span } from '../../formats/span.ts'
 import { hourMs } from '../../formats/time.ts'
+import type { TimeRange } from '../../formats/time-range.ts'
 import { readLine } from '../../journal/read-line.ts'
 import { isCharged, partsOfUse } from '../rules/amounts.ts'
 import type { PastUsage, Spender } from '../rules/simulate.ts'
@@ -13,7 +13,7 @@ import type { KeptJournal } from './ledger-lines.ts'
 
 interface PastOptions {
   /** Whole hours. */
-  readonly span: Span
+  readonly span: TimeRange
   readonly rows: PastSums['rows']
   readonly kept: readonly KeptJournal[]
   readonly unusableUsage: UnusableUsage
@@ -32,7 +32,7 @@ export async function readPastUsage(options: PastOptions) {
   for (const row of rows) answers.set(row.hour, (answers.get(row.hour) ?? 0) + row.answers)
   const usage: PastUsage[] = []
   /** Hours of which only sums are known, in order; adjacent ones are merged. */
-  const summed: Mutable<Span>[] = []
+  const summed: Mutable<TimeRange>[] = []
   for (const [hour, count] of answers) {
     const whole = lines.get(hour) ?? []
     if (whole.length === count) {
@@ -72,7 +72,7 @@ async function readLines(
         count += 1
         if (count > maxResponses) throw new TooManyResponses()
         const spender = spenders(usage.user, usage.subscription, usage.model, usage.pool)
-        addTo(found, endedAt - (endedAt % hourMs), {
+        appendTo(found, endedAt - (endedAt % hourMs), {
           spender,
           startedAt,
           endedAt,

@@ -1,7 +1,7 @@
 /** Runs in a thread of its own: replays past usage with the resources of a text, and returns the result. */
 
 import { parentPort, workerData } from 'node:worker_threads'
-import type { Span } from '../../formats/span.ts'
+import type { TimeRange } from '../../formats/time-range.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { showProblem } from '../../models/sources/files.ts'
 import { loadDocuments } from '../../models/sources/pipeline.ts'
@@ -14,7 +14,7 @@ import { readPastUsage, TooManyResponses } from './past.ts'
 export interface SimulationTask extends KeptPlaces {
   /** Documents of resources. */
   readonly text: string
-  readonly span: Span
+  readonly span: TimeRange
   readonly sums: PastSums
   readonly unusableUsage: UnusableUsage
   readonly admissionMode: Snapshot['admissionMode'] | undefined
@@ -27,7 +27,7 @@ export type SimulationResult =
   | { readonly isTooMuch: true }
   | {
       readonly simulation: Simulation
-      readonly summed: readonly Span[]
+      readonly summed: readonly TimeRange[]
       readonly problems: readonly string[]
     }
 

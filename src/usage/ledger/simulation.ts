@@ -1,7 +1,7 @@
 /** Simulates resources over past usage, in a thread of its own, so that no Check waits for it. */
 
 import { ServiceError } from '../../formats/errors.ts'
-import type { Span } from '../../formats/span.ts'
+import type { TimeRange } from '../../formats/time-range.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { askThread } from '../../runtime/ask-thread.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
@@ -32,7 +32,7 @@ export function createSimulate(
   admissionMode?: Snapshot['admissionMode'],
 ) {
   if (kept.path === undefined) return undefined
-  return async (text: string, span: Span) => {
+  return async (text: string, span: TimeRange) => {
     const sums = await readSums(span.from, span.to, maxRows)
     const result = await run({
       ...kept,

@@ -1,7 +1,7 @@
 /** Sums of usage between two steps of the ledger. */
 
-import { plus } from '../../formats/exact.ts'
-import { addTo } from '../../formats/lists.ts'
+import { addExact } from '../../formats/exact.ts'
+import { appendTo } from '../../formats/lists.ts'
 import type { Mutable } from '../../formats/mutable.ts'
 import { hourMs } from '../../formats/time.ts'
 import { costOf, isCharged, partsOfUse, weightedTokens } from '../rules/amounts.ts'
@@ -45,7 +45,7 @@ export function createUsageSums() {
       ...noUse,
     }
     rows.push(row)
-    addTo(byName, name, row)
+    appendTo(byName, name, row)
     return row
   }
 
@@ -61,7 +61,7 @@ export function createUsageSums() {
       const row = rowOf(usage, endedAt)
       const parts = partsOfUse(usage, charge)
       row.answers += 1
-      if (row.cost !== null) row.cost = plus(row.cost, costOf(parts, row.prices))
+      if (row.cost !== null) row.cost = addExact(row.cost, costOf(parts, row.prices))
       if (tokens === undefined) return
       row.total = addFigure(row.total, tokens)
       row.estimated = addFigure(row.estimated, estimated)

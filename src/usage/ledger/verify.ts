@@ -1,10 +1,10 @@
 /** Recomputes the sums of a ledger from the lines of journals, and compares them. */
 
-import { cutName } from '../../formats/bound-text.ts'
-import { type Exact, minus, plus } from '../../formats/exact.ts'
-import { addTo } from '../../formats/lists.ts'
-import type { Span } from '../../formats/span.ts'
+import { cutName } from '../../formats/bounded-text.ts'
+import { addExact, type ExactInt, subtractExact } from '../../formats/exact.ts'
+import { appendTo } from '../../formats/lists.ts'
 import { hourMs } from '../../formats/time.ts'
+import type { TimeRange } from '../../formats/time-range.ts'
 import { readLine } from '../../journal/read-line.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import {
@@ -26,15 +26,15 @@ interface Difference {
   readonly group: Pick<VerifiedSums, 'hour' | 'user' | 'keyId' | 'model'>
   readonly figure: (typeof comparedFigures)[number]
   /** A cost is in nano-units, like `journals`. */
-  readonly ledger: Exact
-  readonly journals: Exact
+  readonly ledger: ExactInt
+  readonly journals: ExactInt
 }
 
 /** A difference in the charge of a window of a limit by name. */
 interface LimitDifference {
   readonly limit: LimitGroup
-  readonly ledger: Exact
-  readonly journals: Exact
+  readonly ledger: ExactInt
+  readonly journals: ExactInt
 }
 
 export interface Verification {
@@ -59,7 +59,7 @@ export interface Verification {
 }
 
 /** Whole hours. */
-interface VerifyOptions extends Span {
+interface VerifyOptions extends TimeRange {
   readonly state: LedgerState
   readonly kept: readonly KeptJournal[]
   readonly unusableUsage: UnusableUsage
@@ -162,7 +162,7 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
 function compareLimits(
   state: readonly LimitRow[],
   read: ReadonlyMap<string, LimitRow>,
-  whole: Span,
+  whole: TimeRange,
   asked: number,
 ) {
   const homeOf = comparedWindows(state, limitNameOf)
@@ -221,9 +221,9 @@ function compare(
     .filter((one) => one.ledger !== one.journals)
 }
 
-function sumOf(row: VerifiedSums | undefined, figure: Difference['figure']): Exact {
+function sumOf(row: VerifiedSums | undefined, figure: Difference['figure']): ExactInt {
   if (row === undefined) return 0
-  return figure === 'counted' ? plus(row.total, row.weight) : row[figure]
+  return figure === 'counted' ? addExact(row.total, row.weight) : row[figure]
 }
 
 function weightIn(rows: ReadonlyMap<string, VerifiedSums>, group: Difference['group']): number {
@@ -234,18 +234,19 @@ function weightIn(rows: ReadonlyMap<string, VerifiedSums>, group: Difference['gr
  * Drops the differences of forgotten users: the journals still have the old name, and so has the ledger for later
  * usage. `placeOf`: identifies a difference, apart from its user.
  */
-function withoutForgotten<One extends { readonly ledger: Exact; readonly journals: Exact }>(
+function withoutForgotten<One extends { readonly ledger: ExactInt; readonly journals: ExactInt }>(
   differences: readonly One[],
   placeOf: (one: One) => readonly (string | number)[],
   userOf: (one: One) => string,
 ): readonly One[] {
   const left = new Set(differences)
-  const sameAs = (one: One, value: Exact): string => JSON.stringify([...placeOf(one), `${value}`])
+  const sameAs = (one: One, value: ExactInt): string =>
+    JSON.stringify([...placeOf(one), `${value}`])
   const isLacking = ({ ledger, journals }: One): boolean => ledger < journals
   const isForgotten = (one: One) => one.journals === 0 && userOf(one).startsWith('forgotten-')
   const lacking = new Map<string, One[]>()
   for (const one of differences.filter(isLacking)) {
-    addTo(lacking, sameAs(one, minus(one.journals, one.ledger)), one)
+    appendTo(lacking, sameAs(one, subtractExact(one.journals, one.ledger)), one)
   }
   for (const one of differences.filter(isForgotten)) {
     const earlier = lacking.get(sameAs(one, one.ledger))?.pop()
@@ -254,7 +255,7 @@ function withoutForgotten<One extends { readonly ledger: Exact; readonly journal
   // A user who was forgotten several times in a window has several names for one sum.
   const places = new Map<string, One[]>()
   for (const one of left) {
-    if (isLacking(one) || isForgotten(one)) addTo(places, JSON.stringify(placeOf(one)), one)
+    if (isLacking(one) || isForgotten(one)) appendTo(places, JSON.stringify(placeOf(one)), one)
   }
   for (const all of places.values()) {
     const sumOf = (side: 'ledger' | 'journals') =>

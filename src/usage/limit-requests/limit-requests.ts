@@ -1,7 +1,7 @@
 /** Users' requests for a temporary increase, until an administrator has decided them. */
 
-import type { Exact } from '../../formats/exact.ts'
-import { toFigure } from '../../formats/money.ts'
+import type { ExactInt } from '../../formats/exact.ts'
+import { toAmount } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { sharedBy } from '../../models/rules/shared-limits.ts'
 import type { NewIncrease } from '../../ratelimit/increases/active-increases.ts'
@@ -26,7 +26,7 @@ export interface LimitRequest extends NewLimitRequest {
   readonly decisionReason: string | null
   /** For an approved request. */
   readonly increaseId: string | null
-  readonly grantedLimit: Exact | null
+  readonly grantedLimit: ExactInt | null
   readonly grantedUntil: number | null
 }
 
@@ -36,7 +36,7 @@ export interface Verdict {
   readonly at: number
   readonly reason: string | null
   /** Undefined if the request is denied. */
-  readonly grant: { readonly limit: Exact; readonly until: number } | undefined
+  readonly grant: { readonly limit: ExactInt; readonly until: number } | undefined
 }
 
 /** All reject if the database is unavailable; a change may then have been made. */
@@ -81,10 +81,10 @@ export function noticeOf(request: LimitRequest): Notice {
       data: {
         ...{ id, user, resource, name: model.slice(1), scope: per, kind },
         ...(whom !== undefined && { whom }),
-        ...{ limit: toFigure({ kind }, limit), until: toEndTimestamp(until), reason },
+        ...{ limit: toAmount({ kind }, limit), until: toEndTimestamp(until), reason },
         ...(!isOpen && { state, decidedBy }),
         ...(decisionReason !== null && { decisionReason }),
-        ...(grantedLimit !== null && { grantedLimit: toFigure({ kind }, grantedLimit) }),
+        ...(grantedLimit !== null && { grantedLimit: toAmount({ kind }, grantedLimit) }),
         ...(grantedUntil !== null && { grantedUntil: toEndTimestamp(grantedUntil) }),
       },
     }),

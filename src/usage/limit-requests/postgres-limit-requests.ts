@@ -1,6 +1,6 @@
 /** Requests for increases in Postgres, which changes a request and its increase in one transaction. */
 
-import { type Exact, parseExact } from '../../formats/exact.ts'
+import { type ExactInt, parseExact } from '../../formats/exact.ts'
 import { addIncrease } from '../../ratelimit/increases/postgres-increases.ts'
 import {
   type Pool,
@@ -41,8 +41,8 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
   }
   const toRequest = (row: Row): LimitRequest => ({
     ...row,
-    limit: parseExact(row.limit) as Exact,
-    grantedLimit: row.grantedLimit === null ? null : (parseExact(row.grantedLimit) as Exact),
+    limit: parseExact(row.limit) as ExactInt,
+    grantedLimit: row.grantedLimit === null ? null : (parseExact(row.grantedLimit) as ExactInt),
   })
 
   async function enqueueNotice(sql: Sql, request: LimitRequest) {

@@ -1,6 +1,6 @@
 /** Finds nearly spent limits and records notices, without delaying requests. */
 
-import { toFigure } from '../../formats/money.ts'
+import { toAmount } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { limitsOn, resourceOf, sharedBy } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
@@ -65,8 +65,8 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
           data: {
             ...whose,
             window: limit.window,
-            limit: toFigure(limit, limit.limit),
-            used: toFigure(limit, used),
+            limit: toAmount(limit, limit.limit),
+            used: toAmount(limit, used),
             percent,
             resetsAt: toEndTimestamp(resetsAt),
           },

@@ -1,6 +1,6 @@
 /** Notices in Postgres, which records each exactly once, however many processes see its cause. */
 
-import { digestOf } from '../../formats/bound-text.ts'
+import { digest128 } from '../../formats/bounded-text.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import { epochMs, type Query, type Sql } from '../../store/postgres/sql.ts'
 import type { DueNotice, ExpiringKey, Notice } from './store.ts'
@@ -16,7 +16,7 @@ export function createNoticeStore(sql: Sql) {
       const rows = new Map(
         notices.map(({ subject, ...notice }) => {
           // For a key this is the digest that `expiring` computes.
-          const row = { ...notice, subject: digestOf(subject) }
+          const row = { ...notice, subject: digest128(subject) }
           return [`${row.subject} ${row.percent}`, row]
         }),
       )

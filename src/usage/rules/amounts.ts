@@ -1,8 +1,8 @@
 /** Computes the tokens of a charged response by kind, their weighted sum, and their cost. */
 
-import { type Exact, mostExact, normalize } from '../../formats/exact.ts'
-import { nanoOf, priceUnits } from '../../formats/money.ts'
-import { remember } from '../../formats/remember.ts'
+import { type ExactInt, maxExactInt, toExact } from '../../formats/exact.ts'
+import { memoize } from '../../formats/memoize.ts'
+import { priceUnitsToNano, toPriceUnits } from '../../formats/money.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import { type Charge, isSuccess, tokensByType, type Usage } from './usage.ts'
 
@@ -56,7 +56,7 @@ const mostTexts = 1_000
  * The rates of `Usage.prices`: the price of one token of each kind, and of a request, in units of 10⁻²⁴
  * (formats/money.ts). A kind without a price has its parent's; without that it is free.
  */
-export const ratesOf = remember(mostTexts, (prices) => {
+export const ratesOf = memoize(mostTexts, (prices) => {
   const {
     token,
     input = token,
@@ -65,7 +65,7 @@ export const ratesOf = remember(mostTexts, (prices) => {
     output = token,
     request,
   } = readFigures(prices)
-  const units = (price: string | undefined): bigint => (price ? priceUnits(price) : 0n)
+  const units = (price: string | undefined): bigint => (price ? toPriceUnits(price) : 0n)
   return {
     input: units(input),
     cached: units(cached),
@@ -76,7 +76,7 @@ export const ratesOf = remember(mostTexts, (prices) => {
 })
 
 /** The cost in nano-units, rounded up once. */
-export function costOf(parts: Parts, prices: string, requests = 1): Exact {
+export function costOf(parts: Parts, prices: string, requests = 1): ExactInt {
   const rates = ratesOf(prices)
   const units =
     BigInt(parts.input) * rates.input +
@@ -84,11 +84,11 @@ export function costOf(parts: Parts, prices: string, requests = 1): Exact {
     BigInt(parts.cacheWrite) * rates.cacheWrite +
     BigInt(parts.output) * rates.output +
     BigInt(requests) * rates.request
-  const nano = nanoOf(units)
-  return normalize(nano < mostExact ? nano : mostExact)
+  const nano = priceUnitsToNano(units)
+  return toExact(nano < maxExactInt ? nano : maxExactInt)
 }
 
-const weightingOf = remember(mostTexts, (weights) => {
+const weightingOf = memoize(mostTexts, (weights) => {
   const { cached, write, output } = readFigures(weights)
   const thousandths = (written = '1000'): bigint => BigInt(Math.round(Number(written)))
   return {
@@ -112,7 +112,7 @@ export function weightedTokens(parts: Parts, weights: string | undefined): numbe
 }
 
 /** The amount that the response adds to a limit of this kind; concurrency is not a sum. */
-export function amountOf(kind: LimitKind, usage: Usage, charge: Charge): Exact {
+export function amountOf(kind: LimitKind, usage: Usage, charge: Charge): ExactInt {
   if (kind === 'requests') return 1
   if (kind === 'concurrency' || !isCharged(usage, charge)) return 0
   // A fast path, because each process does this for each line, and most have no weights.
@@ -128,7 +128,7 @@ export function amountOfParts(
   kind: LimitKind,
   parts: Parts,
   { prices, weights }: PricesAndWeights,
-): Exact {
+): ExactInt {
   if (kind === 'requests') return 1
   if (kind === 'concurrency') return 0
   if (kind === 'tokens') return weightedTokens(parts, weights)

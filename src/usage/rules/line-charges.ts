@@ -5,7 +5,7 @@
  * without a name: then the resources' windows are used.
  */
 
-import type { Exact } from '../../formats/exact.ts'
+import type { ExactInt } from '../../formats/exact.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import {
@@ -47,7 +47,7 @@ interface ChargedAmount {
   readonly counter: Counter
   /** Milliseconds since the epoch. */
   readonly at: number
-  readonly amount: Exact
+  readonly amount: ExactInt
 }
 
 /** The charge of a line's response, or undefined if it is not metered or its request runs. */

@@ -4,7 +4,7 @@
  * than `lineBytes`.
  */
 
-import { cutText, toBoundJson } from '../../formats/bound-text.ts'
+import { cutText, toBoundedJson } from '../../formats/bounded-text.ts'
 import { readPayer } from '../../models/rules/payer.ts'
 import { groupBytes, userBytes } from '../../ratelimit/rules/counter-key.ts'
 import type { Held } from '../../ratelimit/rules/hold.ts'
@@ -65,9 +65,9 @@ const most = {
 
 /** Members of the object; cache them for the requests that share them. */
 export function writeSubject({ subscription, model, payer, group, tariff }: Subject): string {
-  let text = `"subscription":${toBoundJson(subscription, most.subscription)},"model":${toBoundJson(model, most.model)}`
+  let text = `"subscription":${toBoundedJson(subscription, most.subscription)},"model":${toBoundedJson(model, most.model)}`
   if (payer !== undefined) text += `,"payer":${JSON.stringify(boundPayer(payer))}`
-  if (group !== undefined) text += `,"group":${toBoundJson(group, most.group)}`
+  if (group !== undefined) text += `,"group":${toBoundedJson(group, most.group)}`
   return tariff === undefined ? text : `${text},${tariff}`
 }
 
@@ -79,17 +79,17 @@ export function writeCaller({
   pool,
   keyLimits,
 }: Pick<LineRequest, 'user' | 'keyId' | 'keyCounters' | 'pool' | 'keyLimits'>): string {
-  let text = `"user":${toBoundJson(user, most.user)}`
-  if (keyId !== '') text += `,"key":${toBoundJson(keyId, most.key)}`
-  if (keyCounters !== undefined) text += `,"cap":${toBoundJson(keyCounters, most.keyCounters)}`
-  if (pool !== undefined) text += `,"pool":${toBoundJson(pool, most.group)}`
+  let text = `"user":${toBoundedJson(user, most.user)}`
+  if (keyId !== '') text += `,"key":${toBoundedJson(keyId, most.key)}`
+  if (keyCounters !== undefined) text += `,"cap":${toBoundedJson(keyCounters, most.keyCounters)}`
+  if (pool !== undefined) text += `,"pool":${toBoundedJson(pool, most.group)}`
   if (keyLimits !== undefined) text += `,${keyLimits}`
   return text
 }
 
 /** The object up to its subject, which `writeSubject` returns. `start` is first, because the script reads it there. */
 export function beforeSubject({ startedAt, id, by }: Pick<LineRequest, 'startedAt' | 'id' | 'by'>) {
-  return `{"start":${startedAt},"id":${toBoundJson(id, most.id)},"by":"${by}",`
+  return `{"start":${startedAt},"id":${toBoundedJson(id, most.id)},"by":"${by}",`
 }
 
 /** The object after its subject. */

@@ -9,7 +9,7 @@
  */
 
 import { findSubscription, unusableReason } from '../../decide/selection.ts'
-import { type Exact, minus, plus } from '../../formats/exact.ts'
+import { addExact, type ExactInt, subtractExact } from '../../formats/exact.ts'
 import { getOrAdd } from '../../formats/lists.ts'
 import { dayMs } from '../../formats/time.ts'
 import {
@@ -78,7 +78,7 @@ interface SimulatedLimit extends About {
   /** Whether the limit is per group, and the group of some usage is unknown. */
   lacksGroups: boolean
   /** The maximum use of a window, with user and time; 0 if nothing was used. */
-  most: Exact
+  most: ExactInt
   /** Whose use was the maximum: a user, or the group that shares the limit; empty if all users share it. */
   mostBy: string
   mostAt: number
@@ -106,7 +106,7 @@ function poolIn(subscription: CompiledSubscription, { pool }: Spender): string |
 
 /** A window during the replay; for concurrency it never ends. */
 interface ReplayedWindow {
-  used: Exact
+  used: ExactInt
   readonly resetsAt: number
 }
 
@@ -204,11 +204,11 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
   function add(
     { figure, limit, counter }: Replayed,
     window: ReplayedWindow,
-    amount: Exact,
+    amount: ExactInt,
     { user }: Spender,
     at: number,
   ): void {
-    window.used = plus(window.used, amount)
+    window.used = addExact(window.used, amount)
     if (window.used <= figure.most) return
     const mostBy = limit.scope === 'user' ? user : (sharedBy(limit, counter) ?? '')
     Object.assign(figure, { most: window.used, mostBy, mostAt: at })
@@ -258,7 +258,8 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     let by: CountedLimit | undefined
     for (const [i, replayed] of own.entries()) {
       const { limit, isEnforced } = replayed
-      const left = Math.max(0, Number(minus(limit.limit, windowAt(replayed, startedAt).used)))
+      const { used } = windowAt(replayed, startedAt)
+      const left = Math.max(0, Number(subtractExact(limit.limit, used)))
       const beyond = isEnforced ? 1 - left / Math.max(1, amounts[i] as number) : 0
       if (beyond <= refused) continue
       refused = beyond

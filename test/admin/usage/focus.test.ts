@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { type Test, test } from 'tap'
 import { findOnPath } from '../../../dev/python-wheel.ts'
-import { priceUnits, showUnits } from '../../../src/formats/money.ts'
+import { formatPriceUnits, toPriceUnits } from '../../../src/formats/money.ts'
 import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { createUsageSums } from '../../../src/usage/ledger/sums.ts'
 import { chargeOf, type Usage } from '../../../src/usage/rules/usage.ts'
@@ -158,8 +158,8 @@ test('kinds of tokens are charges of their own, and all add up to what was charg
       'Adjustment    0.0000000012',
     ],
   )
-  const billed = rows.reduce((sum, { BilledCost = '' }) => sum + priceUnits(BilledCost), 0n)
-  t.equal(showUnits(billed), '0.000067033', 'and 17,000 by the rule of earlier rows')
+  const billed = rows.reduce((sum, { BilledCost = '' }) => sum + toPriceUnits(BilledCost), 0n)
+  t.equal(formatPriceUnits(billed), '0.000067033', 'and 17,000 by the rule of earlier rows')
   const page = (await api.ask('GET /v1/usage', { as: 'admin' })).json()
   t.match(page.data, [{ cost: '0.000067033', cache_write_tokens: 2 }])
   const [, first = {}, , adjustment = {}] = rows

@@ -1,5 +1,5 @@
 import { type Test, test } from 'tap'
-import type { Exact } from '../../../src/formats/exact.ts'
+import type { ExactInt } from '../../../src/formats/exact.ts'
 import { withOpenRequests } from '../../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
@@ -247,7 +247,7 @@ async function startPools(t: Test) {
   const options = { readCounters: counters.readFresh, resetCounters: counters.reset }
   const api = await createKeyApi(t, { snapshot: pools, ...options })
   const all = pools.subscriptions.get('premium')?.limits.get('llm/small') ?? []
-  const add = (name: string, pool: string, amount: Exact) => {
+  const add = (name: string, pool: string, amount: ExactInt) => {
     const limit = all.find(({ limitName }) => limitName === name) as CountedLimit
     counters.add([counterOf(limit, 'alice', pool)], amount as number, api.now)
   }

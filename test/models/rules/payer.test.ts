@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { maxNameLength } from '../../../src/formats/bound-text.ts'
+import { maxNameLength } from '../../../src/formats/bounded-text.ts'
 import { readPayer, writePayer } from '../../../src/models/rules/payer.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { showPath } from '../../../src/formats/fields.ts'
+import { formatPath } from '../../../src/formats/fields.ts'
 import type { Resource } from '../../../src/kinds/resources.ts'
 import { resourceKey } from '../../../src/models/rules/snapshot.ts'
 import { compile } from '../../support/compile.ts'
@@ -110,7 +110,7 @@ test('a subscription covers only models that exist', async (t) => {
     { limit: 900, windowMs: 3_600_000 },
   ])
   t.strictSame(
-    problems.map(({ resource, path, message }) => [resource, showPath(path), message]),
+    problems.map(({ resource, path, message }) => [resource, formatPath(path), message]),
     [
       [
         'Subscription/models-as-a-service/team-a',

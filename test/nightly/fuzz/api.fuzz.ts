@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { test } from 'tap'
 import { serve } from '../../../src/main.ts'
-import { showAddress } from '../../../src/settings/config.ts'
+import { formatAddress } from '../../../src/settings/config.ts'
 import { createDatabase } from '../../support/database.ts'
 import { noRateLimits } from '../../support/no-rate-limits.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -28,7 +28,7 @@ test('generated requests cannot break the API', async (t) => {
     ...noRateLimits,
   })
   t.teardown(() => service.stop())
-  const url = `http://${showAddress(service.addresses.api)}`
+  const url = `http://${formatAddress(service.addresses.api)}`
   for (const [who, credential] of [
     ['an administrator', 'admin-token'],
     ['a user', 'alice-token'],

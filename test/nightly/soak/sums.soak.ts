@@ -4,7 +4,7 @@ import { appendFileSync, copyFileSync, existsSync, mkdirSync, rmSync } from 'nod
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root from 'tap'
-import { type Exact, plus } from '../../../src/formats/exact.ts'
+import { addExact, type ExactInt } from '../../../src/formats/exact.ts'
 import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import { windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import {
@@ -109,10 +109,10 @@ async function runReal(seed: number, note: (fault: string) => void) {
   const writers = names.map((name) => start(name))
   if (seed % 2 === 0) start(names[0] as string, 'reader')
   const lines: Line[] = []
-  const large = dice.pick<Exact>([0, 2 ** 53 - 3_000, 2n ** 52n])
+  const large = dice.pick<ExactInt>([0, 2 ** 53 - 3_000, 2n ** 52n])
   function log(): void {
     const which = counters.map((_, i) => i).filter(() => dice.chance(0.5))
-    const line = { t: Date.now(), n: String(plus(large, 1 + dice.below(1_000))), c: which }
+    const line = { t: Date.now(), n: String(addExact(large, 1 + dice.below(1_000))), c: which }
     lines.push(line)
     const text = JSON.stringify({ ...line, i: lines.length })
     appendFileSync(join(path, dice.pick(names), 'usage.jsonl'), `\n${text}\n`)

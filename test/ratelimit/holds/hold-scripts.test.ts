@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import root, { type Test } from 'tap'
-import { type Exact, plus } from '../../../src/formats/exact.ts'
+import { addExact, type ExactInt } from '../../../src/formats/exact.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { admit } from '../../../src/ratelimit/rules/estimates/admit.ts'
 import type { Expectation } from '../../../src/ratelimit/rules/estimates/estimator.ts'
@@ -35,7 +35,7 @@ type Limits = Readonly<Record<'tokens' | 'requests' | 'concurrency', number>>
 
 /** A limit of cost, and what a request to its model counts in it. */
 interface Cost {
-  readonly limit: Exact
+  readonly limit: ExactInt
   readonly factors: Factors
 }
 
@@ -106,7 +106,7 @@ const overshoot = 0.25
 interface Ended {
   tokens: number
   requests: number
-  cost?: Exact
+  cost?: ExactInt
 }
 
 function written(cost: Cost | undefined): string {
@@ -156,7 +156,7 @@ root.test('holds beside the sums of gateways', { skip: skipValkey }, async (t) =
       // More than doubles tell apart.
       const before = dice.chance(0.5) ? 0 : 4_000_000_000_000_000_001n
       // Sometimes so near that doubles would not tell them apart.
-      const costLimit = plus(before, 1 + dice.below(dice.chance(0.3) ? 3_000 : 60_000_000))
+      const costLimit = addExact(before, 1 + dice.below(dice.chance(0.3) ? 3_000 : 60_000_000))
       const own = Array.from({ length: 3 }, (): Ended => ({ tokens: 0, requests: 0, cost: 0 }))
       const [first] = own as [Ended]
       first.cost = before
@@ -215,7 +215,7 @@ root.test('holds beside the sums of gateways', { skip: skipValkey }, async (t) =
             open.delete(id)
             sums.requests += 1
             sums.tokens += 1 + dice.below(600)
-            sums.cost = plus(sums.cost ?? 0, dice.below(cost.most + 1))
+            sums.cost = addExact(sums.cost ?? 0, dice.below(cost.most + 1))
           }
           const ids = ended.map(([id]) => id)
           await redis.write(`g${gateway}`, sums, ids)
@@ -398,6 +398,6 @@ function sumOf(own: readonly Ended[]): Ended {
   return own.reduce((sum, each) => ({
     tokens: sum.tokens + each.tokens,
     requests: sum.requests + each.requests,
-    cost: plus(sum.cost ?? 0, each.cost ?? 0),
+    cost: addExact(sum.cost ?? 0, each.cost ?? 0),
   }))
 }

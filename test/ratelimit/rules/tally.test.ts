@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { Exact } from '../../../src/formats/exact.ts'
+import type { ExactInt } from '../../../src/formats/exact.ts'
 import { countOf, formatSums, parseSums } from '../../../src/ratelimit/rules/fields.ts'
 import { createSums, isOver, longMs } from '../../../src/ratelimit/rules/sums.ts'
 import {
@@ -76,7 +76,7 @@ test('sums beyond doubles are exact', async (t) => {
   t.equal(noteTotal(tally, 2n ** 53n + 1n, 2n ** 60n + 1n), false)
   t.equal(tally.others, 2n ** 60n - 2n ** 53n)
   t.equal(usedOf(tally), 2n ** 60n + 1n)
-  const fields = new Map<string, Exact>([
+  const fields = new Map<string, ExactInt>([
     ['b', 2n ** 60n + 3n],
     ['c', 5],
   ])

@@ -10,7 +10,7 @@ import {
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
-import type { Exact } from '../../../src/formats/exact.ts'
+import type { ExactInt } from '../../../src/formats/exact.ts'
 import { filesOf, keptJournalOf } from '../../../src/journal/files.ts'
 import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import type { SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
@@ -31,13 +31,13 @@ function makeWorld(t: Test) {
     dataDir: join(folder.path, name, 'data'),
   })
   /** The fields of the hour, with its total. */
-  function fields(): ReadonlyMap<string, Exact> {
+  function fields(): ReadonlyMap<string, ExactInt> {
     const [key = ''] = [...server.hashes.keys()].filter((each) =>
       each.startsWith(windowKey('all', { id: hour.key })),
     )
     return server.fields(key)
   }
-  const total = (): Exact => fields().get('+') ?? 0
+  const total = (): ExactInt => fields().get('+') ?? 0
   const store = (): SumStore => new Link(() => server, createDice(1), life)
   async function open(name: string, link = store()) {
     const opened = await openProcess(placesOf(name), { store: link, keptFiles: 4 })

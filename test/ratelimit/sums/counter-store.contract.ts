@@ -1,5 +1,5 @@
 import { type Test, test } from 'tap'
-import { type Exact, mostExact, plus } from '../../../src/formats/exact.ts'
+import { addExact, type ExactInt, maxExactInt } from '../../../src/formats/exact.ts'
 import { maxResets, type ResettableCounters } from '../../../src/ratelimit/counters.ts'
 import type { HoldStore } from '../../../src/ratelimit/holds.ts'
 import type { Counter, CounterState } from '../../../src/ratelimit/rules/counter.ts'
@@ -15,7 +15,7 @@ export interface CounterWorld {
   /** The clock of both. */
   now(): number
   /** Writes a line of the first gateway that counts this. */
-  log(counters: readonly Counter[], amount: Exact, at?: number): void
+  log(counters: readonly Counter[], amount: ExactInt, at?: number): void
   advance(ms: number): void
   close(): Promise<void>
 }
@@ -32,7 +32,7 @@ const b = counterOf(600 * minute)
 export function testCounterStore(name: string, createWorld: () => Promise<CounterWorld>): void {
   interface Reads {
     read(...asked: Counter[]): Promise<readonly CounterState[]>
-    used(from: ResettableCounters, ...asked: Counter[]): Promise<readonly Exact[]>
+    used(from: ResettableCounters, ...asked: Counter[]): Promise<readonly ExactInt[]>
   }
   const claim = (
     title: string,
@@ -103,17 +103,17 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
   })
 
   claim('large sums are exact', async (t, { log, used, counters, other }) => {
-    let sum: Exact = 0
+    let sum: ExactInt = 0
     for (const amount of [2 ** 52, 1, 2 ** 52 - 2, 1, 1, 2n ** 62n + 1n, 3]) {
       log([b], amount)
-      sum = plus(sum, amount)
+      sum = addExact(sum, amount)
       t.strictSame(await used(counters, b), [sum])
     }
     t.equal(sum, 2n ** 62n + 2n ** 53n + 5n)
     await poll(async () => (await used(other, b))[0] === sum, 'the other agrees', 10_000)
     log([b], 2n ** 62n)
-    t.strictSame(await used(counters, b), [mostExact], 'they do not come round')
-    await poll(async () => (await used(other, b))[0] === mostExact, 'the other agrees', 10_000)
+    t.strictSame(await used(counters, b), [maxExactInt], 'they do not come round')
+    await poll(async () => (await used(other, b))[0] === maxExactInt, 'the other agrees', 10_000)
   })
 
   claim('a reset begins anew, for what ends after it', async (t, world) => {

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { Exact } from '../../../src/formats/exact.ts'
+import type { ExactInt } from '../../../src/formats/exact.ts'
 import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import type { WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
@@ -87,7 +87,7 @@ function createWorld() {
     }
   }
   const log = (tokens: number, to = disk): void => to.append(file, `\n${tokens}\n`)
-  const stored = (): Exact => {
+  const stored = (): ExactInt => {
     const keys = [...server.hashes.keys()].filter((key) =>
       key.startsWith(windowKey('all', { id: 'c' })),
     )
@@ -175,7 +175,7 @@ test('a writer that begins does not know less meanwhile', async (t) => {
   log(2)
   one.sums.tail.readEnds()
   t.equal(one.used(), 42)
-  let least: Exact = 42
+  let least: ExactInt = 42
   const watch = setInterval(() => (least = one.used() < least ? one.used() : least), 0)
   await becoming
   clearInterval(watch)

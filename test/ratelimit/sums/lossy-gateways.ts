@@ -1,7 +1,7 @@
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Exact, parseExact, plus } from '../../../src/formats/exact.ts'
+import { addExact, type ExactInt, parseExact } from '../../../src/formats/exact.ts'
 import { openDurableFiles } from '../../../src/journal/durable-files.ts'
 import { openFolder } from '../../../src/journal/folder.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
@@ -43,15 +43,18 @@ export async function loseUnderGateways(world: LossWorld, seed: number): Promise
   const gateways = await Promise.all(
     names.map((name) => startGateway(world, random, join(folder.path, name), name)),
   )
-  const used: Exact[] = counters.map(() => 0)
+  const used: ExactInt[] = counters.map(() => 0)
   // Of money sums are large.
   const large = random.below(2) === 0 ? 0 : 2 ** 53 - 3_000
   let lines = 0
   function log(): void {
-    const [which, tokens] = [random.below(counters.length), plus(large, 1 + random.below(1_000))]
+    const [which, tokens] = [
+      random.below(counters.length),
+      addExact(large, 1 + random.below(1_000)),
+    ]
     const path = join(folder.path, names[random.below(names.length)] as string, file)
     appendFileSync(path, `\n${JSON.stringify({ which, tokens: String(tokens), id: lines })}\n`)
-    used[which] = plus(used[which] ?? 0, tokens)
+    used[which] = addExact(used[which] ?? 0, tokens)
     lines += 1
   }
   const traffic = setInterval(log, 5)
@@ -118,9 +121,9 @@ async function startGateway(world: LossWorld, random: Random, path: string, gate
   const read = async () => running.read(counters, Date.now())
   return {
     ...{ gateway, read },
-    async compare(expected: readonly Exact[]): Promise<readonly string[]> {
+    async compare(expected: readonly ExactInt[]): Promise<readonly string[]> {
       const known = await read().catch(() => [])
-      const stored = new Map<string, Exact>()
+      const stored = new Map<string, ExactInt>()
       for (const [own, all] of Map.groupBy(counters, ({ key }) => tags.tagOf(key))) {
         const keys = all.map((each) => windowKey(own, windowAt(each, Date.now())))
         const found = await store.read(keys).catch(() => [])

@@ -1,7 +1,7 @@
 /** Models for schedules of faults: a disk, an Envoy, a Redis with all that can happen to it, a network. */
 
 import { setImmediate as turn } from 'node:timers/promises'
-import { type Exact, minus, plus } from '../../../src/formats/exact.ts'
+import { addExact, type ExactInt, subtractExact } from '../../../src/formats/exact.ts'
 import type { DurableFiles } from '../../../src/journal/durable-files.ts'
 import type { Folder } from '../../../src/journal/folder.ts'
 import { markMs } from '../../../src/ratelimit/sums/scripts.ts'
@@ -222,7 +222,7 @@ export class LineWriter {
 }
 
 interface Hash {
-  readonly fields: Map<string, Exact>
+  readonly fields: Map<string, ExactInt>
   readonly expiresAt: number
 }
 
@@ -252,7 +252,7 @@ export class Server {
     return copy
   }
 
-  fields(key: string): ReadonlyMap<string, Exact> {
+  fields(key: string): ReadonlyMap<string, ExactInt> {
     const found = this.hashes.get(key)
     if (found !== undefined && found.expiresAt <= this.now()) this.hashes.delete(key)
     return this.hashes.get(key)?.fields ?? new Map()
@@ -275,13 +275,13 @@ export class Server {
     return { number: had.number, nonce: had.nonce, sums }
   }
 
-  #raise({ key, field, sum, ttlMs }: SumEntry): readonly [Exact, Exact] {
+  #raise({ key, field, sum, ttlMs }: SumEntry): readonly [ExactInt, ExactInt] {
     const fields = this.fields(key)
     const own = fields.get(field) ?? 0
     const total = fields.get('+') ?? 0
     if (sum <= own) return [own, total]
     const { expiresAt } = this.hashes.get(key) ?? { expiresAt: this.now() + ttlMs }
-    const grown = plus(total, minus(sum, own))
+    const grown = addExact(total, subtractExact(sum, own))
     const raised = new Map([...fields, [field, sum], ['+', grown]])
     this.hashes.set(key, { fields: raised, expiresAt })
     return [sum, grown]
@@ -334,7 +334,7 @@ export class Link implements SumStore {
     return this.#call(key, (server) => server.write(mark, entries))
   }
 
-  async read(keys: readonly string[]): Promise<readonly ReadonlyMap<string, Exact>[]> {
+  async read(keys: readonly string[]): Promise<readonly ReadonlyMap<string, ExactInt>[]> {
     const [key = ''] = keys
     return this.#call(key, (server) => keys.map((each) => new Map(server.fields(each))))
   }

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { Exact } from '../../../src/formats/exact.ts'
+import type { ExactInt } from '../../../src/formats/exact.ts'
 import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import { createSums } from '../../../src/ratelimit/rules/sums.ts'
 import { usedOf } from '../../../src/ratelimit/rules/tally.ts'
@@ -88,7 +88,7 @@ function createWorld() {
       used: (counter = ann) => usedOf(sums.at(counter, world.now)),
     }
   }
-  const total = (counter = ann): Exact => {
+  const total = (counter = ann): ExactInt => {
     const window = createSums(new Map(), () => 0).at(counter, world.now)
     return world.server.fields(windowKey('all', window)).get('+') ?? 0
   }

@@ -1,9 +1,9 @@
-import { type Exact, parseExact } from '../../../src/formats/exact.ts'
+import { type ExactInt, parseExact } from '../../../src/formats/exact.ts'
 import type { ReadLine } from '../../../src/journal/read-line.ts'
 import type { Counted } from '../../../src/ratelimit/rules/sums.ts'
 
 /** Options of a gateway's sums whose lines are numbers: what is counted of each. */
-export function plainLines(countedOf: (amount: Exact) => readonly Counted[]) {
+export function plainLines(countedOf: (amount: ExactInt) => readonly Counted[]) {
   return textLines((text) => countedOf(parseExact(text) ?? 0))
 }
 

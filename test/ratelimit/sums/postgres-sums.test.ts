@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { type Exact, mostExact } from '../../../src/formats/exact.ts'
+import { type ExactInt, maxExactInt } from '../../../src/formats/exact.ts'
 import { createResetStore } from '../../../src/ratelimit/sums/postgres-resets.ts'
 import { createPostgresSums } from '../../../src/ratelimit/sums/postgres-sums.ts'
 import { createResetFeed } from '../../../src/ratelimit/sums/reset-feed.ts'
@@ -24,14 +24,14 @@ test('long windows and resets are kept in Postgres', async (t) => {
     ])
     await sums.save('g2', [
       { id: day, end, used: 7 },
-      { id: other, end, used: mostExact },
+      { id: other, end, used: maxExactInt },
     ])
     await sums.save('g1', [{ id: other, end, used: 2 ** 53 - 1 }])
     await sums.save('g1', [{ id: day, end, used: 12 }])
     const [found, none, long] = await sums.load([day, 'pool\nday@2026-11-06', other])
     t.strictSame(Object.fromEntries(found ?? []), { g1: 40, g2: 7 })
     t.strictSame(none, new Map())
-    t.strictSame(Object.fromEntries(long ?? []), { g1: 2n ** 53n + 1n, g2: mostExact })
+    t.strictSame(Object.fromEntries(long ?? []), { g1: 2n ** 53n + 1n, g2: maxExactInt })
   })
 
   await t.test('a row ends a day after its window', async (t) => {
@@ -75,7 +75,7 @@ test('long windows and resets are kept in Postgres', async (t) => {
 
   await t.test('every gateway hears of a reset', async (t) => {
     const resets = createResetStore(sql)
-    const heard = new Map<string, Exact>()
+    const heard = new Map<string, ExactInt>()
     const feed = createResetFeed(resets, (error) => t.fail(String(error)))
     t.teardown(() => feed.stop())
     t.match(

@@ -1,5 +1,5 @@
 import root, { type Test } from 'tap'
-import { type Exact, mostExact, plus } from '../../../src/formats/exact.ts'
+import { addExact, type ExactInt, maxExactInt } from '../../../src/formats/exact.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { oldKeyOf, oldNoteOf } from '../../../src/ratelimit/redis/keys.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
@@ -29,7 +29,7 @@ root.test('sums in a real Redis', skip, async (t) => {
     t.comment(`SEED=${seed}`)
     const { below, pick, chance } = createDice(seed)
     /** Of some windows few sums are small; 15 digits and more, billions, and more than there is room for. */
-    const largeOf = (key: string): readonly Exact[] => {
+    const largeOf = (key: string): readonly ExactInt[] => {
       if (key.includes(':w:a@')) return [0]
       const small = [0, 999_999_999_999_000, 10 ** 15, 2 ** 53 - 3_000, 2n ** 53n]
       if (key.includes(':w:b@')) return small
@@ -45,7 +45,7 @@ root.test('sums in a real Redis', skip, async (t) => {
       const entries = keys
         .filter(() => chance(0.5))
         .map((key) => {
-          const sum = plus(pick(largeOf(key)), below(call * 10))
+          const sum = addExact(pick(largeOf(key)), below(call * 10))
           return { key, field: pick(['g', 'h', 'i']), sum, ttlMs: 60_000 }
         })
       if (its === undefined && entries.length === 0) continue
@@ -77,18 +77,18 @@ root.test('sums in a real Redis', skip, async (t) => {
 
   await t.test('larger sums are exact, and end at the most there is room for', async (t) => {
     const sums = [2n ** 53n + 1n, 10n ** 18n - 1n, 3n * 10n ** 18n, 4n * 10n ** 18n]
-    let total: Exact = 0
+    let total: ExactInt = 0
     for (const [i, sum] of sums.entries()) {
-      total = plus(total, sum)
+      total = addExact(total, sum)
       const answer = await store.write(undefined, [{ ...entry, field: `f${i}`, sum }])
       t.strictSame(answer.sums, [[sum, total]])
       t.strictSame((await store.write(undefined, [{ ...entry, sum: 0 }])).sums, [[0, total]])
     }
     t.equal(total, 8_009_007_199_254_740_992n)
     t.strictSame((await store.read([entry.key]))[0]?.get('+'), total)
-    await store.write(undefined, [{ ...entry, sum: mostExact }])
+    await store.write(undefined, [{ ...entry, sum: maxExactInt }])
     t.strictSame((await store.write(undefined, [{ ...entry, sum: 40 }])).sums, [
-      [mostExact, mostExact],
+      [maxExactInt, maxExactInt],
     ])
     await valkey.client.hset(entry.key, 'g', '9'.repeat(19), '+', '9'.repeat(400))
     t.strictSame(

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
 import { ServiceError } from '../../../src/formats/errors.ts'
-import { type Exact, parseExact } from '../../../src/formats/exact.ts'
+import { type ExactInt, parseExact } from '../../../src/formats/exact.ts'
 import { openDurableFiles } from '../../../src/journal/durable-files.ts'
 import { type Folder, openFolder } from '../../../src/journal/folder.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
@@ -79,7 +79,7 @@ function folder(t: Test): string {
   return made.path
 }
 
-function log(path: string, tokens: Exact): void {
+function log(path: string, tokens: ExactInt): void {
   appendFileSync(join(path, 'lines', file), `\n${tokens}\n`)
 }
 
@@ -176,7 +176,7 @@ root.test('gateways that share a Redis', { skip: skipValkey }, async (t) => {
   await poll(() => a.sums.isWriter, 'the first process becomes the writer')
   const b = await startProcess(t, { path: here, valkey })
   const c = await startProcess(t, { path: there, gateway: 'g2', valkey })
-  const total = async (): Promise<Exact | undefined> => {
+  const total = async (): Promise<ExactInt | undefined> => {
     const [key = ''] = await valkey.client.keys('tollgate:{all}:w:s*1h*')
     return parseExact((await valkey.client.hget(key, '+')) ?? '')
   }

@@ -3,7 +3,7 @@
  * process knows of it, must be the sum of the lines that the gateways' files have for it.
  */
 
-import { type Exact, minus, plus } from '../../../src/formats/exact.ts'
+import { addExact, type ExactInt, subtractExact } from '../../../src/formats/exact.ts'
 import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import { longMs } from '../../../src/ratelimit/rules/sums.ts'
 import { spanAt, type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
@@ -39,7 +39,7 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
   const { addPlace, flushEnvoy } = gateways
   const pods = createPods(world, stores, gateways, processes)
   const takeStep = createSteps(world, stores, gateways, processes, pods)
-  const lastKnown = new WeakMap<GatewaySums, Map<string, Exact>>()
+  const lastKnown = new WeakMap<GatewaySums, Map<string, ExactInt>>()
   let above = 0
 
   const count = 1 + dice.below(4)
@@ -61,14 +61,14 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
     const running = processOf(place, slot)
     if (running === undefined) return
     const at = world.now + place.offset
-    const known = lastKnown.get(running.sums) ?? new Map<string, Exact>()
+    const known = lastKnown.get(running.sums) ?? new Map<string, ExactInt>()
     lastKnown.set(running.sums, known)
     for (const [which, counter] of counters.entries()) {
       const { used } = running.sums.shared.read(counter, at)
       const { start: since, end: until } = spanAt(counter.window, counter.owner, at)
       const isIn = ({ time }: Response): boolean => time >= since && time < until
       const all = responses.filter((each) => each.which.includes(which) && isIn(each))
-      const most = all.reduce<Exact>((sum, { tokens }) => plus(sum, tokens), 0)
+      const most = all.reduce<ExactInt>((sum, { tokens }) => addExact(sum, tokens), 0)
       const name = `${which} ${since}`
       const least = kind === 'exact' ? (known.get(name) ?? 0) : 0
       if (used > most || used < least) above += 1
@@ -116,19 +116,19 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
   const outcome: Outcome = {
     ...{ seed, compared: 0, high: 0, low: 0, highBy: 0, lowBy: 0, disagree: 0, above, faults },
   }
-  const shouldKnow = new Map<WindowedCounter, Exact>()
+  const shouldKnow = new Map<WindowedCounter, ExactInt>()
   for (const [which, counter] of counters.entries()) {
     const window = windowAt(counter, world.now, resetsIn(world).get(counter.key))
     if (window.end <= world.now + 10_000 || (kind === 'durable' && window.ms < longMs)) continue
     const begun = resets.find((each) => each.counter === which && each.at === window.since)
-    let expected: Exact = begun?.used ?? 0
-    let mayLack: Exact = 0
+    let expected: ExactInt = begun?.used ?? 0
+    let mayLack: ExactInt = 0
     for (const [number, response] of responses.entries()) {
       if (!written.has(number) || !response.which.includes(which)) continue
       if (windowAt(counter, response.time, resetsIn(world).get(counter.key)).id !== window.id)
         continue
-      expected = plus(expected, response.tokens)
-      if (forgiven.has(number)) mayLack = plus(mayLack, response.tokens)
+      expected = addExact(expected, response.tokens)
+      if (forgiven.has(number)) mayLack = addExact(mayLack, response.tokens)
     }
     const key = windowKey(tagOf(counter.key), window)
     const fields = stores.fields(key)
@@ -138,11 +138,11 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
     outcome.compared += 1
     if (stored > expected) {
       outcome.high += 1
-      outcome.highBy = plus(outcome.highBy, minus(stored, expected))
+      outcome.highBy = addExact(outcome.highBy, subtractExact(stored, expected))
     }
-    if (stored < minus(expected, mayLack)) {
+    if (stored < subtractExact(expected, mayLack)) {
       outcome.low += 1
-      outcome.lowBy = plus(outcome.lowBy, minus(expected, stored))
+      outcome.lowBy = addExact(outcome.lowBy, subtractExact(expected, stored))
     }
     if (mayLack === 0) shouldKnow.set(counter, stored)
   }

@@ -1,7 +1,7 @@
 import http from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { showAddress } from '../../../src/settings/config.ts'
+import { formatAddress } from '../../../src/settings/config.ts'
 import { createMigratedDatabase } from '../database.ts'
 import { subscription, type WrittenDocument } from '../documents.ts'
 import {
@@ -79,7 +79,7 @@ export async function startTwins(t: Test, settings: TwinSettings): Promise<Twins
   const both = [await start('on'), await start('off')] as const
   const lines = linesOf(both[0].journal)
   const isEstimated = settings.env?.CHARGE_UNREPORTED === 'true'
-  const internals = both.map(({ addresses }) => `http://${showAddress(addresses.internal)}`)
+  const internals = both.map(({ addresses }) => `http://${formatAddress(addresses.internal)}`)
   let changes = 0
 
   async function see(gateway: Gateway, request: TwinRequest, key: string): Promise<Seen> {

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { digestOf } from '../../../src/formats/bound-text.ts'
+import { digest128 } from '../../../src/formats/bounded-text.ts'
 import { inSlices } from '../../../src/runtime/slices.ts'
 import { rowsInSteps } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { createUsageSums } from '../../../src/usage/ledger/sums.ts'
@@ -53,6 +53,6 @@ test('without prices a row is that of the version before', async (t) => {
   sums.add({ ...usage, payer, reported: new Map([['total_tokens', 7]]) }, 0)
   const names = ['ada', 'team-a', 'llm/small', '', 'acme', '42', '0.5']
   t.match(await inSlices(rowsInSteps(sums.drain())), [
-    { id: digestOf(JSON.stringify(names)), prices: '' },
+    { id: digest128(JSON.stringify(names)), prices: '' },
   ])
 })

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { mostExact } from '../../../src/formats/exact.ts'
+import { maxExactInt } from '../../../src/formats/exact.ts'
 import {
   amountOf,
   costOf,
@@ -144,7 +144,7 @@ test('a cost is exact and rounded up once', async (t) => {
   t.equal(costOf(parts, 'token=0&request=0.000000000000000000000001'), 1)
   t.equal(costOf(parts, 'token=0.000002', 3), 8_000)
   t.equal(costOf({ ...parts, output: most }, 'token=0.000000001'), BigInt(most) + 3n)
-  t.equal(costOf({ ...parts, output: most }, 'token=999999999999'), mostExact)
+  t.equal(costOf({ ...parts, output: most }, 'token=999999999999'), maxExactInt)
 })
 
 test('weights add up before they are rounded', async (t) => {

@@ -3,7 +3,7 @@
  * all go to one provider.
  */
 
-import { rememberLast } from '../../../formats/remember.ts'
+import { memoizeLast } from '../../../formats/memoize.ts'
 import type { ExternalModel, ExternalProvider, ProvidedModel } from '../../../kinds/resources.ts'
 import { defaultServer, toExternalModel } from '../reading/parse-model-server.ts'
 import type { ResourceProblem } from '../snapshot.ts'
@@ -22,7 +22,7 @@ const paths: Readonly<Record<string, string>> = {
 
 const refs = ['spec', 'externalProviderRefs']
 
-const remembered = rememberLast<ProvidedModel, Provided>()
+const remembered = memoizeLast<ProvidedModel, Provided>()
 
 /**
  * Chooses the provider with the greatest weight, the first of several, among those that can be

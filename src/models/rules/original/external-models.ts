@@ -1,6 +1,6 @@
 /** Merges the original's ExternalModels, of both groups, into the ModelRefs that refer to them. */
 
-import { rememberLast } from '../../../formats/remember.ts'
+import { memoizeLast } from '../../../formats/memoize.ts'
 import {
   type ExternalModel,
   type ExternalProvider,
@@ -11,8 +11,8 @@ import {
 import { type ResourceProblem, resourceKey } from '../snapshot.ts'
 import { chooseProvider } from './choose-provider.ts'
 
-const merged = rememberLast<ModelRef, ModelRef>()
-const alone = rememberLast<ExternalModel, ModelRef>()
+const merged = memoizeLast<ModelRef, ModelRef>()
+const alone = memoizeLast<ExternalModel, ModelRef>()
 
 /**
  * The resources without ExternalModels and ExternalProviders. A ModelRef that names an

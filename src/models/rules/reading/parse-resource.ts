@@ -4,11 +4,11 @@
  */
 
 import { type FieldPath, type FieldProblem, readFields, valueAt } from '../../../formats/fields.ts'
-import { addTo } from '../../../formats/lists.ts'
+import { appendTo } from '../../../formats/lists.ts'
 import { nearestName } from '../../../formats/nearest-name.ts'
 import type { Schema, ValueOf } from '../../../formats/schema.ts'
 import { parseWindow } from '../../../formats/time.ts'
-import { findUnknown, type UnknownField } from '../../../formats/unknown-fields.ts'
+import { findUnknownFields, type UnknownField } from '../../../formats/unknown-fields.ts'
 import { toCalendar, toNamedLimit, toPrices, toWeights } from '../../../kinds/limit-schemas.ts'
 import { type Metadata, subscriptionNamespace } from '../../../kinds/metadata.ts'
 import { documents, envelope } from '../../../kinds/resource-schemas.ts'
@@ -139,7 +139,7 @@ function reader<Raw>(
     const written = withPruned(document, schema)
     const losesLimits = (path: FieldPath): boolean =>
       isOfLimits(path, ofLimits) || holdsLimits(valueAt(written, path), ofLimits)
-    const unknown = findUnknown(written, schema, losesLimits)
+    const unknown = findUnknownFields(written, schema, losesLimits)
     const inEntries: FieldProblem[] = []
     for (const { closed, ...problem } of unknown) {
       const isEntry = closed && entries.some((list) => entryOf(closed, list) !== undefined)
@@ -363,7 +363,7 @@ function byEntry(
   const found = new Map<number, FieldProblem[]>()
   for (const field of unknown) {
     const index = field.closed && entryOf(field.closed, list)
-    if (index !== undefined) addTo(found, index, field)
+    if (index !== undefined) appendTo(found, index, field)
   }
   return found
 }
@@ -406,7 +406,7 @@ function toBilledModels(
 ): Pick<Subscription, 'modelRefs' | 'outOfForce' | 'repeated'> {
   const ofRates = new Map<number, FieldProblem[]>()
   for (const problem of problems) {
-    if (problem.path[3] === 'billingRate') addTo(ofRates, Number(problem.path[2]), problem)
+    if (problem.path[3] === 'billingRate') appendTo(ofRates, Number(problem.path[2]), problem)
   }
   const inLimits = byEntry(unknown, 'limits')
   const inModels = byEntry(unknown, 'modelRefs')

@@ -9,7 +9,7 @@
  * only if the need of most of them is within the promise.
  */
 
-import { type Exact, minus } from '../../../formats/exact.ts'
+import { type ExactInt, subtractExact } from '../../../formats/exact.ts'
 import type { Expectation } from './estimator.ts'
 import {
   type Factors,
@@ -24,9 +24,9 @@ import {
 
 /** A limit during an admission. */
 export interface Room {
-  readonly limit: Exact
+  readonly limit: ExactInt
   /** Counted in the window. */
-  readonly used: Exact
+  readonly used: ExactInt
   readonly held: HeldSums
   readonly factors?: Factors | undefined
 }
@@ -166,9 +166,9 @@ function ceilingRoom(room: Room, overshoot: number): number {
 
 /** Amounts of money may exceed exact doubles; the rest is exact wherever it decides. */
 function leftOf({ limit, used }: Room): number {
-  return Number(minus(limit, used))
+  return Number(subtractExact(limit, used))
 }
 
-function unusedRoom(limit: Exact, overshoot: number): number {
+function unusedRoom(limit: ExactInt, overshoot: number): number {
   return Math.floor(Number(limit) * (1 + overshoot))
 }

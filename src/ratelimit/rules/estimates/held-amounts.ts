@@ -2,7 +2,7 @@
 
 import { hash } from 'node:crypto'
 import { getOrAdd } from '../../../formats/lists.ts'
-import { priceUnits } from '../../../formats/money.ts'
+import { toPriceUnits } from '../../../formats/money.ts'
 import type { LimitKind, Prices, Weights } from '../../../kinds/limits.ts'
 import type { Expectation } from './estimator.ts'
 import type { Growth } from './log-histogram.ts'
@@ -118,7 +118,7 @@ export function withHold(sums: HeldSums, hold: HeldAmount, sign: 1 | -1): HeldSu
 }
 
 /**
- * By subscription and user. Not `remember`, because a map takes 0.2 µs longer to find a newly built string. Cleared
+ * By subscription and user. Not `memoize`, because a map takes 0.2 µs longer to find a newly built string. Cleared
  * beyond this many.
  */
 const owners = new Map<string, Map<string, string>>()
@@ -151,7 +151,7 @@ const unitsOfNano = 1e15
 export function modelFactors(prices: Prices = {}, weights?: Weights) {
   const { perToken, perInputToken = perToken, perOutputToken = perToken, perRequest } = prices
   const { perCachedToken = perInputToken, perCacheWriteToken = perInputToken } = prices
-  const nano = (price = '0'): number => Number(priceUnits(price)) / unitsOfNano
+  const nano = (price = '0'): number => Number(toPriceUnits(price)) / unitsOfNano
   return {
     /** For limits on tokens; undefined if they count tokens as they are. */
     tokens: weights && {

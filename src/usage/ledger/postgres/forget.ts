@@ -1,7 +1,7 @@
 /** Removes a user's name from the usage data in the database. */
 
 import { randomUUID } from 'node:crypto'
-import { cutName } from '../../../formats/bound-text.ts'
+import { cutName } from '../../../formats/bounded-text.ts'
 import { userInLines } from '../../../ratelimit/rules/counter-key.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 

@@ -1,8 +1,8 @@
 /** The usage ledger in Postgres: its sums, and its position in each journal. */
 
-import { cutName, digestOf } from '../../../formats/bound-text.ts'
+import { cutName, digest128 } from '../../../formats/bounded-text.ts'
 import { getOrAdd } from '../../../formats/lists.ts'
-import { readPrice } from '../../../formats/money.ts'
+import { parsePrice } from '../../../formats/money.ts'
 import { readPayer } from '../../../models/rules/payer.ts'
 import { inSlices } from '../../../runtime/slices.ts'
 import { withLongDeadline } from '../../../store/postgres/postgres.ts'
@@ -136,7 +136,7 @@ export function* rowsInSteps(
     }
     // Without prices, as in the previous version, which has none and adds to the same rows.
     const names = Object.values(group)
-    const id = digestOf(JSON.stringify(prices === '' ? names : [...names, prices]))
+    const id = digest128(JSON.stringify(prices === '' ? names : [...names, prices]))
     const columns = { hour: new Date(hour), id, ...group, prices }
     mergeBy(merged, `${hour} ${id}`, { columns, row }, (one, other) => {
       return { ...one, row: addUsage(one.row, other.row) }
@@ -160,7 +160,7 @@ function* limitRowsInSteps(
   for (const row of rows) {
     const cut = { ...row, resource: cutName(row.resource), whom: cutName(row.whom) }
     const { resource, name, kind, per, whom, window } = cut
-    const id = digestOf(JSON.stringify([resource, name, kind, per, whom, window]))
+    const id = digest128(JSON.stringify([resource, name, kind, per, whom, window]))
     mergeBy(merged, `${row.begin} ${id}`, cut, addCharge)
     yield
   }
@@ -181,7 +181,7 @@ function toPayerColumns(payer: string) {
     organization: cutName(organization),
     cost_center: cutName(costCenter),
     // Earlier versions wrote it in the resource's form.
-    rate: readPrice(rate) ?? null,
+    rate: parsePrice(rate) ?? null,
   }
 }
 

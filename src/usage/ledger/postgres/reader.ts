@@ -1,6 +1,6 @@
 /** Reads the usage ledger from Postgres. */
 
-import { cutName } from '../../../formats/bound-text.ts'
+import { cutName } from '../../../formats/bounded-text.ts'
 import { ServiceError } from '../../../formats/errors.ts'
 import { withLongDeadline } from '../../../store/postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../../../store/postgres/sql.ts'

@@ -1,7 +1,7 @@
 /** Reads the state of a ledger at one moment, to compare it with journals. */
 
 import { ServiceError } from '../../../formats/errors.ts'
-import { type Exact, mostExact, parseExact } from '../../../formats/exact.ts'
+import { type ExactInt, maxExactInt, parseExact } from '../../../formats/exact.ts'
 import { type Pool, statementDeadlineMs, transact } from '../../../store/postgres/postgres.ts'
 import type { Sql } from '../../../store/postgres/sql.ts'
 import {
@@ -45,8 +45,8 @@ async function readLimits(sql: Sql, from: number, to: number): Promise<readonly 
 }
 
 /** Models may report any figure, so the database's sums may exceed whole numbers that JavaScript has exactly. */
-function exactOf(sum: string): Exact {
-  return parseExact(sum) ?? mostExact
+function exactOf(sum: string): ExactInt {
+  return parseExact(sum) ?? maxExactInt
 }
 
 /** Statements of `readPastSums`. */

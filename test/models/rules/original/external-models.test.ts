@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { stringify } from 'yaml'
 import { statusOf } from '../../../../src/cluster/rules/conditions.ts'
-import { showPath } from '../../../../src/formats/fields.ts'
+import { formatPath } from '../../../../src/formats/fields.ts'
 import { exportResources } from '../../../../src/models/rules/export-resources.ts'
 import { joinExternalModels } from '../../../../src/models/rules/original/external-models.ts'
 import { refuseAddresses } from '../../../../src/models/rules/refuse-addresses.ts'
@@ -187,7 +187,7 @@ test('an invalid server is refused', async (t) => {
 function served(...resources: Parameters<typeof joinExternalModels>[0]) {
   const problems: string[] = []
   const joined = joinExternalModels(resources, ({ resource, path, message }) =>
-    problems.push(`${resource} ${showPath(path)} ${message}`),
+    problems.push(`${resource} ${formatPath(path)} ${message}`),
   )
   const model = compile(joined).models.get('llm/gpt')
   return { resource: model?.resource, phase: model?.phase, problems, joined }

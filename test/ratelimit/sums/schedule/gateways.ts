@@ -1,6 +1,6 @@
 /** Gateways of a schedule: their disks, and what their Envoys write there. */
 
-import { plus } from '../../../../src/formats/exact.ts'
+import { addExact } from '../../../../src/formats/exact.ts'
 import { Disk, LineWriter } from '../model.ts'
 import {
   counters,
@@ -38,7 +38,7 @@ export function createGateways(
     const which = counters.map((_, n) => n).filter(() => dice.chance(0.4))
     const time = world.now + place.offset - dice.below(50)
     const number =
-      responses.push({ time, tokens: plus(world.large, 1 + dice.below(1_000)), which }) - 1
+      responses.push({ time, tokens: addExact(world.large, 1 + dice.below(1_000)), which }) - 1
     const line = JSON.stringify({ i: number, pad: 'x'.repeat(dice.below(40)) })
     if (dice.chance(0.6)) {
       place.script.log(line)

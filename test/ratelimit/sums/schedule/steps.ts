@@ -1,6 +1,6 @@
 /** What happens in a schedule, step by step. */
 
-import { plus } from '../../../../src/formats/exact.ts'
+import { addExact } from '../../../../src/formats/exact.ts'
 import type { Gateways } from './gateways.ts'
 import type { createPods } from './pods.ts'
 import type { Processes } from './processes.ts'
@@ -77,7 +77,7 @@ export function createSteps(
   function reset(): void {
     const counter = dice.below(counters.length)
     note('reset')
-    const used = dice.chance(0.5) ? 0 : plus(world.large, 1 + dice.below(1_000))
+    const used = dice.chance(0.5) ? 0 : addExact(world.large, 1 + dice.below(1_000))
     resets.push({ counter, at: world.now, used, untold: new Set(alive(world)) })
     // By a gateway's clock that is ahead, they ended after it.
     for (const number of parsed) {

@@ -1,6 +1,6 @@
 /** The servers of a schedule with all that can happen to them, and what outlives all disks. */
 
-import { type Exact, greatest } from '../../../../src/formats/exact.ts'
+import { type ExactInt, maxExact } from '../../../../src/formats/exact.ts'
 import type { LongSums } from '../../../../src/ratelimit/sums/sum-store.ts'
 import { type Life, Link, Server } from '../model.ts'
 import type { World } from './world.ts'
@@ -40,7 +40,7 @@ export function createStores(world: World) {
   }
 
   // What outlives all disks.
-  const rows = new Map<string, Map<string, Exact>>()
+  const rows = new Map<string, Map<string, ExactInt>>()
   let isDatabaseDown = false
   const longSums: LongSums = {
     async load(ids) {
@@ -50,8 +50,8 @@ export function createStores(world: World) {
     async save(gateway, sums) {
       if (isDatabaseDown) throw new Error('down')
       for (const { id, used } of sums) {
-        const row = rows.get(id) ?? new Map<string, Exact>()
-        rows.set(id, row.set(gateway, greatest(row.get(gateway) ?? 0, used)))
+        const row = rows.get(id) ?? new Map<string, ExactInt>()
+        rows.set(id, row.set(gateway, maxExact(row.get(gateway) ?? 0, used)))
       }
     },
   }
@@ -122,7 +122,7 @@ export function createStores(world: World) {
     fault: faultOfStore,
     deliverLate,
     /** What a server has of a window. */
-    fields: (key: string): ReadonlyMap<string, Exact> =>
+    fields: (key: string): ReadonlyMap<string, ExactInt> =>
       (shards[shardOf(key)] as Shard)[0].fields(key),
     /** The dust settles: one side of each split is left. */
     heal(): void {

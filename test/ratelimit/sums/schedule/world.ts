@@ -1,7 +1,7 @@
 /** What random schedules of faults are about: counters, kinds of schedules, and what is known while one runs. */
 
 import { crc32 } from '../../../../src/formats/base62.ts'
-import type { Exact } from '../../../../src/formats/exact.ts'
+import type { ExactInt } from '../../../../src/formats/exact.ts'
 import type {
   CounterReset,
   Resets,
@@ -62,8 +62,8 @@ export interface Outcome {
   /** Of them too high and too low, and by how many tokens. */
   high: number
   low: number
-  highBy: Exact
-  lowBy: Exact
+  highBy: ExactInt
+  lowBy: ExactInt
   /** Totals that are not the sums of their fields, or not what a process knows. */
   disagree: number
   /** How often a process knew of more than was used, or of less than before. */
@@ -73,7 +73,7 @@ export interface Outcome {
 
 export interface Response {
   readonly time: number
-  readonly tokens: Exact
+  readonly tokens: ExactInt
   readonly which: readonly number[]
 }
 
@@ -125,7 +125,7 @@ export interface World {
   readonly background: Set<Promise<unknown>>
   readonly responses: Response[]
   /** What each response has beyond a few tokens: of money sums are large. */
-  readonly large: Exact
+  readonly large: ExactInt
   /** Numbers of the responses whose lines are in a file. */
   readonly written: Set<number>
   /** Lines that may have been counted before it was known of a reset that they follow. */
@@ -145,7 +145,7 @@ export function createWorld(seed: number, kind: Kind): World {
     : start + dice.below(40 * 86_400) * 1_000
   const tags = dice.chance(0.4) ? ['0', '1', '2', '3'] : ['all']
   const faults = new Map<string, number>()
-  const large = dice.pick<Exact>([0, 2 ** 53 - 3_000, 2n ** 54n])
+  const large = dice.pick<ExactInt>([0, 2 ** 53 - 3_000, 2n ** 54n])
   return {
     ...{ seed, kind, dice, now, tags, faults, large, danger: 0, isDiskSlow: false },
     tagOf: (key) => (tags.length === 1 ? 'all' : String(crc32(key) % 4)),

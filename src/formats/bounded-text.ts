@@ -6,7 +6,7 @@ import { hash } from 'node:crypto'
 const plain = /^[ !#-[\]-~]*$/
 
 /** A JSON string of at most this many bytes, with its quotes and escapes. */
-export function toBoundJson(value: string, bytes: number): string {
+export function toBoundedJson(value: string, bytes: number): string {
   const text = plain.test(value) ? `"${value}"` : JSON.stringify(value)
   // A UTF-16 unit has at most three bytes.
   if (text.length * 3 <= bytes || Buffer.byteLength(text) <= bytes) return text
@@ -15,7 +15,7 @@ export function toBoundJson(value: string, bytes: number): string {
 
 /** The longest beginning that, as written with `write`, has at most this many bytes together with the digest. */
 export function cutText(value: string, bytes: number, write: (char: string) => string): string {
-  const digest = `~${digestOf(value)}`
+  const digest = `~${digest128(value)}`
   let left = bytes - digest.length
   let kept = ''
   for (const char of value) {
@@ -36,11 +36,11 @@ export const maxNameLength = 300
 export function cutName(name: string): string {
   const clean = name.toWellFormed().replaceAll('\0', '\uFFFD')
   if (clean.length <= maxNameLength) return clean
-  const digest = digestOf(name.toWellFormed())
+  const digest = digest128(name.toWellFormed())
   return `${clean.slice(0, maxNameLength - digest.length - 1).toWellFormed()}…${digest}`
 }
 
 /** The first 128 bits of the SHA-256 of a text, in hexadecimal digits, as a column of UUIDs takes them. */
-export function digestOf(text: string): string {
+export function digest128(text: string): string {
   return hash('sha256', text, 'hex').slice(0, 32)
 }

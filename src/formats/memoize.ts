@@ -1,12 +1,12 @@
 /** Memoizes functions. */
 
-import { areSame } from './lists.ts'
+import { haveSameItems } from './lists.ts'
 
 /**
  * Remembers the last value for each key, an object, as long as the other inputs `from` are the same, too; `make` gets the
  * value before.
  */
-export function rememberLast<Key extends object, Value>() {
+export function memoizeLast<Key extends object, Value>() {
   const known = new WeakMap<Key, { readonly from: readonly unknown[]; readonly value: Value }>()
   return (
     key: Key,
@@ -14,7 +14,7 @@ export function rememberLast<Key extends object, Value>() {
     make: (before: Value | undefined) => Value,
   ): Value => {
     const last = known.get(key)
-    if (last !== undefined && areSame(last.from, from)) return last.value
+    if (last !== undefined && haveSameItems(last.from, from)) return last.value
     const value = make(last?.value)
     known.set(key, { from, value })
     return value
@@ -25,7 +25,7 @@ export function rememberLast<Key extends object, Value>() {
  * Memoizes a function of a text, for texts that are few and recur, as in lines. Beyond `max` entries it forgets all,
  * and it does not store undefined, so that hostile texts cost no more than calling `work`.
  */
-export function remember<Value>(
+export function memoize<Value>(
   max: number,
   work: (text: string) => Value,
 ): (text: string) => Value {

@@ -1,7 +1,7 @@
 /** A span of time. */
 
 /** Milliseconds since the epoch; `to` is excluded. */
-export interface Span {
+export interface TimeRange {
   readonly from: number
   readonly to: number
 }
