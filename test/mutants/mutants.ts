@@ -263,7 +263,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'formats/headers.ts',
-    ['formats/client-address.test.ts'],
+    ['formats/headers.test.ts'],
     [
       ['Number(port) > maxPort', 'Number(port) < 0'],
       ['hop < hops', 'hop <= hops'],
