@@ -12,7 +12,7 @@ Settings are environment variables. \`tollgate serve --help\` lists them too. An
 the message names all invalid values at once, including files and folders that cannot be used. An empty value
 counts as unset. Every setting can be read from a file: \`DATABASE_URL_FILE=/run/secrets/url\` for
 \`DATABASE_URL\`. An address without a host means all IPv4
-addresses of the machine, \`[::]:8000\` those of IPv4 and IPv6, and port 0 any free port, except where an
+addresses of the machine, \`[::]:8000\` those of IPv4 and IPv6 (of IPv4 if the kernel has no IPv6), and port 0 any free port, except where an
 Envoy of your own has to know it; the log and \`npm start -- --verbose\` say which.
 
 \`DATABASE_URL_FILE\` and \`REDIS_URL_FILE\` are read again for each new connection, the latter for user and password

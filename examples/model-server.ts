@@ -113,7 +113,8 @@ server.once('error', (error) => {
   console.error(`model server: ${error.message}`)
   process.exit(1)
 })
-server.listen(Number(port), host.replace(/^\[(.*)\]$/, '$1'), () => {
+// Without a host Node listens on IPv6 too, where there is IPv6.
+server.listen(Number(port), host === '[::]' ? undefined : host.replace(/^\[(.*)\]$/, '$1'), () => {
   const bound = server.address()
   const actual = typeof bound === 'object' && bound !== null ? bound.port : port
   console.log(`model server listening on http://${host}:${actual}`)

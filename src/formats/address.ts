@@ -30,10 +30,16 @@ export function addressOfUrl({ hostname, port, protocol }: URL, plainPort = 80):
   }
 }
 
-/** The address at which this machine reaches a listener on every interface. */
+/** The address at which this machine reaches a listener on every interface: one on `::` is for IPv4, too. */
 export function loopbackIfWildcard(host: string): string {
-  if (host === '0.0.0.0') return '127.0.0.1'
-  return host === '::' ? '::1' : host
+  return host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
+}
+
+/** A kernel without IPv6 opens no socket on `::`, and then every interface is every IPv4 interface. */
+export function listenable<T extends Address>(address: T, hasIpv6: boolean): T {
+  return !hasIpv6 && 'host' in address && address.host === '::'
+    ? { ...address, host: '0.0.0.0' }
+    : address
 }
 
 /** The address as in settings and logs. */

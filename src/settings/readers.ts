@@ -1,9 +1,11 @@
 /** Readers of settings: the accepted form, in words and in code. */
 
+import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import {
   type Address,
+  listenable,
   parseAddress,
   parseSocketAddress,
   type SocketAddress,
@@ -73,20 +75,24 @@ export const resourceGroups: Reader<readonly (typeof groups)[number][]> = {
   },
 }
 
+const hasIpv6 = process.platform !== 'linux' || existsSync('/proc/net/if_inet6')
+
+const here = <T extends Address>(address: T | undefined) => address && listenable(address, hasIpv6)
+
 export const socketAddress: Reader<SocketAddress> = {
   form: '`host:port`',
-  read: (raw) => parseSocketAddress(raw) ?? invalid,
+  read: (raw) => here(parseSocketAddress(raw)) ?? invalid,
 }
 
 export const address: Reader<Address> = {
   form: '`host:port` or `unix:/path`',
-  read: (raw) => parseAddress(raw) ?? invalid,
+  read: (raw) => here(parseAddress(raw)) ?? invalid,
 }
 
 /** One or more, separated by commas. */
 export const addresses = listOf(
   '`host:port` or `unix:/path`, or a comma-separated list of these',
-  parseAddress,
+  (item) => here(parseAddress(item)),
 )
 
 /** The beginning of a key after `sk-`. */

@@ -68,6 +68,14 @@ inOverlays('only containers that use a service account token mount it', (t, _man
   t.strictSame(mounting.sort(), ['controller', 'tollgate'])
 })
 
+inOverlays('every listener of a pod is for IPv4 and IPv6', (t, _manifests, pods) => {
+  const tcp = pods
+    .flatMap(({ containers }) => containers.flatMap(({ env = [] }) => env))
+    .filter(({ name, value }) => name.endsWith('_ADDRESS') && !value?.startsWith('unix:'))
+  t.ok(tcp.length >= 5)
+  for (const { name, value } of tcp) t.match(value, /^\[::\]:\d+$/, name)
+})
+
 inOverlays('every port has a name, which probes and Services use', (t, manifests, pods) => {
   let asked = 0
   for (const { name, containers } of pods) {
