@@ -3,7 +3,7 @@
 import { authorize } from '../src/decide/decide.ts'
 import { enforceLimits } from '../src/decide/steps/limits.ts'
 import { pathRules } from '../src/operations/operations.ts'
-import { readTarget } from '../src/operations/target.ts'
+import { parseTarget } from '../src/operations/request-target.ts'
 import { counterOf } from '../src/ratelimit/rules/counter-cache.ts'
 import { createTestCounters } from '../test/support/counters.ts'
 import { createCaller, createSnapshot } from './fixture.ts'
@@ -25,7 +25,7 @@ export function benchDecide(): readonly Figure[] {
     const now = 1_000_000
 
     const work = (i: number): unknown => {
-      const target = readTarget(paths[i % callers] as string)
+      const target = parseTarget(paths[i % callers] as string)
       if (target === undefined) throw new Error('no target')
       const caller = people[i % callers] as (typeof people)[number]
       const decision = authorize(

@@ -1,13 +1,13 @@
 /** What definitions and docs/resources.md have of our kinds besides the schemas that documents are read by. */
 
 import type { Rule, Schema } from '../src/formats/schema.ts'
-import { specs } from '../src/kinds/resource-schemas.ts'
+import { specSchemas } from '../src/kinds/resource-schemas.ts'
 
 /** In the order of the docs. */
 export const kindSchemas = {
   ModelRef: {
     description: 'A model: its names and where its requests go.',
-    spec: specs.ModelRef,
+    spec: specSchemas.ModelRef,
     isSpecRequired: true,
     rules: [
       {
@@ -19,20 +19,20 @@ export const kindSchemas = {
   AccessPolicy: {
     description:
       'Gives users and groups access to models. Nobody may use a model that no AccessPolicy names.',
-    spec: specs.AccessPolicy,
+    spec: specSchemas.AccessPolicy,
     isSpecRequired: true,
     rules: [],
   },
   Subscription: {
     description:
       'Covers the use of models: which users, which models, and how many tokens each user has.',
-    spec: specs.Subscription,
+    spec: specSchemas.Subscription,
     isSpecRequired: true,
     rules: [],
   },
   Tenant: {
     description: 'Configuration of the whole installation. There is one Tenant, `default-tenant`.',
-    spec: specs.Tenant,
+    spec: specSchemas.Tenant,
     isSpecRequired: false,
     rules: [
       {
@@ -41,7 +41,7 @@ export const kindSchemas = {
       },
     ],
   },
-} as const satisfies Readonly<Record<keyof typeof specs, KindSchema>>
+} as const satisfies Readonly<Record<keyof typeof specSchemas, KindSchema>>
 
 interface KindSchema {
   readonly description: string

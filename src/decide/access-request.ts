@@ -1,13 +1,13 @@
 /** One request at the gateway, as plain values. */
 
 import type { Caller } from '../identity/rules/caller.ts'
-import type { Target } from '../operations/target.ts'
+import type { RequestTarget } from '../operations/request-target.ts'
 import type { RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
 
 export interface AccessRequest {
   /** Null without a valid credential. */
   readonly caller: Caller | null
-  readonly target: Target
+  readonly target: RequestTarget
   /** The HTTP method. */
   readonly method: string
   /** The model in the body, if the gateway has read it before Check: on shared paths, and when it asks again. */

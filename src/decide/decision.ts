@@ -5,7 +5,7 @@ import type { Caller, KeyLimits } from '../identity/rules/caller.ts'
 import type { LimitKind } from '../kinds/limits.ts'
 import type { AdmissionRules } from '../kinds/resources.ts'
 import type { Model } from '../models/rules/snapshot.ts'
-import type { Refusal as OperationRefusal } from '../operations/operations.ts'
+import type { PathRefusal } from '../operations/operations.ts'
 import type { ModelFactors } from '../ratelimit/rules/estimates/held-amounts.ts'
 import type { Held } from '../ratelimit/rules/hold.ts'
 import type { CountedLimit, LimitState } from '../ratelimit/rules/limit.ts'
@@ -40,10 +40,7 @@ export interface Grant {
   readonly uncounted: boolean
   /** Whether it only lists models, which no limit applies to. */
   readonly listing: boolean
-  /**
-   * The caller's group that owns the subscription, empty if none does; undefined if it is not
-   * needed.
-   */
+  /** The caller's group that owns the subscription, empty if none does; undefined if it is not needed. */
   readonly owningGroup: string | undefined
   /** The payer of the response (payer.ts), if the subscription names one. */
   readonly payer: string | undefined
@@ -71,7 +68,7 @@ export interface Grant {
 
 /** Details of a refusal that its code does not express. */
 export type DenialDetail =
-  | OperationRefusal['detail']
+  | PathRefusal['detail']
   /** A credential was sent and is invalid, with the reason if the caller may know it. */
   | { readonly about: 'credential'; readonly reason: string | undefined }
   /** An identity token was sent where an API key is required. */

@@ -4,7 +4,7 @@
  */
 
 import type { ModelRef } from '../kinds/resources.ts'
-import { openedFields } from '../operations/restrictions.ts'
+import { formatOpenFields } from '../operations/restrictions.ts'
 import type { Grant } from './decision.ts'
 
 /** The value in the routes of envoy/bootstrap.yaml. */
@@ -22,7 +22,7 @@ export function forwardingOf(grant: Grant) {
     }),
     body: Object.entries({
       'x-tollgate-models': grant.bodyNames,
-      'x-tollgate-open': openedFields(model.resource),
+      'x-tollgate-open': formatOpenFields(model.resource),
     }),
     /** Where the server's settings differ from the defaults. */
     server: Object.entries({

@@ -7,7 +7,7 @@ import { formatMoney } from '../formats/money.ts'
 import { quoteName } from '../formats/redact.ts'
 import { toEndTimestamp, toZonedTimestamp } from '../formats/time.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
-import type { LimitKind, Per } from '../kinds/limits.ts'
+import type { LimitKind, LimitScope } from '../kinds/limits.ts'
 import type { CountedLimit, LimitState } from '../ratelimit/rules/limit.ts'
 import { hasFigures, secondsUntil, toResetDuration } from '../ratelimit/rules/limit-headers.ts'
 import type { Denial, Grant } from './decision.ts'
@@ -93,7 +93,7 @@ function amountIn(kind: LimitKind, amount: LimitState['used']): string {
 }
 
 /** Who shares a limit; callers do not see which of them have used it. */
-const sharing: Partial<Record<Per, string>> = {
+const sharing: Partial<Record<LimitScope, string>> = {
   group: 'your group',
   subscription: 'all users of your subscription',
   model: 'all users of the model',

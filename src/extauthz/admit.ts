@@ -7,7 +7,7 @@ import type { KeyCaller } from '../identity/rules/caller.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf } from '../operations/dialect.ts'
 import type { PathRules } from '../operations/operations.ts'
-import type { Target } from '../operations/target.ts'
+import type { RequestTarget } from '../operations/request-target.ts'
 import { missRuleOf, type UnpublishedReason } from '../table/rules/rules.ts'
 import type { DecisionTable, PublishedEstimate } from '../table/table.ts'
 import type { CheckRequest } from './check-request.ts'
@@ -24,7 +24,7 @@ interface AdmitDeps {
 interface Allowed extends CheckedRequest {
   readonly grant: Grant
   readonly key: KeyCaller
-  readonly target: Target
+  readonly target: RequestTarget
 }
 
 /** A request whose credential was checked. */

@@ -9,7 +9,7 @@ import { toTimestamp } from '../formats/time.ts'
 import { closeStructText, openStructText, writeStruct, writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
-import { type Dialect, statusIn, toRefusalBody } from '../operations/dialect.ts'
+import { type Dialect, refusalStatus, toRefusalBody } from '../operations/dialect.ts'
 import type { Held } from '../ratelimit/rules/hold.ts'
 import {
   type PutHeader,
@@ -162,7 +162,7 @@ export const unreadResponse: Buffer = new WireWriter()
 
 /** DeniedHttpResponse (2): status = 1, headers = 2, body = 3. */
 function deny(denial: Denial, now: number, dialect: Dialect, key: KeyNews | undefined): Buffer {
-  const status = statusIn(dialect, denial.code)
+  const status = refusalStatus(dialect, denial.code)
   const resetsAt = resetIfLate(denial, now)
   const body = toRefusalBody(dialect, denial.code, messageOf(denial, now), resetsAt)
   const writer = new WireWriter()

@@ -14,9 +14,9 @@ import type { ListingSeal } from '../identity/listing-seal.ts'
 import type { Caller } from '../identity/rules/caller.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
-import { dialectOf, statusIn } from '../operations/dialect.ts'
+import { dialectOf, refusalStatus } from '../operations/dialect.ts'
 import { isListing, type PathRules } from '../operations/operations.ts'
-import { readTarget, type Target } from '../operations/target.ts'
+import { parseTarget, type RequestTarget } from '../operations/request-target.ts'
 import { laneOf } from '../table/rules/lane.ts'
 import { missReason } from '../table/rules/rules.ts'
 import { type AdmittingTable, type CheckedRequest, createAdmit } from './admit.ts'
@@ -71,7 +71,7 @@ interface ReadingDeps {
 /** A request during its decision. */
 interface CheckContext extends CheckedRequest {
   /** Undefined if its path leads to no model. */
-  readonly target: Target | undefined
+  readonly target: RequestTarget | undefined
   readonly call: CheckCall | undefined
 }
 
@@ -94,7 +94,7 @@ export function createCheck(deps: CheckDeps): Check {
 
   return function check(bytes, traceparent, call) {
     const request = readCheckRequest(bytes, trustedHops)
-    const [target, now, mark = 0] = [readTarget(request.path), clock(), table?.mark]
+    const [target, now, mark = 0] = [parseTarget(request.path), clock(), table?.mark]
     const credential = credentialOf(request)
     const context = { request, credential, target, now, traceparent, call, mark }
     try {
@@ -161,7 +161,7 @@ export function createCheck(deps: CheckDeps): Check {
     decision: Decision,
     caller: Caller | null,
     request: CheckRequest,
-    target: Target | undefined,
+    target: RequestTarget | undefined,
   ): string | undefined {
     if (decision.allowed) return decision.model.key
     // The internal error may be that there is no snapshot.
@@ -181,7 +181,7 @@ export function createCheck(deps: CheckDeps): Check {
 
 function toAccess(
   request: CheckRequest,
-  target: Target,
+  target: RequestTarget,
   caller: Caller | null,
   now: number,
   deps: ReadingDeps,
@@ -205,7 +205,7 @@ function toAccess(
 /** Read from the message only for a key that is bound to addresses. */
 function addressOf(
   { method, source, listing, authorization }: CheckRequest,
-  target: Target | undefined,
+  target: RequestTarget | undefined,
   caller: Caller | null,
   now: number,
   { openListing }: ReadingDeps,
@@ -221,7 +221,7 @@ function addressOf(
 function namingOf(
   caller: Caller | null,
   { model, subscription }: CheckRequest,
-  target: Target,
+  target: RequestTarget,
 ): Parameters<typeof closedModels>[0] {
   return { caller, target, bodyModel: model, requestedSubscription: lastHeaderValue(subscription) }
 }
@@ -239,7 +239,7 @@ function toRefusedCheck(
     code,
     denial,
     now,
-    status: statusIn(dialectOf(target?.operation), code),
+    status: refusalStatus(dialectOf(target?.operation), code),
     reason: refusalReason(
       denial,
       () => (naming ? closedModels(naming, snapshot()) : []),
@@ -266,9 +266,7 @@ function linedAs(
   return id === undefined || id === '' ? undefined : { id, startedAt: startedAt || now, lane }
 }
 
-/**
- * A caller that sent a credential learns why it is refused; others learn only that one is required.
- */
+/** A caller that sent a credential learns why it is refused; others learn only that one is required. */
 function withCredentialDetail(denial: Denial, request: CheckRequest): Denial {
   if (denial.code !== 'credential_invalid' || denial.detail !== undefined) return denial
   if (hasNoCredential(request)) return denial

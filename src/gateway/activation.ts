@@ -1,6 +1,6 @@
 /** Puts snapshots in force, as soon as Envoy can reach their models. */
 
-import { keyOf, type Resource } from '../kinds/resources.ts'
+import { qualifiedName, type Resource } from '../kinds/resources.ts'
 import { compileInSteps } from '../models/rules/compile.ts'
 import type { Refused } from '../models/rules/refused-resources.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
@@ -124,7 +124,7 @@ export function holdModels(
   active: Snapshot | undefined,
 ): readonly Resource[] {
   return resources.flatMap((resource) => {
-    const key = keyOf(resource)
+    const key = qualifiedName(resource)
     if (resource.kind !== 'ModelRef' || !held.has(key)) return resource
     return active?.models.get(key)?.resource ?? []
   })

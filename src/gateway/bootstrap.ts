@@ -1,19 +1,16 @@
-/**
- * Envoy's static configuration: envoy/bootstrap.yaml with the settings of this installation.
- */
+/** Envoy's static configuration: envoy/bootstrap.yaml with the settings of this installation. */
 
 import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { dirname } from 'node:path'
 import type { Address } from '../formats/address.ts'
 import { hopHeader } from '../formats/hop-mark.ts'
-import { idleSeconds } from '../kinds/model-server-schema.ts'
+import { idleTimeouts } from '../kinds/model-server-schema.ts'
 import type { GatewayTracing } from '../settings/otel-variables.ts'
 import { putTracing } from './tracing.ts'
 
 /**
- * The settings that differ between installations. `grpc` and `api` have one address for each
- * process of the service.
+ * The settings that differ between installations. `grpc` and `api` have one address for each process of the service.
  */
 export type BootstrapSettings = {
   readonly gateway: Address
@@ -26,10 +23,7 @@ export type BootstrapSettings = {
   readonly clustersFile: string
   /** Where the lines of responses are written; unset if nowhere. */
   readonly lines?: LinesFiles | undefined
-  /**
-   * PEM file of the authorities that https backends are verified against; unset keeps the
-   * template's.
-   */
+  /** PEM file of the authorities that https backends are verified against; unset keeps the template's. */
   readonly authoritiesFile?: string | undefined
   /** The largest request body (bytes), and the time for a request to arrive. */
   readonly bodyLimit?: number | undefined
@@ -46,9 +40,7 @@ export type BootstrapSettings = {
   readonly chargesUnusable?: boolean | undefined
   /** The memory that Envoy may use for all connections together (bytes). */
   readonly heapBytes?: number | undefined
-  /**
-   * The number of proxies in front of Envoy whose `x-forwarded-for` is trusted; none by default.
-   */
+  /** The number of proxies in front of Envoy whose `x-forwarded-for` is trusted; none by default. */
   readonly trustedHops?: number | undefined
   /** A file made by `renderCertificate`; unset if the listener uses plain HTTP. */
   readonly certificateFile?: string | undefined
@@ -294,10 +286,7 @@ function toLua(text: string): string {
   return `"${[...Buffer.from(text)].map((byte) => `\\${String(byte).padStart(3, '0')}`).join('')}"`
 }
 
-/**
- * Envoy sends the address of the connection to Check. Behind proxies Check needs the
- * header, too.
- */
+/** Envoy sends the address of the connection to Check. Behind proxies Check needs the header, too. */
 function putTrustedHops(connections: Connections, hops: number | undefined): void {
   if (!hops) return
   connections.xff_num_trusted_hops = hops
@@ -407,7 +396,7 @@ function putIdleTimeouts({ route_config }: Connections): void {
       return withHeader(route, { name, present_match: true, invert_match: true })
     })
     const idle = toModels.flatMap((route) =>
-      idleSeconds.map((seconds) => ({
+      idleTimeouts.map((seconds) => ({
         ...withHeader(route, { name, string_match: { exact: `${seconds}s` } }),
         name: `${route.name}-idle-${seconds}`,
         route: { ...route.route, idle_timeout: `${seconds}s` },

@@ -2,10 +2,10 @@
 
 import { hash } from 'node:crypto'
 import { join } from 'node:path'
-import type { Credential, ModelServer } from '../kinds/resources.ts'
+import type { ModelServer, ServerCredential } from '../kinds/resources.ts'
 
 /** A secret: the value of a header, or the certificates of authorities. */
-export interface Secret extends Omit<Credential, 'header'> {
+export interface Secret extends Omit<ServerCredential, 'header'> {
   readonly kind: 'credential' | 'authorities'
   readonly namespace: string
 }

@@ -5,7 +5,7 @@
  * caches. `item_reference` is an item of the input that is only an id, or an image or a reasoning without its data;
  * `audio.id` an earlier answer with sound. envoy/lua/request-body.lua has the places in which the APIs define them.
  */
-export const stateFields = [
+export const storedFields = [
   'previous_response_id',
   'conversation',
   'item_reference',
@@ -30,7 +30,7 @@ export const stateFields = [
  * with other credentials or headers. `extra_body` counts only if it has one of them, or `model`. The script has the
  * same list.
  */
-export const choosingFields = [
+export const modelChoosingFields = [
   'adapter_id',
   'api_base',
   'api_key',
@@ -79,4 +79,4 @@ export const internalFields = [
 ] as const
 
 /** The fields that a ModelRef opens one by one. */
-export const openableFields = [...choosingFields, ...internalFields] as const
+export const openableFields = [...modelChoosingFields, ...internalFields] as const

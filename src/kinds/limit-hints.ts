@@ -2,10 +2,10 @@
 
 import { nearestName } from '../formats/nearest-name.ts'
 import { parseWindow } from '../formats/time.ts'
-import type { CalendarWindow, LimitKind, Per } from './limits.ts'
+import type { CalendarWindow, LimitKind, LimitScope } from './limits.ts'
 
 /** The hint with this text. */
-export function hintOf(meant: string | undefined): string | undefined {
+export function didYouMean(meant: string | undefined): string | undefined {
   return meant && `did you mean ${meant}?`
 }
 
@@ -25,7 +25,7 @@ const calendar: Readonly<Record<CalendarWindow, RegExp>> = {
 }
 
 /** `month` for `monthly`, `720h` for `30d`. */
-export function meantWindow(raw: string): string | undefined {
+export function suggestWindow(raw: string): string | undefined {
   const ofCalendar = Object.entries(calendar).find(([, written]) => written.test(raw))
   if (ofCalendar !== undefined) return ofCalendar[0]
   const [, count = '', written = ''] = /^([0-9]{0,4}) ?([A-Za-z]+)$/.exec(raw) ?? []
@@ -37,7 +37,7 @@ export function meantWindow(raw: string): string | undefined {
 }
 
 /** The number alone in `$500`, `500 USD` and `1,000`; none for zero, nor for `0,500`, which is not 500. */
-export function meantNumber(raw: string): string | undefined {
+export function suggestNumber(raw: string): string | undefined {
   const written =
     /^[^-.0-9]{0,4}([1-9][0-9]{0,2}([,_' ][0-9]{3})+|[0-9]+)(\.[0-9]{1,9})?[^.0-9]{0,4}$/
   const [, whole = '', , fraction = ''] = written.exec(raw) ?? []
@@ -46,18 +46,18 @@ export function meantNumber(raw: string): string | undefined {
 }
 
 /** `cost` for `usd`, else the nearest kind. */
-export function meantKind(raw: string, kinds: readonly LimitKind[]): string | undefined {
+export function suggestKind(raw: string, kinds: readonly LimitKind[]): string | undefined {
   const isMoney = /^(usd|eur|gbp|chf|dollars?|euros?|money|spend|spending|price|budget)$/i.test(raw)
   return isMoney ? 'cost' : nearestName(raw, kinds)
 }
 
 /** `team-a` for `Team A`. */
-export function meantLabel(raw: string): string | undefined {
+export function suggestLabel(raw: string): string | undefined {
   const label = raw.toLowerCase().replace(/[^a-z0-9]+/g, '-')
   return label.replace(/^-|-$/g, '') || undefined
 }
 
-const places: Readonly<Record<Exclude<Per, 'key'>, string>> = {
+const places: Readonly<Record<Exclude<LimitScope, 'key'>, string>> = {
   user: 'each resource',
   group: 'a Subscription',
   subscription: 'a Subscription or a ModelRef',
@@ -67,9 +67,9 @@ const places: Readonly<Record<Exclude<Per, 'key'>, string>> = {
 }
 
 /** The hint for a `per` that is not among these: the nearest of them, or the resource whose limits may have it. */
-export function meantPer(raw: string, own: readonly Per[]): string | undefined {
+export function hintPer(raw: string, own: readonly LimitScope[]): string | undefined {
   const all = Object.keys(places) as (keyof typeof places)[]
   const meant = all.find((per) => per === nearestName(raw, all))
-  if (meant === undefined || own.includes(meant)) return hintOf(meant)
+  if (meant === undefined || own.includes(meant)) return didYouMean(meant)
   return `${meant} belongs to the limits of ${places[meant]}`
 }

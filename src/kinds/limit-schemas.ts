@@ -18,12 +18,19 @@ import {
   withDefault,
 } from '../formats/schema.ts'
 import { isKnownZone, parseWindow } from '../formats/time.ts'
-import { hintOf, meantKind, meantLabel, meantNumber, meantPer, meantWindow } from './limit-hints.ts'
+import {
+  didYouMean,
+  hintPer,
+  suggestKind,
+  suggestLabel,
+  suggestNumber,
+  suggestWindow,
+} from './limit-hints.ts'
 import {
   type CalendarWindow,
+  type LimitScope,
   limitKinds,
   type NamedLimit,
-  type Per,
   type Prices,
   type Weights,
   type WrittenCalendar,
@@ -49,7 +56,7 @@ const length = text({
 })
 
 /** The maximum of a unit in a window, for each user and model. */
-export const limitOn = (unit: string) =>
+export const limitSchema = (unit: string) =>
   object({
     limit: integer(1, 1_000_000_000, {
       description: `${unit} per user and window, for this model under this Subscription`,
@@ -67,7 +74,7 @@ const window = text({
   maxLength: 16,
   pattern: `^(${lengthPattern}|${calendarWindows.join('|')})$`,
   form: windowForm,
-  hint: (raw) => hintOf(meantWindow(raw)),
+  hint: (raw) => didYouMean(suggestWindow(raw)),
   rules: [
     {
       cel: `self in [${calendarWindows.map((each) => `'${each}'`).join(', ')}] || duration(self) <= duration('8784h')`,
@@ -90,9 +97,9 @@ const moneyPattern = `^([1-9][0-9]{0,8}(\\.[0-9]{1,9})?|[1-8][0-9]{9}(\\.[0-9]{1
 
 /** None that would be refused, too, such as a number that is too large. */
 function meantMoney(raw: string): string | undefined {
-  const meant = meantNumber(raw)
+  const meant = suggestNumber(raw)
   return meant !== undefined && new RegExp(moneyPattern).test(meant)
-    ? hintOf(`"${meant}"`)
+    ? didYouMean(`"${meant}"`)
     : undefined
 }
 
@@ -115,11 +122,10 @@ const maxLimits = 20
  * The field `limits` of a resource whose limits may have these `per`, the first by default; `more`: further fields of
  * an entry.
  */
-export function namedLimits<const Whose extends Per, More extends Readonly<Record<string, Schema>>>(
-  per: readonly Whose[],
-  description: string,
-  more: More,
-) {
+export function namedLimitsSchema<
+  const Whose extends LimitScope,
+  More extends Readonly<Record<string, Schema>>,
+>(per: readonly Whose[], description: string, more: More) {
   const limit = object(
     {
       name: text({
@@ -128,13 +134,13 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
         maxLength: 63,
         pattern: dnsLabel,
         form: 'a DNS label in lower case',
-        hint: (raw) => hintOf(meantLabel(raw)),
+        hint: (raw) => didYouMean(suggestLabel(raw)),
       }),
       per: withDefault(
         oneOf(per, {
           description: 'who shares one counter',
           otherwise: `\`${per[0]}\``,
-          hint: (raw) => meantPer(raw, per),
+          hint: (raw) => hintPer(raw, per),
         }),
         per[0],
       ),
@@ -142,7 +148,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
         oneOf(limitKinds, {
           description: 'what is counted',
           otherwise: '`tokens`',
-          hint: (raw) => hintOf(meantKind(raw, limitKinds)),
+          hint: (raw) => didYouMean(suggestKind(raw, limitKinds)),
         }),
         'tokens',
       ),
@@ -169,7 +175,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
 }
 
 /** The field for the models to which a limit of a resource applies. */
-export function limitedModels<Reference>(reference: Schema<Reference>, otherwise: string) {
+export function limitedModelsSchema<Reference>(reference: Schema<Reference>, otherwise: string) {
   const models: Schema<readonly Reference[]> = list(reference, {
     description: 'the models whose use it counts together',
     otherwise,
@@ -300,7 +306,7 @@ const price = (description: string, otherwise?: string) =>
     ],
   })
 
-export const billingRate = object(
+export const pricesSchema = object(
   partial({
     perToken: price(
       'price of a token whose kind has no price; a decimal number in quotes, also with an exponent, in `BILLING_CURRENCY`; `"0"` is a price',
@@ -355,7 +361,7 @@ function thousandths(weight: number): number {
   return Math.round(weight * 1_000)
 }
 
-export const weights = object(
+export const weightsSchema = object(
   partial({
     cached: weight('a token of input that was read from a cache'),
     cacheWrite: weight('a token of input that was written to a cache'),

@@ -12,7 +12,7 @@ export const limitScopes = [
   'organization',
   'installation',
 ] as const
-export type Per = (typeof limitScopes)[number]
+export type LimitScope = (typeof limitScopes)[number]
 
 /** The unit of a limit: all tokens or one sort, requests or money in a window, or requests in progress. */
 export const limitKinds = ['tokens', 'input', 'output', 'requests', 'concurrency', 'cost'] as const
@@ -21,7 +21,7 @@ export type LimitKind = (typeof limitKinds)[number]
 export interface NamedLimit {
   /** Unique in its resource. */
   readonly name: string
-  readonly per: Per
+  readonly per: LimitScope
   readonly of: LimitKind
   /** Tokens, requests, or nano-units: 10⁻⁹ of BILLING_CURRENCY. */
   readonly limit: ExactInt

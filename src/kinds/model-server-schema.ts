@@ -49,7 +49,7 @@ const credentialRule = {
 }
 
 /** The credential of the gateway at the server. */
-export const credential = object(
+export const credentialSchema = object(
   partial({
     file: text({
       ...file,
@@ -88,10 +88,7 @@ export const credential = object(
   { description: 'credential that the gateway sends to the server', rules: [credentialRule] },
 )
 
-/**
- * A Go duration without signs, microseconds, nanoseconds or a lone point, which CEL parses as we
- * do.
- */
+/** A Go duration without signs, microseconds, nanoseconds or a lone point, which CEL parses as we do. */
 function duration(description: string, max: string, otherwise: string) {
   const message = `must be a duration like 500ms, 30s or 10m, at most ${max}`
   return text({
@@ -128,9 +125,9 @@ const durationPattern = `^([0-9]{1,9}ms|(${number}h)?(${number}m)?(${number}s)?)
 
 /** The values for which the gateway has routes. */
 const idles = ['10s', '30s', '1m', '2m', '5m', '10m', '15m', '30m', '1h']
-export const idleSeconds: readonly number[] = idles.map((idle) => millisecondsOf(idle) / 1_000)
+export const idleTimeouts: readonly number[] = idles.map((idle) => millisecondsOf(idle) / 1_000)
 
-export const upstreamModel = text({
+export const upstreamModelSchema = text({
   description: "the server's name for the model",
   otherwise: 'the one in the body stays',
   minLength: 1,
@@ -139,8 +136,8 @@ export const upstreamModel = text({
   form: 'of visible ASCII without ", \\ and blanks',
 })
 
-export const server = partial({
-  upstreamModel,
+export const serverSchema = partial({
+  upstreamModel: upstreamModelSchema,
   caFile: text({
     ...file,
     description:
@@ -180,7 +177,7 @@ export const server = partial({
 })
 
 /** Properties of the responses of the model's server. */
-export const output = object(
+export const outputSchema = object(
   {
     maxTokens: optional(
       integer(1, 1_000_000_000, {
@@ -236,4 +233,4 @@ export const output = object(
 )
 
 /** In the original's form: its Secret contains `api-key`. */
-export const credentialReference = object({ name: text(file) })
+export const credentialReferenceSchema = object({ name: text(file) })

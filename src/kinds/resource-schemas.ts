@@ -1,7 +1,6 @@
 /**
- * The schema of each kind: the single source of its fields, their types, bounds and patterns.
- * resources.ts has the types that are derived from it; `npm run crds` writes k8s/crds and
- * docs/resources.md.
+ * The schema of each kind: the single source of its fields, their types, bounds and patterns. resources.ts has the
+ * types that are derived from it; `npm run crds` writes k8s/crds and docs/resources.md.
  */
 
 import { type FieldProblem, readFields } from '../formats/fields.ts'
@@ -22,22 +21,22 @@ import {
 } from '../formats/schema.ts'
 import { openableFields } from './body-fields.ts'
 import {
-  billingRate,
   calendarSchema,
-  limitedModels,
-  limitOn,
-  namedLimits,
-  weights,
+  limitedModelsSchema,
+  limitSchema,
+  namedLimitsSchema,
+  pricesSchema,
+  weightsSchema,
 } from './limit-schemas.ts'
 import { subscriptionNamespace, tenantsNamespace } from './metadata.ts'
 import {
-  credential,
-  credentialReference,
-  output,
-  server,
-  upstreamModel,
+  credentialReferenceSchema,
+  credentialSchema,
+  outputSchema,
+  serverSchema,
+  upstreamModelSchema,
 } from './model-server-schema.ts'
-import { routingDocuments } from './routing-schemas.ts'
+import { routingDocumentSchemas } from './routing-schemas.ts'
 
 const inLowerCase = 'a DNS name in lower case'
 
@@ -218,9 +217,9 @@ const modelRefSpec = object(
       maxBytes: 16_384,
       cut: true,
     }),
-    credential: optional(credential),
-    ...server,
-    output: optional(output),
+    credential: optional(credentialSchema),
+    ...serverSchema,
+    output: optional(outputSchema),
     modelFields: list(oneOf(openableFields, {}), {
       description:
         'fields of requests to allow, which are refused by default: fields that choose another model than `model`, if `modelIds` or `upstreamModel` is set, and fields that name other servers of the model ([model-servers.md](model-servers.md#another-model-beside-model))',
@@ -233,7 +232,7 @@ const modelRefSpec = object(
         otherwise: '`closed`',
       }),
     ),
-    limits: namedLimits(
+    limits: namedLimitsSchema(
       ['user', 'subscription', 'model'],
       'limits on the use of the model, under any Subscription',
       {},
@@ -317,13 +316,13 @@ const notify = object(
 const billedModel = object(
   {
     ...referenceFields,
-    tokenRateLimits: list(limitOn('tokens'), {
+    tokenRateLimits: list(limitSchema('tokens'), {
       description: 'limits, all of which apply',
       item: 'limit',
       minItems: 1,
       maxItems: 20,
     }),
-    requestRateLimits: list(limitOn('requests'), {
+    requestRateLimits: list(limitSchema('requests'), {
       description:
         'limits on the number of requests, all of which apply; each is counted before it is sent to the model ([reservation.md](reservation.md#requests-and-concurrency))',
       item: 'limit',
@@ -336,8 +335,8 @@ const billedModel = object(
         otherwise: 'any number',
       }),
     ),
-    billingRate: optional(billingRate),
-    weights: optional(weights),
+    billingRate: optional(pricesSchema),
+    weights: optional(weightsSchema),
   },
   { closed: true, others: ['tokenRateLimitRef'] },
 )
@@ -356,10 +355,10 @@ const subscriptionSpec = object(
       maxItems: maxModels,
       cut: true,
     }),
-    limits: namedLimits(
+    limits: namedLimitsSchema(
       ['user', 'group', 'subscription'],
       'limits on the use of several models, or of several users together, in addition to those of its models',
-      { models: limitedModels(reference, 'all of the Subscription') },
+      { models: limitedModelsSchema(reference, 'all of the Subscription') },
     ),
     calendar: optional(calendarSchema("the Tenant's")),
     tokenMetadata: attribution,
@@ -401,10 +400,10 @@ const externalOidc = object(
 
 const tenantSpec = object(
   {
-    limits: namedLimits(
+    limits: namedLimitsSchema(
       ['user', 'organization', 'installation'],
       'limits on all use, under any Subscription',
-      { models: limitedModels(reference, 'all') },
+      { models: limitedModelsSchema(reference, 'all') },
     ),
     calendar: optional(calendarSchema()),
     ...partial({
@@ -484,8 +483,8 @@ const provider = {
 const externalModelSpec = object(
   {
     ...provider,
-    targetModel: optional(upstreamModel),
-    credentialRef: credentialReference,
+    targetModel: optional(upstreamModelSchema),
+    credentialRef: credentialReferenceSchema,
   },
   { others: ['tlsInsecureSkipVerify'] },
 )
@@ -493,7 +492,7 @@ const externalModelSpec = object(
 /** Older definitions of the kind have no `type`. */
 const providerAuth = object({
   type: withDefault(text({ enum: ['simple', 'apikey', 'sigv4', 'oauth2'] }), 'simple'),
-  secretRef: credentialReference,
+  secretRef: credentialReferenceSchema,
 })
 
 const externalProviderSpec = object({ ...provider, auth: providerAuth, config: labels() })
@@ -505,7 +504,7 @@ const providedModelSpec = object({
       ref: object({
         name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase }),
       }),
-      targetModel: upstreamModel,
+      targetModel: upstreamModelSchema,
       apiFormat: text({
         minLength: 1,
         maxLength: 63,
@@ -529,7 +528,7 @@ const providedModelSpec = object({
 })
 
 /** The specs of our kinds, in the order of the docs. */
-export const specs = {
+export const specSchemas = {
   ModelRef: modelRefSpec,
   AccessPolicy: accessPolicySpec,
   Subscription: subscriptionSpec,
@@ -549,7 +548,7 @@ const tiers = list(
 )
 
 /** The fields that identify a document's kind. */
-export const envelope = object({ apiVersion: text(), kind: text() })
+export const envelopeSchema = object({ apiVersion: text(), kind: text() })
 
 const nameOfModel: Partial<Schema> = {
   refuses: [{ pattern: '^.{64}', message: 'must have at most 63 characters to be referred to' }],
@@ -571,7 +570,7 @@ function document<Of extends Readonly<Record<string, Schema>>>(fields: Of) {
 const othersOfAiTenant = ['tenantNamespace', 'gateway', 'domain', 'tls', 'rbac', 'guardrails']
 
 /** Whole documents, by the kind that they are read as. */
-export const documents = {
+export const documentSchemas = {
   ModelRef: document({
     metadata: metadata('default', nameOfModel, ofModel),
     spec: modelRefSpec,
@@ -598,5 +597,5 @@ export const documents = {
     // Unlike other lists it must not be missing.
     data: object({ tiers: { ...tiers, missing: undefined } }),
   }),
-  ...routingDocuments,
+  ...routingDocumentSchemas,
 } as const

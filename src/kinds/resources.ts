@@ -8,7 +8,7 @@ import type { FieldProblem } from '../formats/fields.ts'
 import type { ValueOf } from '../formats/schema.ts'
 import type { NamedLimit, Prices, Weights, WrittenCalendar } from './limits.ts'
 import type { Metadata } from './metadata.ts'
-import type { documents } from './resource-schemas.ts'
+import type { documentSchemas } from './resource-schemas.ts'
 import type { Gateway, HttpRoute, InferenceService, Routing } from './routing.ts'
 
 export { subscriptionNamespace, tenantsNamespace } from './metadata.ts'
@@ -23,10 +23,10 @@ export type Spec<
     | 'AccessPolicy'
     | 'Subscription'
     | 'Tenant',
-> = ValueOf<(typeof documents)[Kind]>['spec']
+> = ValueOf<(typeof documentSchemas)[Kind]>['spec']
 
 /** `<namespace>/<name>`. */
-export function keyOf({ metadata }: Pick<Resource, 'metadata'>): string {
+export function qualifiedName({ metadata }: Pick<Resource, 'metadata'>): string {
   return `${metadata.namespace}/${metadata.name}`
 }
 
@@ -65,29 +65,23 @@ export interface Subjects {
 }
 
 /** The credential of the gateway at a model's server. */
-export interface Credential {
+export interface ServerCredential {
   /** In lower case. */
   readonly header: string
   /** The text before the value. */
   readonly prefix: string
   /** A file in the folder of the resource's namespace below `SECRETS_DIR`. */
   readonly file: string | undefined
-  /**
-   * An entry of a Secret in the resource's namespace; in a cluster it takes precedence over the
-   * file.
-   */
+  /** An entry of a Secret in the resource's namespace; in a cluster it takes precedence over the file. */
   readonly secretRef: NonNullable<Spec<'ModelRef'>['credential']>['secretRef']
 }
 
 /** The connection to a model's server, besides its address (ours). */
 export interface ModelServer {
-  readonly credential: Credential | undefined
+  readonly credential: ServerCredential | undefined
   /** The server's name for the model, or undefined if the name in the body is forwarded. */
   readonly upstreamModel: string | undefined
-  /**
-   * File with the authorities that sign the server's certificate, in the same folder as the
-   * credential.
-   */
+  /** File with the authorities that sign the server's certificate, in the same folder as the credential. */
   readonly caFile: string | undefined
   /** Timeout for a connection; milliseconds. */
   readonly connectMs: number

@@ -94,7 +94,7 @@ const ofObject = {
 }
 
 /** Whole documents, by the kind that they are read as. */
-export const routingDocuments = {
+export const routingDocumentSchemas = {
   HTTPRoute: object({
     ...head,
     metadata: object({ ...ofObject, labels: labels() }),

@@ -52,12 +52,12 @@ export interface Gateway {
   readonly kind: 'Gateway'
   readonly metadata: Metadata
   /** The listeners for HTTP and HTTPS. */
-  readonly listeners: readonly Listener[]
+  readonly listeners: readonly GatewayListener[]
   /** Its names and IP addresses, from its status. */
   readonly addresses: readonly string[]
 }
 
-export interface Listener {
+export interface GatewayListener {
   readonly name: string
   readonly hostname: string | undefined
   readonly port: number

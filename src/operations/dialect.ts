@@ -40,7 +40,7 @@ export function dialectOf(operation: string | undefined): Dialect {
  * The HTTP status of a code. Claude Code asks for another model after a 404, which Anthropic also returns for an
  * unknown one; after a 403 it asks for another key.
  */
-export function statusIn(dialect: Dialect, code: ErrorCode): number {
+export function refusalStatus(dialect: Dialect, code: ErrorCode): number {
   if (dialect === 'anthropic' && code === 'model_not_allowed') return 404
   return errorEntry(code).status
 }
@@ -65,6 +65,6 @@ export function toRefusalBody(
     // Codex sleeps for the whole of retry-after unless the error has this type and time.
     return { error: { ...error, type: 'usage_limit_reached', resets_at: resetsAt } }
   }
-  const type = anthropicTypes[statusIn(dialect, code)] ?? 'api_error'
+  const type = anthropicTypes[refusalStatus(dialect, code)] ?? 'api_error'
   return { type: 'error', error: { type, message: message ?? errorEntry(code).message } }
 }

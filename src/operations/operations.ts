@@ -5,7 +5,7 @@
  * Envoy does, or ignore its case. So a path must be spelled exactly as listed to reach it.
  */
 
-import { openableFields, stateFields } from '../kinds/body-fields.ts'
+import { openableFields, storedFields } from '../kinds/body-fields.ts'
 
 /** The names of countable operations in `METER_PATHS`. */
 export const meterable = {
@@ -22,16 +22,10 @@ export function isMeterName(raw: string): raw is MeterName {
   return Object.hasOwn(meterable, raw)
 }
 
-/**
- * The one operation that an identity token may call, and that no limit applies to (contract, 8.1
- * and 8.2).
- */
+/** The one operation that an identity token may call, and that no limit applies to (contract, 8.1 and 8.2). */
 const modelsPath = '/v1/models'
 
-/**
- * Which operations are counted, and whether operations that may return text uncounted are
- * open.
- */
+/** Which operations are counted, and whether operations that may return text uncounted are open. */
 export interface PathRules {
   /** Whether a text has the form of our API keys; queries are not searched for keys if undefined. */
   readonly isKey?: ((text: string) => boolean) | undefined
@@ -70,10 +64,7 @@ const modelId = `${id}(?:%2[Ff]${id})*`
 const namedByPath = new RegExp(
   `^/v1/(?:audio/(?:transcriptions|translations)|images/(?:edits|variations)|files(?:/${id}(?:/content)?)?|batches(?:/${id}(?:/cancel)?)?)$`,
 )
-/**
- * Read-only operations. A server that routes by prefix could take another method for the operation
- * above.
- */
+/** Read-only operations. A server that routes by prefix could take another method for the operation above. */
 const readOnly = new RegExp(`^/v1/(?:models(?:/${modelId})?|responses/${id}(?:/input_items)?)$`)
 /** Not the operations next to them, which are not served. */
 const storedResponse = new RegExp(
@@ -118,7 +109,7 @@ const maxQueryLength = 4_096
 type LongPart = 'path' | 'query'
 
 /** Why an operation is refused. */
-export type Refusal =
+export type PathRefusal =
   | { readonly code: 'not_found'; readonly detail: { readonly about: 'query' | 'unserved' } }
   | { readonly code: 'not_found'; readonly detail: { readonly about: 'override' } }
   | {
@@ -168,7 +159,7 @@ export function refuseSpelling(
   operation: string,
   query: string,
   { metered, isKey }: PathRules,
-): Refusal | undefined {
+): PathRefusal | undefined {
   if (query.length > maxQueryLength) return tooLong('query', maxQueryLength)
   const read = query === '' ? '' : decode(query)
   if (isKey !== undefined && holdsKey(read, isKey)) {
@@ -180,11 +171,11 @@ export function refuseSpelling(
   return refusePath(operation, metered) ?? refuseOverride(read) ?? refuseField(operation, read)
 }
 
-function refusePath(operation: string, metered: PathRules['metered']): Refusal | undefined {
+function refusePath(operation: string, metered: PathRules['metered']): PathRefusal | undefined {
   if (namedByBody.has(operation) || operation === modelsPath) return undefined
   if (operation.length > maxPathLength) return tooLong('path', maxPathLength)
   if (malformed.test(operation)) return { code: 'invalid_request', detail: { about: 'path' } }
-  const path = asMostLenient(operation)
+  const path = lenientPath(operation)
   for (const meant of metered) {
     const end = meant.slice('/v1'.length)
     if (path.endsWith(end) || path.replace(extension, '').endsWith(end)) {
@@ -198,7 +189,7 @@ function refusePath(operation: string, metered: PathRules['metered']): Refusal |
  * A path as the most lenient server reads it, without what `loosely` removes; some servers take an escaped `?` or `#`
  * for its end.
  */
-export function asMostLenient(operation: string): string {
+export function lenientPath(operation: string): string {
   return loosely(decode(operation).replace(/[?#].*$/s, ''))
 }
 
@@ -216,7 +207,7 @@ const overridesMethod =
   /[?&;](?:_(?:http_?)?method|\$httpmethod|(?:x[-_])?(?:http[-_]?)?method[-_]?override)(?:=|&|\[|$)/i
 
 /** Envoy removes the headers of these names. */
-function refuseOverride(query: string): Refusal | undefined {
+function refuseOverride(query: string): PathRefusal | undefined {
   if (!overridesMethod.test(query)) return undefined
   return { code: 'not_found', detail: { about: 'override' } }
 }
@@ -227,7 +218,7 @@ function refuseOverride(query: string): Refusal | undefined {
  */
 const bodyFields: ReadonlyMap<string, string> = new Map(
   [
-    ...stateFields,
+    ...storedFields,
     ...openableFields,
     ...['model', 'stream', 'stream_options', 'background', 'deferred', 'prompt', 'prompt_embeds'],
     'additional_drop_params',
@@ -237,7 +228,7 @@ const bodyFields: ReadonlyMap<string, string> = new Map(
 )
 
 /** If the body lacks a field, Rails, Laravel and many handlers of Express read it from the query. */
-function refuseField(operation: string, query: string): Refusal | undefined {
+function refuseField(operation: string, query: string): PathRefusal | undefined {
   if (query === '' || !namedByBody.has(operation)) return undefined
   for (const part of query.split(/[?&;]/)) {
     const name = part.replace(/[=[.].*$/s, '').replace(/[-_+\s]/g, '')
@@ -247,7 +238,7 @@ function refuseField(operation: string, query: string): Refusal | undefined {
   return undefined
 }
 
-function tooLong(part: LongPart, max: number): Refusal {
+function tooLong(part: LongPart, max: number): PathRefusal {
   return { code: 'invalid_request', detail: { about: 'long', part, max } }
 }
 
@@ -261,7 +252,7 @@ export function refuseOperation(
   { metered, unmetered: usually }: PathRules,
   allPaths = false,
   unmetered = usually,
-): Refusal | undefined {
+): PathRefusal | undefined {
   // With another method it may return stored text, for example a list of chats.
   if (metered.has(operation) && (method === 'POST' || unmetered === 'open')) return undefined
   if (!allPaths && !isKnownOperation(operation, method)) {
@@ -329,9 +320,8 @@ function holdsMetered(query: string, metered: ReadonlySet<string>): boolean {
 }
 
 /**
- * A decoded path as the most lenient server reads it: lower case, without `;parameters`, doubled or
- * trailing slashes, dot segments, trailing dots, whitespace and invisible characters, and with
- * backslashes as slashes.
+ * A decoded path as the most lenient server reads it: lower case, without `;parameters`, doubled or trailing slashes,
+ * dot segments, trailing dots, whitespace and invisible characters, and with backslashes as slashes.
  */
 function loosely(text: string): string {
   const kept: string[] = []

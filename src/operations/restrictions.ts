@@ -3,18 +3,18 @@
  * because they would not be counted: fields of its body, and the paths of stored objects. Only the decision can know,
  * because it depends on the model or on the settings. On shared paths the gateway's script has read the body before the
  * model is known, and names the fields that it has found; where the path names the model, the script decides on them
- * itself, by `openedFields`.
+ * itself, by `formatOpenFields`.
  */
 
-import { choosingFields, internalFields } from '../kinds/body-fields.ts'
+import { internalFields, modelChoosingFields } from '../kinds/body-fields.ts'
 import type { ModelRef } from '../kinds/resources.ts'
-import { asMostLenient, isKnownOperation, meterable, type Refusal } from './operations.ts'
+import { isKnownOperation, lenientPath, meterable, type PathRefusal } from './operations.ts'
 
 /** Prefix of the list of fields that the script has found, separated by commas; no other problem begins with it. */
 const found = 'fields '
 
 /** The fields that the script has found; undefined if it reports another problem or none. */
-export function foundFields(problem: string | undefined): readonly string[] | undefined {
+export function parseFoundFields(problem: string | undefined): readonly string[] | undefined {
   return problem?.startsWith(found) ? problem.slice(found.length).split(',') : undefined
 }
 
@@ -33,7 +33,7 @@ const uncounted: ReadonlyMap<string, string> = new Map([
   ],
 ])
 
-const choosing: ReadonlySet<string> = new Set(choosingFields)
+const choosing: ReadonlySet<string> = new Set(modelChoosingFields)
 const internal: ReadonlySet<string> = new Set(internalFields)
 
 /**
@@ -70,7 +70,7 @@ function opens({ modelFields }: ModelRef, field: string): boolean {
 }
 
 /** Tells the script which fields of a model's bodies are open; undefined if none are. */
-export function openedFields({ state, modelFields }: ModelRef): string | undefined {
+export function formatOpenFields({ state, modelFields }: ModelRef): string | undefined {
   const opened = [...(state === 'shared' ? ['state'] : []), ...modelFields]
   return opened.length === 0 ? undefined : opened.join(' ')
 }
@@ -103,11 +103,11 @@ const makes: ReadonlySet<string> = new Set([
  * share; undefined for any other. With `allPaths`, this covers every spelling of such a path, all known collections of
  * other servers, and all operations that change the server.
  */
-export function refuseStored(
+export function refuseStoredObjects(
   operation: string,
   method: string,
   allPaths = false,
-): Refusal | undefined {
+): PathRefusal | undefined {
   if (method === 'POST' && makes.has(operation)) return undefined
   const isStored =
     stored.test(operation) ||
@@ -148,7 +148,7 @@ const administers =
 /** Reads the path as the most lenient server does, after any prefix. */
 function mayBeStored(operation: string, method: string): boolean {
   if (changes.has(method)) return true
-  const segments = asMostLenient(operation).slice(1).split('/')
+  const segments = lenientPath(operation).slice(1).split('/')
   // A server that decodes more often than the gateway would leave the API.
   if (segments[0] !== 'v1') return true
   return segments.some((segment, i) => {

@@ -11,7 +11,7 @@ import { readLine } from '../../src/journal/read-line.ts'
 import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
 import type { KeyCaps } from '../../src/keys/rules/key-caps.ts'
 import { pathRules } from '../../src/operations/operations.ts'
-import { readTarget } from '../../src/operations/target.ts'
+import { parseTarget } from '../../src/operations/request-target.ts'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
 import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
 import { windowAt } from '../../src/ratelimit/rules/windows.ts'
@@ -241,7 +241,7 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
       const caller = callers.get(person) as KeyCaller
       const request: AccessRequest = {
         ...{ caller, method: 'POST', bodyModel: undefined, requestedSubscription: undefined },
-        target: readTarget(`/llm/${model}/v1/${operation}`) as AccessRequest['target'],
+        target: parseTarget(`/llm/${model}/v1/${operation}`) as AccessRequest['target'],
       }
       const granted = authorize(request, snapshot, rules) as Grant
       const stateOf = (counter: Counter) => {

@@ -6,7 +6,7 @@ import { refuseCaller } from '../../src/decide/steps/credential.ts'
 import { enforceLimits } from '../../src/decide/steps/limits.ts'
 import type { Caller, KeyCaller, TokenCaller } from '../../src/identity/rules/caller.ts'
 import { type MeterName, pathRules } from '../../src/operations/operations.ts'
-import { readTarget } from '../../src/operations/target.ts'
+import { parseTarget } from '../../src/operations/request-target.ts'
 import { limitStates } from '../../src/ratelimit/rules/limit.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
@@ -74,7 +74,7 @@ function ask(
   more: Partial<AccessRequest> = {},
   rules = pathRules(),
 ): Decision {
-  const target = readTarget(path)
+  const target = parseTarget(path)
   if (target === undefined) throw new Error(`${path} leads to no model`)
   return authorize(
     {
@@ -379,7 +379,7 @@ test('a misspelled chat path is refused', async (t) => {
       detail: { about: 'spelling', path: '/v1/chat/completions' },
     })
     // Without a model, the path is none of ours; `v1` is not a namespace either.
-    t.equal(readTarget(operation), undefined)
+    t.equal(parseTarget(operation), undefined)
   }
 })
 

@@ -5,7 +5,7 @@ import type { Decision } from '../../src/decide/decision.ts'
 import { refuseAnswers, takesOneAnswer } from '../../src/decide/steps/operation.ts'
 import { createLimits } from '../../src/extauthz/check-limits.ts'
 import { pathRules } from '../../src/operations/operations.ts'
-import { readTarget } from '../../src/operations/target.ts'
+import { parseTarget } from '../../src/operations/request-target.ts'
 import { createMemoryHolds } from '../../src/ratelimit/holds/memory.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
@@ -53,7 +53,7 @@ test('before the body is read only what is used up refuses', async (t) => {
     return []
   })
   const ask = async (more: Partial<AccessRequest>, used = 0): Promise<Decision> => {
-    const target = readTarget(`/llm/one${chat}`)
+    const target = parseTarget(`/llm/one${chat}`)
     if (target === undefined) throw new Error('no target')
     const asked = { caller, target, method: 'POST', bodyModel: undefined, ...more }
     const request = { ...asked, requestedSubscription: undefined }

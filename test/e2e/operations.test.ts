@@ -1,4 +1,4 @@
-import { choosingFields, internalFields } from '../../src/kinds/body-fields.ts'
+import { internalFields, modelChoosingFields } from '../../src/kinds/body-fields.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
 import { sendRaw, toBytes } from '../support/raw-http.ts'
@@ -567,7 +567,7 @@ test('only model chooses the model', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'wide' })
   const ask = (path: string, model: string, members: string) =>
     gateway.ask(path, key, { method: 'POST', body: `{"model":"${model}",${members}}` })
-  for (const field of choosingFields) {
+  for (const field of modelChoosingFields) {
     const members = values[field] ?? `"${field}":["expensive"]`
     const before = scripted.received.length
     for (const [model, name] of [
@@ -600,7 +600,7 @@ test('only model chooses the model', async (t, gateway) => {
       t.equal((await ask('/v1/messages', name, sent)).status, 200, `${sent} of ${model}`)
     }
   }
-  for (const field of choosingFields) {
+  for (const field of modelChoosingFields) {
     const members = `"extra_body":{"a":[],${values[field] ?? `"${field}":["expensive"]`}}`
     for (const path of ['/llm/named/v1/messages', '/v1/messages']) {
       const { status, text } = await ask(path, 'org/named', members)

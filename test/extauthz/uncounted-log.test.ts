@@ -2,7 +2,7 @@ import { test } from 'tap'
 import { authorize } from '../../src/decide/decide.ts'
 import { createUncountedLog } from '../../src/extauthz/uncounted-log.ts'
 import { type MeterName, pathRules } from '../../src/operations/operations.ts'
-import { readTarget } from '../../src/operations/target.ts'
+import { parseTarget } from '../../src/operations/request-target.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
 const team = { groups: ['team'] }
@@ -26,7 +26,7 @@ function saidOf(metered: readonly MeterName[], requests: readonly string[]): str
   const note = createUncountedLog(rules, (path, setting) => said.push(`${path} ${setting}`))
   for (const path of requests) {
     const request = { caller, method: 'POST', bodyModel: 'sim', requestedSubscription: undefined }
-    note(authorize({ ...request, target: readTarget(path)! }, snapshot, rules))
+    note(authorize({ ...request, target: parseTarget(path)! }, snapshot, rules))
   }
   return said
 }

@@ -10,7 +10,7 @@ import {
 } from '../../src/gateway/bootstrap.ts'
 import { noClusters, writeClusters } from '../../src/gateway/clusters.ts'
 import { parseTemplate, readTemplate } from '../../src/gateway/template.ts'
-import { idleSeconds } from '../../src/kinds/model-server-schema.ts'
+import { idleTimeouts } from '../../src/kinds/model-server-schema.ts'
 import { isNamedByBody, isNamedByPath } from '../../src/operations/operations.ts'
 import { modelHeaderPrefixes } from '../../src/settings/readers.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
@@ -182,7 +182,7 @@ test('the routes to models exist for each idle timeout', async (t) => {
   const names = written.map(({ name }) => name)
   t.strictSame(names, ['model-as-is', 'model'], 'clients reach none of these: metadata decides')
   for (const { name, route } of written) {
-    for (const seconds of idleSeconds) {
+    for (const seconds of idleTimeouts) {
       const clone = rendered.find((other) => other.name === `${name}-idle-${seconds}`)
       t.strictSame(clone?.route, { ...route, idle_timeout: `${seconds}s` })
       t.strictSame(clone?.match.headers?.[0], {
@@ -403,7 +403,7 @@ test('routes to models without an idle timeout of their own are tried first', as
   t.strictSame(names.slice(0, 2), ['model-as-is', 'model'])
   t.equal(
     names.findLastIndex((name) => name.startsWith('model')),
-    2 * idleSeconds.length + 1,
+    2 * idleTimeouts.length + 1,
   )
 })
 

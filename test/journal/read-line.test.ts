@@ -3,7 +3,7 @@ import { authorize } from '../../src/decide/decide.ts'
 import { outcomeOf } from '../../src/journal/outcome.ts'
 import { type ReadLine, readLine } from '../../src/journal/read-line.ts'
 import { pathRules } from '../../src/operations/operations.ts'
-import { readTarget } from '../../src/operations/target.ts'
+import { parseTarget } from '../../src/operations/request-target.ts'
 import { countedOf } from '../../src/usage/rules/line-charges.ts'
 import { writeSubject } from '../../src/usage/rules/line-head.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
@@ -84,7 +84,7 @@ test('a line has the windows of the limits with which its request was admitted',
       keyId: 'k1',
       subscription: name,
     } as const
-    const target = readTarget('/llm/sim/v1/chat/completions')
+    const target = parseTarget('/llm/sim/v1/chat/completions')
     if (target === undefined) throw new Error('no target')
     const bodyless = { bodyModel: undefined, requestedSubscription: undefined }
     const decision = authorize(

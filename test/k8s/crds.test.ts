@@ -6,7 +6,7 @@ import { kinds, renderCrds, toCrd } from '../../k8s/write-crds.ts'
 import type { FieldProblem } from '../../src/formats/fields.ts'
 import type { Schema } from '../../src/formats/schema.ts'
 import { parseDuration, parseWindow } from '../../src/formats/time.ts'
-import { specs } from '../../src/kinds/resource-schemas.ts'
+import { specSchemas } from '../../src/kinds/resource-schemas.ts'
 import { createClient, KubeError } from '../../src/kubernetes/client.ts'
 import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
@@ -214,7 +214,7 @@ function pathsIn(value: unknown, path: string): readonly string[] {
 }
 
 test('the originals of generated documents have every field', async (t) => {
-  for (const [kind, spec] of Object.entries(specs)) {
+  for (const [kind, spec] of Object.entries(specSchemas)) {
     const ofKind = originals.filter((document) => document.kind === kind)
     const written = new Set(ofKind.flatMap((document) => pathsIn(document.spec, 'spec')))
     for (const leaf of leavesOf(spec, 'spec')) {

@@ -3,7 +3,7 @@ import { statuses } from '../../k8s/status-schemas.ts'
 import { formatPath } from '../../src/formats/fields.ts'
 import type { Schema } from '../../src/formats/schema.ts'
 import { openableFields } from '../../src/kinds/body-fields.ts'
-import { documents } from '../../src/kinds/resource-schemas.ts'
+import { documentSchemas } from '../../src/kinds/resource-schemas.ts'
 import type { Subscription, Tenant } from '../../src/kinds/resources.ts'
 import { defaultServer } from '../../src/models/rules/reading/parse-model-server.ts'
 import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
@@ -551,7 +551,7 @@ function unboundIn(schema: Schema, path: string): readonly string[] {
 }
 
 test('every list, map and text has a maximum', async (t) => {
-  const all = { ...documents, ...statuses }
+  const all = { ...documentSchemas, ...statuses }
   t.strictSame(
     Object.entries(all).flatMap(([kind, schema]) => unboundIn(schema, kind)),
     [],

@@ -1,11 +1,11 @@
 import { test } from 'tap'
-import { choosingFields, internalFields, stateFields } from '../../src/kinds/body-fields.ts'
+import { internalFields, modelChoosingFields, storedFields } from '../../src/kinds/body-fields.ts'
 import type { ModelRef } from '../../src/kinds/resources.ts'
 import {
-  foundFields,
-  openedFields,
+  formatOpenFields,
+  parseFoundFields,
   refuseFields,
-  refuseStored,
+  refuseStoredObjects,
   unreadFields,
 } from '../../src/operations/restrictions.ts'
 import { modelRef, resourceOf } from '../support/documents.ts'
@@ -13,13 +13,13 @@ import { modelRef, resourceOf } from '../support/documents.ts'
 const model = (spec: object) => resourceOf(modelRef('small', spec)) as ModelRef
 
 test('only the names of fields are read as such', async (t) => {
-  t.strictSame(foundFields('fields file_id,audio.id'), ['file_id', 'audio.id'])
-  t.equal(foundFields('it is not a JSON object'), undefined)
-  t.equal(foundFields(undefined), undefined)
+  t.strictSame(parseFoundFields('fields file_id,audio.id'), ['file_id', 'audio.id'])
+  t.equal(parseFoundFields('it is not a JSON object'), undefined)
+  t.equal(parseFoundFields(undefined), undefined)
 })
 
 test('what is stored is open where the state is shared', async (t) => {
-  for (const field of [...stateFields, 'one_of_a_newer_script']) {
+  for (const field of [...storedFields, 'one_of_a_newer_script']) {
     for (const spec of [{}, { state: 'closed' }]) {
       t.match(refuseFields([field], model(spec), false), `${field} names what is stored`)
     }
@@ -28,7 +28,7 @@ test('what is stored is open where the state is shared', async (t) => {
 })
 
 test('other models are chosen where nothing is compared or replaced, or by opened fields', async (t) => {
-  for (const field of choosingFields) {
+  for (const field of modelChoosingFields) {
     for (const names of [{ modelIds: ['a'] }, { upstreamModel: 'a' }]) {
       t.match(refuseFields([field], model(names), false), `${field} may choose another model`)
       const open = model({ ...names, modelFields: [field] })
@@ -55,13 +55,13 @@ test('what hides the usage is closed where responses are counted', async (t) => 
 })
 
 test('the script is told only what is open', async (t) => {
-  t.equal(openedFields(model({ modelIds: ['a'] })), undefined)
+  t.equal(formatOpenFields(model({ modelIds: ['a'] })), undefined)
   const spec = { state: 'shared', modelFields: ['fallbacks', 'tools[].model'] }
-  t.equal(openedFields(model(spec)), 'state fallbacks tools[].model')
+  t.equal(formatOpenFields(model(spec)), 'state fallbacks tools[].model')
 })
 
 const closed = (method: string, operation: string, allPaths = false) =>
-  refuseStored(operation, method, allPaths)?.code === 'path_closed'
+  refuseStoredObjects(operation, method, allPaths)?.code === 'path_closed'
 
 test('what lists, reads and ends stored objects is closed, what makes them is not', async (t) => {
   for (const operation of ['/v1/responses', '/v1/chat/completions', '/v1/files', '/v1/batches']) {

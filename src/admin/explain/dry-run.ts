@@ -5,7 +5,7 @@ import { type StepName, trace } from '../../decide/decide.ts'
 import type { Decision, Denial, Grant } from '../../decide/decision.ts'
 import { type Explanation, explain } from '../../decide/explain.ts'
 import { enforceLimits } from '../../decide/steps/limits.ts'
-import { readTarget } from '../../operations/target.ts'
+import { parseTarget } from '../../operations/request-target.ts'
 import { type CounterState, stateLater } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import type { ExplainDeps } from '../deps.ts'
@@ -28,7 +28,7 @@ export function createDryRun(deps: ExplainDeps) {
       const detail = { about: 'credential', reason: ended } as const
       return refuse({ allowed: false, code: 'credential_invalid', detail }, ['credential'])
     }
-    const target = readTarget(path)
+    const target = parseTarget(path)
     if (target === undefined) {
       return refuse({ allowed: false, code: 'not_found' }, ['credential', 'path'])
     }

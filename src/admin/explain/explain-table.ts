@@ -4,7 +4,7 @@ import type { Decision } from '../../decide/decision.ts'
 import { takesOneAnswer } from '../../decide/steps/operation.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { PathRules } from '../../operations/operations.ts'
-import { readTarget } from '../../operations/target.ts'
+import { parseTarget } from '../../operations/request-target.ts'
 import { missRule } from '../../table/rules/plan.ts'
 import { missRules } from '../../table/rules/rules.ts'
 import { object, optional, string } from '../http/schema.ts'
@@ -24,7 +24,7 @@ export function toTableJson(
   { method, path }: { readonly method: string; readonly path: string },
   { condition, snapshot, paths }: TableWorld,
 ) {
-  const target = readTarget(path)
+  const target = parseTarget(path)
   if (!decision.allowed || target === undefined) return {}
   const { operation, query } = target
   const isOneAnswer = takesOneAnswer(decision.model, operation, paths, snapshot)

@@ -15,8 +15,8 @@ import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import type { Resource } from '../../kinds/resources.ts'
 import type { Model } from '../../models/rules/snapshot.ts'
-import { dialectOf, statusIn } from '../../operations/dialect.ts'
-import { readTarget } from '../../operations/target.ts'
+import { dialectOf, refusalStatus } from '../../operations/dialect.ts'
+import { parseTarget } from '../../operations/request-target.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import type { LimitState } from '../../ratelimit/rules/limit.ts'
 import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
@@ -87,7 +87,7 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
   return {
     allowed: decision.allowed,
     ...(!decision.allowed && {
-      status: statusIn(dialectOf(readTarget(path)?.operation), decision.code),
+      status: refusalStatus(dialectOf(parseTarget(path)?.operation), decision.code),
       code: errorBody(clientCodeOf(decision, at)).error.code,
       message: redact(messageOf(decision, at) ?? errorEntry(decision.code).message),
       reason: locate && reasonOf(explanation, decision, broken),

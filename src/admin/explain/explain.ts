@@ -8,7 +8,7 @@ import { isRefusalOf, type PastRefusal } from '../../decide/past-refusal.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
-import { readTarget } from '../../operations/target.ts'
+import { parseTarget } from '../../operations/request-target.ts'
 import type { ExplainDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { recordForeignRead } from '../http/audit.ts'
@@ -56,7 +56,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const problems = deps.resourceProblems()
     if (explained.decision.allowed || problems.length === 0) return []
     const subscription = caller?.by === 'key' ? caller.subscription : requestedSubscription
-    const model = readTarget(path)?.modelKey ?? bodyModel
+    const model = parseTarget(path)?.modelKey ?? bodyModel
     const { policies } = await deps.enforcement()
     return notInForce(explained, { model, subscription }, problems, policies.compared.refused)
   }

@@ -11,7 +11,7 @@ import { type ApiKeyRecord, endsSoon } from '../../keys/rules/api-key.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import { compileCaps } from '../../keys/rules/compiled-caps.ts'
 import { isListing } from '../../operations/operations.ts'
-import { readTarget } from '../../operations/target.ts'
+import { parseTarget } from '../../operations/request-target.ts'
 import type { ExplainDeps } from '../deps.ts'
 import { noteForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
@@ -63,7 +63,7 @@ export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference
 
   /** Whether identity tokens allow the request. */
   function takesTokens({ path, method }: Question): boolean {
-    const operation = readTarget(path)?.operation
+    const operation = parseTarget(path)?.operation
     return tokensOpenInference || (operation !== undefined && isListing(operation, method))
   }
 

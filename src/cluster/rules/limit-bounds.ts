@@ -4,7 +4,7 @@
  */
 
 import { addExact, type ExactInt, toExact } from '../../formats/exact.ts'
-import type { NamedLimit, Per } from '../../kinds/limits.ts'
+import type { LimitScope, NamedLimit } from '../../kinds/limits.ts'
 import { resourceOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type CountedLimit, isOfRequests } from '../../ratelimit/rules/limit.ts'
@@ -70,7 +70,7 @@ function toBound(id: string, { limit, because, overshoot, concurrency }: Drawn):
 }
 
 /** Whether a limit of this scope bounds the requests in progress of some users only, and each of these users alone. */
-function isOfSome(scope: Per): boolean {
+function isOfSome(scope: LimitScope): boolean {
   return scope === 'user' || scope === 'group' || scope === 'key'
 }
 

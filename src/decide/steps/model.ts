@@ -2,7 +2,7 @@
 
 import type { Model } from '../../models/rules/snapshot.ts'
 import { isNamedByPath } from '../../operations/operations.ts'
-import { foundFields } from '../../operations/restrictions.ts'
+import { parseFoundFields } from '../../operations/restrictions.ts'
 import type { AccessRequest } from '../access-request.ts'
 import { type Denial, deny } from '../decision.ts'
 import { type Ambiguous, ambiguousShown, findByName } from '../name-lookup.ts'
@@ -30,7 +30,7 @@ function lookUp({ request, snapshot, caller }: DecisionContext): Model | Denial 
   if (bodyProblem === undefined && bodiless.has(method)) {
     return deny('model_path_needed', { about: 'path_needed', operation, method })
   }
-  const problem = foundFields(bodyProblem) === undefined ? bodyProblem : undefined
+  const problem = parseFoundFields(bodyProblem) === undefined ? bodyProblem : undefined
   if (problem !== undefined || bodyModel === undefined) {
     return deny('invalid_body', { about: 'body', problem })
   }

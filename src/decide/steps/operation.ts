@@ -4,14 +4,14 @@ import type { Model, Snapshot } from '../../models/rules/snapshot.ts'
 import {
   isMetered,
   meterable,
-  type Refusal as OperationRefusal,
+  type PathRefusal,
   type PathRules,
   refuseOperation,
 } from '../../operations/operations.ts'
 import {
-  foundFields,
+  parseFoundFields,
   refuseFields,
-  refuseStored,
+  refuseStoredObjects,
   unreadFields,
 } from '../../operations/restrictions.ts'
 import type { AccessRequest } from '../access-request.ts'
@@ -44,11 +44,11 @@ function refuseHere(
   operation: string,
   method: string,
   rules: PathRules,
-): OperationRefusal | undefined {
+): PathRefusal | undefined {
   const { server, state } = resource
   const closed = refuseOperation(operation, method, rules, server.allPaths)
   if (closed !== undefined || state === 'shared') return closed
-  return refuseStored(operation, method, server.allPaths)
+  return refuseStoredObjects(operation, method, server.allPaths)
 }
 
 /** Refuses a faulty body. On shared paths an unreadable one is refused before the model is looked up. */
@@ -58,7 +58,7 @@ function refuseBody(
   rules: PathRules,
   isOne: boolean,
 ): string | undefined {
-  const fields = foundFields(bodyProblem)
+  const fields = parseFoundFields(bodyProblem)
   if (fields === undefined && bodyProblem !== undefined) return bodyProblem
   const named = fields ?? unreadFields(operation, method)
   const problem = refuseFields(named, resource, isMetered(operation, rules))

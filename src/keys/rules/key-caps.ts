@@ -6,7 +6,7 @@ import { quoteName } from '../../formats/redact.ts'
 import { list, object, partial, text } from '../../formats/schema.ts'
 import { parseWindow } from '../../formats/time.ts'
 import { findUnknownFields } from '../../formats/unknown-fields.ts'
-import { limitOn } from '../../kinds/limit-schemas.ts'
+import { limitSchema } from '../../kinds/limit-schemas.ts'
 import { keyOfModel, type Limit, type ModelReference } from '../../kinds/resources.ts'
 import { cappedModel, type KeyLimit, limitsSchema, wideningOfLimits } from './key-limits.ts'
 
@@ -35,7 +35,10 @@ export const capNames = Object.keys(maxCaps) as readonly (keyof KeyCaps)[]
 const schema = object(
   partial({
     models: list(cappedModel, { item: 'model', maxItems: maxCaps.models }),
-    tokenRateLimits: list(limitOn('tokens'), { item: 'limit', maxItems: maxCaps.tokenRateLimits }),
+    tokenRateLimits: list(limitSchema('tokens'), {
+      item: 'limit',
+      maxItems: maxCaps.tokenRateLimits,
+    }),
     limits: limitsSchema,
     allowedAddresses: list(
       text({

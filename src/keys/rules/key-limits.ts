@@ -3,7 +3,7 @@
 import { readFields } from '../../formats/fields.ts'
 import { quoteName } from '../../formats/redact.ts'
 import { object, text } from '../../formats/schema.ts'
-import { limitedModels, namedLimits, toNamedLimit } from '../../kinds/limit-schemas.ts'
+import { limitedModelsSchema, namedLimitsSchema, toNamedLimit } from '../../kinds/limit-schemas.ts'
 import type { LimitKind, NamedLimit } from '../../kinds/limits.ts'
 import { keyOfModel, type ModelReference } from '../../kinds/resources.ts'
 
@@ -24,8 +24,8 @@ const name = text({ minLength: 1, maxLength: 253 })
 /** A model in a cap. */
 export const cappedModel = object({ namespace: name, name })
 
-export const limitsSchema = namedLimits(['key'], 'limits on the use of the key', {
-  models: limitedModels(cappedModel, 'all'),
+export const limitsSchema = namedLimitsSchema(['key'], 'limits on the use of the key', {
+  models: limitedModelsSchema(cappedModel, 'all'),
 })
 
 /** The valid limits. */

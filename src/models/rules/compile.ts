@@ -4,9 +4,9 @@ import { appendTo } from '../../formats/lists.ts'
 import {
   type AccessPolicy,
   type ExternalOidc,
-  keyOf,
   keyOfModel,
   type ModelRef,
+  qualifiedName,
   type Resource,
   type Subscription,
   subscriptionNamespace,
@@ -50,7 +50,7 @@ export function* compileInSteps(
   for (const resource of resources) {
     if (resource.kind === 'Subscription') found.subscriptions.push(resource)
     else if (resource.metadata.deleting) continue
-    else if (resource.kind === 'ModelRef') modelRefs.set(keyOf(resource), resource)
+    else if (resource.kind === 'ModelRef') modelRefs.set(qualifiedName(resource), resource)
     else if (resource.kind === 'AccessPolicy') found.policies.push(resource)
     else if (resource.kind === 'ConfigMap') mappings.push(resource)
     // The other kinds have been merged into ModelRefs by now (external-models.ts, join-routes.ts).
@@ -101,7 +101,7 @@ export function* compileInSteps(
   const [mapping, ...others] = mappings.sort(byTrust)
   for (const other of others) {
     const path = ['metadata', 'namespace']
-    const message = `is a duplicate ConfigMap and ignored; ${mapping && keyOf(mapping)} comes first`
+    const message = `is a duplicate ConfigMap and ignored; ${mapping && qualifiedName(mapping)} comes first`
     problems.push({ resource: resourceKey(other), path, message })
   }
   return {
@@ -226,10 +226,7 @@ function* compileEach<
   return same && all.size === previous.size ? previous : all
 }
 
-/**
- * Compiles models with the policies that name them; returns the map of `previous` itself if nothing
- * has changed.
- */
+/** Compiles models with the policies that name them; returns the map of `previous` itself if nothing has changed. */
 function* compileModels(
   modelRefs: ReadonlyMap<string, ModelRef>,
   policies: ReadonlyMap<string, CompiledPolicy>,
@@ -287,9 +284,8 @@ function compileModel(key: string, resource: ModelRef, applying: readonly Access
 }
 
 /**
- * The models that a resource names; those that do not exist, or whose entry is not in force, are
- * missing, and recorded as problems. Active if there are none, Degraded if others stand, otherwise
- * Failed (contract, 7.2).
+ * The models that a resource names; those that do not exist, or whose entry is not in force, are missing, and recorded
+ * as problems. Active if there are none, Degraded if others stand, otherwise Failed (contract, 7.2).
  */
 function referring(
   resource: AccessPolicy | Subscription,

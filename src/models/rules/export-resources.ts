@@ -1,8 +1,8 @@
 /** Converts the original's resources to ours, with the same meaning under our group and kinds. */
 
 import { formatPath, isObject } from '../../formats/fields.ts'
-import { specs } from '../../kinds/resource-schemas.ts'
-import { keyOf, type ModelRef, type Resource } from '../../kinds/resources.ts'
+import { specSchemas } from '../../kinds/resource-schemas.ts'
+import { type ModelRef, qualifiedName, type Resource } from '../../kinds/resources.ts'
 import { defaultTenant } from './compile.ts'
 import { joinExternalModels } from './original/external-models.ts'
 import { originalGroup, originalModelsGroup } from './original/original-kinds.ts'
@@ -29,13 +29,10 @@ interface Exported {
   readonly notes: readonly { readonly severity: 'error' | 'warning'; readonly message: string }[]
 }
 
-/**
- * Annotations of GitOps tools, which identify the object that they manage; a copy must not have
- * them.
- */
+/** Annotations of GitOps tools, which identify the object that they manage; a copy must not have them. */
 const toolAnnotations = /^kubectl\.kubernetes\.io\/|argoproj\.io\/|fluxcd\.io\/|^meta\.helm\.sh\//
 
-type Kind = keyof typeof specs
+type Kind = keyof typeof specSchemas
 type Note = Exported['notes'][number]
 
 interface Read {
@@ -62,15 +59,16 @@ export function exportResources(objects: readonly unknown[]): Exported {
       notes.push({ severity: 'warning', message: `${resource}: ${formatPath(path)} ${message}` }),
     new Set(objects.map(keyOfUnread)),
   )
-  for (const each of joined) if (each.kind === 'ModelRef') models.set(keyOf(each), each)
+  for (const each of joined) if (each.kind === 'ModelRef') models.set(qualifiedName(each), each)
   const oidc = read.map(oidcOf).find((found) => found !== undefined)
   const documents = new Map<string, Document>()
   for (const each of inOrder(read)) {
     const { resource, shown } = each
     const kind = exportedAs[resource.kind]
-    if (kind === undefined || (kind === 'ModelRef' && !models.has(keyOf(resource)))) continue
+    if (kind === undefined || (kind === 'ModelRef' && !models.has(qualifiedName(resource))))
+      continue
     const named = resource.kind === 'AITenant' ? defaultTenant : resource
-    const id = `${kind}/${keyOf(named)}`
+    const id = `${kind}/${qualifiedName(named)}`
     // The ModelRef or Tenant with that name is served, and includes the objects that it refers to.
     const isCovered = documents.has(id)
     if (isCovered && resource.kind === 'Tenant') {
@@ -157,7 +155,7 @@ function specOf(
     const { oidc: _, ...rest } = isObject(spec) ? spec : {}
     return isWritten || oidc === undefined ? rest : { ...rest, externalOIDC: oidc }
   }
-  const ref = models.get(keyOf(resource))
+  const ref = models.get(qualifiedName(resource))
   if (ref === undefined || ref === resource || ref.backend.kind !== 'ExternalModel') return spec
   const server = serverOf(ref)
   if (resource.kind !== 'ModelRef') return server
@@ -193,7 +191,7 @@ function toDocument(
     Object.entries(metadata.annotations).filter(([name]) => !toolAnnotations.test(name)),
   )
   const left: string[] = []
-  const kept = prune(spec, specs[kind], (path) => left.push(formatPath(path)), ['spec'])
+  const kept = prune(spec, specSchemas[kind], (path) => left.push(formatPath(path)), ['spec'])
   if (left.length > 0) {
     const message = `${shown}: has fields without a Tollgate equivalent: ${left.join(', ')}`
     notes.push({ severity: 'warning', message })

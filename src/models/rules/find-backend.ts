@@ -1,16 +1,15 @@
 /**
- * Finds a model's backend when its ModelRef gives none: the Service behind its HTTPRoute, or the
- * route's Gateway if the route does more than forward, otherwise the address in the inference
- * service's status.
+ * Finds a model's backend when its ModelRef gives none: the Service behind its HTTPRoute, or the route's Gateway if the
+ * route does more than forward, otherwise the address in the inference service's status.
  */
 
 import { isUrl } from '../../kinds/resource-schemas.ts'
-import { keyOf, type ModelRef } from '../../kinds/resources.ts'
+import { type ModelRef, qualifiedName } from '../../kinds/resources.ts'
 import type {
   Gateway,
+  GatewayListener,
   HttpRoute,
   InferenceService,
-  Listener,
   RouteBackend,
   RouteParent,
   RouteRule,
@@ -39,10 +38,7 @@ type Address = { readonly url: string; readonly host: string | undefined }
 /** An address, or why there is none. */
 type Found = Address | string
 
-/**
- * For a model whose ModelRef names an LLMInferenceService. A `backendUrl` in the resource takes
- * precedence.
- */
+/** For a model whose ModelRef names an LLMInferenceService. A `backendUrl` in the resource takes precedence. */
 export function findBackend(ref: ModelRef, around: BackendContext, options: RoutingOptions) {
   const found = around.routes.map((route) => ({ route, ...follow(route, ref, around, options) }))
   const chosen = found.find(({ address }) => typeof address !== 'string') ?? found[0]
@@ -73,7 +69,7 @@ function follow(
   { gateways }: BackendContext,
   options: RoutingOptions,
 ): { readonly address: Found; readonly gateway: string | undefined } {
-  const shown = `the HTTPRoute ${keyOf(route)}`
+  const shown = `the HTTPRoute ${qualifiedName(route)}`
   const parents = inOrder(route.parents, options)
   const open = parents.filter(({ refusal }) => refusal === undefined)
   const first = open[0] ?? parents[0]
@@ -171,7 +167,7 @@ function listenerOf(
   { listeners }: Gateway,
   { section, port }: RouteParent,
   hostnames: readonly string[],
-): Listener | undefined {
+): GatewayListener | undefined {
   const fitting = listeners.filter(
     (each) =>
       (section === undefined || each.name === section) &&
@@ -194,9 +190,7 @@ function hostOf(
   return host?.replace(/^\*/, metadata.name)
 }
 
-/**
- * The narrower of two host names, each of which may begin with `*.`, or undefined if no host has both.
- */
+/** The narrower of two host names, each of which may begin with `*.`, or undefined if no host has both. */
 function intersect(host: string, other: string | undefined): string | undefined {
   if (other === undefined || host === other) return host
   if (host === '*') return other
@@ -253,7 +247,7 @@ function bypassesOf(
   const found = routes.flatMap((route) =>
     route.parents
       .filter(({ gateway, refusal }) => gateway !== internalGateway && refusal === undefined)
-      .map(({ gateway }) => ({ route: keyOf(route), gateway })),
+      .map(({ gateway }) => ({ route: qualifiedName(route), gateway })),
   )
   return [...new Map(found.map((each) => [`${each.route} ${each.gateway}`, each])).values()]
 }

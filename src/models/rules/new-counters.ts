@@ -3,7 +3,7 @@
  * and window.
  */
 
-import type { NamedLimit, Per, WrittenCalendar } from '../../kinds/limits.ts'
+import type { LimitScope, NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
 import { windowOf } from '../../ratelimit/rules/counted-limits.ts'
 import { windowText } from '../../ratelimit/rules/windows.ts'
 import { calendarOf } from './compile-subscription.ts'
@@ -13,7 +13,7 @@ import type { Snapshot } from './snapshot.ts'
 interface Counted {
   readonly resource: string
   readonly name: string
-  readonly per: Per
+  readonly per: LimitScope
   readonly counted: string
 }
 

@@ -1,7 +1,6 @@
 /**
- * All resources compiled into one immutable value, indexed for the request path: the models, who
- * may use them, and what each subscription grants. A request keeps the Snapshot that it began with;
- * a change publishes a new one.
+ * All resources compiled into one immutable value, indexed for the request path: the models, who may use them, and what
+ * each subscription grants. A request keeps the Snapshot that it began with; a change publishes a new one.
  */
 
 import { hash } from 'node:crypto'
@@ -11,8 +10,8 @@ import {
   type AccessPolicy,
   type AdmissionMode,
   type AdmissionRules,
-  keyOf,
   type ModelRef,
+  qualifiedName,
   type Resource,
   type Subscription,
   type Tenant,
@@ -32,10 +31,7 @@ export interface Model {
   readonly cluster: string | undefined
   /** Path of the backend's URL, without a trailing slash. */
   readonly basePath: string
-  /**
-   * The names that a body may use for it, separated by tabs; undefined if its server's ids are
-   * unknown.
-   */
+  /** The names that a body may use for it, separated by tabs; undefined if its server's ids are unknown. */
   readonly bodyNames: string | undefined
   /** Union of the subjects of all policies that name the model. */
   readonly users: ReadonlySet<string>
@@ -141,9 +137,7 @@ export interface Owners {
 export interface Snapshot {
   /** By `<namespace>/<name>`. */
   readonly models: ReadonlyMap<string, Model>
-  /**
-   * By the names a body may use: the ModelRef's own and its `modelIds`. Earlier models come first.
-   */
+  /** By the names a body may use: the ModelRef's own and its `modelIds`. Earlier models come first. */
   readonly modelsByName: ReadonlyMap<string, readonly Model[]>
   /** The names that servers list (served-names.ts). */
   readonly servedNames: ServedNames
@@ -180,7 +174,7 @@ export function resourceKey({ kind, metadata }: Resource): string {
  */
 export function clusterName(ref: ModelRef): string {
   const { backendUrl = '', backendHost, server } = ref
-  const name = `model/${keyOf(ref)}`
+  const name = `model/${qualifiedName(ref)}`
   if (!namesHost(backendUrl)) return name
   const { connectMs, credential, caFile } = server
   const connection = JSON.stringify([backendUrl, backendHost, connectMs, credential, caFile])

@@ -1,6 +1,5 @@
 /**
- * Resources from a cluster, listed and watched: our kinds, the original's, and the foreign kinds
- * that locate models.
+ * Resources from a cluster, listed and watched: our kinds, the original's, and the foreign kinds that locate models.
  */
 
 import { hash } from 'node:crypto'
@@ -9,7 +8,7 @@ import type { Owner } from '../../cluster/rules/generated-policies.ts'
 import { isObject, type JsonObject } from '../../formats/fields.ts'
 import type { Schema } from '../../formats/schema.ts'
 import { subscriptionNamespace } from '../../kinds/metadata.ts'
-import { documents } from '../../kinds/resource-schemas.ts'
+import { documentSchemas } from '../../kinds/resource-schemas.ts'
 import type { Resource } from '../../kinds/resources.ts'
 import type { KubeClient } from '../../kubernetes/client.ts'
 import { isServed, type KubeObject } from '../../kubernetes/list.ts'
@@ -188,7 +187,7 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
       path: `/apis/${group}/${version}/${plural}`,
       olderPath: `/apis/${group}/${older}/${plural}`,
       labelSelector: 'labelSelector' in other ? other.labelSelector : undefined,
-      keep: (object) => keepRead(object, documents[kind]),
+      keep: (object) => keepRead(object, documentSchemas[kind]),
     })
   }
   found.push({
@@ -293,9 +292,7 @@ const modelKinds: readonly Resource['kind'][] = [
   'ExternalModel',
 ]
 
-/**
- * Whether an object reads the same as before: most changes are of a status, which is ignored here.
- */
+/** Whether an object reads the same as before: most changes are of a status, which is ignored here. */
 function isUnchanged(watched: Watched, name: string): boolean {
   const before = watched.last.get(name)
   const object = watched.reflector?.objects.get(name)

@@ -5,7 +5,7 @@
 
 import { memoize } from '../../formats/memoize.ts'
 import { maxWindowMs } from '../../formats/time.ts'
-import { type LimitKind, limitKinds, limitScopes, type Per } from '../../kinds/limits.ts'
+import { type LimitKind, type LimitScope, limitKinds, limitScopes } from '../../kinds/limits.ts'
 import type { Counter } from './counter.ts'
 import { countedAs, counterKeyPrefix } from './counter-key.ts'
 import { readWindowText, type Window, windowText } from './windows.ts'
@@ -16,7 +16,7 @@ export interface ChargedLimit {
   /** Empty for a limit without a name, on one model or of a key; lines do not have such limits. */
   readonly name: string
   readonly kind: LimitKind
-  readonly per: Per
+  readonly per: LimitScope
   readonly window: Window
 }
 

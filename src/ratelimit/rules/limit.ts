@@ -1,7 +1,7 @@
 /** Limits in force, and their states. */
 
 import { type ExactInt, subtractExact } from '../../formats/exact.ts'
-import type { LimitKind, NamedLimit, Per } from '../../kinds/limits.ts'
+import type { LimitKind, LimitScope, NamedLimit } from '../../kinds/limits.ts'
 import type { Limit } from '../../kinds/resources.ts'
 import type { Counter, CounterState } from './counter.ts'
 import type { Window } from './windows.ts'
@@ -15,7 +15,7 @@ export interface CountedLimit extends Omit<Limit, 'limit'> {
   readonly limit: ExactInt
   readonly kind: LimitKind
   /** Determines whose use is counted together. */
-  readonly scope: Per
+  readonly scope: LimitScope
   /** The kind of the resource that sets it. Callers see no figures of limits of a model or the Tenant. */
   readonly origin: 'subscription' | 'model' | 'tenant' | 'key'
   /** Its name in `limits[]`, or undefined without a name. */

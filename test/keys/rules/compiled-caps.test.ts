@@ -9,7 +9,7 @@ import type { KeyCaller } from '../../../src/identity/rules/caller.ts'
 import { compileCaps, keyCountersOf } from '../../../src/keys/rules/compiled-caps.ts'
 import type { KeyCaps } from '../../../src/keys/rules/key-caps.ts'
 import { pathRules } from '../../../src/operations/operations.ts'
-import { readTarget, type Target } from '../../../src/operations/target.ts'
+import { parseTarget, type RequestTarget } from '../../../src/operations/request-target.ts'
 import { tagsOf } from '../../../src/ratelimit/redis/keys.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
 import { writeSubject } from '../../../src/usage/rules/line-head.ts'
@@ -59,7 +59,7 @@ function createWorld(of = snapshot) {
     steps,
     ask(path: string, caller: KeyCaller, more: Partial<AccessRequest> = {}): Decision {
       steps.length = 0
-      const target = readTarget(path) as Target
+      const target = parseTarget(path) as RequestTarget
       const method = target.operation === '/v1/models' ? 'GET' : 'POST'
       const request = {
         ...{ caller, target, method, bodyModel: undefined, requestedSubscription: undefined },

@@ -3,7 +3,7 @@ import { authorize } from '../../../src/decide/decide.ts'
 import { createServedNames } from '../../../src/models/rules/served-names.ts'
 import type { Model } from '../../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../../src/operations/operations.ts'
-import { readTarget } from '../../../src/operations/target.ts'
+import { parseTarget } from '../../../src/operations/request-target.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const team = { groups: ['team'] }
@@ -43,7 +43,7 @@ function ask(bodyModel: string, path = '/v1/chat/completions') {
   const decision = authorize(
     {
       caller: { ...caller, subscription: 'all' },
-      target: readTarget(path)!,
+      target: parseTarget(path)!,
       method: 'POST',
       bodyModel,
       requestedSubscription: undefined,

@@ -11,7 +11,7 @@ import type { Caller } from '../../../src/identity/rules/caller.ts'
 import { acceptedOf, createServedNames } from '../../../src/models/rules/served-names.ts'
 import type { Model, Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../../src/operations/operations.ts'
-import { readTarget } from '../../../src/operations/target.ts'
+import { parseTarget } from '../../../src/operations/request-target.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const team = { groups: ['team-a'] }
@@ -50,7 +50,7 @@ function given(
   const set = (server: string, list: readonly string[]) => names.set(server, listOf(...list))
   for (const [server, list] of Object.entries(lists)) set(server, list)
   const shown = names.onto(snapshot, serverOf)
-  const target = readTarget('/v1/chat/completions')!
+  const target = parseTarget('/v1/chat/completions')!
   const asking = (bodyModel: string, caller: Caller, header?: string) => {
     return { caller, target, method: 'POST', bodyModel, requestedSubscription: header }
   }
@@ -218,7 +218,7 @@ test('of very many models ten are shown', async (t) => {
   )
   const names = createServedNames()
   names.set('shared', listOf('x'))
-  const target = readTarget('/v1/chat/completions')!
+  const target = parseTarget('/v1/chat/completions')!
   const request = { caller: ada, target, method: 'POST', bodyModel: 'x' }
   const denial = authorize(
     { ...request, requestedSubscription: undefined },

@@ -3,7 +3,7 @@ import { authorize } from '../../../src/decide/decide.ts'
 import { createLimits } from '../../../src/extauthz/check-limits.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../../src/operations/operations.ts'
-import { readTarget } from '../../../src/operations/target.ts'
+import { parseTarget } from '../../../src/operations/request-target.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
 import { createEstimators } from '../../../src/ratelimit/rules/estimates/estimators.ts'
 import { countedOf } from '../../../src/usage/rules/line-charges.ts'
@@ -116,7 +116,7 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
       holds.release([], id)
       continue
     }
-    const target = readTarget(`/${model}/v1/chat/completions`)
+    const target = parseTarget(`/${model}/v1/chat/completions`)
     if (target === undefined) throw new Error(model)
     const caller = { by: 'key', user, groups: [], keyId: 'key', subscription: name } as const
     const request = {

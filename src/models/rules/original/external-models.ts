@@ -4,8 +4,8 @@ import { memoizeLast } from '../../../formats/memoize.ts'
 import {
   type ExternalModel,
   type ExternalProvider,
-  keyOf,
   type ModelRef,
+  qualifiedName,
   type Resource,
 } from '../../../kinds/resources.ts'
 import { type ResourceProblem, resourceKey } from '../snapshot.ts'
@@ -33,7 +33,7 @@ export function joinExternalModels(
   )
   const names = new Set<string>()
   for (const resource of others) {
-    if (resource.kind === 'ModelRef') names.add(keyOf(resource))
+    if (resource.kind === 'ModelRef') names.add(qualifiedName(resource))
   }
   const joined = others.map((resource) => {
     if (resource.kind !== 'ModelRef' || resource.backendUrl !== undefined) return resource
@@ -56,14 +56,14 @@ function externalOf(
   const providers = new Map<string, ExternalProvider>()
   for (const resource of resources) {
     if (resource.metadata.deleting) continue
-    if (resource.kind === 'ExternalModel') external.set(keyOf(resource), resource)
-    else if (resource.kind === 'ExternalProvider') providers.set(keyOf(resource), resource)
+    if (resource.kind === 'ExternalModel') external.set(qualifiedName(resource), resource)
+    else if (resource.kind === 'ExternalProvider') providers.set(qualifiedName(resource), resource)
   }
   for (const resource of resources) {
     const { kind, metadata } = resource
     if (kind !== 'ExternalModel.inference.opendatahub.io' || metadata.deleting) continue
     const found = chooseProvider(resource, (name) => providers.get(`${metadata.namespace}/${name}`))
-    external.set(keyOf(resource), found.external)
+    external.set(qualifiedName(resource), found.external)
     for (const problem of found.problems) report({ ...problem, resource: resourceKey(resource) })
   }
   return external

@@ -2,7 +2,12 @@
 
 import type { Metadata } from '../../../kinds/metadata.ts'
 import { millisecondsOf } from '../../../kinds/model-server-schema.ts'
-import type { Credential, ExternalModel, ModelServer, Spec } from '../../../kinds/resources.ts'
+import type {
+  ExternalModel,
+  ModelServer,
+  ServerCredential,
+  Spec,
+} from '../../../kinds/resources.ts'
 import { namesHost } from '../snapshot.ts'
 
 /** The defaults of a ModelRef that gives only the address of its server. */
@@ -33,7 +38,7 @@ export function toModelServer(spec: Spec<'ModelRef'>): ModelServer {
   }
 }
 
-function toCredential(raw: NonNullable<Spec<'ModelRef'>['credential']>): Credential {
+function toCredential(raw: NonNullable<Spec<'ModelRef'>['credential']>): ServerCredential {
   const { file, secretRef } = raw
   const header = (raw.header ?? 'authorization').toLowerCase()
   const prefix = raw.prefix ?? (header === 'authorization' ? 'Bearer ' : '')
@@ -47,9 +52,7 @@ const keyHeaders: Readonly<Record<string, string>> = {
   'azure-openai': 'api-key',
 }
 
-/**
- * The original's ExternalModel: a provider's address, its name for the model, and our key there.
- */
+/** The original's ExternalModel: a provider's address, its name for the model, and our key there. */
 export function toExternalModel(metadata: Metadata, spec: Spec<'ExternalModel'>): ExternalModel {
   const { provider, endpoint, targetModel, credentialRef } = spec
   const header = Object.hasOwn(keyHeaders, provider) ? keyHeaders[provider] : undefined

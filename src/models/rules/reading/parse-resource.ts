@@ -11,7 +11,7 @@ import { parseWindow } from '../../../formats/time.ts'
 import { findUnknownFields, type UnknownField } from '../../../formats/unknown-fields.ts'
 import { toCalendar, toNamedLimit, toPrices, toWeights } from '../../../kinds/limit-schemas.ts'
 import { type Metadata, subscriptionNamespace } from '../../../kinds/metadata.ts'
-import { documents, envelope } from '../../../kinds/resource-schemas.ts'
+import { documentSchemas, envelopeSchema } from '../../../kinds/resource-schemas.ts'
 import {
   type BilledModel,
   type ExternalOidc,
@@ -85,7 +85,7 @@ function isMisspeltTenant(apiVersion: string, kind: string): boolean {
 /** Reads one document, parsed from YAML or JSON. */
 export function parseResource(document: unknown): ParseResult {
   const problems: FieldProblem[] = []
-  const { apiVersion, kind: named } = readFields(document, envelope, problems) ?? {}
+  const { apiVersion, kind: named } = readFields(document, envelopeSchema, problems) ?? {}
   if (problems.length > 0) return { problems }
   if (apiVersion === 'v1' && named === 'ConfigMap' && !isTierMapping(document)) {
     return { ignored: undefined }
@@ -190,30 +190,30 @@ function entryOf([, field, index]: FieldPath, list: string): number | undefined 
 }
 
 const readers: Record<Resource['kind'], Reader> = {
-  ModelRef: reader(documents.ModelRef, ({ metadata, spec }) => {
+  ModelRef: reader(documentSchemas.ModelRef, ({ metadata, spec }) => {
     const { modelRef, credential, upstreamModel, caFile, timeouts, retries, paths, ...ours } = spec
     const server = toModelServer(spec)
     const limits = spec.limits.map(toNamedLimit)
     const mapped = { metadata: toMetadata(metadata), backend: modelRef, server, limits }
     return { kind: 'ModelRef', ...ours, ...mapped }
   }),
-  ExternalModel: reader(documents.ExternalModel, ({ metadata, spec }) =>
+  ExternalModel: reader(documentSchemas.ExternalModel, ({ metadata, spec }) =>
     toExternalModel(toMetadata(metadata), spec),
   ),
   'ExternalModel.inference.opendatahub.io': reader(
-    documents['ExternalModel.inference.opendatahub.io'],
+    documentSchemas['ExternalModel.inference.opendatahub.io'],
     ({ metadata, spec }) => ({
       kind: 'ExternalModel.inference.opendatahub.io',
       metadata: toMetadata(metadata),
       ...spec,
     }),
   ),
-  ExternalProvider: reader(documents.ExternalProvider, ({ metadata, spec }) => ({
+  ExternalProvider: reader(documentSchemas.ExternalProvider, ({ metadata, spec }) => ({
     kind: 'ExternalProvider',
     metadata: toMetadata(metadata),
     ...spec,
   })),
-  AccessPolicy: reader(documents.AccessPolicy, ({ metadata, spec }) => ({
+  AccessPolicy: reader(documentSchemas.AccessPolicy, ({ metadata, spec }) => ({
     kind: 'AccessPolicy',
     metadata: toMetadata(metadata),
     modelRefs: spec.modelRefs,
@@ -221,7 +221,7 @@ const readers: Record<Resource['kind'], Reader> = {
     metering: spec.meteringMetadata,
   })),
   Subscription: reader(
-    documents.Subscription,
+    documentSchemas.Subscription,
     ({ metadata, spec }, { document, unknown, problems }) => ({
       kind: 'Subscription',
       metadata: toMetadata(metadata),
@@ -238,7 +238,7 @@ const readers: Record<Resource['kind'], Reader> = {
     { entries: ['modelRefs', 'limits'], check: ({ spec }) => strangersIn(spec) },
   ),
   Tenant: reader(
-    documents.Tenant,
+    documentSchemas.Tenant,
     ({ metadata, spec }) => ({
       kind: 'Tenant',
       metadata: toMetadata(metadata),
@@ -250,22 +250,22 @@ const readers: Record<Resource['kind'], Reader> = {
     }),
     { salvage: salvageTenant },
   ),
-  AITenant: reader(documents.AITenant, ({ metadata, spec }) => ({
+  AITenant: reader(documentSchemas.AITenant, ({ metadata, spec }) => ({
     kind: 'AITenant',
     metadata: toMetadata(metadata),
     externalOidc: spec.oidc && toExternalOidc(spec.oidc),
   })),
-  ConfigMap: partReader(documents.ConfigMap, ({ metadata, data }) => ({
+  ConfigMap: partReader(documentSchemas.ConfigMap, ({ metadata, data }) => ({
     kind: 'ConfigMap',
     metadata: toMetadata(metadata),
     tiers: data.tiers.map(toTier),
   })),
-  HTTPRoute: partReader(documents.HTTPRoute, toHttpRoute),
-  Gateway: partReader(documents.Gateway, toGateway),
-  LLMInferenceService: partReader(documents.LLMInferenceService, toInferenceService),
+  HTTPRoute: partReader(documentSchemas.HTTPRoute, toHttpRoute),
+  Gateway: partReader(documentSchemas.Gateway, toGateway),
+  LLMInferenceService: partReader(documentSchemas.LLMInferenceService, toInferenceService),
 }
 
-type Document<Kind extends keyof typeof documents> = ValueOf<(typeof documents)[Kind]>
+type Document<Kind extends keyof typeof documentSchemas> = ValueOf<(typeof documentSchemas)[Kind]>
 
 function toMetadata(raw: Document<'ModelRef'>['metadata']): Metadata {
   const { name, namespace, annotations, creationTimestamp, deletionTimestamp } = raw
@@ -395,10 +395,7 @@ function strangersIn({ modelRefs, limits }: Spec<'Subscription'>): readonly Fiel
   )
 }
 
-/**
- * If a Subscription names a model twice, the first entry counts (contract, 7.1), also if that one is
- * not in force.
- */
+/** If a Subscription names a model twice, the first entry counts (contract, 7.1), also if that one is not in force. */
 function toBilledModels(
   { modelRefs: entries, limits }: Spec<'Subscription'>,
   unknown: readonly UnknownField[],

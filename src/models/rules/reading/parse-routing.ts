@@ -10,9 +10,11 @@ import type {
   RouteParent,
   RouteRule,
 } from '../../../kinds/routing.ts'
-import { gatewayGroup, type routingDocuments } from '../../../kinds/routing-schemas.ts'
+import { gatewayGroup, type routingDocumentSchemas } from '../../../kinds/routing-schemas.ts'
 
-type Raw<Kind extends keyof typeof routingDocuments> = ValueOf<(typeof routingDocuments)[Kind]>
+type Raw<Kind extends keyof typeof routingDocumentSchemas> = ValueOf<
+  (typeof routingDocumentSchemas)[Kind]
+>
 type WrittenRoute = Raw<'HTTPRoute'>
 type WrittenRule = WrittenRoute['spec']['rules'][number]
 type Verdict = WrittenRoute['status']['parents'][number]

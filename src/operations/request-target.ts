@@ -6,7 +6,7 @@
 import { intern, memoize } from '../formats/memoize.ts'
 import { isNamedByBody, isNamedByPath } from './operations.ts'
 
-export interface Target {
+export interface RequestTarget {
   /** `<namespace>/<name>` from the path; undefined on shared paths. */
   readonly modelKey: string | undefined
   /** The path at the model's server, without the query. */
@@ -20,11 +20,11 @@ const [maxPaths, maxLength] = [4_096, 256]
 const recall = memoize(maxPaths, read)
 
 /** The target of a path that Envoy has normalized; undefined if it belongs to no model. */
-export function readTarget(path: string): Target | undefined {
+export function parseTarget(path: string): RequestTarget | undefined {
   return path.length > maxLength || path.includes('?') ? read(path) : recall(path)
 }
 
-function read(path: string): Target | undefined {
+function read(path: string): RequestTarget | undefined {
   const queryStart = path.indexOf('?')
   const end = queryStart < 0 ? path.length : queryStart
   const query = path.slice(end)

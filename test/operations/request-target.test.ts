@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { readTarget } from '../../src/operations/target.ts'
+import { parseTarget } from '../../src/operations/request-target.ts'
 
 test('a path may name the model', async (t) => {
   for (const [path, modelKey, operation, query] of [
@@ -15,7 +15,7 @@ test('a path may name the model', async (t) => {
     ['/llm/small/v1/files/a/b', 'llm/small', '/v1/files/a/b', ''],
     ['/llm/a.b/v1/embeddings?', 'llm/a.b', '/v1/embeddings', '?'],
   ] as const) {
-    t.strictSame(readTarget(path), { modelKey, operation, query }, path)
+    t.strictSame(parseTarget(path), { modelKey, operation, query }, path)
   }
 })
 
@@ -26,12 +26,12 @@ test('the query is ignored', async (t) => {
     '?a?b=/v1/models',
     '?x=/a/b/v1/chat/completions',
   ]) {
-    t.strictSame(readTarget(`/llm/small/v1/embeddings${query}`), {
+    t.strictSame(parseTarget(`/llm/small/v1/embeddings${query}`), {
       modelKey: 'llm/small',
       operation: '/v1/embeddings',
       query,
     })
-    t.equal(readTarget(`/v1/completions${query}`)?.operation, '/v1/completions')
+    t.equal(parseTarget(`/v1/completions${query}`)?.operation, '/v1/completions')
   }
 })
 
@@ -60,13 +60,13 @@ test('other paths lead to no model', async (t) => {
     '/?/llm/small/v1/models',
     '?/v1/models',
   ]) {
-    t.equal(readTarget(path), undefined, path)
+    t.equal(parseTarget(path), undefined, path)
   }
 })
 
 test('unusual names are taken literally', async (t) => {
-  t.equal(readTarget('//small/v1/models')?.modelKey, '/small')
-  t.equal(readTarget('///v1/models')?.modelKey, '/')
-  t.equal(readTarget('/llm//v1/models')?.modelKey, 'llm/')
-  t.equal(readTarget('/llm%2fsmall/x/v1/models')?.modelKey, 'llm%2fsmall/x')
+  t.equal(parseTarget('//small/v1/models')?.modelKey, '/small')
+  t.equal(parseTarget('///v1/models')?.modelKey, '/')
+  t.equal(parseTarget('/llm//v1/models')?.modelKey, 'llm/')
+  t.equal(parseTarget('/llm%2fsmall/x/v1/models')?.modelKey, 'llm%2fsmall/x')
 })
