@@ -6,6 +6,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { packageRoot } from '../src/runtime/package-root.ts'
+import { gatewayPort } from './chart-values.ts'
 
 export interface Extra {
   readonly value: unknown
@@ -129,7 +130,7 @@ spec:
   rules:
     - backendRefs:
         - name: {{ .Release.Name }}-gateway
-          port: 80
+          port: {{ ${gatewayPort} }}
       # Responses of models take as long as they take: the gateway's own time-outs hold.
       timeouts:
         request: 0s

@@ -120,6 +120,9 @@ const [least, most] = [
   '(.Values.autoscaling.maxReplicas | default 12)',
 ]
 
+/** Of the gateway's Service. */
+export const gatewayPort = 'ternary 80 443 (empty .Values.settings.GATEWAY_TLS_CERT_FILE)'
+
 /** What else follows from settings, as Helm's expressions. */
 export const derived: readonly (readonly [Place, string])[] = [
   [
@@ -136,6 +139,8 @@ export const derived: readonly (readonly [Place, string])[] = [
     `${gatewayScheme} | upper`,
   ],
   [['Service tollgate-gateway', 'spec', 'ports', 'http', 'appProtocol'], gatewayScheme],
+  // That of GATEWAY_URL, which names none.
+  [['Service tollgate-gateway', 'spec', 'ports', 'http', 'port'], gatewayPort],
 ]
 
 /** Settings that the templates read or set, so that they must not be in files. */

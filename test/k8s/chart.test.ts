@@ -280,19 +280,24 @@ test('values that an older chart lacked have their defaults', { skip: noHelm }, 
 
 test('a gateway with TLS is asked with TLS', { skip: noHelm }, async (t) => {
   const tls = ['--set', 'settings.GATEWAY_TLS_CERT_FILE=/tls/tls.crt']
-  const plain = template().stdout
-  const secure = template(...tls).stdout
-  const empty = template('--set', 'settings.GATEWAY_TLS_CERT_FILE=').stdout
-  for (const [text, scheme] of [
-    [plain, 'http'],
-    [empty, 'http'],
-    [secure, 'https'],
+  const route = ['--set', 'httpRoute.enabled=true,httpRoute.parentRefs[0].name=front']
+  const plain = template(...route).stdout
+  const secure = template(...tls, ...route).stdout
+  const empty = template('--set', 'settings.GATEWAY_TLS_CERT_FILE=', ...route).stdout
+  for (const [text, scheme, port] of [
+    [plain, 'http', 80],
+    [empty, 'http', 80],
+    [secure, 'https', 443],
   ] as const) {
     const objects = read(text)
     const deployment = JSON.stringify(objects['Deployment default/tollgate-gateway'])
     t.match(deployment, `"path":"/health","port":"http","scheme":"${scheme.toUpperCase()}"`)
     const service = JSON.stringify(objects['Service default/tollgate-gateway'])
     t.match(service, `"appProtocol":"${scheme}"`)
+    // Where GATEWAY_URL leads.
+    t.match(service, `"port":${port},`)
+    const forwarded = JSON.stringify(objects['HTTPRoute default/tollgate-gateway'])
+    t.match(forwarded, `{"name":"tollgate-gateway","port":${port}}`)
     t.match(text, `"GATEWAY_URL":"${scheme}://tollgate-gateway.`)
   }
 })
