@@ -10,6 +10,9 @@ const argv = process.argv.slice(2)
 process.umask(process.umask(0o022) | 0o002)
 // Set by bin/tollgate under nohup.
 if (process.env.TOLLGATE_NOHUP !== undefined) process.on('SIGHUP', () => {})
+// A thread of the pool waits as long as a disk hangs. If all of Node's four do, no file is read and no name resolved:
+// tokens and policies that were removed would stay in force.
+process.env.UV_THREADPOOL_SIZE ||= '16'
 if (argv[0] === 'serve') boundHeap()
 cacheCompiled()
 const { runCommand } = await import('./run-command.ts')

@@ -50,6 +50,23 @@ test('output that is lost fails a command', { skip: !existsSync('/dev/full') }, 
   t.match(enough, { status: 0, stderr: '' }, 'a reader that has seen enough')
 })
 
+test('a disk that hangs leaves threads for other files', async (t) => {
+  const pipes = Array.from({ length: 6 }, (_, i) => join(temporaryFolder(t), `pipe-${i}`))
+  if (spawnSync('mkfifo', pipes).status !== 0) return t.comment('no mkfifo')
+  // Opening a pipe waits for its writer. Later than main.js, whose setting counts until the first operation.
+  const hang = `setTimeout(async () => {
+    const fs = await import('node:fs')
+    for (const pipe of ${JSON.stringify(pipes)}) fs.open(pipe, 'r', () => {})
+    fs.readFile('/dev/null', () => {
+      fs.writeSync(1, 'read')
+      process.kill(process.pid, 'SIGKILL')
+    })
+  }, 500)`
+  const args = ['--import', `data:text/javascript,${encodeURIComponent(hang)}`, main, '--version']
+  const { stdout } = spawnSync(process.execPath, args, { timeout: 20_000, killSignal: 'SIGKILL' })
+  t.match(String(stdout), /read$/)
+})
+
 test('without a umask nothing is writable for everybody', (t) => {
   const folder = temporaryFolder(t)
   const [DATA_DIR, ENVOY_CONFIG_DIR] = [join(folder, 'data'), join(folder, 'envoy')]
