@@ -3,7 +3,6 @@
  * no other file, neither in the clusters nor in a log.
  */
 
-import { existsSync } from 'node:fs'
 import { chmod, mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Snapshot } from '../models/rules/snapshot.ts'
@@ -11,6 +10,7 @@ import { forEachConcurrently } from '../runtime/concurrency.ts'
 import { repeat } from '../runtime/loop.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
+import { unlessMissing } from '../runtime/unless-missing.ts'
 import {
   locationOf,
   type Secret,
@@ -74,7 +74,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
     if (problem !== undefined && problem !== each.problem) deps.onProblem(problem)
     each.problem = problem
     // Others may have removed the file.
-    if (text === each.written && existsSync(location.path)) return
+    if (text === each.written && (await stat(location.path).catch(unlessMissing))) return
     await replaceFile(location.path, text, { mode: 0o600 })
     each.written = text
   }

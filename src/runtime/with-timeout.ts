@@ -6,3 +6,9 @@ export async function withTimeout(ms: number, work: Promise<unknown>): Promise<v
   const late = delay(Math.max(0, ms), undefined, over).catch(() => {})
   await Promise.race([work, late]).finally(() => over.abort())
 }
+
+/** As the work, and calls `onLate` if it takes longer than `ms`, as on a disk that hangs. */
+export function noteIfLate<T>(ms: number, work: Promise<T>, onLate: (error: Error) => void) {
+  const late = setTimeout(onLate, ms, new Error('the disk does not respond')).unref()
+  return work.finally(() => clearTimeout(late))
+}

@@ -1,19 +1,25 @@
 /** The file in which this process stores the ended keys that it knows. */
 
-import { existsSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import { createMutex } from '../../runtime/mutex.ts'
 import { createOutage } from '../../runtime/outage.ts'
+import { unlessMissing } from '../../runtime/unless-missing.ts'
+import { noteIfLate } from '../../runtime/with-timeout.ts'
 import type { createKnownEnds } from './known-ends.ts'
 import { append, rewrite } from './revocation-file.ts'
 
 /** The file is rewritten when this many lines are obsolete, and at least as many as are needed. */
 const maxSpentLines = 1_000
 
-/** `onWriting`: called when the file cannot be written, and with undefined when it can again. */
+/**
+ * `onWriting`: called when the file cannot be written, and with undefined when it can again. A disk that has not
+ * responded for `hangingMs` counts as one that cannot be written.
+ */
 export function createOwnFile(
   path: string,
   known: ReturnType<typeof createKnownEnds>,
   onWriting: (error: unknown) => void,
+  hangingMs = 5_000,
 ) {
   const withLock = createMutex()
   const outage = createOutage(onWriting)
@@ -25,23 +31,27 @@ export function createOwnFile(
   }
 
   async function writeQueue(): Promise<boolean> {
-    const keys = known.unwritten
-    const exists = existsSync(path)
-    if (exists && keys.length === 0) return true
     try {
-      // Even without any key, so that a folder that cannot be written is noticed at once.
-      if (!exists) await rewriteAll()
-      else {
-        await append(path, keys)
-        lines += keys.length
-      }
-      known.noteWritten(keys.length)
+      await noteIfLate(hangingMs, writeUnwritten(), outage.note)
       outage.note(undefined)
       return true
     } catch (error) {
       outage.note(error)
       return false
     }
+  }
+
+  async function writeUnwritten(): Promise<void> {
+    const keys = known.unwritten
+    // Not at once: the disk of a network that hangs would stop the process.
+    const exists = (await stat(path).catch(unlessMissing)) !== undefined
+    // Even without any key, so that a folder that cannot be written is noticed at once.
+    if (!exists) await rewriteAll()
+    else if (keys.length > 0) {
+      await append(path, keys)
+      lines += keys.length
+    }
+    known.noteWritten(keys.length)
   }
 
   return {

@@ -4,7 +4,6 @@
  * stays refused, whatever the database contains, and is revoked in the database again.
  */
 
-import { existsSync } from 'node:fs'
 import { rm, stat } from 'node:fs/promises'
 import { ServiceError } from '../../formats/errors.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
@@ -74,9 +73,9 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   let replayed = 0
 
   async function readFolder(): Promise<void> {
-    const others = (await listRevocationFiles(folder)).filter((path) => path !== file.path)
+    const all = await listRevocationFiles(folder)
     // Its own file first, because entries missing from it are added.
-    for (const path of existsSync(file.path) ? [file.path, ...others] : others) {
+    for (const path of all.toSorted((a, b) => +(b === file.path) - +(a === file.path))) {
       const news: EndedKey[] = []
       const content = await readFile(path, (key) => {
         if (known.add(key)) news.push(key)
