@@ -7,6 +7,7 @@ import { type Listed, openFolder } from '../../journal/folder.ts'
 import { causeMessage } from '../../runtime/error-message.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
+import { noteIfLate } from '../../runtime/with-timeout.ts'
 import type { ArchiveHeads, UsageLedger } from '../store.ts'
 import { createArchive } from './archive.ts'
 import { createLedgerFeed, type LedgerFeedOptions } from './feed.ts'
@@ -22,6 +23,8 @@ interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusableUsage
   readonly heads: ArchiveHeads
   /** Undefined if nothing is archived. */
   readonly archiveFolder: string | undefined
+  /** When a disk for archives hangs, in milliseconds; a minute by default, since many large files take a while. */
+  readonly archiveHangingMs?: number
   /** Creates partitions and drops old ones; returns their names. */
   readonly upkeep: (now: number) => Promise<Readonly<Record<'made' | 'dropped', readonly string[]>>>
   readonly log: Logger
@@ -37,6 +40,7 @@ const maintainEveryMs = 3_600_000
 /** Creates the ledger; `start` starts it. */
 export function createLedger(options: LedgerOptions) {
   const { ledger, heads, path, clock, unusableUsage, archiveFolder: archives, log } = options
+  const { archiveHangingMs = 60_000 } = options
   let gaps = 0
   /** Opened at the start, when the folder exists: others create it and choose its mode. */
   let reader: ReturnType<typeof openReader> | undefined
@@ -126,7 +130,7 @@ export function createLedger(options: LedgerOptions) {
         loop(feeding, feedEveryMs, async () => (isWriter() ? await feed.step() : feed.reset())),
         archive &&
           loop(archiving, archiveEveryMs, async () => {
-            if (isWriter()) await archive.step()
+            if (isWriter()) await noteIfLate(archiveHangingMs, archive.step(), archiving.note)
           }),
         loop(adding, refusalsEveryMs, refusals.flush),
         loop(maintaining, maintainEveryMs, maintain),
