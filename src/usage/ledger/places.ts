@@ -30,8 +30,12 @@ export function createPlaces(stored: readonly LedgerPlace[], clock: () => number
   const position: Position = new Map()
   /** When a file was first missing, in monotonic time, by head. */
   const missingSince = new Map<string, number>()
+  /** The heads of an earlier version, which knows no others and would add these files again, by our head. */
+  const earlierHeads = new Map<string, string>()
   for (const { head: known, offset, endedAt, done } of stored) {
     const head = headFromLedger(known)
+    if (known !== head) earlierHeads.set(head, known)
+    if (offset < (position.get(head) ?? 0)) continue
     all.set(head, { endedAt, done, gapFrom: undefined })
     position.set(head, offset)
   }
@@ -98,7 +102,8 @@ export function createPlaces(stored: readonly LedgerPlace[], clock: () => number
     /** The places in the form that the ledger stores. */
     toStored: (): readonly LedgerPlace[] =>
       [...all].map(([head, { endedAt, done }]) => {
-        return { head, offset: position.get(head) ?? 0, endedAt, done }
+        const offset = position.get(head) ?? 0
+        return { head: earlierHeads.get(head) ?? head, offset, endedAt, done }
       }),
   }
 }

@@ -74,6 +74,11 @@ async function totals({ sql }: World): Promise<Record<string, number>> {
   return Object.fromEntries(rows.map(({ user, total }) => [user, total]))
 }
 
+async function placesOf({ sql }: World): Promise<readonly object[]> {
+  const rows = await sql<{ places: object[] }[]>`select places from tollgate_usage_journals`
+  return rows[0]?.places ?? []
+}
+
 /** Seconds after the start. */
 async function gapsOf({ sql }: World): Promise<readonly (readonly [number, number])[]> {
   const rows = await sql<{ from: Date; to: Date }[]>`
@@ -430,9 +435,7 @@ test('only what is metered and has ended is added', async (t) => {
     t.ok(isDone({ inode: inodeOf(path), size: statSync(path).size }), 'but all of it is read')
   }
   const place = { offset: statSync(envoy).size, endedAt: start + 4_000, done: false }
-  const [{ places } = { places: [] }] = await world.sql<{ places: object[] }[]>`
-    select places from tollgate_usage_journals`
-  t.match(places, [{}, place])
+  t.match(await placesOf(world), [{}, place])
 })
 
 test('an older state of a file is a gap, and is not added again', async (t) => {
@@ -577,4 +580,22 @@ test('a place that an earlier version has stored is found again', async (t) => {
   await settle()
   t.strictSame(await totals(world), { ann: 5 })
   t.strictSame(await gapsOf(world), [])
+  t.match(await placesOf(world), [{ head: digest }, {}], 'a process of that version finds it, too')
+})
+
+test('of two places of one file the later one counts', async (t) => {
+  const world = await createWorld(t)
+  writeFileSync(world.path, line(1) + line(2))
+  const before = createReader(t, world)
+  await before.settle()
+  before.reset()
+  const [place] = (await placesOf(world)) as readonly { head: string }[]
+  // An earlier version has read the file again under its own head.
+  const other = { ...place, head: `${place?.head}${'0'.repeat(16)}`, offset: 1 }
+  await world.sql`
+    update tollgate_usage_journals set places = ${JSON.stringify([place, other])}::jsonb`
+  const { settle } = createReader(t, world)
+  appendFileSync(world.path, line(3))
+  await settle()
+  t.strictSame(await totals(world), { ann: 3 })
 })
