@@ -382,11 +382,11 @@ export const allMutants: readonly Mutant[] = [
       ['if (first?.refusal !== undefined) {', 'if (first === undefined) {'],
       ['return fitting.find(({ isSecure }) => isSecure) ?? fitting[0]', 'return fitting[0]'],
       [
-        '.filter(({ gateway, refusal }) => gateway !== internalGateway && refusal === undefined)',
-        '',
+        '({ gateway, refusal }) => gateway !== internalGateway && refusal === undefined,',
+        '() => true,',
       ],
       [
-        "  return isUrl(url) && isUrl(`http://${host.includes(':') ? `[${host}]` : host}`)",
+        "  return isUrl(url) && isUrl(`http://${named.includes(':') ? `[${named}]` : named}`)",
         '  return true',
       ],
     ],

@@ -19,10 +19,10 @@ export function bypassConditions({ routing }: ModelRef): readonly Condition[] {
   if (bypasses.length === 0) {
     return [{ type, status: 'False', reason: 'InternalGatewayOnly', message: '' }]
   }
-  const ways = bypasses.map(
-    ({ route, gateway }) => `the HTTPRoute ${route} on the Gateway ${gateway}`,
-  )
-  const message = `reached past Tollgate by ${joinFirst(ways, maxShown)}`
+  const ways = bypasses
+    .slice(0, maxShown)
+    .map(({ route, gateway }) => `the HTTPRoute ${route} on the Gateway ${gateway}`)
+  const message = `reached past Tollgate by ${joinFirst(ways, maxShown, bypasses.length)}`
   return [{ type, status: 'True', reason: 'OtherGateway', message }]
 }
 

@@ -23,14 +23,26 @@ export interface RoutingOptions {
   readonly clusterDomain: string
 }
 
-/** The objects around a model. */
-interface BackendContext {
-  /** Its HTTPRoutes, ordered by name. */
-  readonly routes: readonly HttpRoute[]
-  /** By `<namespace>/<name>`. */
-  readonly gateways: ReadonlyMap<string, Gateway>
-  readonly service: InferenceService | undefined
+/** What an HTTPRoute means for each model of its inference service. */
+export interface FollowedRoute {
+  readonly route: HttpRoute
+  /** Without the model's name. */
+  readonly address: Found
+  /** The Gateway used among its parents. */
+  readonly gateway: string | undefined
+  readonly bypasses: Bypasses
 }
+
+/** What all HTTPRoutes of an inference service mean for each of its models. */
+export interface ServiceRoutes {
+  /** The first that has a backend, otherwise the first; undefined if there is none. */
+  readonly chosen: FollowedRoute | undefined
+  readonly bypasses: Bypasses
+}
+
+type Bypasses = Routing['bypasses']
+
+export const noRoutes: ServiceRoutes = { chosen: undefined, bypasses: undefined }
 
 export type FoundBackend = ReturnType<typeof findBackend>
 
@@ -39,10 +51,12 @@ type Address = { readonly url: string; readonly host: string | undefined }
 type Found = Address | string
 
 /** For a model whose ModelRef names an LLMInferenceService. A `backendUrl` in the resource takes precedence. */
-export function findBackend(ref: ModelRef, around: BackendContext, options: RoutingOptions) {
-  const found = around.routes.map((route) => ({ route, ...follow(route, ref, around, options) }))
-  const chosen = found.find(({ address }) => typeof address !== 'string') ?? found[0]
-  const address = chosen === undefined ? addressOfService(ref, around.service) : chosen.address
+export function findBackend(
+  ref: ModelRef,
+  { chosen, bypasses }: ServiceRoutes,
+  service: InferenceService | undefined,
+) {
+  const address = chosen === undefined ? addressOfService(ref, service) : addressFor(ref, chosen)
   const isWritten = ref.backendUrl !== undefined
   const isFound = !isWritten && typeof address !== 'string'
   return {
@@ -57,16 +71,38 @@ export function findBackend(ref: ModelRef, around: BackendContext, options: Rout
         hostnames: chosen.route.hostnames,
       },
       missing: isWritten || typeof address !== 'string' ? '' : address,
-      bypasses: bypassesOf(around.routes, options),
+      bypasses,
     } satisfies Routing,
+  }
+}
+
+/** The address of a route, with the model's name, which fits there, in place of `*` in its host. */
+function addressFor({ metadata }: ModelRef, { address }: FollowedRoute): Found {
+  if (typeof address === 'string') return address
+  return { ...address, host: address.host?.replace(/^\*/, metadata.name) }
+}
+
+/** Depends on the Gateways of the route's parents alone. A service may have many routes, and be named by many ModelRefs. */
+export function followRoute(
+  route: HttpRoute,
+  gateways: ReadonlyMap<string, Gateway>,
+  options: RoutingOptions,
+): FollowedRoute {
+  return { route, ...follow(route, gateways, options), bypasses: bypassesOf(route, options) }
+}
+
+/** `routes`: of one service, ordered by name. */
+export function joinFollowed(routes: readonly FollowedRoute[]): ServiceRoutes {
+  return {
+    chosen: routes.find(({ address }) => typeof address !== 'string') ?? routes[0],
+    bypasses: routes[0]?.bypasses && routes.flatMap(({ bypasses }) => bypasses ?? []),
   }
 }
 
 /** The backend of a route, and the Gateway used among its parents. */
 function follow(
   route: HttpRoute,
-  ref: ModelRef,
-  { gateways }: BackendContext,
+  gateways: ReadonlyMap<string, Gateway>,
   options: RoutingOptions,
 ): { readonly address: Found; readonly gateway: string | undefined } {
   const shown = `the HTTPRoute ${qualifiedName(route)}`
@@ -93,7 +129,7 @@ function follow(
   if (direct !== undefined) {
     if (direct.port === undefined) return none(`names the ${direct.shown} without a port`)
     const name = `${direct.name}.${direct.namespace}.svc.${options.clusterDomain}`
-    const host = hostOf(route.hostnames, undefined, ref) ?? name
+    const host = hostOf(route.hostnames, undefined) ?? name
     const address = toAddress('http', absolute(name, options), direct.port, prefix, host)
     return {
       address: typeof address === 'string' ? `${shown} ${address}` : address,
@@ -103,14 +139,7 @@ function follow(
   if (open.length === 0) return none('is attached to no Gateway, and needs one')
   const problems: string[] = []
   for (const parent of open) {
-    const address = throughGateway(
-      gateways.get(parent.gateway),
-      parent,
-      route,
-      prefix,
-      ref,
-      options,
-    )
+    const address = throughGateway(gateways.get(parent.gateway), parent, route, prefix, options)
     if (typeof address !== 'string') return { address, gateway: parent.gateway }
     problems.push(`the Gateway ${parent.gateway} ${address}`)
   }
@@ -148,7 +177,6 @@ function throughGateway(
   parent: RouteParent,
   route: HttpRoute,
   prefix: string,
-  ref: ModelRef,
   options: RoutingOptions,
 ): Found {
   if (gateway === undefined) return 'is not there'
@@ -157,7 +185,7 @@ function throughGateway(
   const isLocal = (each: string): boolean => isInCluster(each, options)
   const address = gateway.addresses.find(isLocal) ?? gateway.addresses.find((each) => each !== '')
   if (address === undefined) return 'has no address yet'
-  const host = hostOf(route.hostnames, listener.hostname, ref) ?? address
+  const host = hostOf(route.hostnames, listener.hostname) ?? address
   const scheme = listener.isSecure ? 'https' : 'http'
   return toAddress(scheme, absolute(address, options), listener.port, prefix, host)
 }
@@ -178,16 +206,11 @@ function listenerOf(
   return fitting.find(({ isSecure }) => isSecure) ?? fitting[0]
 }
 
-/** The first host name that both accept. `*` is replaced by the model's name. */
-function hostOf(
-  hostnames: readonly string[],
-  listener: string | undefined,
-  { metadata }: ModelRef,
-): string | undefined {
+/** The first host name that both accept, preferring one without `*`. */
+function hostOf(hostnames: readonly string[], listener: string | undefined): string | undefined {
   const all = hostnames.length === 0 && listener !== undefined ? ['*'] : hostnames
   const shared = all.flatMap((host) => intersect(host, listener) ?? [])
-  const host = shared.find((each) => !each.startsWith('*')) ?? shared[0]
-  return host?.replace(/^\*/, metadata.name)
+  return shared.find((each) => !each.startsWith('*')) ?? shared[0]
 }
 
 /** The narrower of two host names, each of which may begin with `*.`, or undefined if no host has both. */
@@ -224,7 +247,8 @@ function toAddress(
 ): Found {
   const shown = address.includes(':') ? `[${address}]` : address
   const url = `${scheme}://${shown}:${port}${prefix}`
-  return isUrl(url) && isUrl(`http://${host.includes(':') ? `[${host}]` : host}`)
+  const named = host.replace(/^\*/, 'any')
+  return isUrl(url) && isUrl(`http://${named.includes(':') ? `[${named}]` : named}`)
     ? { url, host }
     : 'has an address that is not a host'
 }
@@ -238,16 +262,12 @@ function isInCluster(name: string, { clusterDomain }: RoutingOptions): boolean {
   return name.endsWith(`.svc.${clusterDomain}`)
 }
 
-/** If the internal Gateway is configured: every other Gateway that accepts a route of the model. */
-function bypassesOf(
-  routes: readonly HttpRoute[],
-  { internalGateway }: RoutingOptions,
-): Routing['bypasses'] {
-  if (internalGateway === undefined || routes.length === 0) return undefined
-  const found = routes.flatMap((route) =>
-    route.parents
-      .filter(({ gateway, refusal }) => gateway !== internalGateway && refusal === undefined)
-      .map(({ gateway }) => ({ route: qualifiedName(route), gateway })),
+/** If the internal Gateway is configured: every other Gateway that accepts the route. */
+function bypassesOf(route: HttpRoute, { internalGateway }: RoutingOptions): Bypasses {
+  if (internalGateway === undefined) return undefined
+  const others = route.parents.filter(
+    ({ gateway, refusal }) => gateway !== internalGateway && refusal === undefined,
   )
-  return [...new Map(found.map((each) => [`${each.route} ${each.gateway}`, each])).values()]
+  const names = new Set(others.map(({ gateway }) => gateway))
+  return Array.from(names, (gateway) => ({ route: qualifiedName(route), gateway }))
 }

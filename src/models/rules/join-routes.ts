@@ -1,11 +1,23 @@
 /** Merges HTTPRoutes, Gateways and LLMInferenceServices into the ModelRefs that they lead to. */
 
-import { appendTo } from '../../formats/lists.ts'
+import { appendTo, haveSameItems } from '../../formats/lists.ts'
 import { memoizeLast } from '../../formats/memoize.ts'
 import type { ModelRef, Resource } from '../../kinds/resources.ts'
 import type { Gateway, HttpRoute, InferenceService } from '../../kinds/routing.ts'
-import { type FoundBackend, findBackend, type RoutingOptions } from './find-backend.ts'
+import {
+  type FollowedRoute,
+  type FoundBackend,
+  findBackend,
+  followRoute,
+  joinFollowed,
+  noRoutes,
+  type RoutingOptions,
+  type ServiceRoutes,
+} from './find-backend.ts'
 
+const followed = memoizeLast<HttpRoute, FollowedRoute>()
+/** By the first route of a service. */
+const ofService = memoizeLast<HttpRoute, ServiceRoutes>()
 /** For each ModelRef the backend that was found, and the ModelRef with it. */
 const joined = memoizeLast<ModelRef, { readonly found: FoundBackend; readonly ref: ModelRef }>()
 
@@ -39,13 +51,24 @@ export function* joinRoutes(
     yield
   }
   if (others.length === resources.length) return resources
-  for (const each of routes.values()) {
+  const byService = new Map<string, ServiceRoutes>()
+  for (const [service, each] of routes) {
     if (each.length > 1) each.sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))
+    const all: FollowedRoute[] = []
+    for (const route of each) {
+      const from = [options, ...route.parents.map(({ gateway }) => gateways.get(gateway))]
+      all.push(followed(route, from, () => followRoute(route, gateways, options)))
+      yield
+    }
+    byService.set(
+      service,
+      ofService(each[0] as HttpRoute, all, () => joinFollowed(all)),
+    )
   }
   for (const [index, resource] of others.entries()) {
     if (resource.kind !== 'ModelRef' || resource.backend.kind !== 'LLMInferenceService') continue
     const key = `${resource.metadata.namespace}/${resource.backend.name}`
-    others[index] = join(resource, routes.get(key) ?? [], gateways, services.get(key), options)
+    others[index] = join(resource, byService.get(key) ?? noRoutes, services.get(key))
     yield
   }
   return others
@@ -53,18 +76,32 @@ export function* joinRoutes(
 
 function join(
   ref: ModelRef,
-  routes: readonly HttpRoute[],
-  gateways: ReadonlyMap<string, Gateway>,
+  routes: ServiceRoutes,
   service: InferenceService | undefined,
-  options: RoutingOptions,
 ): ModelRef {
-  const parents = routes.flatMap((route) =>
-    route.parents.map(({ gateway }) => gateways.get(gateway)),
-  )
-  const from = [options, service, ...routes, ...parents]
-  return joined(ref, from, (before) => {
-    const found = findBackend(ref, { routes, gateways, service }, options)
-    const isFound = before !== undefined && JSON.stringify(before.found) === JSON.stringify(found)
+  return joined(ref, [service, routes], (before) => {
+    const found = findBackend(ref, routes, service)
+    const isFound = before !== undefined && isEqual(before.found, found)
     return { found, ref: isFound ? before.ref : { ...ref, ...found } }
   }).ref
+}
+
+type Bypasses = NonNullable<FoundBackend['routing']['bypasses']>
+
+/** All models of a service share one list, which may be long. */
+const equalLists = memoizeLast<Bypasses, boolean>()
+const noBypasses: Bypasses = []
+
+function isEqual(one: FoundBackend, other: FoundBackend): boolean {
+  const [a, b] = [one, other].map(({ routing }) => routing.bypasses ?? noBypasses) as [
+    Bypasses,
+    Bypasses,
+  ]
+  const texts = (all: Bypasses) => all.map(({ route, gateway }) => `${route} ${gateway}`)
+  const areEqual = () => equalLists(a, [b], () => haveSameItems(texts(a), texts(b)))
+  return toText(one) === toText(other) && (a === b || areEqual())
+}
+
+function toText({ routing, ...address }: FoundBackend): string {
+  return JSON.stringify([address, routing.route, routing.missing, routing.bypasses === undefined])
 }

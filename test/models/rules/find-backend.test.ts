@@ -1,5 +1,6 @@
 import { type Test, test } from 'tap'
 import type { ModelRef, Resource } from '../../../src/kinds/resources.ts'
+import type { HttpRoute } from '../../../src/kinds/routing.ts'
 import type { RoutingOptions } from '../../../src/models/rules/find-backend.ts'
 import { defaultRouting } from '../../../src/models/rules/join-routes.ts'
 import { parseResource } from '../../../src/models/rules/reading/parse-resource.ts'
@@ -389,4 +390,37 @@ test('joining the same routes again returns the same object', async (t) => {
   t.match(second, { backendUrl: /^http:\/\/other/ })
   const none = readAll([small])
   t.equal(joinResources(none), none, 'without any of these kinds the list itself is returned')
+})
+
+test('routes are read once however many models name their service', async (t) => {
+  const bypassed: RoutingOptions = { ...defaultRouting, internalGateway: 'gateways/other' }
+  const backend = { modelRef: { kind: 'LLMInferenceService', name: 'small' } }
+  const models = Array.from({ length: 100 }, (_, i) =>
+    modelRef(`m${i}`, { backendUrl: undefined, ...backend }),
+  )
+  // None has a backend, so that all are considered.
+  const routes = Array.from({ length: 50 }, (_, i) =>
+    httpRoute({ name: `r${i}`, spec: { ...onGateway, rules: [] } }),
+  )
+  let reads = 0
+  const counted = readAll(routes).map((route) => {
+    const { rules } = route as HttpRoute
+    return Object.defineProperty({ ...route }, 'rules', {
+      get() {
+        reads += 1
+        return rules
+      },
+    }) as Resource
+  })
+  const refs = readAll(models)
+  const joined = joinResources([...refs, ...counted], bypassed) as readonly ModelRef[]
+  t.equal(joined.length, 100)
+  const one = reads / counted.length
+  t.ok(one < 5, `each route is read ${one} times`)
+  t.equal(joined[99]?.routing?.bypasses?.length, 50)
+  t.equal(joined[99]?.routing?.bypasses, joined[0]?.routing?.bypasses, 'they share one list')
+  const [changed] = readAll([httpRoute({ name: 'r0', spec: { ...onGateway, rules: [] } })])
+  const after = joinResources([...refs, changed as Resource, ...counted.slice(1)], bypassed)
+  t.equal(reads, one * 50, 'the others are not read again')
+  t.equal(after[99], joined[99], 'no model has changed')
 })
