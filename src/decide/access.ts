@@ -11,6 +11,7 @@ import { poolOfGroup } from '../ratelimit/rules/counter-key.ts'
 
 export function mayUse(caller: Person, model: Pick<Model, 'users' | 'groups'>): boolean {
   if (model.users.has(caller.user)) return true
+  if (model.groups.size === 0) return false
   for (const group of caller.groups) if (model.groups.has(group)) return true
   return false
 }

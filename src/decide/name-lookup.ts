@@ -5,6 +5,7 @@
  * administrators see which models a request names whether or not its caller may use them.
  */
 
+import { memoizeLast } from '../formats/memoize.ts'
 import type { Caller } from '../identity/rules/caller.ts'
 import { publishedModels, readPublishedName } from '../models/rules/published-names.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../models/rules/snapshot.ts'
@@ -59,13 +60,20 @@ export function isUnambiguous(name: string, asking: Asking, snapshot: Snapshot):
   return modelsMeant(name, asking, snapshot).length === 1
 }
 
+/** Any namespace may declare a name, thousands of times: Check goes through those that a policy opens. */
+const openOnes = memoizeLast<readonly Model[], readonly Model[]>()
+
+function openOf(declared: readonly Model[]): readonly Model[] {
+  return openOnes(declared, [], () => declared.filter(({ policies }) => policies.length > 0))
+}
+
 /** The only one that the caller may use, otherwise the earliest that the caller's Subscription covers. */
 function pickDeclared(
   declared: readonly Model[],
   { caller, requestedSubscription }: Asking,
   snapshot: Snapshot,
 ): Model | Ambiguous | undefined {
-  const usable = declared.filter((model) => mayCall(caller, model))
+  const usable = openOf(declared).filter((model) => mayCall(caller, model))
   if (usable.length < 2) return usable[0]
   const requested = requestedBy(caller, requestedSubscription)
   // A Subscription that cannot pay now covers it, too.
