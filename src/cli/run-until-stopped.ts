@@ -1,5 +1,5 @@
-import { endAtRest, endNow } from '../runtime/end-process.ts'
 import { onStop } from '../runtime/stop-signals.ts'
+import { endAtRest, endNow } from './end-process.ts'
 
 interface Running {
   /** Whether every part ended in time. */

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'tap'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-const module = new URL('../../src/runtime/end-process.ts', import.meta.url)
+const module = new URL('../../src/cli/end-process.ts', import.meta.url)
 
 /** How a process ends that runs this. */
 async function endOf(statement: string): Promise<unknown> {
