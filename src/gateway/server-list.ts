@@ -75,7 +75,7 @@ async function readList(response: IncomingMessage): Promise<readonly ServedModel
     throw new Error(`it answered ${statusCode}`)
   }
   const text = await readBody(response, maxResponseBytes)
-  if (text === undefined) throw new Error('its list is larger than 4 MiB')
+  if (text === undefined) throw new Error('its list is larger than 4 MiB, or in too many pieces')
   return inSlices(readServedModels(text))
 }
 

@@ -2,6 +2,7 @@
 
 import type { IncomingMessage } from 'node:http'
 import https, { type RequestOptions } from 'node:https'
+import { finished } from 'node:stream'
 import { type Address, loopbackIfWildcard } from '../formats/address.ts'
 import { request } from './node-http.ts'
 
@@ -11,15 +12,27 @@ interface HttpRequest extends RequestOptions {
   readonly onConnect?: () => void
 }
 
+/** Interim responses (1xx) before a response, each of which costs as much as a request: a server may send them without end. */
+const maxInterim = 10
+/** Pieces of a body, besides one for each 256 bytes: a server may send single bytes, as fast as others send kilobytes. */
+const maxPieces = 10_000
+const bytesPerPiece = 256
+
 /**
  * Resolves with the head of the response, regardless of its status; the caller reads or destroys it. Rejects if there
- * is no response. Redirects are not followed. The scheme of `url` decides about TLS; options replace its other parts.
+ * is no response, or too many interim ones. Redirects are not followed. The scheme of `url` decides about TLS; options replace its other parts.
  */
 export function sendRequest(url: string | URL, asked: HttpRequest): Promise<IncomingMessage> {
   const { body, onConnect, ...options } = asked
   const send = new URL(url).protocol === 'https:' ? https.request : request
   return new Promise((resolve, reject) => {
-    const sent = send(url, options, resolve).on('error', reject)
+    let interim = 0
+    const sent = send(url, options, resolve)
+      .on('error', reject)
+      .on('information', () => {
+        interim += 1
+        if (interim > maxInterim) sent.destroy(new Error('it sends interim responses without end'))
+      })
     if (onConnect !== undefined) {
       sent.once('socket', (socket) => {
         if (socket.connecting) socket.once('connect', onConnect)
@@ -36,18 +49,19 @@ export function targetOf(address: Address): RequestOptions {
   return { hostname: loopbackIfWildcard(address.host), port: address.port }
 }
 
-/** The text of a response; undefined if it has more than `maxBytes` bytes, whose rest is not read. */
-export async function readBody(
-  response: IncomingMessage,
-  maxBytes: number,
-): Promise<string | undefined> {
-  const chunks: Uint8Array[] = []
+/** The text of a response; undefined if it has more than `maxBytes` bytes, or too many pieces; the rest is not read. */
+export function readBody(response: IncomingMessage, maxBytes: number): Promise<string | undefined> {
+  const pieces: Uint8Array[] = []
   let size = 0
-  // Leaving the loop in any way destroys the response.
-  for await (const chunk of response) {
-    size += chunk.byteLength
-    if (size > maxBytes) return undefined
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString()
+  return new Promise((resolve, reject) => {
+    // Piece by piece: an iterator gets all those of a packet as one, after they were read.
+    response.on('data', (piece: Uint8Array) => {
+      pieces.push(piece)
+      size += piece.byteLength
+      if (size <= maxBytes && pieces.length <= maxPieces + size / bytesPerPiece) return
+      resolve(undefined)
+      response.destroy()
+    })
+    finished(response, (error) => (error ? reject(error) : resolve(`${Buffer.concat(pieces)}`)))
+  })
 }

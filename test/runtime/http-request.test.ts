@@ -63,6 +63,52 @@ test('a body that is too long is not read to its end', async (t) => {
   await closed
 })
 
+/** A server that answers with these bytes again and again, as fast as they are read. */
+async function flood(t: Test, head: string, bytes: string): Promise<string> {
+  const many = bytes.repeat(10_000)
+  return listen(t, ({ socket }) => {
+    socket.on('error', () => {})
+    const send = (): void => {
+      while (socket.writable && socket.write(many));
+    }
+    socket.on('drain', send).write(head)
+    send()
+  })
+}
+
+test('a body of single bytes is not read to its end', async (t) => {
+  const head = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n'
+  const response = await sendRequest(await flood(t, head, '1\r\nx\r\n'), {})
+  let pieces = 0
+  response.on('data', () => {
+    pieces += 1
+  })
+  const closed = once(response, 'close')
+  t.equal(await readBody(response, 1_000_000_000), undefined)
+  await closed
+  // The rest of a packet is parsed nevertheless.
+  t.ok(pieces < 30_000, `${pieces} pieces were read`)
+})
+
+test('interim responses without end are refused', async (t) => {
+  const url = await flood(t, '', 'HTTP/1.1 102 Processing\r\n\r\n')
+  await t.rejects(sendRequest(url, { signal: AbortSignal.timeout(60_000) }), {
+    message: 'it sends interim responses without end',
+  })
+  const some = await listen(t, ({ socket }) => {
+    const early = 'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(10)
+    socket.end(`${early}HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi`)
+  })
+  t.equal(await readBody(await sendRequest(some, {}), 100), 'hi')
+})
+
+test('a response that breaks off is an error', async (t) => {
+  const url = await listen(t, ({ socket }) => {
+    socket.end('HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nhi')
+  })
+  await t.rejects(readBody(await sendRequest(url, {}), 100), { code: 'ECONNRESET' })
+})
+
 test('rejects without a response', async (t) => {
   const url = await listen(t, (request) => void request.socket.destroy())
   await t.rejects(sendRequest(url, {}), { code: 'ECONNRESET' })

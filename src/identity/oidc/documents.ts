@@ -49,7 +49,7 @@ export function createReadDocument(options: DocumentOptions = {}): ReadDocument 
       throw new Error(`${url} answered ${response.statusCode}`)
     }
     const text = await readBody(response, maxBytes)
-    if (text === undefined) throw new Error(`${url} is larger than 1 MiB`)
+    if (text === undefined) throw new Error(`${url} is larger than 1 MiB, or in too many pieces`)
     const value = parseJson(text)
     if (!isObject(value)) throw new Error(`${url} is not a JSON object`)
     return value
