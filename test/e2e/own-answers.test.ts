@@ -122,6 +122,16 @@ test('a nearly right path says what is right', async (t, gateway) => {
   }
 })
 
+test("a method of Gemini's API is refused below /v1, too", async (t, gateway) => {
+  for (const method of ['generateContent', 'streamGenerateContent?alt=sse', 'embedContent']) {
+    const path = `/v1/models/sim:${method}`
+    const answer = await sendRaw(gateway.port, toBytes({ method: 'POST', path, body: '{}' }))
+    isRefusal(t, answer, 404, 'not_found', path)
+    t.match(JSON.parse(answer.body).error.message, /^Gemini's API is not served/)
+    t.equal((await sendRaw(gateway.port, toBytes({ method: 'GET', path }))).status, 401)
+  }
+})
+
 test('a stored response needs the model in the path', async (t, gateway) => {
   const { key } = await gateway.mint()
   const headers = [`authorization: Bearer ${key}`]
