@@ -16,7 +16,8 @@ interface LineDeliveryOptions {
   /** Name of the file with the position. */
   readonly file: string
   readonly readText: (text: string) => ReadLine | undefined
-  readonly deliver: (line: ReadLine) => void
+  /** `isEarlier`: the process may not have followed the lines when it was written. */
+  readonly deliver: (line: ReadLine, isEarlier: boolean) => void
   /** Milliseconds since the epoch. */
   readonly now: () => number
   readonly onFault: (error: unknown) => void
@@ -54,7 +55,7 @@ export function createLineDelivery(options: LineDeliveryOptions) {
   async function close(position: Position, until: Position, isOver: () => boolean): Promise<void> {
     function passOn(text: string): void {
       const line = isOver() ? undefined : readText(text)
-      if (line !== undefined) options.deliver(line)
+      if (line !== undefined) options.deliver(line, true)
     }
     const follower = createFollower({ folder, names, position, onLine: passOn, now, until })
     await inSlices(follower.readAll()).finally(follower.close)

@@ -2,6 +2,7 @@
 
 import { outcomeOf } from '../journal/outcome.ts'
 import type { ReadLine } from '../journal/read-line.ts'
+import { holdLeaseMs } from '../ratelimit/rules/hold.ts'
 import type { HoldFollower } from './hold-follower.ts'
 import type { Outcome } from './rules/model-failure.ts'
 import type { Charge, Usage } from './rules/usage.ts'
@@ -55,10 +56,12 @@ export function createSettle(deps: SettleDeps) {
       holds.release(usage)
       all.onEnded(outcomeOf(line))
     },
-    /** Call it in the writer alone, once for each of these lines. */
-    onDelivered(line: ReadLine): void {
+    /** Call it in the writer alone, once for each of these lines, also for `isEarlier` ones that `onLine` did not get. */
+    onDelivered(line: ReadLine, isEarlier = false): void {
       const { state, usage, charge, by, startedAt } = line
       if (state === 'running') return
+      // Written while no process ran. Older holds have ended with their leases.
+      if (isEarlier && earliestNow() - usage.response.endedAt < holdLeaseMs) holds.release(usage)
       writer.onEnded(outcomeOf(line))
       if (by === 'table') writer.onAdmitted(usage, startedAt)
       if (charge === undefined) return

@@ -48,6 +48,29 @@ test('a request that runs only renews its hold', async (t) => {
   t.strictSame(tell(endedLine({ state: 'running' })), [['renewed', 'a', 2_000_000], 'told'])
 })
 
+test('a line from before the start ends its hold', async (t) => {
+  const released: number[] = []
+  const settle = createSettle({
+    holds: {
+      follow() {},
+      release: ({ response }) => void released.push(response.endedAt),
+      learn() {},
+    },
+    ...{ clock: () => 2_000_000, monotonic: () => 0 },
+    all: { onEnded: () => t.fail('it is told to all once') },
+    writer: { onEnded() {}, onAdmitted() {}, onCharged() {} },
+  })
+  const endedAt = (at: number) => {
+    const line = endedLine()
+    return { ...line, usage: { ...line.usage, response: { ...line.usage.response, endedAt: at } } }
+  }
+  settle.onDelivered(endedAt(1_999_000), true)
+  // Its lease has ended.
+  settle.onDelivered(endedAt(1_940_000), true)
+  settle.onDelivered(endedAt(1_998_000), false)
+  t.strictSame(released, [1_999_000])
+})
+
 test('a clock that is set does not make a request in progress an old one', async (t) => {
   const clock = { set: 2_000_000, passed: 0 }
   const seen: number[] = []

@@ -26,9 +26,9 @@ export interface LineHandlers extends Pick<LineTailOptions, 'readText' | 'counte
   readonly onLine?: (line: ReadLine, counted: readonly Counted[]) => void
   /**
    * Called only in the writer, for each line after it is counted: once per gateway. When a writer is killed, lines of
-   * at most one second are passed twice or not at all.
+   * at most one second are passed twice or not at all. `isEarlier`: it may be from before the process's start.
    */
-  readonly onDelivered?: (line: ReadLine) => void
+  readonly onDelivered?: (line: ReadLine, isEarlier: boolean) => void
 }
 
 export interface GatewaySumsOptions
@@ -98,7 +98,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     count: shared.count,
     onRead(line, counted) {
       report(() => options.onLine?.(line, counted))
-      if (delivery.isOn) deliver(line)
+      if (delivery.isOn) deliver(line, false)
     },
   })
   const adoption = createAdoption({
@@ -114,9 +114,9 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   })
 
   /** Passes a line to the listener of the writer. */
-  function deliver(line: ReadLine): void {
+  function deliver(line: ReadLine, isEarlier: boolean): void {
     report(role.renewIfDue)
-    if (role.isWriter) report(() => options.onDelivered?.(line))
+    if (role.isWriter) report(() => options.onDelivered?.(line, isEarlier))
   }
 
   /** Errors of `act` are reported, and do not affect counting. */

@@ -14,7 +14,7 @@ const dice = createDice(1)
 function createWorld() {
   const disk = new Disk()
   const world = {
-    ...{ disk, now: 1_800_000_000_000, doubles: 0, told: 0, faults: [] as unknown[] },
+    ...{ disk, now: 1_800_000_000_000, doubles: 0, told: 0, earlier: 0, faults: [] as unknown[] },
     /** By how much the clock is wrong. */
     wrongMs: 0,
     /** Whether small files, such as that of the writers, can't be read. */
@@ -56,7 +56,10 @@ function createWorld() {
           folder.replaceText(name, text)
         },
       },
-      onDelivered: () => (world.told += 1),
+      onDelivered(_, isEarlier) {
+        world.told += 1
+        if (isEarlier) world.earlier += 1
+      },
       kept: {
         ...kept,
         async append(...call) {
@@ -369,4 +372,19 @@ test('files are closed where nobody can see who writes', async (t) => {
   sums.close()
   t.equal(world.open, 0)
   t.match(world.faults, [/is not a file/, /is not a file/])
+})
+
+test('the writer learns which lines are from before its start', async (t) => {
+  const { world, start, log } = createWorld()
+  const first = await start()
+  await first.sums.becomeWriter()
+  first.life.isDead = true
+  log(40)
+  const next = await start()
+  await next.sums.becomeWriter()
+  for (let turns = 0; turns < 20; turns += 1) await new Promise(setImmediate)
+  t.strictSame([world.told, world.earlier], [1, 1])
+  log(2)
+  await next.sums.tail.readAll()
+  t.strictSame([world.told, world.earlier], [2, 1])
 })
