@@ -39,7 +39,14 @@ export function placeInPods(manifest: Manifest): Manifest {
   } else {
     pod['WITH topologySpreadConstraints'] = '.Values.controller.topologySpreadConstraints'
   }
-  ;(pod.volumes as unknown[]).push('EACH .Values.extraVolumes')
+  const volumes = pod.volumes as { name: string; secret?: JsonObject }[]
+  const stores = volumes.find(({ name }) => name === 'stores')?.secret ?? {}
+  // Nothing reads it if the URLs of all stores of the pod come from other files.
+  const files = ['DATABASE', ...(isGateway ? ['REDIS'] : [])].map(
+    (name) => `.Values.settings.${name}_URL_FILE`,
+  )
+  stores['WITH optional'] = `ternary true false (not (empty (and ${files.join(' ')})))`
+  ;(volumes as unknown[]).push('EACH .Values.extraVolumes')
   const containers = [pod.initContainers, pod.containers].flat() as (Container | undefined)[]
   for (const container of containers) {
     container?.volumeMounts?.push('EACH .Values.extraVolumeMounts')

@@ -123,6 +123,12 @@ const [least, most] = [
 /** Of the gateway's Service. */
 export const gatewayPort = 'ternary 80 443 (empty .Values.settings.GATEWAY_TLS_CERT_FILE)'
 
+/** A file with the URL of a store: by default the Secret's. */
+function storeFile(entry: string): string {
+  const setting = `${entry.toUpperCase().replace('-', '_')}_FILE`
+  return `.Values.settings.${setting} | default "/var/run/secrets/tollgate/stores/${entry}" | toJson`
+}
+
 /** What else follows from settings, as Helm's expressions. */
 export const derived: readonly (readonly [Place, string])[] = [
   [
@@ -139,6 +145,18 @@ export const derived: readonly (readonly [Place, string])[] = [
     `${gatewayScheme} | upper`,
   ],
   [['Service tollgate-gateway', 'spec', 'ports', 'http', 'appProtocol'], gatewayScheme],
+  [
+    [...gateway, 'initContainers', 'tollgate', 'env', 'DATABASE_URL_FILE', 'value'],
+    storeFile('database-url'),
+  ],
+  [
+    [...gateway, 'initContainers', 'tollgate', 'env', 'REDIS_URL_FILE', 'value'],
+    storeFile('redis-url'),
+  ],
+  [
+    [...controller, 'containers', 'controller', 'env', 'DATABASE_URL_FILE', 'value'],
+    storeFile('database-url'),
+  ],
   // That of GATEWAY_URL, which names none.
   [['Service tollgate-gateway', 'spec', 'ports', 'http', 'port'], gatewayPort],
 ]

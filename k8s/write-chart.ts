@@ -217,7 +217,10 @@ function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>)
       ...closed({
         ...Object.fromEntries(names.map((each) => [each, { type: 'string' }])),
         // The pods' grace period follows from it, so it must be known here.
-        DRAIN_SECONDS: { type: 'string', pattern: '^[1-9][0-9]{0,3}$' },
+        DRAIN_SECONDS: {
+          type: 'string',
+          pattern: '^([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)$',
+        },
       }),
       patternProperties: { '^OTEL_[A-Z0-9_]+$': { type: 'string' } },
     }

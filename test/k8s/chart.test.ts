@@ -278,6 +278,33 @@ test('values that an older chart lacked have their defaults', { skip: noHelm }, 
   t.strictSame(read(stdout), read(template().stdout))
 })
 
+test('the URLs of the stores may come from other files', { skip: noHelm }, async (t) => {
+  const found = (...settings: readonly string[]) => {
+    const set = settings.flatMap((each) => ['--set', `settings.${each}`])
+    const objects = read(template(...set).stdout)
+    return ['gateway', 'controller'].map((name) => {
+      const text = JSON.stringify(objects[`Deployment default/tollgate-${name}`])
+      const files = text.match(/(?<="name":"(DATABASE|REDIS)_URL_FILE","value":")[^"]*/g)
+      return [...(files ?? []), text.includes('"optional":true')]
+    })
+  }
+  const folder = '/var/run/secrets/tollgate/stores'
+  const [database, redis] = [`${folder}/database-url`, `${folder}/redis-url`]
+  t.strictSame(found(), [
+    [database, redis, false],
+    [database, false],
+  ])
+  // The Secret still has the other one.
+  t.strictSame(found('DATABASE_URL_FILE=/vault/db'), [
+    ['/vault/db', redis, false],
+    ['/vault/db', true],
+  ])
+  t.strictSame(found('DATABASE_URL_FILE=/vault/db', 'REDIS_URL_FILE=/vault/redis'), [
+    ['/vault/db', '/vault/redis', true],
+    ['/vault/db', true],
+  ])
+})
+
 test('a gateway with TLS is asked with TLS', { skip: noHelm }, async (t) => {
   const tls = ['--set', 'settings.GATEWAY_TLS_CERT_FILE=/tls/tls.crt']
   const route = ['--set', 'httpRoute.enabled=true,httpRoute.parentRefs[0].name=front']
@@ -328,7 +355,9 @@ test('helm names a misspelled or missing value', { skip: noHelm }, async (t) => 
     t.not(status, 0, wrong)
     t.match(stderr, reason, wrong)
   }
-  const text = template('--set-string', 'settings.DRAIN_SECONDS=five minutes')
-  t.not(text.status, 0)
-  t.match(text.stderr, '/settings/DRAIN_SECONDS')
+  for (const wrong of ['five minutes', '3601', '0']) {
+    const text = template('--set-string', `settings.DRAIN_SECONDS=${wrong}`)
+    t.not(text.status, 0)
+    t.match(text.stderr, '/settings/DRAIN_SECONDS')
+  }
 })
