@@ -1667,21 +1667,18 @@ if not IS_MAIN_THREAD then show_usual() end
 -- but clients would report it as such. The server's message may contain part of the credential.
 local REFUSED = '"message":"The model server does not accept the credential of this gateway.","type":'
 
-local function hide_refusal(handle, anthropic, is_head)
-  handle:streamInfo():dynamicMetadata():set("tollgate.failure", "reason", "credential_refused")
-  local text = anthropic and '{"type":"error","error":{' .. REFUSED .. '"api_error"}}'
-    or '{"error":{' .. REFUSED .. '"server_error","code":"model_credential_refused"}}'
+-- Sends 502 with this text instead of the server's response.
+local function replace(handle, text, is_head)
   local headers = handle:headers()
-  local is_empty = tonumber(headers:get("content-length") or "") == 0
-  for _, name in ipairs({ "www-authenticate", "proxy-authenticate", "content-encoding", "retry-after", "trailer" }) do
+  local has_no_body = headers:get(":status") == "101" or tonumber(headers:get("content-length") or "") == 0
+  for _, name in ipairs({ "www-authenticate", "proxy-authenticate", "content-encoding", "retry-after", "trailer", "upgrade" }) do
     headers:remove(name)
   end
   headers:replace(":status", "502")
   headers:replace("content-type", "application/json")
   headers:replace("content-length", tostring(#text))
-  headers:replace("x-should-retry", "false")
   if is_head then return end
-  if is_empty then
+  if has_no_body then
     handle:body(true):setBytes(text)
     return
   end
@@ -1692,19 +1689,36 @@ local function hide_refusal(handle, anthropic, is_head)
   end
 end
 
+local function hide_refusal(handle, anthropic, is_head)
+  handle:streamInfo():dynamicMetadata():set("tollgate.failure", "reason", "credential_refused")
+  local text = anthropic and '{"type":"error","error":{' .. REFUSED .. '"api_error"}}'
+    or '{"error":{' .. REFUSED .. '"server_error","code":"model_credential_refused"}}'
+  handle:headers():replace("x-should-retry", "false")
+  replace(handle, text, is_head)
+end
+
+-- No request to a model asks for an upgrade (101), and a proxy in front might take the rest of its connection for a tunnel.
+local UNASKED = '"message":"The response of the server behind this path is not valid, or ended before it was complete.","type":'
+
+local function hide_upgrade(handle, anthropic, is_head)
+  local text = anthropic and '{"type":"error","error":{' .. UNASKED .. '"api_error"}}'
+    or '{"error":{' .. UNASKED .. '"server_error","code":"bad_gateway"}}'
+  replace(handle, text, is_head)
+end
+
 -- Reads the response to a request that was allowed. `check` has the fields of Check's metadata about the request:
 -- `line`, `metered`, `dialect`, `credential`, `estimate` and `lane`. `body` has the findings and changes in its body.
 -- `is_head`: its method is HEAD.
 function read_response(handle, check, body, is_head)
-  if check.credential and not (body and body.refused) then
-    local refusal = handle:headers():get(":status")
-    if refusal == "401" or refusal == "403" then return hide_refusal(handle, check.dialect == "anthropic", is_head) end
+  local status = handle:headers():get(":status")
+  if status == "101" then return hide_upgrade(handle, check.dialect == "anthropic", is_head) end
+  if check.credential and not (body and body.refused) and (status == "401" or status == "403") then
+    return hide_refusal(handle, check.dialect == "anthropic", is_head)
   end
   local removes = body ~= nil and body.usage_added == true
   local blanks = body ~= nil and body.usage_in_each == true
   if not check.metered and not removes then return end
   local headers = handle:headers()
-  local status = headers:get(":status")
   if sub(status, 1, 1) ~= "2" then return end
   local is_stream = find((headers:get("content-type") or ""):lower(), "event-stream", 1, true) ~= nil
   -- It would be wrong once an event is removed.

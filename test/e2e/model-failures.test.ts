@@ -10,6 +10,7 @@ import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { freePorts } from '../support/free-ports.ts'
 import { gatewayTests } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
+import { sendRaw, toBytes } from '../support/raw-http.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 async function listen(server: http.Server | https.Server): Promise<string> {
@@ -31,6 +32,10 @@ const server = await listen(
     request.resume()
     if (url.includes('never')) return
     if (url.includes('reset')) return void request.socket.destroy()
+    if (url.includes('switch')) {
+      const head = 'HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade'
+      return void request.socket.write(`${head}\r\n\r\n`)
+    }
     if (url.includes('break')) {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write('data: 1\n\n', () => request.socket.destroy())
@@ -159,6 +164,22 @@ test('failures of model servers are counted and shown', async (t, gateway) => {
   const backend = { reachable: false, reason: 'refused' }
   t.match(await explained('closed'), { allowed: true, backend })
   t.notOk((await explained('mended')).backend)
+})
+
+test('no request is answered with an upgrade that it has not asked for', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const body = JSON.stringify({ model: 'fine', messages: [] })
+  const sent = [`authorization: Bearer ${key}`, 'content-type: application/json']
+  for (const [operation, error] of [
+    ['chat/completions', { type: 'server_error', code: 'bad_gateway' }],
+    ['messages', { type: 'api_error' }],
+  ] as const) {
+    const path = `/llm/fine/v1/${operation}?switch`
+    const answer = await sendRaw(gateway.port, toBytes({ path, headers: sent, body }))
+    t.equal(answer.status, 502, operation)
+    t.notMatch(answer.head, /upgrade/i)
+    t.match(JSON.parse(answer.body), { error })
+  }
 })
 
 test('the response has the request id, but no details', async (t, gateway) => {
