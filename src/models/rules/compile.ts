@@ -98,6 +98,8 @@ export function* compileInSteps(
       problems.push({ resource: resourceKey(tenant), path, message, missing: keyOfModel(model) })
     }
   }
+  const modelsByName =
+    models === previous.models ? previous.modelsByName : yield* indexByName(models.values())
   const [mapping, ...others] = mappings.sort(byTrust)
   for (const other of others) {
     const path = ['metadata', 'namespace']
@@ -106,7 +108,7 @@ export function* compileInSteps(
   }
   return {
     models,
-    modelsByName: models === previous.models ? previous.modelsByName : indexByName(models.values()),
+    modelsByName,
     servedNames: noNames,
     subscriptions,
     owners,
@@ -320,12 +322,25 @@ function referring(
   return { modelKeys, missing, problems, phase: phaseOf(modelKeys, missing) }
 }
 
-function indexByName(models: Iterable<Model>): ReadonlyMap<string, readonly Model[]> {
+/** Names of models that are sorted in one step. */
+const namesInStep = 1_000
+
+function* indexByName(
+  models: Iterable<Model>,
+): Generator<void, ReadonlyMap<string, readonly Model[]>> {
   const index = new Map<string, Model[]>()
   for (const model of models) {
     for (const name of namesOf(model.resource)) appendTo(index, name, model)
+    yield
   }
-  for (const sharing of index.values()) if (sharing.length > 1) sharing.sort(byAge)
+  let sorted = 0
+  for (const sharing of index.values()) {
+    if (sharing.length > 1) sharing.sort(byAge)
+    sorted += sharing.length
+    if (sorted < namesInStep) continue
+    sorted = 0
+    yield
+  }
   return index
 }
 

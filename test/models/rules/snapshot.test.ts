@@ -1,6 +1,7 @@
 import { test } from 'tap'
 import { formatPath } from '../../../src/formats/fields.ts'
 import type { Resource } from '../../../src/kinds/resources.ts'
+import { compileInSteps } from '../../../src/models/rules/compile.ts'
 import { resourceKey } from '../../../src/models/rules/snapshot.ts'
 import { compile } from '../../support/compile.ts'
 import {
@@ -61,6 +62,28 @@ test('a name whose connection changes gets another cluster', async (t) => {
   for (const address of ['http://127.0.0.1:1', 'http://[::1]:1']) {
     t.equal(clusterOf({ backendUrl: address }), 'model/llm/small')
   }
+})
+
+test('the names of models are indexed in short steps', async (t) => {
+  let reads = 0
+  const modelIds = ['shared', 'also shared']
+  const refs = Array.from({ length: 3_000 }, (_, i) =>
+    Object.defineProperty({ ...resourceOf(modelRef(`m${i}`)) }, 'modelIds', {
+      get() {
+        reads += 1
+        return modelIds
+      },
+    }),
+  )
+  const compiling = compileInSteps(refs)
+  let [most, steps] = [0, 0]
+  for (let step = compiling.next(); !step.done; step = compiling.next()) {
+    most = Math.max(most, reads)
+    steps += 1
+    reads = 0
+  }
+  t.ok(Math.max(most, reads) < 10, `${Math.max(most, reads)} models in one step`)
+  t.ok(steps > 3 * refs.length, 'names that many models share are sorted in steps, too')
 })
 
 test('several models may share a name', async (t) => {
