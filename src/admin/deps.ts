@@ -6,7 +6,7 @@ import type { Enforcement } from '../cluster/rules/enforcement.ts'
 import type { GatewayDrain } from '../cluster/rules/gateway-drain.ts'
 import type { AccessRequest } from '../decide/access-request.ts'
 import type { Decision, Grant } from '../decide/decision.ts'
-import type { OthersRefusals, PastRefusals } from '../decide/past-refusal.ts'
+import type { PastRefusals, PeerRefusals } from '../decide/past-refusal.ts'
 import type { SocketAddress } from '../formats/address.ts'
 import type { Idempotency } from '../keys/idempotency.ts'
 import type { PropagationWatch } from '../keys/revocations/propagation.ts'
@@ -84,7 +84,7 @@ export interface ExternalDeps extends SharedDeps {
   /** Whether Envoy decides by earlier grants without asking, to this process's knowledge; off by default. */
   readonly tableCondition?: () => TableCondition
   readonly pastRefusals: PastRefusals
-  readonly othersRefusals: OthersRefusals
+  readonly othersRefusals: PeerRefusals
   /** Where a resource is written. */
   readonly locate: Locate
   readonly probeModel: ProbeModel

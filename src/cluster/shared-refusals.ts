@@ -9,9 +9,9 @@ import { promisify } from 'node:util'
 import { deflateRaw, inflateRaw } from 'node:zlib'
 import {
   isRefusalOf,
-  type OthersRefusals,
   type PastRefusal,
   type PastRefusals,
+  type PeerRefusals,
   type ReportedRefusals,
 } from '../decide/past-refusal.ts'
 import { getOrAdd } from '../formats/lists.ts'
@@ -68,7 +68,7 @@ const unpack = promisify(inflateRaw)
 /** `hear`: takes the notifications of `channels`, to which the caller listens. */
 export function createOthersRefusals(
   options: OthersRefusalsOptions,
-): OthersRefusals & { channels: readonly string[]; hear(notification: Notification): void } {
+): PeerRefusals & { channels: readonly string[]; hear(notification: Notification): void } {
   const { sql, id: self, own, clock, onFault } = options
   const asked = new Map<string, (chunk: Chunk) => void>()
 

@@ -7,7 +7,7 @@ import type {
   Model,
   Snapshot,
 } from '../models/rules/snapshot.ts'
-import { unusableReason } from './selection.ts'
+import { unusableReason } from './subscription-selection.ts'
 
 /** A user or group that a policy or subscription names for a model. */
 export interface AccessRow {

@@ -16,15 +16,15 @@ import {
   refuseSpelling,
 } from '../operations/operations.ts'
 import { type CountedLimit, isOfRequests, joinLimits, windowsOf } from '../ratelimit/rules/limit.ts'
-import { mayUse, owningGroup, poolOf } from './access.ts'
+import { mayUseModel, owningGroup, poolOfCaller } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import { type Decision, type Denial, deny, type Grant } from './decision.ts'
-import { watchedOf } from './request-hold.ts'
+import { observedConcurrency } from './request-hold.ts'
 import { refuseAddress } from './steps/address.ts'
 import { checkBudget } from './steps/budget.ts'
 import { checkCredential } from './steps/credential.ts'
 import { denyModel, findModel } from './steps/model.ts'
-import { checkOperation, nameInBody } from './steps/operation.ts'
+import { checkOperation, modelNameInBody } from './steps/operation.ts'
 import type { DecisionContext, Step } from './steps/step.ts'
 import { resolveSubscription } from './steps/subscription.ts'
 
@@ -51,7 +51,7 @@ export type StepName = (typeof steps)[number]['name'] | 'limits'
 export const stepNames: readonly StepName[] = [...steps.map(({ name }) => name), 'limits']
 
 /** How a decision came about, before its limits. */
-export interface Trace {
+export interface DecisionTrace {
   readonly decision: Decision
   /** The steps that were reached. All but the last have passed; the last too, if the decision is a grant. */
   readonly steps: readonly StepName[]
@@ -65,7 +65,11 @@ export function authorize(request: AccessRequest, snapshot: Snapshot, rules: Pat
 }
 
 /** Decides as `authorize`, and records the steps. */
-export function trace(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Trace {
+export function traceDecision(
+  request: AccessRequest,
+  snapshot: Snapshot,
+  rules: PathRules,
+): DecisionTrace {
   const context = begin(request, snapshot, rules)
   const reached: StepName[] = []
   const decision = decideBySteps(context, (name, refusal) => {
@@ -100,7 +104,7 @@ function checkPath({ request, rules }: DecisionContext): Denial | undefined {
 
 /** Whether an AccessPolicy opens the model to the caller. */
 function checkAccess({ request, caller, model }: DecisionContext): Denial | undefined {
-  return mayUse(caller, model) ? undefined : denyModel(request)
+  return mayUseModel(caller, model) ? undefined : denyModel(request)
 }
 
 /** Whether the key's list of models includes the model. */
@@ -163,7 +167,7 @@ function grantOf(context: DecisionContext): Grant {
   const own = listing ? undefined : context.keyLimits
   const limits = listing ? [] : (subscription.limits.get(model.key) as readonly CountedLimit[])
   const { tariff, observed, payer } = terms ?? {}
-  const watched = listing ? [] : watchedOf(observed, own?.observed)
+  const watched = listing ? [] : observedConcurrency(observed, own?.observed)
   const metered = isMetered(operation, rules)
   const meteredIfReported = isMeteredIfReported(operation, rules)
   return {
@@ -191,9 +195,9 @@ function grantOf(context: DecisionContext): Grant {
     tariff: listing ? undefined : (tariff?.text ?? windowsOf(limits).member),
     isByTariff: tariff?.isByTariff || own?.charged !== undefined,
     factors: tariff?.factors,
-    pool: subscription.hasPools ? poolOf(subscription.resource, caller.groups) : undefined,
+    pool: subscription.hasPools ? poolOfCaller(subscription.resource, caller.groups) : undefined,
     bodyNames:
-      target.modelKey === undefined || nameInBody(request) !== undefined
+      target.modelKey === undefined || modelNameInBody(request) !== undefined
         ? undefined
         : model.bodyNames,
     sentName: sentName(request, model, snapshot),

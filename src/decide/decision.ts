@@ -9,7 +9,7 @@ import type { PathRefusal } from '../operations/operations.ts'
 import type { ModelFactors } from '../ratelimit/rules/estimates/held-amounts.ts'
 import type { Held } from '../ratelimit/rules/hold.ts'
 import type { CountedLimit, LimitState } from '../ratelimit/rules/limit.ts'
-import type { SelectionError } from './selection.ts'
+import type { SelectionError } from './subscription-selection.ts'
 
 export interface Grant {
   readonly allowed: true

@@ -13,14 +13,19 @@ import type {
   Snapshot,
 } from '../models/rules/snapshot.ts'
 import { isListing } from '../operations/operations.ts'
-import { mayUse, ownedBy } from './access.ts'
+import { mayUseModel, ownedSubscriptions } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
-import type { Trace } from './decide.ts'
+import type { DecisionTrace } from './decide.ts'
 import type { Decision } from './decision.ts'
-import { closedModels, listingModels } from './name-lookup.ts'
-import { findSubscription, requestedBy, type SelectionError, unusableReason } from './selection.ts'
+import { modelsListingName, modelsWithoutAccess } from './name-lookup.ts'
+import {
+  findSubscription,
+  requestedSubscriptionOf,
+  type SelectionError,
+  unusableReason,
+} from './subscription-selection.ts'
 
-export interface Explanation extends Trace {
+export interface Explanation extends DecisionTrace {
   /** If it is refused because no policy opens a model with this name to the caller: these models. */
   readonly closed: readonly Model[]
   /** If no model is closed: models of any Subscription whose servers list the name. */
@@ -28,8 +33,7 @@ export interface Explanation extends Trace {
   /** The policies that name the model, or the closed ones, ordered by name. */
   readonly policies: readonly ConsideredPolicy[]
   /**
-   * The caller's subscriptions and the one that was named, ordered by name; empty if the decision
-   * ended before them.
+   * The caller's subscriptions and the one that was named, ordered by name; empty if the decision ended before them.
    */
   readonly subscriptions: readonly ConsideredSubscription[]
   /** If the model's server lists other names than the one that it would be sent. */
@@ -63,12 +67,12 @@ type PassedOver = Exclude<SelectionError, 'multiple_subscriptions'> | 'not_named
 /** Explains a request after its limits: `decision` is the trace's, with limits. Nothing is counted. */
 export function explain(
   request: AccessRequest,
-  { steps: before, model: found, decision: granted }: Trace,
+  { steps: before, model: found, decision: granted }: DecisionTrace,
   decision: Decision,
   snapshot: Snapshot,
 ): Explanation {
   const { caller } = request
-  const closed = refusesModel(decision) ? closedModels(request, snapshot) : []
+  const closed = refusesModel(decision) ? modelsWithoutAccess(request, snapshot) : []
   const model = found ?? (closed.length === 1 ? closed[0] : undefined)
   // A body's name is looked up among the models that the caller may use; here the others count too.
   const isClosed = closed.length > 0 && before.at(-1) === 'model'
@@ -79,7 +83,8 @@ export function explain(
     steps,
     model,
     closed,
-    outside: refusesModel(decision) && closed.length === 0 ? listingModels(request, snapshot) : [],
+    outside:
+      refusesModel(decision) && closed.length === 0 ? modelsListingName(request, snapshot) : [],
     unlisted: model && unlistedName(request, model, snapshot),
     policies: caller ? policiesOf(model ? [model] : closed, caller, snapshot) : [],
     subscriptions:
@@ -119,7 +124,9 @@ function policiesOf(named: readonly Model[], caller: Caller, { policies }: Snaps
     const policy = policies.get(name)
     if (policy === undefined) return []
     const { users, groups } = policy.resource.subjects
-    return [{ policy, opens: mayUse(caller, { users: new Set(users), groups: new Set(groups) }) }]
+    return [
+      { policy, opens: mayUseModel(caller, { users: new Set(users), groups: new Set(groups) }) },
+    ]
   })
 }
 
@@ -129,10 +136,10 @@ function subscriptionsOf(
   model: Model,
   snapshot: Snapshot,
 ): readonly ConsideredSubscription[] {
-  const requested = requestedBy(caller, requestedSubscription)
+  const requested = requestedSubscriptionOf(caller, requestedSubscription)
   const named = requested === undefined ? undefined : findSubscription(snapshot, requested)
   const considered = new Map<string, ConsideredSubscription>()
-  for (const subscription of ownedBy(snapshot.owners, caller)) {
+  for (const subscription of ownedSubscriptions(snapshot.owners, caller)) {
     const { name } = subscription
     const isNamed = requested === undefined || subscription === named
     const passedOver = isNamed ? unusableReason(subscription, model.key) : 'not_named'

@@ -13,7 +13,7 @@ import { hasFigures, secondsUntil, toResetDuration } from '../ratelimit/rules/li
 import type { Denial, Grant } from './decision.ts'
 
 /** Returns undefined if no limit has refused. `now` in milliseconds since the epoch. */
-export function limitMessageOf(denial: Denial, now: number): string | undefined {
+export function limitMessage(denial: Denial, now: number): string | undefined {
   const { grant, refusing, retryAt } = denial
   if (refusing === undefined || retryAt === undefined) return undefined
   const what = describe(denial, refusing, whereOf(refusing, grant))
@@ -27,7 +27,7 @@ export function limitMessageOf(denial: Denial, now: number): string | undefined 
 const longestWaitS = 60
 
 /** The code that clients get. They take insufficient_quota as final: while they may wait for a budget, it has the code of tokens. */
-export function clientCodeOf({ code, retryAt }: Denial, now: number): ErrorCode {
+export function clientErrorCode({ code, retryAt }: Denial, now: number): ErrorCode {
   const isSoon = secondsUntil(retryAt ?? now, now) <= longestWaitS
   return isSoon && code === 'insufficient_quota' ? 'token_limit_exceeded' : code
 }

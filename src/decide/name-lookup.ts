@@ -9,9 +9,13 @@ import { memoizeLast } from '../formats/memoize.ts'
 import type { Caller } from '../identity/rules/caller.ts'
 import { publishedModels, readPublishedName } from '../models/rules/published-names.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../models/rules/snapshot.ts'
-import { mayCall, mayUse, ownedBy } from './access.ts'
+import { mayCallModel, mayUseModel, ownedSubscriptions } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
-import { findSubscription, requestedBy, select } from './selection.ts'
+import {
+  chooseSubscription,
+  findSubscription,
+  requestedSubscriptionOf,
+} from './subscription-selection.ts'
 
 /** Who asks; the requested Subscription counts only for a token. */
 interface Asking {
@@ -20,7 +24,7 @@ interface Asking {
 }
 
 /** Models that a name may all mean. */
-export interface Ambiguous {
+export interface AmbiguousName {
   /** At most one more than are shown. */
   readonly models: readonly Model[]
   /** Whether their servers list the name; otherwise they declare it, and the Subscription covers none of them. */
@@ -28,36 +32,40 @@ export interface Ambiguous {
 }
 
 /** As many as are shown; thousands may share a server. */
-export const ambiguousShown = 10
+export const maxAmbiguousShown = 10
 
 /** The model or models that the name means for this caller, or undefined if it may use none. */
-export function findByName(
+export function findModelByName(
   name: string,
   asking: Asking,
   snapshot: Snapshot,
-): Model | Ambiguous | undefined {
+): Model | AmbiguousName | undefined {
   const published = readPublishedName(name)
   const declared =
     published === undefined ? snapshot.modelsByName.get(name) : publishedModels(published, snapshot)
   if (declared !== undefined) return pickDeclared(declared, asking, snapshot)
   const usable: Model[] = []
   for (const model of listedModels(name, asking, snapshot)) {
-    if (mayCall(asking.caller, model)) usable.push(model)
-    if (usable.length > ambiguousShown) break
+    if (mayCallModel(asking.caller, model)) usable.push(model)
+    if (usable.length > maxAmbiguousShown) break
   }
   return usable.length < 2 ? usable[0] : { models: usable, isListed: true }
 }
 
 /** The models that the name may mean in a body of this caller: none that it may not use. */
-export function modelsMeant(name: string, asking: Asking, snapshot: Snapshot): readonly Model[] {
-  const found = findByName(name, asking, snapshot)
+export function candidateModels(
+  name: string,
+  asking: Asking,
+  snapshot: Snapshot,
+): readonly Model[] {
+  const found = findModelByName(name, asking, snapshot)
   if (found === undefined) return []
   return 'key' in found ? [found] : found.models
 }
 
 /** Whether the name means one model in a body of this caller. */
-export function isUnambiguous(name: string, asking: Asking, snapshot: Snapshot): boolean {
-  return modelsMeant(name, asking, snapshot).length === 1
+export function isUnambiguousName(name: string, asking: Asking, snapshot: Snapshot): boolean {
+  return candidateModels(name, asking, snapshot).length === 1
 }
 
 /** Any namespace may declare a name, thousands of times: Check goes through those that a policy opens. */
@@ -72,17 +80,17 @@ function pickDeclared(
   declared: readonly Model[],
   { caller, requestedSubscription }: Asking,
   snapshot: Snapshot,
-): Model | Ambiguous | undefined {
-  const usable = openOf(declared).filter((model) => mayCall(caller, model))
+): Model | AmbiguousName | undefined {
+  const usable = openOf(declared).filter((model) => mayCallModel(caller, model))
   if (usable.length < 2) return usable[0]
-  const requested = requestedBy(caller, requestedSubscription)
+  const requested = requestedSubscriptionOf(caller, requestedSubscription)
   // A Subscription that cannot pay now covers it, too.
   const covered = usable.find(({ key }) => {
-    const selected = select(snapshot, caller, requested, key)
+    const selected = chooseSubscription(snapshot, caller, requested, key)
     if (!('error' in selected)) return true
     return selected.error === 'model_unhealthy' || selected.error === 'multiple_subscriptions'
   })
-  return covered ?? { models: usable.slice(0, ambiguousShown + 1), isListed: false }
+  return covered ?? { models: usable.slice(0, maxAmbiguousShown + 1), isListed: false }
 }
 
 /** The models of the caller's own Subscriptions whose servers list the name, each once, whether or not a policy opens them. */
@@ -98,25 +106,25 @@ function ownSubscriptions(
   { caller, requestedSubscription }: Asking,
   snapshot: Snapshot,
 ): readonly CompiledSubscription[] {
-  const requested = requestedBy(caller, requestedSubscription)
-  if (requested === undefined) return [...ownedBy(snapshot.owners, caller)]
+  const requested = requestedSubscriptionOf(caller, requestedSubscription)
+  if (requested === undefined) return [...ownedSubscriptions(snapshot.owners, caller)]
   const found = findSubscription(snapshot, requested)
-  return found !== undefined && mayUse(caller, found) ? [found] : []
+  return found !== undefined && mayUseModel(caller, found) ? [found] : []
 }
 
 type Naming = Pick<AccessRequest, 'caller' | 'target' | 'bodyModel' | 'requestedSubscription'>
 
 /** The key of the only model that the request names, or undefined if it names none, or several. */
-export function namedModel(request: Naming, snapshot: Snapshot): string | undefined {
+export function namedModelKey(request: Naming, snapshot: Snapshot): string | undefined {
   const named = namedModels(request, snapshot)
   return named.length === 1 ? named[0]?.key : undefined
 }
 
 /** Named models that no AccessPolicy opens to the caller. */
-export function closedModels(request: Naming, snapshot: Snapshot): readonly Model[] {
+export function modelsWithoutAccess(request: Naming, snapshot: Snapshot): readonly Model[] {
   const { caller } = request
   if (caller === null) return []
-  return namedModels(request, snapshot).filter((model) => !mayUse(caller, model))
+  return namedModels(request, snapshot).filter((model) => !mayUseModel(caller, model))
 }
 
 /** The search ends after this many. */
@@ -126,7 +134,7 @@ const outsideAtMost = 10
  * Models whose servers list the body's name, in any Subscription. For operators, because the look-up is limited to the
  * caller's own.
  */
-export function listingModels(
+export function modelsListingName(
   { target, bodyModel }: Pick<Naming, 'target' | 'bodyModel'>,
   { modelsByName, servedNames }: Snapshot,
 ): readonly Model[] {

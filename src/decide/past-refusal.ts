@@ -56,15 +56,12 @@ export interface PastRefusals {
 /** Refusals that other processes remember. */
 export interface ReportedRefusals {
   readonly refusals: readonly PastRefusal[]
-  /**
-   * The names of processes that may remember more and did not respond, or undefined if not all
-   * processes are known.
-   */
+  /** The names of processes that may remember more and did not respond, or undefined if not all processes are known. */
   readonly silent: readonly string[] | undefined
 }
 
 /** The refusals that the other processes of the service remember. Never rejects. */
-export interface OthersRefusals {
+export interface PeerRefusals {
   find(requestId: string, user: string | undefined): Promise<ReportedRefusals>
   recent(limit: number, whose?: RefusalOwner): Promise<ReportedRefusals>
 }

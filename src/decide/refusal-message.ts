@@ -5,14 +5,11 @@ import { joinFirst } from '../formats/lists.ts'
 import { quoteName } from '../formats/redact.ts'
 import type { Model } from '../models/rules/snapshot.ts'
 import type { Denial, DenialDetail } from './decision.ts'
-import { limitMessageOf } from './limit-message.ts'
+import { limitMessage } from './limit-message.ts'
 
-/**
- * The message of a denial; undefined if its code's message is enough. `now` in milliseconds since
- * the epoch.
- */
-export function messageOf(denial: Denial, now: number): string | undefined {
-  return denial.detail === undefined ? limitMessageOf(denial, now) : describeDetail(denial.detail)
+/** The message of a denial; undefined if its code's message is enough. `now` in milliseconds since the epoch. */
+export function denialMessage(denial: Denial, now: number): string | undefined {
+  return denial.detail === undefined ? limitMessage(denial, now) : describeDetail(denial.detail)
 }
 
 function describeDetail(detail: DenialDetail): string {

@@ -27,7 +27,7 @@ export function reservesTokens({ admission, metered }: Grant): boolean {
 }
 
 /** Whether the gateway reads the size of the request in its body. */
-export function hasReadSize({ target }: AccessRequest): boolean {
+export function isSizeReadFromBody({ target }: AccessRequest): boolean {
   return capped.test(target.operation)
 }
 
@@ -66,7 +66,7 @@ export function holdOf(
   const { bytes, maxOutput, choices, problem } = size
   const expected = estimator.expect(size, hasOutput ? maxTokens : 0, honoursMaxTokens)
   const estimate = estimateOf(expected.input, hasOutput, estimator)
-  const canLimitOutput = honoursMaxTokens && hasReadSize(request)
+  const canLimitOutput = honoursMaxTokens && isSizeReadFromBody(request)
   return {
     bytes,
     maxOutput,
@@ -89,7 +89,7 @@ type Limits = readonly CountedLimit[]
 const none: Limits = []
 
 /** Limits on concurrency that refuse nothing: only the holds know what is in progress. */
-export function watchedOf(observed = none, ofKey = none): Limits {
+export function observedConcurrency(observed = none, ofKey = none): Limits {
   const isWatched = ({ kind }: CountedLimit) => kind === 'concurrency'
   if (!observed.some(isWatched) && !ofKey.some(isWatched)) return none
   return [...observed, ...ofKey].filter(isWatched)

@@ -1,7 +1,7 @@
 /** Offers the grants of Check to the gateway's table. */
 
 import type { Grant } from '../decide/decision.ts'
-import { takesOneAnswer } from '../decide/steps/operation.ts'
+import { allowsOneChoiceOnly } from '../decide/steps/operation.ts'
 import { isTraceSampled } from '../formats/headers.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
@@ -53,7 +53,7 @@ export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
         query,
         isTraced: isTraceSampled(traceparent),
         hasFields: request.bodyProblem !== undefined,
-        isOneAnswer: takesOneAnswer(grant.model, operation, paths, snapshot()),
+        isOneAnswer: allowsOneChoiceOnly(grant.model, operation, paths, snapshot()),
       }) ?? (isSized(grant) ? undefined : 'unread')
     const { remembered } = key
     // Without it the record could not be withdrawn.

@@ -5,7 +5,7 @@
  */
 
 import type { Grant } from '../decide/decision.ts'
-import { forwardingOf } from '../decide/forwarding.ts'
+import { forwardingFields } from '../decide/forwarding-fields.ts'
 import { getOrAdd } from '../formats/lists.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { varintSize, WireWriter } from '../grpc/wire.ts'
@@ -42,7 +42,7 @@ export class AllowTemplate {
     this.#limits = grant.states.slice(0, this.limitCount).map(({ limit }) => limit)
     this.#grant = inputsOf(grant)
     this.#dialect = dialect
-    const { routing, body, server, counting, subject, hasCredential } = forwardingOf(grant)
+    const { routing, body, server, counting, subject, hasCredential } = forwardingFields(grant)
     this.before = bytesOf((writer) => writeHeaders(writer, routing))
     this.after = bytesOf((writer) => {
       for (const headers of [body, server, counting]) writeHeaders(writer, headers)

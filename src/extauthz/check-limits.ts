@@ -9,16 +9,16 @@ import type { AccessRequest } from '../decide/access-request.ts'
 import type { Decision, Grant } from '../decide/decision.ts'
 import {
   estimatorOf,
-  hasReadSize,
   holdOf,
+  isSizeReadFromBody,
   reservesTokens,
   withEstimate,
 } from '../decide/request-hold.ts'
 import {
+  enforceBeforeBody,
   enforceHold,
   enforceLimits,
-  enforceUnread,
-  refuseOversized,
+  refuseOversizedRequest,
 } from '../decide/steps/limits.ts'
 import { ServiceError } from '../formats/errors.ts'
 import type { CounterStore } from '../ratelimit/counters.ts'
@@ -108,10 +108,10 @@ export function createLimits({ counters, increases, holding, charging }: LimitsD
 
   function enforce(grant: Grant, request: AccessRequest, now: number, call: CheckCall | undefined) {
     const isReserving = reserve !== undefined && reservesTokens(grant)
-    if (grant.isUnread || (isReserving && request.isUnread && hasReadSize(request))) {
+    if (grant.isUnread || (isReserving && request.isUnread && isSizeReadFromBody(request))) {
       const limits = grant.limits.filter((limit) => !isOfRequests(limit))
       const states = statesOf(limits, grant, now)
-      return andThen(states, (read) => enforceUnread(grant, limits, read, now))
+      return andThen(states, (read) => enforceBeforeBody(grant, limits, read, now))
     }
     if (isReserving || (reserve !== undefined && grant.countsRequests)) {
       return reserve(grant, request, now, call)
@@ -172,7 +172,7 @@ function createReserve(
       ? undefined
       : (request.requestId ?? (grant.countsRequests ? randomUUID() : undefined))
     const hold = holdOf(grant, request, estimator, now, id)
-    const oversized = refuseOversized(hold)
+    const oversized = refuseOversizedRequest(hold)
     if (oversized !== undefined) return oversized
     const { counters: tokens, requestCounters = [] } = hold
     let asker: string | undefined

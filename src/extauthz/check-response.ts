@@ -1,7 +1,7 @@
 /** Decision → `envoy.service.auth.v3.CheckResponse`, as bytes. */
 
 import type { Decision, Denial, Grant } from '../decide/decision.ts'
-import { messageOf } from '../decide/refusal-message.ts'
+import { denialMessage } from '../decide/refusal-message.ts'
 import { isFinalStatus, retryAfterOutage } from '../formats/errors.ts'
 import { bearerChallenge } from '../formats/headers.ts'
 import { redactForLog } from '../formats/redact.ts'
@@ -164,7 +164,7 @@ export const unreadResponse: Buffer = new WireWriter()
 function deny(denial: Denial, now: number, dialect: Dialect, key: KeyNews | undefined): Buffer {
   const status = refusalStatus(dialect, denial.code)
   const resetsAt = resetIfLate(denial, now)
-  const body = toRefusalBody(dialect, denial.code, messageOf(denial, now), resetsAt)
+  const body = toRefusalBody(dialect, denial.code, denialMessage(denial, now), resetsAt)
   const writer = new WireWriter()
   writer.message(1, () => writer.unsigned(1, grpcCodes[status] ?? internalCode))
   writer.message(2, () => {
@@ -198,7 +198,7 @@ function headersOf(
   if (!isFinalStatus(status)) return []
   if (denial.code === 'credential_invalid') {
     // RFC 6750, 3.1: without a credential, the challenge has no error.
-    const reason = denial.detail && messageOf(denial, now)
+    const reason = denial.detail && denialMessage(denial, now)
     const challenge = reason === undefined ? 'Bearer' : bearerChallenge(reason)
     return [['www-authenticate', challenge], noRetry]
   }

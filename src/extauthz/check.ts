@@ -3,7 +3,7 @@
 import type { AccessRequest } from '../decide/access-request.ts'
 import { authorize } from '../decide/decide.ts'
 import type { Decision, Denial } from '../decide/decision.ts'
-import { closedModels, listingModels, namedModel } from '../decide/name-lookup.ts'
+import { modelsListingName, modelsWithoutAccess, namedModelKey } from '../decide/name-lookup.ts'
 import { refusalReason } from '../decide/refusal-message.ts'
 import { refuseAddress } from '../decide/steps/address.ts'
 import { refuseCaller } from '../decide/steps/credential.ts'
@@ -166,7 +166,7 @@ export function createCheck(deps: CheckDeps): Check {
     if (decision.allowed) return decision.model.key
     // The internal error may be that there is no snapshot.
     if (decision.code === 'internal') return undefined
-    return target && namedModel(namingOf(caller, request, target), snapshot())
+    return target && namedModelKey(namingOf(caller, request, target), snapshot())
   }
 
   function toRefusal(error: unknown): Decision {
@@ -222,7 +222,7 @@ function namingOf(
   caller: Caller | null,
   { model, subscription }: CheckRequest,
   target: RequestTarget,
-): Parameters<typeof closedModels>[0] {
+): Parameters<typeof modelsWithoutAccess>[0] {
   return { caller, target, bodyModel: model, requestedSubscription: lastHeaderValue(subscription) }
 }
 
@@ -242,8 +242,8 @@ function toRefusedCheck(
     status: refusalStatus(dialectOf(target?.operation), code),
     reason: refusalReason(
       denial,
-      () => (naming ? closedModels(naming, snapshot()) : []),
-      () => (naming ? listingModels(naming, snapshot()) : []),
+      () => (naming ? modelsWithoutAccess(naming, snapshot()) : []),
+      () => (naming ? modelsListingName(naming, snapshot()) : []),
     ),
     caller,
     model: target?.modelKey ?? bodyModel,

@@ -3,9 +3,9 @@
  * users' refusals.
  */
 
-import { clientCodeOf } from '../decide/limit-message.ts'
+import { clientErrorCode } from '../decide/limit-message.ts'
 import { isRefusalOf, type PastRefusal, type PastRefusals } from '../decide/past-refusal.ts'
-import { messageOf } from '../decide/refusal-message.ts'
+import { denialMessage } from '../decide/refusal-message.ts'
 import { errorEntry } from '../formats/errors.ts'
 import { lastHeaderValue } from '../formats/headers.ts'
 import { appendTo } from '../formats/lists.ts'
@@ -99,11 +99,11 @@ function toKeep(refused: RefusedCheck): PastRefusal | undefined {
   if (Math.max(bodyModel?.length ?? 0, requestedSubscription?.length ?? 0) > maxTextLength) {
     return undefined
   }
-  const message = messageOf(denial, now) ?? errorEntry(code).message
+  const message = denialMessage(denial, now) ?? errorEntry(code).message
   return {
     requestId,
     at: now,
-    code: clientCodeOf({ ...denial, code }, now),
+    code: clientErrorCode({ ...denial, code }, now),
     status,
     reason,
     caller,

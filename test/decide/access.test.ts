@@ -1,6 +1,9 @@
 import { test } from 'tap'
-import { mayUse, ownedBy } from '../../src/decide/access.ts'
-import { accessibleSubscriptions, select } from '../../src/decide/selection.ts'
+import { mayUseModel, ownedSubscriptions } from '../../src/decide/access.ts'
+import {
+  accessibleSubscriptions,
+  chooseSubscription,
+} from '../../src/decide/subscription-selection.ts'
 import { indexOwners, noOwners } from '../../src/models/rules/compile.ts'
 import { compile } from '../support/compile.ts'
 import { modelRef, resourceOf, snapshotOf, subscription } from '../support/documents.ts'
@@ -21,12 +24,15 @@ test('a matching user or any matching group gives access', async (t) => {
     ['bob', ['ada'], false],
     ['', [''], false],
   ] as const) {
-    t.equal(mayUse({ user, groups }, model), expected, JSON.stringify([user, groups]))
+    t.equal(mayUseModel({ user, groups }, model), expected, JSON.stringify([user, groups]))
   }
 })
 
 test('nobody may use a model without a policy', async (t) => {
-  t.equal(mayUse({ user: 'ada', groups: ['a'] }, { users: new Set(), groups: new Set() }), false)
+  t.equal(
+    mayUseModel({ user: 'ada', groups: ['a'] }, { users: new Set(), groups: new Set() }),
+    false,
+  )
 })
 
 const limits = { 'llm/small': [[1, '1m']] } as const
@@ -40,7 +46,7 @@ const snapshot = snapshotOf(
 )
 
 function namesOf(user: string, ...groups: readonly string[]): readonly string[] {
-  return [...ownedBy(snapshot.owners, { user, groups })].map(({ name }) => name).sort()
+  return [...ownedSubscriptions(snapshot.owners, { user, groups })].map(({ name }) => name).sort()
 }
 
 test('subscriptions are found by user and by group, each once', async (t) => {
@@ -52,7 +58,7 @@ test('subscriptions are found by user and by group, each once', async (t) => {
   t.strictSame(namesOf('eve', 'a', 'b'), [], 'a group name is not split')
   t.strictSame(namesOf('eve', 'a,b'), ['by-group'])
   t.strictSame(namesOf('constructor', '__proto__'), [])
-  t.strictSame([...ownedBy(noOwners, { user: 'ada', groups: ['team'] })], [])
+  t.strictSame([...ownedSubscriptions(noOwners, { user: 'ada', groups: ['team'] })], [])
 })
 
 test('the index changes with the subscriptions', async (t) => {
@@ -62,7 +68,8 @@ test('the index changes with the subscriptions', async (t) => {
   t.equal(compile([mine, model], before).owners, before.owners, 'no subscription has changed')
   const moved = resourceOf(subscription('mine', { users: ['bob'] }, limits))
   const after = compile([model, moved], before)
-  const ask = (user: string) => select(after, { user, groups: [] }, undefined, 'llm/small')
+  const ask = (user: string) =>
+    chooseSubscription(after, { user, groups: [] }, undefined, 'llm/small')
   t.match(ask('bob'), { name: 'mine' })
   t.match(ask('ada'), { error: 'not_found' })
 })
@@ -75,7 +82,7 @@ test('of ten thousand subscriptions only the caller’s own are examined', async
   const person = { user: 'user-7', groups: ['group-9000'] }
   const names = accessibleSubscriptions(world, person).map(({ name }) => name)
   t.strictSame(names, ['s7', 's9000'])
-  t.equal([...ownedBy(world.owners, person)].length, 2)
+  t.equal([...ownedSubscriptions(world.owners, person)].length, 2)
   const steps = indexOwners(world.subscriptions.values())
   let count = 0
   while (!steps.next().done) count += 1

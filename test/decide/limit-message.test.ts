@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import type { Denial, Grant } from '../../src/decide/decision.ts'
 import { limitCodes } from '../../src/decide/decision.ts'
-import { messageOf } from '../../src/decide/refusal-message.ts'
+import { denialMessage } from '../../src/decide/refusal-message.ts'
 import { enforceHold } from '../../src/decide/steps/limits.ts'
 import type { ExactInt } from '../../src/formats/exact.ts'
 import { toTimestamp } from '../../src/formats/time.ts'
@@ -64,7 +64,7 @@ test('the message of an exhausted limit gives its figures', async (t) => {
         `107 of 100 tokens in 1m (resets at ${at}). Please try again in 5s.`,
     ],
   ] as const) {
-    t.equal(messageOf({ ...denial, refusing, grant, ...more } as Denial, now), message)
+    t.equal(denialMessage({ ...denial, refusing, grant, ...more } as Denial, now), message)
   }
 })
 
@@ -74,7 +74,7 @@ function told(limit: Partial<CountedLimit>, used: ExactInt, more: Partial<Denial
   const retryAt = Date.UTC(2026, 10, 30, 23)
   const refusing = stateOf({ kind: 'cost', window: 'month', parsedWindow, ...limit }, used, retryAt)
   const code = limitCodes[refusing.limit.kind]
-  return messageOf({ allowed: false, code, retryAt, refusing, grant, ...more }, now)
+  return denialMessage({ allowed: false, code, retryAt, refusing, grant, ...more }, now)
 }
 
 const inZurich = 'resets at 2026-12-01T00:00:00+01:00 in Europe/Zurich'
@@ -154,7 +154,10 @@ test('the limit that is used up is named, not one whose rest is held', async (t)
     { outcome: 'spent', ceiling: 0, windows },
     5_000,
   ) as Denial
-  t.match(messageOf(denial, now), /token limit "spent" of .* is used up: 100 of 100 .* in 50s\.$/)
+  t.match(
+    denialMessage(denial, now),
+    /token limit "spent" of .* is used up: 100 of 100 .* in 50s\.$/,
+  )
 })
 
 test('what is only held, or too little, says so of each kind', async (t) => {

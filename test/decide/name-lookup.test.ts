@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { closedModels, findByName } from '../../src/decide/name-lookup.ts'
+import { findModelByName, modelsWithoutAccess } from '../../src/decide/name-lookup.ts'
 import type { Caller } from '../../src/identity/rules/caller.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
@@ -30,10 +30,10 @@ test('models that no policy opens do not slow down a name that they declare', as
   )
   const { caller, reads } = counted()
   const asking = { caller, requestedSubscription: undefined }
-  for (const _ of [1, 2]) t.match(findByName('gpt', asking, snapshot), { key: 'llm/small' })
+  for (const _ of [1, 2]) t.match(findModelByName('gpt', asking, snapshot), { key: 'llm/small' })
   t.equal(reads(), 2, 'only the open model is compared with the groups')
   const target = { modelKey: undefined, operation: '/v1/chat/completions', query: '' }
   const asked = { ...asking, target: target as never, bodyModel: 'gpt' }
-  t.equal(closedModels(asked, snapshot).length, 500, 'a refusal names them')
+  t.equal(modelsWithoutAccess(asked, snapshot).length, 500, 'a refusal names them')
   t.equal(reads(), 3)
 })

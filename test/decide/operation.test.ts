@@ -2,7 +2,7 @@ import { test } from 'tap'
 import type { AccessRequest } from '../../src/decide/access-request.ts'
 import { authorize } from '../../src/decide/decide.ts'
 import type { Decision } from '../../src/decide/decision.ts'
-import { refuseAnswers, takesOneAnswer } from '../../src/decide/steps/operation.ts'
+import { allowsOneChoiceOnly, refuseMoreChoices } from '../../src/decide/steps/operation.ts'
 import { createLimits } from '../../src/extauthz/check-limits.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import { parseTarget } from '../../src/operations/request-target.ts'
@@ -18,7 +18,7 @@ test('one answer only is taken where others would not be counted', async (t) => 
   const takes = (spec: object, operation: string, by = rules, isLlamaCpp = false) => {
     const snapshot = snapshotOf(modelRef('small', spec))
     const servedNames = { ...snapshot.servedNames, isLlamaCpp: () => isLlamaCpp }
-    return takesOneAnswer(snapshot.models.get('llm/small')!, operation, by, { servedNames })
+    return allowsOneChoiceOnly(snapshot.models.get('llm/small')!, operation, by, { servedNames })
   }
   t.ok(takes(one, chat))
   for (const spec of [{}, { output: {} }, { output: { usageOfAllAnswers: true } }]) {
@@ -33,10 +33,13 @@ test('one answer only is taken where others would not be counted', async (t) => 
 })
 
 test('more than one answer is refused, and what cannot be told', async (t) => {
-  for (const size of [{}, { choices: 1 }]) t.equal(refuseAnswers(size), undefined)
-  t.match(refuseAnswers({ choices: 2 }), /2 answers.*\(n, n_cmpl, best_of, prompt\).*usageOfAll/)
+  for (const size of [{}, { choices: 1 }]) t.equal(refuseMoreChoices(size), undefined)
+  t.match(
+    refuseMoreChoices({ choices: 2 }),
+    /2 answers.*\(n, n_cmpl, best_of, prompt\).*usageOfAll/,
+  )
   const problem = 'a field must be spelled exactly n'
-  for (const choices of [1, 2]) t.equal(refuseAnswers({ choices, problem }), problem)
+  for (const choices of [1, 2]) t.equal(refuseMoreChoices({ choices, problem }), problem)
 })
 
 test('before the body is read only what is used up refuses', async (t) => {

@@ -1,12 +1,12 @@
 import { test } from 'tap'
 import type { DenialDetail } from '../../src/decide/decision.ts'
-import { messageOf } from '../../src/decide/refusal-message.ts'
+import { denialMessage } from '../../src/decide/refusal-message.ts'
 
 const now = 1_000_000
 
 test('each detail has its message', async (t) => {
   const told = (detail: DenialDetail) =>
-    messageOf({ allowed: false, code: 'invalid_request', detail }, now)
+    denialMessage({ allowed: false, code: 'invalid_request', detail }, now)
   for (const [detail, message] of [
     [{ about: 'identity_token' }, 'Inference needs an API key; an identity token is not one.'],
     [{ about: 'query' }, 'The query must not hold the path of another operation.'],
@@ -68,13 +68,13 @@ test('each detail has its message', async (t) => {
   ] as const) {
     t.equal(told(detail), message)
   }
-  t.equal(messageOf({ allowed: false, code: 'not_found' }, now), undefined)
+  t.equal(denialMessage({ allowed: false, code: 'not_found' }, now), undefined)
 })
 
 test('a quoted name is bounded, in one line, and shows what is hidden', async (t) => {
   const quoted = (name: string) =>
     /^The model (.*) does not exist or/s.exec(
-      messageOf(
+      denialMessage(
         { allowed: false, code: 'model_not_allowed', detail: { about: 'model', name } },
         now,
       ) ?? '',
@@ -93,7 +93,7 @@ test('a quoted name is bounded, in one line, and shows what is hidden', async (t
 
 test('a subscription that does not pay is named, and one that would', async (t) => {
   const told = (detail: object) =>
-    messageOf(
+    denialMessage(
       {
         allowed: false,
         code: 'subscription_not_allowed',

@@ -432,7 +432,10 @@ export const allMutants: readonly Mutant[] = [
     'decide/steps/subscription.ts',
     ['decide/decide.test.ts'],
     [
-      ["if (!isHealthy(selected)) return denySubscription('model_unhealthy', context)", ''],
+      [
+        "if (!isHealthySubscription(selected)) return denySubscription('model_unhealthy', context)",
+        '',
+      ],
       [
         "const hidden = error === 'not_found' && name !== undefined",
         "const hidden = error === 'not_found' && name === undefined",
@@ -453,9 +456,9 @@ export const allMutants: readonly Mutant[] = [
     ['models/rules/served-names.test.ts'],
     [
       ['if (declared !== undefined) return pickDeclared', 'if (declared) pickDeclared'],
-      ['if (mayCall(asking.caller, model)) usable', 'usable'],
+      ['if (mayCallModel(asking.caller, model)) usable', 'usable'],
       ['return usable.length < 2 ? usable[0] :', 'return usable[0] ??'],
-      ['&& mayUse(caller, found) ?', '?'],
+      ['&& mayUseModel(caller, found) ?', '?'],
     ],
   ),
   ...mutants(
@@ -504,7 +507,10 @@ export const allMutants: readonly Mutant[] = [
     'admin/models/list-models.ts',
     ['admin/models/list-models.test.ts'],
     [
-      ['modelsMeant(name, asking, snapshot).find((model) => silent.has(model))', '[...silent][0]'],
+      [
+        'candidateModels(name, asking, snapshot).find((model) => silent.has(model))',
+        '[...silent][0]',
+      ],
       ['silent.delete(model)', ''],
     ],
   ),
@@ -539,10 +545,10 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'decide/selection.ts',
-    ['decide/selection.test.ts'],
+    'decide/subscription-selection.ts',
+    ['decide/subscription-selection.test.ts'],
     [
-      ["if (!mayUse(person, found)) return { error: 'access_denied' }", ''],
+      ["if (!mayUseModel(person, found)) return { error: 'access_denied' }", ''],
       ["if (!includes(found, model)) return { error: 'model_not_in_subscription' }", ''],
       ["if (only !== undefined) return { error: 'multiple_subscriptions' }", ''],
       [
@@ -1168,7 +1174,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['awayMs < briefMs', 'awayMs < 0'],
       ['if (isBug(error)) throw error', ''],
-      ['isReserving && request.isUnread && hasReadSize(request)', 'false'],
+      ['isReserving && request.isUnread && isSizeReadFromBody(request)', 'false'],
       ['if (first instanceof Promise) outages.end(() => holds.partitionsOf?.(asked) ?? [])', ''],
       [' || at - last.failedAt >= unaskedMs', ''],
       ["['', ...partitionsOf()]", "['']"],

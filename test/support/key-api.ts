@@ -10,7 +10,7 @@ import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
 import { createAuditTrail } from '../../src/audit/trail.ts'
 import type { BackendState } from '../../src/cluster/rules/conditions.ts'
 import { noPolicies } from '../../src/cluster/rules/policies.ts'
-import type { OthersRefusals, PastRefusals } from '../../src/decide/past-refusal.ts'
+import type { PastRefusals, PeerRefusals } from '../../src/decide/past-refusal.ts'
 import { createLimits, type Limits } from '../../src/extauthz/check-limits.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import {
@@ -69,7 +69,7 @@ export interface KeyApiOptions {
   readonly pastRefusals?: PastRefusals
   /** `off` by default. */
   readonly tableCondition?: () => TableCondition
-  readonly othersRefusals?: OthersRefusals
+  readonly othersRefusals?: PeerRefusals
   /** Whether there is a usage ledger; true by default. */
   readonly ledger?: boolean
   /** The usage journal, for simulations. */

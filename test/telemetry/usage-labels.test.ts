@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { owningGroup, poolOf } from '../../src/decide/access.ts'
+import { owningGroup, poolOfCaller } from '../../src/decide/access.ts'
 import type { Subscription, WrittenTelemetry } from '../../src/kinds/resources.ts'
 import { toUsageLabels } from '../../src/telemetry/usage-labels.ts'
 
@@ -47,6 +47,10 @@ test('the owning group is the first that user and owner share', async (t) => {
   t.equal(owningGroup(owned, ['blue', 'x']), 'blue')
   t.equal(owningGroup(owned, []), '', 'the user owns it by name')
   const both = { owner: { users: ['ada'], groups: ['red', 'users'] } } as unknown as Subscription
-  t.equal(poolOf(both, ['red', 'users']), 'red')
-  t.equal(poolOf(both, ['users']), poolOf(both, []), 'a group `users` is in the pool of that name')
+  t.equal(poolOfCaller(both, ['red', 'users']), 'red')
+  t.equal(
+    poolOfCaller(both, ['users']),
+    poolOfCaller(both, []),
+    'a group `users` is in the pool of that name',
+  )
 })

@@ -1,7 +1,7 @@
 /** Decides a hypothetical request by the steps of Check, and by its limits as they are now or will be; counts nothing. */
 
 import type { AccessRequest } from '../../decide/access-request.ts'
-import { type StepName, trace } from '../../decide/decide.ts'
+import { type StepName, traceDecision } from '../../decide/decide.ts'
 import type { Decision, Denial, Grant } from '../../decide/decision.ts'
 import { type Explanation, explain } from '../../decide/explain.ts'
 import { enforceLimits } from '../../decide/steps/limits.ts'
@@ -35,7 +35,7 @@ export function createDryRun(deps: ExplainDeps) {
     const tokensOpen = isStandIn || tokensOpenInference
     const access = { ...request, caller, target, tokensOpen, address }
     const known = snapshot()
-    const traced = trace(access, known, paths)
+    const traced = traceDecision(access, known, paths)
     const { decision } = traced
     const decided = decision.allowed ? await enforce(decision, access, at) : decision
     return { decision: decided, explained: () => explain(access, traced, decided, known) }

@@ -1,7 +1,7 @@
 /** How the decision table would treat a request that is allowed (docs/table.md). */
 
 import type { Decision } from '../../decide/decision.ts'
-import { takesOneAnswer } from '../../decide/steps/operation.ts'
+import { allowsOneChoiceOnly } from '../../decide/steps/operation.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { PathRules } from '../../operations/operations.ts'
 import { parseTarget } from '../../operations/request-target.ts'
@@ -27,7 +27,7 @@ export function toTableJson(
   const target = parseTarget(path)
   if (!decision.allowed || target === undefined) return {}
   const { operation, query } = target
-  const isOneAnswer = takesOneAnswer(decision.model, operation, paths, snapshot)
+  const isOneAnswer = allowsOneChoiceOnly(decision.model, operation, paths, snapshot)
   const asked = { method, operation, query, isOneAnswer, isTraced: false, hasFields: false }
   const rule = missRule(decision, asked) ?? (condition === 'open' ? undefined : condition)
   return { table: { decides: rule === undefined, ...(rule && { reason: rule }) } }

@@ -4,9 +4,9 @@ import type { BackendState } from '../../cluster/rules/conditions.ts'
 import type { StepName } from '../../decide/decide.ts'
 import type { Denial } from '../../decide/decision.ts'
 import type { ConsideredSubscription, Explanation } from '../../decide/explain.ts'
-import { clientCodeOf } from '../../decide/limit-message.ts'
+import { clientErrorCode } from '../../decide/limit-message.ts'
 import type { PastRefusal } from '../../decide/past-refusal.ts'
-import { messageOf, refusalReason } from '../../decide/refusal-message.ts'
+import { denialMessage, refusalReason } from '../../decide/refusal-message.ts'
 import { type ErrorCode, errorBody, errorEntry } from '../../formats/errors.ts'
 import { joinFirst } from '../../formats/lists.ts'
 import { toAmount } from '../../formats/money.ts'
@@ -88,8 +88,8 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
     allowed: decision.allowed,
     ...(!decision.allowed && {
       status: refusalStatus(dialectOf(parseTarget(path)?.operation), decision.code),
-      code: errorBody(clientCodeOf(decision, at)).error.code,
-      message: redact(messageOf(decision, at) ?? errorEntry(decision.code).message),
+      code: errorBody(clientErrorCode(decision, at)).error.code,
+      message: redact(denialMessage(decision, at) ?? errorEntry(decision.code).message),
       reason: locate && reasonOf(explanation, decision, broken),
     }),
     at: toTimestamp(at),

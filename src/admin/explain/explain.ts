@@ -3,7 +3,7 @@
 import { setImmediate } from 'node:timers/promises'
 import type { Decision } from '../../decide/decision.ts'
 import type { Explanation } from '../../decide/explain.ts'
-import { clientCodeOf } from '../../decide/limit-message.ts'
+import { clientErrorCode } from '../../decide/limit-message.ts'
 import { isRefusalOf, type PastRefusal } from '../../decide/past-refusal.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
@@ -68,7 +68,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     asked: Hypothetical,
     at: number,
   ): Promise<readonly OtherKey[]> {
-    const codeOf = (each: Decision) => (each.allowed ? undefined : clientCodeOf(each, at))
+    const codeOf = (each: Decision) => (each.allowed ? undefined : clientErrorCode(each, at))
     const found: OtherKey[] = []
     for (const record of otherKeys) {
       // Each takes milliseconds if the person has thousands of subscriptions.

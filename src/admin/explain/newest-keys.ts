@@ -1,6 +1,6 @@
 /** The keys that are assumed for a person whose key is not named. */
 
-import { selectForKey } from '../../decide/selection.ts'
+import { selectForKey } from '../../decide/subscription-selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import type { TokenCaller } from '../../identity/rules/caller.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'

@@ -3,7 +3,7 @@
  */
 
 import type { FastifyRequest } from 'fastify'
-import { findSubscription } from '../../decide/selection.ts'
+import { findSubscription } from '../../decide/subscription-selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import { describeEnd } from '../../identity/authenticate.ts'
 import type { Caller, TokenCaller } from '../../identity/rules/caller.ts'

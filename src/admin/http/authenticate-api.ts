@@ -1,7 +1,7 @@
 /** onRequest: credential → request.caller, before any of the body is read. */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { messageOf } from '../../decide/refusal-message.ts'
+import { denialMessage } from '../../decide/refusal-message.ts'
 import { refuseAddress } from '../../decide/steps/address.ts'
 import { networkOf } from '../../formats/cidr.ts'
 import { ServiceError } from '../../formats/errors.ts'
@@ -52,10 +52,9 @@ export interface CallerDeps {
 }
 
 /**
- * Requires a valid credential on every route of this scope, and the addresses that its key is bound
- * to. Beyond the limits requests get 429. A request that ends the key it is made with is refused for
- * neither. A valid credential is accepted from any address,
- * because many people may share one.
+ * Requires a valid credential on every route of this scope, and the addresses that its key is bound to. Beyond the
+ * limits requests get 429. A request that ends the key it is made with is refused for neither. A valid credential is
+ * accepted from any address, because many people may share one.
  */
 export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
   const { authenticate, clock, rate, addressRate, gatewayTrustedHops: trustedHops = 0 } = deps
@@ -118,7 +117,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
     request.boundAddress = gatewayAddressOf(request, trusts, trustedHops)
     const elsewhere = refuseAddress(caller, request.boundAddress ?? null)
     if (elsewhere === undefined) return
-    throw new ServiceError(elsewhere.code, { message: messageOf(elsewhere, clock()) as string })
+    throw new ServiceError(elsewhere.code, { message: denialMessage(elsewhere, clock()) as string })
   }
 
   /** Counts the request; the milliseconds until it may be repeated. */
@@ -129,9 +128,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
   }
 }
 
-/**
- * Whether a key may be ending itself, judged by the headers; a large body would not be read for that.
- */
+/** Whether a key may be ending itself, judged by the headers; a large body would not be read for that. */
 function mayEndItself({ caller, headers, routeOptions }: FastifyRequest): boolean {
   if (caller?.by !== 'key' || routeOptions.config.endsOwnKey === undefined) return false
   const { 'transfer-encoding': coding, 'content-length': length = 0 } = headers

@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import type { FromSchema } from 'json-schema-to-ts'
-import { selectForKey } from '../../decide/selection.ts'
+import { selectForKey } from '../../decide/subscription-selection.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import { expiryOf, maximumDaysOf } from '../../keys/rules/lifetime.ts'
@@ -170,7 +170,5 @@ function nameOf({ name }: BodyOf<typeof schema.body>, ephemeral: boolean): strin
   return `ephemeral-${process.hrtime.bigint() + epochOffsetNs}`
 }
 
-/**
- * The offset from the monotonic clock to Unix nanoseconds, so that two simultaneous names differ.
- */
+/** The offset from the monotonic clock to Unix nanoseconds, so that two simultaneous names differ. */
 const epochOffsetNs = BigInt(Date.now()) * 1_000_000n - process.hrtime.bigint()

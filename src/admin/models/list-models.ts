@@ -4,14 +4,14 @@
  */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { mayUse } from '../../decide/access.ts'
-import { isUnambiguous, modelsMeant } from '../../decide/name-lookup.ts'
+import { mayUseModel } from '../../decide/access.ts'
+import { candidateModels, isUnambiguousName } from '../../decide/name-lookup.ts'
 import {
   accessibleSubscriptions,
   findSubscription,
-  isHealthy,
-  requestedBy,
-} from '../../decide/selection.ts'
+  isHealthySubscription,
+  requestedSubscriptionOf,
+} from '../../decide/subscription-selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import { lastHeaderValue } from '../../formats/headers.ts'
 import { getOrAdd } from '../../formats/lists.ts'
@@ -98,12 +98,12 @@ export function listModels(app: Api, deps: ExternalDeps): void {
     const { found, silent } = await findModels(deps, search)
     const models = await inSlices(
       mergeModels(found, {
-        isUsable: (name) => isUnambiguous(name, asking, snapshot),
+        isUsable: (name) => isUnambiguousName(name, asking, snapshot),
         sharedUrl: deps.gatewayUrl,
       }),
     )
     const findSilent = (name: string) =>
-      modelsMeant(name, asking, snapshot).find((model) => silent.has(model))
+      candidateModels(name, asking, snapshot).find((model) => silent.has(model))
     return { models, findSilent }
   }
   app.get('/v1/models', { schema }, async (request, reply) => {
@@ -139,16 +139,16 @@ function subscriptionsOf(
   caller: Caller,
   requested: string | undefined,
 ): readonly CompiledSubscription[] {
-  const name = requestedBy(caller, requested)
+  const name = requestedSubscriptionOf(caller, requested)
   if (name === undefined) return accessibleSubscriptions(snapshot, caller)
   const subscription = findSubscription(snapshot, name)
   // Foreign and unknown ones get the same response, so that names cannot be guessed.
-  if (subscription === undefined || !mayUse(caller, subscription)) {
+  if (subscription === undefined || !mayUseModel(caller, subscription)) {
     throw new ServiceError('subscription_not_allowed', {
       message: 'You have no access to the subscription.',
     })
   }
-  if (!isHealthy(subscription)) throw new ServiceError('subscription_not_ready')
+  if (!isHealthySubscription(subscription)) throw new ServiceError('subscription_not_ready')
   return [subscription]
 }
 
@@ -175,7 +175,8 @@ async function findModels(deps: ExternalDeps, search: Search) {
         found.push({ model, subscription, endpoint: endpoint ?? '', served: undefined })
       } else if (endpoint !== undefined && model.cluster === undefined) {
         // The gateway does not lead there, and the caller's credential must not go there.
-        if (mayUse(caller, model)) found.push({ model, subscription, endpoint, served: undefined })
+        if (mayUseModel(caller, model))
+          found.push({ model, subscription, endpoint, served: undefined })
       } else if (endpoint !== undefined) {
         const make = () => ({ endpoint, subscriptions: [] })
         getOrAdd(asked, model, make).subscriptions.push(subscription)

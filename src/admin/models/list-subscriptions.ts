@@ -1,7 +1,10 @@
 /** `GET /v1/subscriptions` and `GET /v1/model/{model-id}/subscriptions` (contract, 3.8). */
 
 import type { FastifyRequest } from 'fastify'
-import { accessibleSubscriptions, requestedBy } from '../../decide/selection.ts'
+import {
+  accessibleSubscriptions,
+  requestedSubscriptionOf,
+} from '../../decide/subscription-selection.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -37,7 +40,7 @@ export function listSubscriptions(app: Api, { snapshot, keyReach }: ExternalDeps
   function list(request: FastifyRequest, matches: (each: CompiledSubscription) => boolean) {
     const [current, caller] = [snapshot(), callerOf(request)]
     // A key that sees only itself does not learn what else its owner has.
-    const only = onlyKeyOf(caller, keyReach) && requestedBy(caller, undefined)
+    const only = onlyKeyOf(caller, keyReach) && requestedSubscriptionOf(caller, undefined)
     return accessibleSubscriptions(current, caller)
       .filter((each) => matches(each) && each.name === (only ?? each.name))
       .map((each) => toSubscriptionJson(each, current, caller))

@@ -1,7 +1,11 @@
 /** `POST /internal/v1/subscriptions/select` (contract, 3.11): for gateways that use HTTP. */
 
 import type { FastifyError } from 'fastify'
-import { type SelectionRefusal, select, selectionErrors } from '../../decide/selection.ts'
+import {
+  chooseSubscription,
+  type SelectionRefusal,
+  selectionErrors,
+} from '../../decide/subscription-selection.ts'
 import { errorEntry, ServiceError } from '../../formats/errors.ts'
 import { displayOf } from '../../models/rules/display.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
@@ -81,7 +85,7 @@ export function selectSubscription(app: Api, { snapshot }: SharedDeps): void {
       }
       const name = requestedSubscription?.trim() || undefined
       const model = requestedModel?.trim() || undefined
-      const selected = select(snapshot(), person, name, model)
+      const selected = chooseSubscription(snapshot(), person, name, model)
       if (!('error' in selected)) return toSelectedJson(selected)
       const message = describeRefusal(selected, username, name, model)
       return refuse(selected.error, message, selected.found?.phase)

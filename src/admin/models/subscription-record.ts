@@ -1,6 +1,6 @@
 /** A subscription in responses (contract, 3.8), without its owners. */
 
-import { mayUse } from '../../decide/access.ts'
+import { mayUseModel } from '../../decide/access.ts'
 import type { Person } from '../../identity/rules/caller.ts'
 import type { Prices } from '../../kinds/limits.ts'
 import type { BilledModel, Limit } from '../../kinds/resources.ts'
@@ -120,7 +120,7 @@ function aboutModel(model: Model | undefined, caller: Person): Record<string, un
     ...(displayName !== '' && { display_name: displayName }),
     ...(description !== '' && { description }),
     source: backend.kind === 'ExternalModel' ? 'external' : 'internal',
-    accessible: mayUse(caller, model),
+    accessible: mayUseModel(caller, model),
   }
 }
 

@@ -1,8 +1,8 @@
 /** `GET /v1/limits`: what is left of the caller's limits. */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import { mayCall, poolOf } from '../../decide/access.ts'
-import { accessibleSubscriptions } from '../../decide/selection.ts'
+import { mayCallModel, poolOfCaller } from '../../decide/access.ts'
+import { accessibleSubscriptions } from '../../decide/subscription-selection.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
@@ -91,13 +91,13 @@ export function limitsOf(
   )
   const mayUse = (key: string) => {
     const model = snapshot.models.get(key)
-    return model !== undefined && mayCall(caller, model)
+    return model !== undefined && mayCallModel(caller, model)
   }
   const { user, groups } = caller
   const caps = capsOf(caller)
   const ofKey = open.flatMap((subscription) =>
     limitsOfKey(caps, subscription, { user, mayUse }, only.model),
   )
-  const poolIn = ({ resource }: CompiledSubscription) => poolOf(resource, groups)
+  const poolIn = ({ resource }: CompiledSubscription) => poolOfCaller(resource, groups)
   return inOrder([...limitsIn(open, only, { user, poolIn, mayUse }), ...ofKey])
 }

@@ -6,9 +6,9 @@
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import { isListing, refuseOperation } from '../../operations/operations.ts'
 import { type Denial, deny } from '../decision.ts'
-import type { DecisionContext, Found } from './step.ts'
+import type { DecisionContext, StepFindings } from './step.ts'
 
-export function checkBudget(context: DecisionContext): Denial | Found {
+export function checkBudget(context: DecisionContext): Denial | StepFindings {
   const { request, rules, caller, model, subscription } = context
   const terms = subscription.terms.get(model.key)
   const keyLimits = capsOf(caller)?.limitsOn?.(model.key, subscription.calendar)

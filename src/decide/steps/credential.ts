@@ -3,9 +3,9 @@
 import type { Caller } from '../../identity/rules/caller.ts'
 import { isListing } from '../../operations/operations.ts'
 import { type Denial, deny } from '../decision.ts'
-import type { DecisionContext, Found } from './step.ts'
+import type { DecisionContext, StepFindings } from './step.ts'
 
-export function checkCredential({ request }: DecisionContext): Denial | Found {
+export function checkCredential({ request }: DecisionContext): Denial | StepFindings {
   const { caller, target, method, tokensOpen } = request
   if (caller === null) return deny('credential_invalid')
   return refuseCaller(caller, tokensOpen || isListing(target.operation, method)) ?? { caller }

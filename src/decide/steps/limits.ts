@@ -38,7 +38,7 @@ function refusalBy(all: Pick<Denial, 'states' | 'grant'>, refusing: LimitState, 
  * The decision before the body has been read: spent limits refuse, everything else is decided afterwards. `limits` are
  * those on tokens, and `counters` theirs.
  */
-export function enforceUnread(
+export function enforceBeforeBody(
   grant: Grant,
   limits: Grant['limits'],
   counters: readonly CounterState[],
@@ -49,7 +49,7 @@ export function enforceUnread(
 }
 
 /** The refusal of a request that does not fit into its limits even while they are unused. */
-export function refuseOversized(hold: Hold): Denial | undefined {
+export function refuseOversizedRequest(hold: Hold): Denial | undefined {
   const problem = hold.problem ?? describeOversized(hold)
   return problem === undefined ? undefined : deny('invalid_body', { about: 'body', problem })
 }

@@ -5,13 +5,13 @@ import { isNamedByPath } from '../../operations/operations.ts'
 import { parseFoundFields } from '../../operations/restrictions.ts'
 import type { AccessRequest } from '../access-request.ts'
 import { type Denial, deny } from '../decision.ts'
-import { type Ambiguous, ambiguousShown, findByName } from '../name-lookup.ts'
-import type { DecisionContext, Found } from './step.ts'
+import { type AmbiguousName, findModelByName, maxAmbiguousShown } from '../name-lookup.ts'
+import type { DecisionContext, StepFindings } from './step.ts'
 
 /** The gateway takes no body with these. */
 const bodiless: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-export function findModel(context: DecisionContext): Denial | Found {
+export function findModel(context: DecisionContext): Denial | StepFindings {
   const model = lookUp(context)
   return 'allowed' in model ? model : { model }
 }
@@ -35,20 +35,20 @@ function lookUp({ request, snapshot, caller }: DecisionContext): Model | Denial 
     return deny('invalid_body', { about: 'body', problem })
   }
   const asking = { caller, requestedSubscription: request.requestedSubscription }
-  const found = findByName(bodyModel, asking, snapshot)
+  const found = findModelByName(bodyModel, asking, snapshot)
   if (found !== undefined) return 'key' in found ? found : denyAmbiguous(found, operation)
   if (caller.by !== 'key' || !caller.caps) return denyModel(request)
   // A name that only the caps exclude is refused because of them; that it means several models is not disclosed.
   const { caps: _, ...uncapped } = caller
-  const left = findByName(bodyModel, { ...asking, caller: uncapped }, snapshot)
+  const left = findModelByName(bodyModel, { ...asking, caller: uncapped }, snapshot)
   if (left === undefined) return denyModel(request)
   return 'key' in left ? left : denyModel(request, 'key_models')
 }
 
-function denyAmbiguous({ models, isListed }: Ambiguous, operation: string): Denial {
+function denyAmbiguous({ models, isListed }: AmbiguousName, operation: string): Denial {
   const paths = models.map(({ key }) => `/${key}${operation}`).sort()
-  const areMore = paths.length > ambiguousShown
-  const shown = paths.slice(0, ambiguousShown)
+  const areMore = paths.length > maxAmbiguousShown
+  const shown = paths.slice(0, maxAmbiguousShown)
   return deny('model_ambiguous', { about: 'ambiguous', paths: shown, areMore, isListed })
 }
 

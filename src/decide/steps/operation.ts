@@ -16,17 +16,17 @@ import {
 } from '../../operations/restrictions.ts'
 import type { AccessRequest } from '../access-request.ts'
 import { type Denial, deny } from '../decision.ts'
-import type { DecisionContext, Found } from './step.ts'
+import type { DecisionContext, StepFindings } from './step.ts'
 
-export function checkOperation(context: DecisionContext): Denial | Found {
+export function checkOperation(context: DecisionContext): Denial | StepFindings {
   const { request, snapshot, rules, model } = context
   const { operation } = request.target
   const closed = refuseHere(model, operation, request.method, rules)
   if (closed !== undefined) return { allowed: false, ...closed }
-  const isOneAnswer = takesOneAnswer(model, operation, rules, snapshot)
+  const isOneAnswer = allowsOneChoiceOnly(model, operation, rules, snapshot)
   const problem = refuseBody(request, model, rules, isOneAnswer)
   if (problem !== undefined) return deny('invalid_body', { about: 'body', problem })
-  const name = nameInBody(request)
+  const name = modelNameInBody(request)
   if (name !== undefined && !mayName(name, model)) {
     return deny('model_not_allowed', { about: 'model', name })
   }
@@ -34,7 +34,11 @@ export function checkOperation(context: DecisionContext): Denial | Found {
 }
 
 /** The name in the body of a model's own path. Undefined before the gateway has read it, even if a client sends the header. */
-export function nameInBody({ target, isUnread, bodyModel }: AccessRequest): string | undefined {
+export function modelNameInBody({
+  target,
+  isUnread,
+  bodyModel,
+}: AccessRequest): string | undefined {
   return target.modelKey !== undefined && !isUnread ? bodyModel : undefined
 }
 
@@ -63,7 +67,7 @@ function refuseBody(
   const named = fields ?? unreadFields(operation, method)
   const problem = refuseFields(named, resource, isMetered(operation, rules))
   if (problem !== undefined || !isOne || isUnread || size === undefined) return problem
-  return refuseAnswers(size)
+  return refuseMoreChoices(size)
 }
 
 /** Whether a body may use this name on the model's own path: one of its names, if they are known. */
@@ -79,7 +83,7 @@ const operations: ReadonlySet<string> = new Set([meterable.chat, meterable.compl
  * Whether requests of this operation may ask for one answer only, because the others would not be counted: according to
  * the ModelRef, or else if its server is llama.cpp's.
  */
-export function takesOneAnswer(
+export function allowsOneChoiceOnly(
   model: Model,
   operation: string,
   rules: PathRules,
@@ -93,7 +97,7 @@ export function takesOneAnswer(
  * The problem of a request for several answers, or undefined if it asks for one. `size` is as read by the gateway;
  * an unknown number is taken for one.
  */
-export function refuseAnswers(size: {
+export function refuseMoreChoices(size: {
   readonly choices?: number | undefined
   readonly problem?: string | undefined
 }): string | undefined {

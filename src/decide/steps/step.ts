@@ -31,9 +31,9 @@ export interface DecisionContext {
 }
 
 /** A step's findings, for later steps. */
-export type Found = Partial<
+export type StepFindings = Partial<
   Pick<DecisionContext, 'caller' | 'model' | 'isOneAnswer' | 'subscription' | 'terms' | 'keyLimits'>
 >
 
 /** Refuses the request, or lets it pass with its findings, if any. Pure. */
-export type Step = (context: DecisionContext) => Denial | Found | undefined
+export type Step = (context: DecisionContext) => Denial | StepFindings | undefined

@@ -2,15 +2,21 @@
 
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import type { Denial } from '../decision.ts'
-import { bestPaying, isHealthy, requestedBy, type SelectionError, select } from '../selection.ts'
-import type { DecisionContext, Found } from './step.ts'
+import {
+  bestPayingSubscription,
+  chooseSubscription,
+  isHealthySubscription,
+  requestedSubscriptionOf,
+  type SelectionError,
+} from '../subscription-selection.ts'
+import type { DecisionContext, StepFindings } from './step.ts'
 
-export function resolveSubscription(context: DecisionContext): Denial | Found {
+export function resolveSubscription(context: DecisionContext): Denial | StepFindings {
   const { request, snapshot, caller, model } = context
-  const requested = requestedBy(caller, request.requestedSubscription)
-  const selected = select(snapshot, caller, requested, model.key)
+  const requested = requestedSubscriptionOf(caller, request.requestedSubscription)
+  const selected = chooseSubscription(snapshot, caller, requested, model.key)
   if ('error' in selected) return denySubscription(selected.error, context)
-  if (!isHealthy(selected)) return denySubscription('model_unhealthy', context)
+  if (!isHealthySubscription(selected)) return denySubscription('model_unhealthy', context)
   return { subscription: selected }
 }
 
@@ -26,7 +32,7 @@ function denySubscription(
   if (error === 'multiple_subscriptions') {
     return { allowed: false, code, selection: error, detail: { about: 'several' } }
   }
-  const name = requestedBy(caller, request.requestedSubscription)
+  const name = requestedSubscriptionOf(caller, request.requestedSubscription)
   const hidden = error === 'not_found' && name !== undefined && caller.by === 'token'
   const selection = hidden ? 'access_denied' : error
   const refusal = { allowed: false, code, selection } as const
@@ -37,6 +43,6 @@ function denySubscription(
       : name === undefined
         ? undefined
         : { by: caller.by }
-  const other = bestPaying(snapshot, caller, model.key)?.name
+  const other = bestPayingSubscription(snapshot, caller, model.key)?.name
   return { ...refusal, detail: { about: 'subscription', error: selection, named, other } }
 }

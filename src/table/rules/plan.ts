@@ -3,7 +3,7 @@
  */
 
 import type { Grant } from '../../decide/decision.ts'
-import { forwardingOf } from '../../decide/forwarding.ts'
+import { forwardingFields } from '../../decide/forwarding-fields.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { type Dialect, dialectOf } from '../../operations/dialect.ts'
 import { toPolicyField } from '../../ratelimit/rules/limit-headers.ts'
@@ -38,7 +38,7 @@ export function planOf(grant: Grant, dialect: Dialect): Plan | undefined {
 /** Returns undefined if a value does not fit the format; the request is then a miss each time. */
 export function templateText(grant: Grant, dialect: Dialect): string | undefined {
   const { limits, bodyNames = '', held, upstreamPath } = grant
-  const { routing, body, server, counting, subject, hasCredential } = forwardingOf(grant)
+  const { routing, body, server, counting, subject, hasCredential } = forwardingFields(grant)
   const flags = [
     hasCredential ? 'c' : '',
     dialect === 'anthropic' ? 'a' : '',

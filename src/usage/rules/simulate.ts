@@ -8,7 +8,7 @@
  * known. Holds are ignored. Prices and weights come from the resources.
  */
 
-import { findSubscription, unusableReason } from '../../decide/selection.ts'
+import { findSubscription, unusableReason } from '../../decide/subscription-selection.ts'
 import { addExact, type ExactInt, subtractExact } from '../../formats/exact.ts'
 import { getOrAdd } from '../../formats/lists.ts'
 import { dayMs } from '../../formats/time.ts'

@@ -1,5 +1,5 @@
 import { type Test, test } from 'tap'
-import type { OthersRefusals } from '../../../src/decide/past-refusal.ts'
+import type { PeerRefusals } from '../../../src/decide/past-refusal.ts'
 import { createLimits } from '../../../src/extauthz/check-limits.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
 import type { ApiKeyRecord } from '../../../src/keys/rules/api-key.ts'
@@ -717,7 +717,7 @@ test("others' keys, users and refusals are refused to users", async (t) => {
 test('a refusal of another process is explained, or may be unknown for lack of its answer', async (t) => {
   const other = createRefusalMemory()
   let silent: readonly string[] | undefined = []
-  const othersRefusals: OthersRefusals = {
+  const othersRefusals: PeerRefusals = {
     recent: async () => ({ refusals: [], silent }),
     find: async (requestId, user) => {
       const found = other.find(requestId, user, api.now)

@@ -1,9 +1,9 @@
 import { test } from 'tap'
 import type { AccessRequest } from '../../../src/decide/access-request.ts'
-import { type StepName, trace } from '../../../src/decide/decide.ts'
+import { type StepName, traceDecision } from '../../../src/decide/decide.ts'
 import type { Decision, Grant } from '../../../src/decide/decision.ts'
 import { explain } from '../../../src/decide/explain.ts'
-import { messageOf } from '../../../src/decide/refusal-message.ts'
+import { denialMessage } from '../../../src/decide/refusal-message.ts'
 import { createLimits } from '../../../src/extauthz/check-limits.ts'
 import type { KeyCaller } from '../../../src/identity/rules/caller.ts'
 import { compileCaps, keyCountersOf } from '../../../src/keys/rules/compiled-caps.ts'
@@ -65,7 +65,7 @@ function createWorld(of = snapshot) {
         ...{ caller, target, method, bodyModel: undefined, requestedSubscription: undefined },
         ...more,
       }
-      const traced = trace(request, of, pathRules())
+      const traced = traceDecision(request, of, pathRules())
       const granted = traced.decision
       const decision = granted.allowed
         ? (createLimits({ counters })(granted, request, now) as Decision)
@@ -101,7 +101,7 @@ test('only the models of the key pass, by path and by body', async (t) => {
     t.equal(steps.at(-1), 'cap', 'the step that refused')
     if (!refused.allowed)
       t.match(
-        messageOf(refused, now),
+        denialMessage(refused, now),
         /^The API key may not call the model "(llm\/)?large", which is not among its models/,
       )
   }
@@ -129,7 +129,7 @@ test('the address is checked, and fails closed', async (t) => {
   const refused = from('198.51.100.1')
   t.match(refused, { code: 'address_not_allowed' })
   t.strictSame(steps, ['credential', 'address'], 'before anything is said about the model')
-  if (!refused.allowed) t.match(messageOf(refused, now), /may not be used from "198.51.100.1"/)
+  if (!refused.allowed) t.match(denialMessage(refused, now), /may not be used from "198.51.100.1"/)
   t.match(from(undefined), { code: 'address_not_allowed' }, 'a client without an address')
   t.match(from('nonsense'), { code: 'address_not_allowed' })
   const list = (address: string) =>
@@ -174,7 +174,7 @@ test('limits of the key hold beside those of the user, over all models', async (
   t.match(refused, { code: 'token_limit_exceeded', retryAt: endOf('1m', key.keyId, now) })
   if (!refused.allowed) {
     t.match(
-      messageOf(refused, now),
+      denialMessage(refused, now),
       /^The token limit of this API key is used up: 60 of 60 tokens in 1m/,
     )
   }
@@ -253,7 +253,7 @@ test('under a cost limit of the key nothing is free', async (t) => {
   t.match(refused, { code: 'subscription_not_allowed', detail: { about: 'unpriced' } })
   t.equal(steps.at(-1), 'budget')
   if (!refused.allowed)
-    t.match(messageOf(refused, now), /limit on cost, and "basic" has no billing/)
+    t.match(denialMessage(refused, now), /limit on cost, and "basic" has no billing/)
   t.ok(ask('/llm/large/v1/models', key).allowed, 'lists cost nothing')
   const speech = '/llm/small/v1/audio/transcriptions'
   t.ok(ask(speech, keyWith({})).allowed)

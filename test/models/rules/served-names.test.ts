@@ -1,12 +1,12 @@
 import { test } from 'tap'
 import { authorize } from '../../../src/decide/decide.ts'
 import {
-  closedModels,
-  isUnambiguous,
-  listingModels,
-  namedModel,
+  isUnambiguousName,
+  modelsListingName,
+  modelsWithoutAccess,
+  namedModelKey,
 } from '../../../src/decide/name-lookup.ts'
-import { messageOf, refusalReason } from '../../../src/decide/refusal-message.ts'
+import { denialMessage, refusalReason } from '../../../src/decide/refusal-message.ts'
 import type { Caller } from '../../../src/identity/rules/caller.ts'
 import { acceptedOf, createServedNames } from '../../../src/models/rules/served-names.ts'
 import type { Model, Snapshot } from '../../../src/models/rules/snapshot.ts'
@@ -60,7 +60,7 @@ function given(
   }
   function ask(bodyModel: string, caller: Caller = ada, header?: string): string {
     const decision = decide(bodyModel, caller, header)
-    const isOne = isUnambiguous(bodyModel, { caller, requestedSubscription: header }, shown)
+    const isOne = isUnambiguousName(bodyModel, { caller, requestedSubscription: header }, shown)
     if (decision.allowed !== isOne) return `a body ${isOne ? 'may' : 'may not'} use the name`
     return decision.allowed ? decision.model.key : decision.code
   }
@@ -70,12 +70,12 @@ function given(
     const naming = asking(bodyModel, caller)
     return refusalReason(
       denial,
-      () => closedModels(naming, shown),
-      () => listingModels(naming, shown),
+      () => modelsWithoutAccess(naming, shown),
+      () => modelsListingName(naming, shown),
     )
   }
   const named = (bodyModel: string, caller: Caller = ada) =>
-    namedModel(asking(bodyModel, caller), shown)
+    namedModelKey(asking(bodyModel, caller), shown)
   return { decide, ask, set, reason, named, shown }
 }
 
@@ -190,7 +190,7 @@ test('a name of several models of the Subscription is refused, never chosen', as
     detail: { paths: ['/llm/one/v1/chat/completions', '/llm/two/v1/chat/completions'] },
   })
   t.equal(
-    !denial.allowed && messageOf(denial, 0),
+    !denial.allowed && denialMessage(denial, 0),
     'Several models have this name, which their servers list; use /llm/one/v1/chat/completions or ' +
       '/llm/two/v1/chat/completions. spec.modelIds of one ModelRef makes the name its own.',
   )
@@ -227,7 +227,7 @@ test('of very many models ten are shown', async (t) => {
   )
   if (denial.allowed || denial.detail?.about !== 'ambiguous') throw new Error('it is ambiguous')
   t.equal(denial.detail.paths.length, 10)
-  t.match(messageOf(denial, 0), ' or another path. spec.modelIds')
+  t.match(denialMessage(denial, 0), ' or another path. spec.modelIds')
 })
 
 test('a Subscription is read once, however many names are looked for in it', async (t) => {

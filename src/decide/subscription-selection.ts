@@ -6,7 +6,7 @@
 import { ServiceError } from '../formats/errors.ts'
 import type { Caller, Person } from '../identity/rules/caller.ts'
 import type { CompiledSubscription, Snapshot } from '../models/rules/snapshot.ts'
-import { mayUse, ownedBy } from './access.ts'
+import { mayUseModel, ownedSubscriptions } from './access.ts'
 
 /** The selection's error codes, also sent as `x-ext-auth-reason`. */
 export const selectionErrors = [
@@ -28,15 +28,13 @@ export interface SelectionRefusal {
 export type Selection = CompiledSubscription | SelectionRefusal
 
 /**
- * Selects the subscription. A named one must exist, belong to the caller, name the model and be
- * healthy, checked in this order. Without a name, exactly one of the caller's must match; priority
- * matters only for new keys. `model` is `<namespace>/<name>`, or other text as written. Without
- * it, any phase but Failed is healthy.
+ * Selects the subscription. A named one must exist, belong to the caller, name the model and be healthy, checked in
+ * this order. Without a name, exactly one of the caller's must match; priority matters only for new keys. `model` is
+ * `<namespace>/<name>`, or other text as written. Without it, any phase but Failed is healthy.
  *
- * A named subscription that is being deleted is still returned. `isHealthy` decides whether it
- * still pays.
+ * A named subscription that is being deleted is still returned. `isHealthySubscription` decides whether it still pays.
  */
-export function select(
+export function chooseSubscription(
   snapshot: Snapshot,
   person: Person,
   requested: string | undefined,
@@ -45,7 +43,7 @@ export function select(
   if (requested === undefined) return selectOnly(snapshot, person, model)
   const found = findSubscription(snapshot, requested)
   if (found === undefined) return { error: 'not_found' }
-  if (!mayUse(person, found)) return { error: 'access_denied' }
+  if (!mayUseModel(person, found)) return { error: 'access_denied' }
   if (!includes(found, model)) return { error: 'model_not_in_subscription' }
   return serves(found, model) ? found : { error: 'model_unhealthy', found }
 }
@@ -53,7 +51,7 @@ export function select(
 function selectOnly(snapshot: Snapshot, person: Person, model: string | undefined): Selection {
   let only: CompiledSubscription | undefined
   let found: CompiledSubscription | undefined
-  for (const subscription of ownedBy(snapshot.owners, person)) {
+  for (const subscription of ownedSubscriptions(snapshot.owners, person)) {
     const reason = unusableReason(subscription, model)
     if (reason === 'model_not_in_subscription') continue
     if (reason === 'model_unhealthy') {
@@ -73,7 +71,9 @@ export function unusableReason(
   model: string | undefined,
 ): 'model_not_in_subscription' | 'model_unhealthy' | undefined {
   if (!includes(subscription, model)) return 'model_not_in_subscription'
-  return isHealthy(subscription) && serves(subscription, model) ? undefined : 'model_unhealthy'
+  return isHealthySubscription(subscription) && serves(subscription, model)
+    ? undefined
+    : 'model_unhealthy'
 }
 
 /** Whether the subscription names the model, whether or not the model exists. */
@@ -87,9 +87,8 @@ function serves({ phase, limits }: CompiledSubscription, model: string | undefin
 }
 
 /**
- * The subscription for a new key. A name may be bare or `namespace/name`. If it does not exist,
- * belongs to someone else, or no subscription is available, the refusal is the same, so that names
- * cannot be guessed.
+ * The subscription for a new key. A name may be bare or `namespace/name`. If it does not exist, belongs to someone
+ * else, or no subscription is available, the refusal is the same, so that names cannot be guessed.
  */
 export function selectForKey(
   snapshot: Snapshot,
@@ -97,12 +96,14 @@ export function selectForKey(
   requested: string | undefined,
 ): CompiledSubscription {
   if (requested === undefined) {
-    const [best] = [...ownedBy(snapshot.owners, person)].filter(isHealthy).sort(byPreference)
+    const [best] = [...ownedSubscriptions(snapshot.owners, person)]
+      .filter(isHealthySubscription)
+      .sort(byPreference)
     if (best === undefined) throw new ServiceError('invalid_subscription')
     return best
   }
   const subscription = findSubscription(snapshot, requested)
-  if (subscription === undefined || !mayUse(person, subscription)) {
+  if (subscription === undefined || !mayUseModel(person, subscription)) {
     throw new ServiceError('invalid_subscription')
   }
   if (subscription.phase === 'Failed' || subscription.resource.metadata.deleting) {
@@ -112,7 +113,10 @@ export function selectForKey(
 }
 
 /** The subscription that a request names. A key always pays with its own; the header is ignored. */
-export function requestedBy(caller: Caller, inHeader: string | undefined): string | undefined {
+export function requestedSubscriptionOf(
+  caller: Caller,
+  inHeader: string | undefined,
+): string | undefined {
   return caller.by === 'key' ? caller.subscription : inHeader
 }
 
@@ -128,7 +132,7 @@ export function findSubscription(
 }
 
 /** Whether it may be used at all: Active or Degraded, and not being deleted. */
-export function isHealthy({ phase, resource }: CompiledSubscription): boolean {
+export function isHealthySubscription({ phase, resource }: CompiledSubscription): boolean {
   return (phase === 'Active' || phase === 'Degraded') && !resource.metadata.deleting
 }
 
@@ -137,19 +141,19 @@ export function accessibleSubscriptions(
   snapshot: Snapshot,
   person: Person,
 ): readonly CompiledSubscription[] {
-  return [...ownedBy(snapshot.owners, person)]
-    .filter(isHealthy)
+  return [...ownedSubscriptions(snapshot.owners, person)]
+    .filter(isHealthySubscription)
     .sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
 /** Of a caller's subscriptions that would pay for the model, the one that a new key prefers. */
-export function bestPaying(
+export function bestPayingSubscription(
   { owners }: Snapshot,
   person: Person,
   model: string,
 ): CompiledSubscription | undefined {
   let best: CompiledSubscription | undefined
-  for (const each of ownedBy(owners, person)) {
+  for (const each of ownedSubscriptions(owners, person)) {
     if (unusableReason(each, model) !== undefined) continue
     if (best === undefined || byPreference(each, best) < 0) best = each
   }

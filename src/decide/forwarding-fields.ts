@@ -11,7 +11,7 @@ import type { Grant } from './decision.ts'
 const defaultRetries = 2
 
 /** Headers by name; undefined ones are left out. The table has their values in this order. */
-export function forwardingOf(grant: Grant) {
+export function forwardingFields(grant: Grant) {
   const { model, subscription, metered, owningGroup, tariff } = grant
   const { server, output } = model.resource
   const { idleMs, answerMs, retries } = server

@@ -1,5 +1,9 @@
 import { test } from 'tap'
-import { type Selection, select, selectForKey } from '../../src/decide/selection.ts'
+import {
+  chooseSubscription,
+  type Selection,
+  selectForKey,
+} from '../../src/decide/subscription-selection.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 import { modelRef, snapshotOf, subscription, type WrittenDocument } from '../support/documents.ts'
 
@@ -51,7 +55,11 @@ test('a named subscription is checked in the documented order', async (t) => {
     ['leaving', undefined, '=leaving'],
     ['failed', undefined, 'model_unhealthy'],
   ] as const) {
-    t.equal(named(select(several, ada, requested, model)), expected, `${requested} ${model}`)
+    t.equal(
+      named(chooseSubscription(several, ada, requested, model)),
+      expected,
+      `${requested} ${model}`,
+    )
   }
 })
 
@@ -63,9 +71,12 @@ test('without a name exactly one subscription must fit', async (t) => {
     ['llm/none', 'not_found'],
     [undefined, 'multiple_subscriptions'],
   ] as const) {
-    t.equal(named(select(several, ada, undefined, model)), expected, String(model))
+    t.equal(named(chooseSubscription(several, ada, undefined, model)), expected, String(model))
   }
-  t.equal(named(select(several, { user: 'eve', groups: [] }, undefined, 'llm/small')), 'not_found')
+  t.equal(
+    named(chooseSubscription(several, { user: 'eve', groups: [] }, undefined, 'llm/small')),
+    'not_found',
+  )
 })
 
 test('priority never selects the subscription of a request', async (t) => {
@@ -73,7 +84,10 @@ test('priority never selects the subscription of a request', async (t) => {
     subscription('high', team, small, { priority: 100 }),
     subscription('low', team, small, { priority: 1 }),
   )
-  t.equal(named(select(snapshot, ada, undefined, 'llm/small')), 'multiple_subscriptions')
+  t.equal(
+    named(chooseSubscription(snapshot, ada, undefined, 'llm/small')),
+    'multiple_subscriptions',
+  )
 })
 
 test('a new key gets the preferred subscription', async (t) => {
