@@ -9,7 +9,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { windowKey } from '../src/ratelimit/redis/keys.ts'
 import type { Counter } from '../src/ratelimit/rules/counter.ts'
-import { type Calendar, readWindowText, windowAt } from '../src/ratelimit/rules/windows.ts'
+import { type Calendar, parseWindowText, windowAt } from '../src/ratelimit/rules/windows.ts'
 import { type CountingGateway, startCountingGateway } from '../test/support/counting-gateway.ts'
 import { poll } from '../test/support/poll.ts'
 import { createSharingGateway, type SharingGateway } from '../test/support/redis-world.ts'
@@ -156,7 +156,7 @@ async function measureFlush(valkey: RunningValkey): Promise<readonly Figure[]> {
 /** Calls with one counter that many gateways use, whose sums may be of money. */
 async function measurePools(valkey: RunningValkey): Promise<readonly Figure[]> {
   const rounds = 400
-  const window = readWindowText('month1@Europe/Zurich') as Calendar
+  const window = parseWindowText('month1@Europe/Zurich') as Calendar
   const pool: Counter = { key: 'team\n#month\ncost-month1@Europe/Zurich\n', owner: 'team', window }
   async function measure(gateways: number, each: bigint): Promise<string> {
     return using(valkey, async (gateway) => {

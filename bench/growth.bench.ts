@@ -16,8 +16,8 @@ import type { ApiKeyTable, FoundKey } from '../src/keys/store.ts'
 import type { Snapshot } from '../src/models/rules/snapshot.ts'
 import { pathRules } from '../src/operations/operations.ts'
 import type { CounterStore } from '../src/ratelimit/counters.ts'
-import { createSums } from '../src/ratelimit/rules/sums.ts'
-import { usedOf } from '../src/ratelimit/rules/tally.ts'
+import { createWindowSums } from '../src/ratelimit/rules/sums.ts'
+import { knownUse } from '../src/ratelimit/rules/tally.ts'
 import { countedOf } from '../src/usage/rules/line-charges.ts'
 import { createTestCounters } from '../test/support/counters.ts'
 import { createWarmCheck, type ServedLoad, serveCheck, toCheckRequest } from './check.bench.ts'
@@ -197,12 +197,12 @@ export async function benchChurn(count = requests): Promise<readonly Figure[]> {
         return { id, hash, user, groups, subscription: team, ...life }
       }),
   } as Partial<ApiKeyTable> as ApiKeyTable
-  const sums = createSums(new Map(), () => now)
+  const sums = createWindowSums(new Map(), () => now)
   const counters: CounterStore = {
     read: (asked, at) =>
       asked.map((counter) => {
         const tally = sums.at(counter, at)
-        return { used: usedOf(tally), resetsAt: tally.end }
+        return { used: knownUse(tally), resetsAt: tally.end }
       }),
   }
   const telemetry = createBenchTelemetry()

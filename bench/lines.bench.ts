@@ -14,8 +14,8 @@ import { pino } from 'pino'
 import { startEmbeddedPostgres } from '../dev/postgres/embedded-postgres.ts'
 import { readLine } from '../src/journal/read-line.ts'
 import { connectRedis } from '../src/ratelimit/redis/connection.ts'
-import { tagsOf } from '../src/ratelimit/redis/keys.ts'
-import { openSums } from '../src/ratelimit/sums/open-sums.ts'
+import { hashTags } from '../src/ratelimit/redis/keys.ts'
+import { openJournalSums } from '../src/ratelimit/sums/journal-sums.ts'
 import { createPostgresSums } from '../src/ratelimit/sums/postgres-sums.ts'
 import { createRedisSums } from '../src/ratelimit/sums/redis-sums.ts'
 import { migrate } from '../src/store/postgres/migrate.ts'
@@ -80,9 +80,9 @@ async function measure(sql: Pool, redisUrl: string, directory: string): Promise<
     },
   })
   let late: number[] = []
-  const sums = await openSums({
+  const sums = await openJournalSums({
     ...{ ...place, mode: 0o600 },
-    ...{ now: Date.now, monotonic: () => performance.now(), ...tagsOf(false) },
+    ...{ now: Date.now, monotonic: () => performance.now(), ...hashTags(false) },
     ...{ store: createRedisSums(connection.commands), longSums: createPostgresSums(sql) },
     readText: (text) => readLine(text, 'allow'),
     countedOf: (line) => countedOf(line, snapshot),

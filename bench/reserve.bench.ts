@@ -5,11 +5,11 @@
 
 import { createLimits } from '../src/extauthz/check-limits.ts'
 import type { Snapshot } from '../src/models/rules/snapshot.ts'
-import { createMemoryHolds } from '../src/ratelimit/holds/memory.ts'
+import { createMemoryHolds } from '../src/ratelimit/holds/memory-holds.ts'
 import type { HoldStore } from '../src/ratelimit/holds.ts'
 import type { Counter } from '../src/ratelimit/rules/counter.ts'
 import { createEstimators } from '../src/ratelimit/rules/estimates/estimators.ts'
-import { noTokens } from '../src/ratelimit/rules/hold.ts'
+import { emptyHold } from '../src/ratelimit/rules/hold.ts'
 import { noTracing } from '../src/telemetry/tracing.ts'
 import { createTestCounters } from '../test/support/counters.ts'
 import { createWarmCheck } from './check.bench.ts'
@@ -87,7 +87,7 @@ function measureMemory(): Figure {
     const expected = { input: 900, inputVariance: 9e4, output: 400, outputVariance: 4e5 }
     holds.hold(
       {
-        ...noTokens,
+        ...emptyHold,
         ...{ id: crypto.randomUUID(), counters: [counter], overshoot: 0.25, canLimitOutput: true },
         ...{
           expected: {

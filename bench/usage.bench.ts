@@ -1,7 +1,7 @@
 /** What a response costs after it has ended: its line, from text to counters and metrics. */
 
 import { readLine } from '../src/journal/read-line.ts'
-import { createSums } from '../src/ratelimit/rules/sums.ts'
+import { createWindowSums } from '../src/ratelimit/rules/sums.ts'
 import { countedOf } from '../src/usage/rules/line-charges.ts'
 import { type Subject, writeSubject } from '../src/usage/rules/line-head.ts'
 import { writeLineHead } from '../test/support/line-head.ts'
@@ -16,7 +16,7 @@ const prepared = 20_000
 export async function benchUsage(): Promise<readonly Figure[]> {
   const snapshot = createSnapshot(models, teams)
   const telemetry = createBenchTelemetry()
-  const sums = createSums(new Map(), () => performance.now())
+  const sums = createWindowSums(new Map(), () => performance.now())
   const settle = createBenchSettle(telemetry)
   const lines = Array.from({ length: prepared }, (_, i) => toLine(i))
   const count = (i: number) => {

@@ -4,7 +4,7 @@
  * far, holds of estimates grow here.
  */
 
-import { type Admission, admit, fits } from '../../src/ratelimit/rules/estimates/admit.ts'
+import { type Admission, admitRequest, fits } from '../../src/ratelimit/rules/estimates/admit.ts'
 import {
   createEstimator,
   type Estimator,
@@ -74,7 +74,7 @@ export const policies = {
   ours:
     (overshoot: number): Policy =>
     (room, expected) =>
-      admit([room], expected, overshoot, true),
+      admitRequest([room], expected, overshoot, true),
 }
 
 /** Admits a request if the sum of all holds fits, or if it is the only one. */

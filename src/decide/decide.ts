@@ -15,7 +15,12 @@ import {
   type PathRules,
   refuseSpelling,
 } from '../operations/operations.ts'
-import { type CountedLimit, isOfRequests, joinLimits, windowsOf } from '../ratelimit/rules/limit.ts'
+import {
+  type CountedLimit,
+  isRequestLimit,
+  joinLimits,
+  windowsText,
+} from '../ratelimit/rules/limit.ts'
 import { mayUseModel, owningGroup, poolOfCaller } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import { type Decision, type Denial, deny, type Grant } from './decision.ts'
@@ -192,7 +197,7 @@ function grantOf(context: DecisionContext): Grant {
       ? owningGroup(subscription.resource, caller.groups)
       : undefined,
     payer,
-    tariff: listing ? undefined : (tariff?.text ?? windowsOf(limits).member),
+    tariff: listing ? undefined : (tariff?.text ?? windowsText(limits).member),
     isByTariff: tariff?.isByTariff || own?.charged !== undefined,
     factors: tariff?.factors,
     pool: subscription.hasPools ? poolOfCaller(subscription.resource, caller.groups) : undefined,
@@ -208,7 +213,7 @@ function grantOf(context: DecisionContext): Grant {
 /** Limits that count requests come last. */
 function hasRequestLimit(limits: readonly CountedLimit[] = []): boolean {
   const last = limits[limits.length - 1]
-  return last !== undefined && isOfRequests(last)
+  return last !== undefined && isRequestLimit(last)
 }
 
 /** On a model's own path the name in the body stays as it is. */

@@ -7,7 +7,7 @@ import type { AdmissionRules } from '../kinds/resources.ts'
 import type { Model } from '../models/rules/snapshot.ts'
 import type { PathRefusal } from '../operations/operations.ts'
 import type { ModelFactors } from '../ratelimit/rules/estimates/held-amounts.ts'
-import type { Held } from '../ratelimit/rules/hold.ts'
+import type { HoldRecord } from '../ratelimit/rules/hold.ts'
 import type { CountedLimit, LimitState } from '../ratelimit/rules/limit.ts'
 import type { SelectionError } from './subscription-selection.ts'
 
@@ -29,7 +29,7 @@ export interface Grant {
   readonly states: readonly LimitState[]
   /** The rules of reservation, if its subscription reserves. */
   readonly admission?: AdmissionRules | undefined
-  readonly held?: Held
+  readonly held?: HoldRecord
   /** Whether the gateway must ask again with the size of the body: nothing is held yet. */
   readonly isUnread?: boolean
   /** Whether the response will be counted. */

@@ -9,7 +9,7 @@ import { toEndTimestamp, toZonedTimestamp } from '../formats/time.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import type { LimitKind, LimitScope } from '../kinds/limits.ts'
 import type { CountedLimit, LimitState } from '../ratelimit/rules/limit.ts'
-import { hasFigures, secondsUntil, toResetDuration } from '../ratelimit/rules/limit-headers.ts'
+import { secondsUntil, showsFigures, toResetDuration } from '../ratelimit/rules/limit-headers.ts'
 import type { Denial, Grant } from './decision.ts'
 
 /** Returns undefined if no limit has refused. `now` in milliseconds since the epoch. */
@@ -44,7 +44,7 @@ function describe({ isBusy, needed }: Denial, state: LimitState, where: string):
   }
   if (isBusy && kind !== 'concurrency') {
     const whose = sharing[limit.scope] === undefined ? 'your requests' : 'requests'
-    const rest = hasFigures(limit) ? `${amountIn(kind, held)} held` : 'the rest is held'
+    const rest = showsFigures(limit) ? `${amountIn(kind, held)} held` : 'the rest is held'
     return `The rest of the ${name} is held by ${whose} in progress: ${figuresOf(state)} are used, ${rest}${where}.`
   }
   if (needed === undefined) return `The ${name} is used up: ${figuresOf(state)}${where}.`
@@ -81,7 +81,7 @@ function nameOf({ kind, limitName, origin }: CountedLimit): string {
 function figuresOf({ limit, used }: LimitState): string {
   const { kind, parsedWindow, window } = limit
   const time = 'every' in parsedWindow ? ` in a ${parsedWindow.every}` : window && ` in ${window}`
-  if (!hasFigures(limit)) {
+  if (!showsFigures(limit)) {
     const percent = Math.floor((100 * Number(used)) / Number(limit.limit))
     return `${used < limit.limit ? Math.min(99, percent) : 100} %${time}`
   }

@@ -5,9 +5,13 @@ import { counterOf, countersOf } from '../ratelimit/rules/counter-cache.ts'
 import { userInLines } from '../ratelimit/rules/counter-key.ts'
 import type { Estimator, RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
-import { factorsOf, modelFactors, ownerOf } from '../ratelimit/rules/estimates/held-amounts.ts'
-import { type HeldCounter, type Hold, noTokens } from '../ratelimit/rules/hold.ts'
-import { type CountedLimit, isOfRequests } from '../ratelimit/rules/limit.ts'
+import {
+  estimatorOwner,
+  limitFactors,
+  modelFactors,
+} from '../ratelimit/rules/estimates/held-amounts.ts'
+import { emptyHold, type HeldCounter, type Hold } from '../ratelimit/rules/hold.ts'
+import { type CountedLimit, isRequestLimit } from '../ratelimit/rules/limit.ts'
 import type { Estimate } from '../ratelimit/rules/unreported.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Grant } from './decision.ts'
@@ -33,7 +37,7 @@ export function isSizeReadFromBody({ target }: AccessRequest): boolean {
 
 /** The estimator for such requests. */
 export function estimatorOf(estimators: Estimators, { subscription, caller, model }: Grant) {
-  return estimators.of(ownerOf(subscription, userInLines(caller.user)), model.key)
+  return estimators.of(estimatorOwner(subscription, userInLines(caller.user)), model.key)
 }
 
 /** `id`: of the hold; without one, nothing is held. */
@@ -50,14 +54,14 @@ export function holdOf(
   const requestCounters = []
   for (const [i, counter] of countersOf(limits, caller.user, pool).entries()) {
     const limit = limits[i] as CountedLimit
-    const own = factorsOf(limit.kind, factors)
-    if (countsRequests && isOfRequests(limit)) requestCounters.push(counter)
+    const own = limitFactors(limit.kind, factors)
+    if (countsRequests && isRequestLimit(limit)) requestCounters.push(counter)
     else counters.push(own === undefined ? counter : { ...counter, factors: own })
   }
   for (const limit of watched)
     requestCounters.push({ ...counterOf(limit, caller.user, pool), limit: maxExactInt })
   if (admission === undefined || !grant.metered) {
-    return { ...noTokens, id, admittedAt: now, counters, requestCounters }
+    return { ...emptyHold, id, admittedAt: now, counters, requestCounters }
   }
   const { overshoot, charge } = admission
   const { maxTokens, honoursMaxTokens = true } = grant.model.resource.output ?? {}

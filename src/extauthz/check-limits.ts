@@ -27,7 +27,7 @@ import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts
 import { countersOf } from '../ratelimit/rules/counter-cache.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import type { Hold, HoldResult } from '../ratelimit/rules/hold.ts'
-import { type CountedLimit, isOfRequests } from '../ratelimit/rules/limit.ts'
+import { type CountedLimit, isRequestLimit } from '../ratelimit/rules/limit.ts'
 
 interface LimitsDeps {
   readonly counters: Pick<CounterStore, 'read'>
@@ -109,7 +109,7 @@ export function createLimits({ counters, increases, holding, charging }: LimitsD
   function enforce(grant: Grant, request: AccessRequest, now: number, call: CheckCall | undefined) {
     const isReserving = reserve !== undefined && reservesTokens(grant)
     if (grant.isUnread || (isReserving && request.isUnread && isSizeReadFromBody(request))) {
-      const limits = grant.limits.filter((limit) => !isOfRequests(limit))
+      const limits = grant.limits.filter((limit) => !isRequestLimit(limit))
       const states = statesOf(limits, grant, now)
       return andThen(states, (read) => enforceBeforeBody(grant, limits, read, now))
     }

@@ -10,7 +10,7 @@ import { closeStructText, openStructText, writeStruct, writeStructField } from '
 import { WireWriter } from '../grpc/wire.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
 import { type Dialect, refusalStatus, toRefusalBody } from '../operations/dialect.ts'
-import type { Held } from '../ratelimit/rules/hold.ts'
+import type { HoldRecord } from '../ratelimit/rules/hold.ts'
 import {
   type PutHeader,
   putBindingHeaders,
@@ -135,7 +135,7 @@ function allow(
 }
 
 /** The maximum number of output tokens, for the gateway's script (request-body.lua) and for the client. */
-function writeCeiling(writer: WireWriter, { ceiling, choices = 1 }: Held): void {
+function writeCeiling(writer: WireWriter, { ceiling, choices = 1 }: HoldRecord): void {
   if (ceiling === Number.POSITIVE_INFINITY) return
   writeHeader(writer, 'x-tollgate-ceiling', String(ceiling))
   const each = Math.max(1, Math.floor(ceiling / choices))

@@ -4,9 +4,9 @@ import { ServiceError } from '../formats/errors.ts'
 import type { ExactInt } from '../formats/exact.ts'
 import type { HoldStore } from './holds.ts'
 import type { Counter, CounterState } from './rules/counter.ts'
-import { kindOf, readCounterKey, subjectOf } from './rules/counter-key.ts'
-import { noTokens } from './rules/hold.ts'
-import { isOfRequests } from './rules/limit.ts'
+import { holdSubjectOf, limitKindOfKey, parseCounterKey } from './rules/counter-key.ts'
+import { emptyHold } from './rules/hold.ts'
+import { isRequestLimit } from './rules/limit.ts'
 import type { CounterReset } from './rules/windows.ts'
 import type { ResetStore } from './sums/postgres-resets.ts'
 
@@ -86,7 +86,7 @@ export function createCounters({ running, holds, resets }: CountersOptions): Res
 /** Extends `readFresh`: counters of requests are read from the holds, which include requests in progress. */
 export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh {
   async function readOpen(counters: readonly Counter[], now: number) {
-    const asked = { ...noTokens, requestCounters: counters.map((each) => ({ ...each, limit: 1 })) }
+    const asked = { ...emptyHold, requestCounters: counters.map((each) => ({ ...each, limit: 1 })) }
     try {
       return await holds.hold(asked, now)
     } catch (error) {
@@ -99,8 +99,8 @@ export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh 
   return async (counters, now) => {
     // Limits on requests, ended or in progress, have a subject here.
     const bySubject = Map.groupBy(counters, ({ key }) => {
-      const parts = readCounterKey(key)
-      return isOfRequests({ kind: kindOf(parts) }) ? subjectOf(parts) : undefined
+      const parts = parseCounterKey(key)
+      return isRequestLimit({ kind: limitKindOfKey(parts) }) ? holdSubjectOf(parts) : undefined
     })
     const read = async ([subject, each]: readonly [string | undefined, Counter[]]) => {
       const isOpen = subject !== undefined

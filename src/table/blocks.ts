@@ -9,8 +9,8 @@
 
 import type { ReadLine } from '../journal/read-line.ts'
 import type { Counter } from '../ratelimit/rules/counter.ts'
-import type { Counted } from '../ratelimit/rules/sums.ts'
-import { spanAt } from '../ratelimit/rules/windows.ts'
+import type { LineUse } from '../ratelimit/rules/sums.ts'
+import { boundsAt } from '../ratelimit/rules/windows.ts'
 import type { TableClocks } from './clocks.ts'
 import type { createNames } from './names.ts'
 import type { TableBlock, TableCell } from './rules/format.ts'
@@ -126,7 +126,7 @@ export function createBlocks(options: BlocksOptions) {
           drop(block)
           return false
         }
-        const nextEnd = spanAt(counter.window, counter.owner, end).end
+        const nextEnd = boundsAt(counter.window, counter.owner, end).end
         Object.assign(cell, { start, end, nextEnd, added: 0 })
       }
       if (window.isShared) {
@@ -176,7 +176,7 @@ export function createBlocks(options: BlocksOptions) {
     },
     drop: (key: string): void => drop(byCounter.get(key)),
     /** Call it with each line, once it is in the sums. */
-    onCounted(line: CountedLine, counted: readonly Counted[]): void {
+    onCounted(line: CountedLine, counted: readonly LineUse[]): void {
       if (line.state === 'running') return
       const { startedAt, usage } = line
       const { endedAt } = usage.response

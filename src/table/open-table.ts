@@ -6,7 +6,7 @@
 import type { Grant } from '../decide/decision.ts'
 import type { Dialect } from '../operations/dialect.ts'
 import type { Counter } from '../ratelimit/rules/counter.ts'
-import type { Counted } from '../ratelimit/rules/sums.ts'
+import type { LineUse } from '../ratelimit/rules/sums.ts'
 import { type CountedLine, createBlocks, type ReadWindow } from './blocks.ts'
 import type { TableClocks } from './clocks.ts'
 import type { TableFiles } from './files.ts'
@@ -227,7 +227,7 @@ export function createOpenTable(options: OpenTableOptions) {
     /** When this returns, no record is in force. */
     withdrawAll,
     dropCounter: blocks.drop,
-    onCounted: (line: CountedLine, counted: readonly Counted[]): void =>
+    onCounted: (line: CountedLine, counted: readonly LineUse[]): void =>
       blocks.onCounted(line, counted),
     /**
      * Returns whether a clock was set since the last call, so that scripts may use windows that are no longer current.

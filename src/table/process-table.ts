@@ -5,7 +5,7 @@
 
 import { rmSync } from 'node:fs'
 import { filesOf } from '../journal/files.ts'
-import type { OpenSums } from '../ratelimit/sums/open-sums.ts'
+import type { JournalSums } from '../ratelimit/sums/journal-sums.ts'
 import { BoundedMap } from '../runtime/bounded-map.ts'
 import { createRepeats } from './repeats.ts'
 import { type GrantedRequest, openDecisionTable, type TableOptions } from './table.ts'
@@ -25,7 +25,10 @@ interface ProcessTableOptions extends Required<Pick<TableOptions, 'mode' | 'onMa
 
 /** The parts that exist once a process serves requests. */
 export interface ServingParts {
-  readonly sums: Pick<OpenSums, 'isWriter' | 'isUnreadable' | 'isUnavailable' | 'stats' | 'known'>
+  readonly sums: Pick<
+    JournalSums,
+    'isWriter' | 'isUnreadable' | 'isUnavailable' | 'stats' | 'known'
+  >
   /** Tells how long the key cache is still confirmed. */
   readonly follower: { leaseLeftMs(): number }
   /** Whether requests may be sent here. */

@@ -6,7 +6,7 @@
 import { randomInt } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { FileMode } from '../journal/prepare-folder.ts'
-import type { Counted } from '../ratelimit/rules/sums.ts'
+import type { LineUse } from '../ratelimit/rules/sums.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { CountedLine, ReadWindow } from './blocks.ts'
 import { systemClocks, type TableClocks } from './clocks.ts'
@@ -206,7 +206,7 @@ export function openDecisionTable(options: TableOptions) {
     /** Call it when the counter was reset: withdraws its block; the next one has another number. */
     dropCounter: (key: string): void => act((table) => table.dropCounter(key)),
     /** Call it for each line that this process has counted, once it is in the sums. */
-    onCounted: (line: CountedLine, counted: readonly Counted[]): void =>
+    onCounted: (line: CountedLine, counted: readonly LineUse[]): void =>
       act((table) => table.onCounted(line, counted)),
     /**
      * Call it every 200 ms. Renews the lease, recreates files that were deleted, replaced or truncated, opens the table

@@ -5,12 +5,12 @@
 import type { ReadLine } from '../journal/read-line.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
-import { counterOfCharged, readChargedLimit } from '../ratelimit/rules/charged-limits.ts'
+import { chargedCounter, parseChargedLimit } from '../ratelimit/rules/charged-limits.ts'
 import { type Counter, counterOfAnyLimit } from '../ratelimit/rules/counter.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
-import { ownerOf } from '../ratelimit/rules/estimates/held-amounts.ts'
+import { estimatorOwner } from '../ratelimit/rules/estimates/held-amounts.ts'
 import { holdLeaseMs } from '../ratelimit/rules/hold.ts'
-import { isOfRequests } from '../ratelimit/rules/limit.ts'
+import { isRequestLimit } from '../ratelimit/rules/limit.ts'
 import { estimateOutput } from '../ratelimit/rules/unreported.ts'
 import { requesterOf } from './rules/line-charges.ts'
 import { sentOf, tokensByType, type Usage } from './rules/usage.ts'
@@ -31,7 +31,7 @@ export function createHoldFollower({ snapshot, holds, estimators }: HoldFollower
   function mayHold({ subscription, model, held }: Usage): boolean {
     if (held?.admittedAt) return true
     const under = snapshot().subscriptions.get(subscription)
-    return under?.admission !== undefined || under?.limits.get(model)?.some(isOfRequests) === true
+    return under?.admission !== undefined || under?.limits.get(model)?.some(isRequestLimit) === true
   }
 
   /** One counter of each subject for which the request may have a hold. */
@@ -39,9 +39,9 @@ export function createHoldFollower({ snapshot, holds, estimators }: HoldFollower
     const { user, subscription, model, limits = [], estimate } = usage
     const counters = [counterOfAnyLimit(subscription, model, user)]
     for (const text of limits) {
-      const limit = readChargedLimit(text)
-      if (limit === undefined || (estimate === undefined && !isOfRequests(limit))) continue
-      counters.push(counterOfCharged(limit, requesterOf(usage)))
+      const limit = parseChargedLimit(text)
+      if (limit === undefined || (estimate === undefined && !isRequestLimit(limit))) continue
+      counters.push(chargedCounter(limit, requesterOf(usage)))
     }
     return counters
   }
@@ -60,7 +60,9 @@ export function createHoldFollower({ snapshot, holds, estimators }: HoldFollower
       const sent = estimateOutput(estimate, sentOf(usage))
       const seen = Math.max(tokensByType(reported).output, sent)
       const { ceiling = Number.POSITIVE_INFINITY } = held
-      const more = estimators.of(ownerOf(subscription, user), model).expectMore(held, seen, ceiling)
+      const more = estimators
+        .of(estimatorOwner(subscription, user), model)
+        .expectMore(held, seen, ceiling)
       holds.renew(counters, held.id, more)
     },
     /** Call it once the response is in the counters, or counts nothing. */
@@ -76,7 +78,7 @@ export function createHoldFollower({ snapshot, holds, estimators }: HoldFollower
       // What a total has beside its parts is output, as in costs: Gemini's reasoning.
       const output = input > 0 ? Math.max(written, tokens - input) : written
       const { bytes, maxOutput, choices, ceiling, isBroken, tookMs } = held
-      estimators.of(ownerOf(subscription, user), model).learn({
+      estimators.of(estimatorOwner(subscription, user), model).learn({
         bytes,
         maxOutput,
         choices,

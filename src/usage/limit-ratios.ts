@@ -7,7 +7,7 @@ import {
   sharedLimits,
 } from '../models/rules/shared-limits.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
-import { type ReadStatesDeps, readStates } from '../ratelimit/increases/read-states.ts'
+import { type ReadStatesDeps, readLimitStates } from '../ratelimit/increases/read-limit-states.ts'
 import { inSlices } from '../runtime/slices.ts'
 
 interface LimitRatiosDeps extends ReadStatesDeps {
@@ -23,7 +23,7 @@ const maxRatios = 1_000
 export function createLimitRatios({ snapshot, clock, ...deps }: LimitRatiosDeps) {
   return async () => {
     const shared = (await inSlices(sharedLimits(snapshot()))).slice(0, maxRatios)
-    const states = await readStates(deps, shared, clock()).catch(() => [])
+    const states = await readLimitStates(deps, shared, clock()).catch(() => [])
     return states.map(({ limit, used }, i) => {
       const { counter } = shared[i] as SharedLimit
       const { limitName = '', kind } = limit

@@ -5,11 +5,11 @@ import { askAdmin } from '../gateway/admin-page.ts'
 import { fileModeOf } from '../journal/prepare-folder.ts'
 import { readLine } from '../journal/read-line.ts'
 import { createCounters, type ResettableCounters, refusingCounters } from '../ratelimit/counters.ts'
-import { createMemoryHolds } from '../ratelimit/holds/memory.ts'
+import { createMemoryHolds } from '../ratelimit/holds/memory-holds.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
-import { tagsOf } from '../ratelimit/redis/keys.ts'
+import { hashTags } from '../ratelimit/redis/keys.ts'
 import type { CounterReset } from '../ratelimit/rules/windows.ts'
-import { type OpenSums, openSums } from '../ratelimit/sums/open-sums.ts'
+import { type JournalSums, openJournalSums } from '../ratelimit/sums/journal-sums.ts'
 import { createResetStore } from '../ratelimit/sums/postgres-resets.ts'
 import { createPostgresSums } from '../ratelimit/sums/postgres-sums.ts'
 import { createResetFeed, type ResetFeed } from '../ratelimit/sums/reset-feed.ts'
@@ -38,7 +38,7 @@ export interface Counters {
   readonly counters: ResettableCounters
   readonly holds: HoldStore
   /** Undefined without a journal, because nothing can be counted. */
-  readonly sums: OpenSums | undefined
+  readonly sums: JournalSums | undefined
   readonly resets: Pick<ResetFeed, 'ring'> | undefined
   /**
    * Whether this process can read its gateway's lines: if not, it knows less than others, and must not serve requests.
@@ -80,13 +80,13 @@ export async function openCounters(
   stops.push(resets.stop)
   // First, because a line that ended before a reset must not count after it.
   const early = await untilAvailable(resets.read, context)
-  const opened = await openSums({
+  const opened = await openJournalSums({
     path,
     dataDir: config.dataDir,
     mode: fileModeOf(config.socketMode),
     now: clock,
     monotonic: () => performance.now(),
-    ...tagsOf(redis?.connection.cluster === true),
+    ...hashTags(redis?.connection.cluster === true),
     store: redis?.store,
     ...(redis && { longSums: createPostgresSums(pool) }),
     resets: Map.groupBy(early, ({ key }) => key),

@@ -9,7 +9,7 @@ import { createAuthenticate, createVerifyKey } from '../identity/authenticate.ts
 import { createListingSeal } from '../identity/listing-seal.ts'
 import { createModelHealth } from '../models/model-health.ts'
 import { createNameDiscovery, type NameDiscovery } from '../models/names/name-discovery.ts'
-import { shareLearned } from '../ratelimit/estimates/sharing.ts'
+import { shareLearnedSums } from '../ratelimit/estimates/share-learned-sums.ts'
 import { createEstimators, type Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import { resetsChannel } from '../ratelimit/sums/postgres-resets.ts'
 import { timedStop } from '../runtime/stops.ts'
@@ -163,7 +163,7 @@ function startSharing(
   { snapshot }: Pick<Resources, 'snapshot'>,
 ): void {
   const isNeeded = () => config.chargeUnreported || mayEstimate(snapshot())
-  const sharing = shareLearned({ sql: pool, estimators, isNeeded, onFault })
+  const sharing = shareLearnedSums({ sql: pool, estimators, isNeeded, onFault })
   stops.push(timedStop('what was learned', sharing.stop))
 }
 

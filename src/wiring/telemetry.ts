@@ -2,7 +2,7 @@
 
 import { bypassedModels } from '../cluster/rules/bypass.ts'
 import { maxBound } from '../cluster/rules/overshoot.ts'
-import type { OpenSums } from '../ratelimit/sums/open-sums.ts'
+import type { JournalSums } from '../ratelimit/sums/journal-sums.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { timedStop } from '../runtime/stops.ts'
 import type { IdentityFigures } from '../telemetry/identity-counts.ts'
@@ -62,7 +62,7 @@ export function sourcesOf(
 ): Sources {
   const { keys, follower, propagation, keeper, counters, identity } = measured
   const { snapshot, problems, modelsWaiting, published } = measured
-  const sums = (): OpenSums => counters().sums as OpenSums
+  const sums = (): JournalSums => counters().sums as JournalSums
   return {
     tollgate_models: () => snapshot().models.size,
     tollgate_models_waiting: modelsWaiting,

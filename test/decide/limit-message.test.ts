@@ -7,7 +7,7 @@ import type { ExactInt } from '../../src/formats/exact.ts'
 import { toTimestamp } from '../../src/formats/time.ts'
 import type { LimitKind } from '../../src/kinds/limits.ts'
 import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
-import { noTokens } from '../../src/ratelimit/rules/hold.ts'
+import { emptyHold } from '../../src/ratelimit/rules/hold.ts'
 import type { CountedLimit, LimitState } from '../../src/ratelimit/rules/limit.ts'
 
 const now = Date.UTC(2026, 10, 26, 12)
@@ -142,7 +142,7 @@ test('a budget that resets within a minute says when to try again, for programs'
 test('the limit that is used up is named, not one whose rest is held', async (t) => {
   const held = stateOf({ kind: 'tokens', limit: 100, limitName: 'held' }, 0, now + 90_000).limit
   const spent = stateOf({ kind: 'tokens', limit: 100, limitName: 'spent' }, 0, now + 50_000).limit
-  const hold = { ...noTokens, admittedAt: now }
+  const hold = { ...emptyHold, admittedAt: now }
   const windows = [
     { used: 10, held: 90, resetsAt: now + 90_000 },
     { used: 100, held: 0, resetsAt: now + 50_000 },
@@ -212,8 +212,8 @@ test('the limit without room is the one that refuses', async (t) => {
       { ...counterOf(cost, 'alice'), factors },
       { ...counterOf(input, 'alice'), factors: { ...factors, ...ofInput } },
     ]
-    const expected = { ...noTokens.expected, input: 50, output: 50, least: 50 }
-    const hold = { ...noTokens, admittedAt: now, counters, expected }
+    const expected = { ...emptyHold.expected, input: 50, output: 50, least: 50 }
+    const hold = { ...emptyHold, admittedAt: now, counters, expected }
     return enforceHold(of, hold, { outcome: 'busy', ceiling: 0, windows }, 5_000)
   }
   const busy = { isBusy: true, retryAt: now + 5_000 }

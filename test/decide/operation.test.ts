@@ -6,7 +6,7 @@ import { allowsOneChoiceOnly, refuseMoreChoices } from '../../src/decide/steps/o
 import { createLimits } from '../../src/extauthz/check-limits.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import { parseTarget } from '../../src/operations/request-target.ts'
-import { createMemoryHolds } from '../../src/ratelimit/holds/memory.ts'
+import { createMemoryHolds } from '../../src/ratelimit/holds/memory-holds.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 

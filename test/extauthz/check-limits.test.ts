@@ -3,11 +3,11 @@ import { type CheckDeps, createCheck } from '../../src/extauthz/check.ts'
 import { briefMs, createLimits } from '../../src/extauthz/check-limits.ts'
 import { readLine } from '../../src/journal/read-line.ts'
 import { pathRules } from '../../src/operations/operations.ts'
-import { createMemoryHolds } from '../../src/ratelimit/holds/memory.ts'
+import { createMemoryHolds } from '../../src/ratelimit/holds/memory-holds.ts'
 import type { HoldStore } from '../../src/ratelimit/holds.ts'
 import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
-import { type HoldResult, noTokens } from '../../src/ratelimit/rules/hold.ts'
+import { emptyHold, type HoldResult } from '../../src/ratelimit/rules/hold.ts'
 import { createHoldFollower } from '../../src/usage/hold-follower.ts'
 import { countedOf } from '../../src/usage/rules/line-charges.ts'
 import { createSettle } from '../../src/usage/settle.ts'
@@ -149,13 +149,13 @@ function createWorld(options: Options = {}) {
       const all = snapshot.subscriptions.get('pool')?.limits.get('llm/small') ?? []
       const found = all.find(({ limitName }) => limitName === name)
       if (found === undefined) throw new Error(`no limit ${name}`)
-      const asked = { ...noTokens, counters: [counterOf(found, 'ada')], charge }
+      const asked = { ...emptyHold, counters: [counterOf(found, 'ada')], charge }
       const [window] = (own.hold(asked, clock.now) as HoldResult).windows
       return [window?.used, window?.held ?? 0]
     },
     used: () => counters.windows([counter], clock.now)[0]?.used,
     held() {
-      const asked = { ...noTokens, counters: [counter], charge }
+      const asked = { ...emptyHold, counters: [counter], charge }
       const { windows } = own.hold(asked, clock.now) as HoldResult
       return windows[0]?.held ?? 0
     },
@@ -951,7 +951,7 @@ for (const admission of [{ mode: 'count' }, { mode: 'reserve' }]) {
     if (limit === undefined) throw new Error('no limit')
     const used = () => {
       const { windows } = holds.hold(
-        { ...noTokens, requestCounters: [counterOf(limit, '')] },
+        { ...emptyHold, requestCounters: [counterOf(limit, '')] },
         start,
       ) as HoldResult
       return windows.map((each) => each.used)

@@ -470,7 +470,7 @@ export const allMutants: readonly Mutant[] = [
     'decide/limit-message.ts',
     ['decide/limit-message.test.ts'],
     [
-      ['if (!hasFigures(limit)) {', 'if (used === -1) {'],
+      ['if (!showsFigures(limit)) {', 'if (used === -1) {'],
       ['> longestWaitS) return what', '> 0) return what'],
       ["origin === 'subscription' && !capsOf(grant.caller)", "origin === 'subscription'"],
     ],
@@ -517,7 +517,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'admin/increases/limit-requests.ts',
     ['admin/increases/limit-requests.test.ts'],
-    [['if (hasFigures(limit)) ', '']],
+    [['if (showsFigures(limit)) ', '']],
   ),
   ...mutants(
     'store/postgres/sql.ts',
@@ -606,8 +606,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/estimates/learned-rows.ts',
-    ['ratelimit/estimates/sharing.test.ts'],
+    'ratelimit/estimates/postgres-learned-sums.ts',
+    ['ratelimit/estimates/share-learned-sums.test.ts'],
     [['delta.kept < negligible ? 0 : delta.kept', 'delta.kept']],
   ),
   ...mutants(
@@ -659,7 +659,7 @@ export const allMutants: readonly Mutant[] = [
       ['Math.max(1, Math.ceil((instant - now) / 1_000))', 'Math.floor((instant - now) / 1_000)'],
       ['return share < 0', 'return share > 0'],
       ['a.resetsAt > b.resetsAt', 'a.resetsAt < b.resetsAt'],
-      ["=== 'cost' ? !hasFigures(state.limit) :", "=== 'cost' ? false :"],
+      ["=== 'cost' ? !showsFigures(state.limit) :", "=== 'cost' ? false :"],
     ],
   ),
   ...mutants(
@@ -818,7 +818,7 @@ export const allMutants: readonly Mutant[] = [
     'usage/notices/notices.ts',
     ['usage/notices/notices.test.ts'],
     [
-      ['if (isOfRequests(limit)) continue', ''],
+      ['if (isRequestLimit(limit)) continue', ''],
       ["scope === 'user' ? { user: use.user }", 'use.user ? { user: use.user }'],
     ],
   ),
@@ -1007,7 +1007,7 @@ export const allMutants: readonly Mutant[] = [
     ['usage/hold-follower.test.ts'],
     [
       ['if (mayHold(ended)) holds', 'if (ended.held) holds'],
-      ['(estimate === undefined && !isOfRequests(limit))', '!isOfRequests(limit)'],
+      ['(estimate === undefined && !isRequestLimit(limit))', '!isRequestLimit(limit)'],
       ['if (held?.admittedAt) return true', ''],
       [' || now - response.endedAt >= holdLeaseMs', ''],
     ],
@@ -1129,7 +1129,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'ratelimit/rules/counter-key.ts',
     ['admin/usage/limits.test.ts'],
-    [["group === membersByName ? '' :", '']],
+    [["group === namedUsersPool ? '' :", '']],
   ),
   ...mutants(
     'admin/usage/counters.ts',
@@ -1161,12 +1161,12 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'admin/usage/limits.ts',
     ['admin/usage/limits.test.ts'],
-    [['own.slice(0, maxLimits), hasFigures)', 'own.slice(0, maxLimits))']],
+    [['own.slice(0, maxLimits), showsFigures)', 'own.slice(0, maxLimits))']],
   ),
   ...mutants(
     'admin/explain/explain-view.ts',
     ['admin/explain/explain.test.ts'],
-    [['whole || hasFigures(limit)', 'true']],
+    [['whole || showsFigures(limit)', 'true']],
   ),
   ...mutants(
     'extauthz/check-limits.ts',
@@ -1193,8 +1193,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/holds/memory.ts',
-    ['ratelimit/holds/memory.test.ts'],
+    'ratelimit/holds/memory-holds.ts',
+    ['ratelimit/holds/memory-holds.test.ts'],
     [
       ['if (repeated !== undefined) {', 'if (repeated === null) {'],
       ['if (found.repeats < 0) end(', 'end('],
@@ -1206,15 +1206,15 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'ratelimit/holds/windows.ts',
-    ['ratelimit/holds/memory.test.ts'],
+    ['ratelimit/holds/memory-holds.test.ts'],
     [
       ["kind === 'tokens' && charge === 'end' ? undefined : window", 'undefined'],
       ["kind === 'tokens' && charge === 'end' ? undefined : window", 'window'],
     ],
   ),
   ...mutants(
-    'ratelimit/holds/redis.ts',
-    ['ratelimit/holds/redis.test.ts'],
+    'ratelimit/holds/redis-holds.ts',
+    ['ratelimit/holds/redis-holds.test.ts'],
     [
       ['seen.known.some(({ isKnown }) => !isKnown)', 'false'],
       ['      if (!isWriter()) return\n', ''],
@@ -1223,8 +1223,8 @@ export const allMutants: readonly Mutant[] = [
       ['          takeAllBack()\n          next', '          next'],
       ['=== subjects.at(-1) ? 0 : settlingMs', '=== subjects.at(-1) ? 0 : 0'],
       [
-        'askedOf(subject, next, ceiling), now',
-        'askedOf(subject, next, Number.POSITIVE_INFINITY), now',
+        'subjectHold(subject, next, ceiling)',
+        'subjectHold(subject, next, Number.POSITIVE_INFINITY)',
       ],
       ["if (outcome !== 'spent') outcome =", 'outcome ='],
       [
@@ -1255,7 +1255,10 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/counters.ts',
     ['ratelimit/sums/sum-counters.test.ts'],
     [
-      ['isOfRequests({ kind: kindOf(parts) })', "kindOf(parts) === 'concurrency'"],
+      [
+        'isRequestLimit({ kind: limitKindOfKey(parts) })',
+        "limitKindOfKey(parts) === 'concurrency'",
+      ],
       [
         "if (resets === undefined) throw new ServiceError('store_unavailable')",
         'if (!resets) return',
@@ -1485,7 +1488,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/sums/read-since.ts',
+    'ratelimit/sums/rebuild-sums.ts',
     ['ratelimit/sums/gateway-sums.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
       ['new Map(state.position.size > 0 ? state.position : begunAt)', 'new Map()'],
@@ -1493,7 +1496,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/sums/adoption.ts',
+    'ratelimit/sums/lost-use-recovery.ts',
     ['ratelimit/sums/gateway-sums.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
       // I8: what is adopted.
@@ -1580,7 +1583,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/sums/open-sums.ts',
+    'ratelimit/sums/journal-sums.ts',
     ['ratelimit/sums/copied-volume.test.ts'],
     [['name.rename(...handedOver)', 'throw error']],
   ),
@@ -1626,7 +1629,7 @@ export const allMutants: readonly Mutant[] = [
     ['ratelimit/sums/partition.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
       ['if (event !== undefined) restore()', ''],
-      ['repairs.set(tally, missing)', ''],
+      ['missingSums.set(tally, missing)', ''],
       ['if (!isWhole) incomplete.add(tally)', ''],
       // I10: what has grown meanwhile is sent.
       ['if (field < ownUseOf(tally)) enqueue(tally)\n    else if', 'if'],
@@ -1649,14 +1652,14 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (tally.end !== window.end) Object.assign(tally, window)', ''],
       ['ms < longMs ? 20_000 : 7_200_000', '20_000'],
-      ['window.ms < wrongMs && isOver', 'isOver'],
+      ['window.ms < wrongMs && isEnded', 'isEnded'],
       ['overSince.delete(tally)\n      return', 'return'],
       ['tally.since > now ? tally.ms : wrongMs', 'wrongMs'],
       ['longMs = 72_000_000', 'longMs = 86_400_000'],
     ],
   ),
   ...mutants(
-    'ratelimit/rules/fields.ts',
+    'ratelimit/rules/other-sums.ts',
     ['ratelimit/rules/tally.test.ts'],
     [['Number.isSafeInteger(sum) ? sum : (parseExact(text) ?? 0)', 'sum']],
   ),

@@ -2,8 +2,8 @@ import type { ExactInt } from '../../src/formats/exact.ts'
 import { maxResets, type ResettableCounters } from '../../src/ratelimit/counters.ts'
 import type { HeldWindow, KnownWindows } from '../../src/ratelimit/holds/windows.ts'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
-import { createSums } from '../../src/ratelimit/rules/sums.ts'
-import { usedOf } from '../../src/ratelimit/rules/tally.ts'
+import { createWindowSums } from '../../src/ratelimit/rules/sums.ts'
+import { knownUse } from '../../src/ratelimit/rules/tally.ts'
 import type { CounterReset } from '../../src/ratelimit/rules/windows.ts'
 
 export interface TestCounters extends ResettableCounters {
@@ -16,17 +16,17 @@ export interface TestCounters extends ResettableCounters {
 /** Counters of one process without files and store: nothing is used but what a test adds. */
 export function createTestCounters(): TestCounters {
   const resets = new Map<string, readonly CounterReset[]>()
-  const sums = createSums(resets, () => 0)
+  const sums = createWindowSums(resets, () => 0)
 
   function windowOf(counter: Counter, at: number): HeldWindow {
     const tally = sums.at(counter, at)
-    const used = usedOf(tally)
+    const used = knownUse(tally)
     return { id: tally.id, used, own: used, resetsAt: tally.end, isKnown: true }
   }
 
   function read(counters: readonly Counter[], now: number) {
     return sums.allAt(counters, now).map((tally) => {
-      return { used: usedOf(tally), resetsAt: tally.end }
+      return { used: knownUse(tally), resetsAt: tally.end }
     })
   }
 

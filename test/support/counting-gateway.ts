@@ -4,25 +4,25 @@ import type { ExactInt } from '../../src/formats/exact.ts'
 import { openDurableFiles } from '../../src/journal/durable-files.ts'
 import { openFolder } from '../../src/journal/folder.ts'
 import { createCounters, type ResettableCounters } from '../../src/ratelimit/counters.ts'
-import { createMemoryHolds } from '../../src/ratelimit/holds/memory.ts'
-import { createRedisHolds } from '../../src/ratelimit/holds/redis.ts'
+import { createMemoryHolds } from '../../src/ratelimit/holds/memory-holds.ts'
+import { createRedisHolds } from '../../src/ratelimit/holds/redis-holds.ts'
 import type { HoldStore } from '../../src/ratelimit/holds.ts'
 import { connectRedis, type RedisConnection } from '../../src/ratelimit/redis/connection.ts'
-import { tagsOf } from '../../src/ratelimit/redis/keys.ts'
-import type { Counted } from '../../src/ratelimit/rules/sums.ts'
+import { hashTags } from '../../src/ratelimit/redis/keys.ts'
+import type { LineUse } from '../../src/ratelimit/rules/sums.ts'
 import { openGatewaySums } from '../../src/ratelimit/sums/gateway-sums.ts'
+import { type ProcessSums, startSums } from '../../src/ratelimit/sums/process-sums.ts'
 import { createRedisSums } from '../../src/ratelimit/sums/redis-sums.ts'
-import { type RunningSums, runSums } from '../../src/ratelimit/sums/running-sums.ts'
 import { textLines } from '../ratelimit/sums/plain-lines.ts'
 import { makeTemporaryFolder } from './temporary-folder.ts'
 
 /** A gateway's counters and holds as the service builds them, with lines that contain their counts. */
 export interface CountingGateway {
   readonly connection: RedisConnection | undefined
-  readonly running: RunningSums
+  readonly running: ProcessSums
   readonly holds: HoldStore
   readonly counters: ResettableCounters
-  log(counted: Counted): void
+  log(counted: LineUse): void
   close(): Promise<void>
 }
 
@@ -55,7 +55,7 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
     ...textLines((text) => [
       JSON.parse(text, (_, value) => (isLarge(value) ? BigInt(value.slice(0, -1)) : value)),
     ]),
-    ...tagsOf(connection?.cluster === true),
+    ...hashTags(connection?.cluster === true),
     ...{ gateway, files: [file], longSums: undefined, onFault },
     folder: openFolder(join(folder.path, 'lines')),
     kept: openDurableFiles(join(folder.path, 'kept')),
@@ -63,7 +63,7 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
     ...{ onLoss: () => {}, onDouble: () => {} },
   })
   await sums.becomeWriter()
-  const running = runSums({
+  const running = startSums({
     ...{ ...clocks, sums, flushMs, onLoss, onUnavailable: () => {}, onFault },
   })
   const { windows } = running

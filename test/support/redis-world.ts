@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ExactInt } from '../../src/formats/exact.ts'
-import { createRedisHolds, type RedisHolds } from '../../src/ratelimit/holds/redis.ts'
+import { createRedisHolds, type RedisHolds } from '../../src/ratelimit/holds/redis-holds.ts'
 import { connectRedis, type RedisConnection } from '../../src/ratelimit/redis/connection.ts'
-import { tagsOf, windowKey } from '../../src/ratelimit/redis/keys.ts'
+import { hashTags, windowKey } from '../../src/ratelimit/redis/keys.ts'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
-import { createSums } from '../../src/ratelimit/rules/sums.ts'
+import { createWindowSums } from '../../src/ratelimit/rules/sums.ts'
 import { windowAt } from '../../src/ratelimit/rules/windows.ts'
 import {
   createPartitionSender,
@@ -57,12 +57,12 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
   const { flushMs = 1, onLook = () => {} } = options
   const connection = connectRedis(url, () => {}, timeoutMs)
   const monotonic = () => performance.now()
-  const sums = createSums(new Map(), monotonic)
+  const sums = createWindowSums(new Map(), monotonic)
   const failing = new Set<string>()
   let losses = 0
   const shared = createSharedSums({
     ...{ sums, gateway, nonce: `${gateway}-${gateways}`, now: Date.now, monotonic },
-    ...tagsOf(connection.cluster),
+    ...hashTags(connection.cluster),
     store: createRedisSums(connection.commands),
     isWriter: () => isWriter,
     onBeyond() {},
@@ -145,5 +145,5 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
 
 /** The key of a counter's current window in a single server. */
 export function redisKey(counter: Counter, at = Date.now()): string {
-  return windowKey(tagsOf(false).tags[0] as string, windowAt(counter, at))
+  return windowKey(hashTags(false).tags[0] as string, windowAt(counter, at))
 }

@@ -11,7 +11,7 @@ import { toCountedLimits } from '../../src/ratelimit/rules/counted-limits.ts'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
 import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
 import { limitStates } from '../../src/ratelimit/rules/limit.ts'
-import { createSums } from '../../src/ratelimit/rules/sums.ts'
+import { createWindowSums } from '../../src/ratelimit/rules/sums.ts'
 import type { CounterReset } from '../../src/ratelimit/rules/windows.ts'
 import type { CountedLine } from '../../src/table/blocks.ts'
 import { laneOf } from '../../src/table/rules/lane.ts'
@@ -73,7 +73,7 @@ export async function createTableWorld(
   /** Usage by other gateways; undefined without a shared store. */
   const others = { used: undefined as number | undefined, ageMs: 0 }
   const resets = new Map<string, readonly CounterReset[]>()
-  const sums = createSums(resets, () => now.boot)
+  const sums = createWindowSums(resets, () => now.boot)
   const faults: unknown[] = []
 
   function readWindow(counter: Counter, at: number): ReadWindow {

@@ -27,7 +27,7 @@ const SLOW = [
   'test/dev/up.',
   'test/console/everywhere.',
   'test/e2e/journal.',
-  'test/ratelimit/holds/redis.',
+  'test/ratelimit/holds/redis-holds.',
   'test/e2e/table-faults.',
   'test/e2e/ended-pods.',
   'test/e2e/pod.',

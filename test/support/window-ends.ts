@@ -1,10 +1,10 @@
 import { parseWindow, toEndTimestamp } from '../../src/formats/time.ts'
 import { userInLines } from '../../src/ratelimit/rules/counter-key.ts'
-import { spanAt } from '../../src/ratelimit/rules/windows.ts'
+import { boundsAt } from '../../src/ratelimit/rules/windows.ts'
 
 /** The end of an owner's window (`1m`) at this instant, in milliseconds since the epoch. */
 export function endOf(window: string, owner: string, at: number): number {
-  return spanAt({ ms: parseWindow(window) as number }, owner, at).end
+  return boundsAt({ ms: parseWindow(window) as number }, owner, at).end
 }
 
 /** The end of an owner's window, as responses show it. */
@@ -14,7 +14,7 @@ export function shownEnd(window: string, owner: string, at: number): string {
 
 /** The start of an owner's window, as responses show it: the end of the previous one. */
 export function shownStart(window: string, owner: string, at: number): string {
-  return toEndTimestamp(spanAt({ ms: parseWindow(window) as number }, owner, at).start)
+  return toEndTimestamp(boundsAt({ ms: parseWindow(window) as number }, owner, at).start)
 }
 
 /** Longer than a test file may run. */

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
-import { ownerOf } from '../../src/ratelimit/rules/estimates/held-amounts.ts'
+import { estimatorOwner } from '../../src/ratelimit/rules/estimates/held-amounts.ts'
 import { holdLeaseMs } from '../../src/ratelimit/rules/hold.ts'
 import { createHoldFollower } from '../../src/usage/hold-follower.ts'
 import type { HeldUsage, Usage } from '../../src/usage/rules/usage.ts'
@@ -117,7 +117,7 @@ test('what a total has beside its parts is learnt as output', async (t) => {
   ])
   for (let i = 0; i < 300; i += 1) learn(usageOf({ held: room, reported }), 623)
   const { output } = estimators
-    .of(ownerOf('basic', 'ada'), 'llm/small')
+    .of(estimatorOwner('basic', 'ada'), 'llm/small')
     .expect({ bytes: 100, maxOutput: undefined })
   t.ok(output > 500 && output < 700, `${output} are expected after responses of 603`)
 })

@@ -5,7 +5,7 @@ import root from 'tap'
 import { serve } from '../../src/main.ts'
 import { openRedis } from '../../src/ratelimit/redis/open-redis.ts'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
-import { noTokens } from '../../src/ratelimit/rules/hold.ts'
+import { emptyHold } from '../../src/ratelimit/rules/hold.ts'
 import { formatAddress } from '../../src/settings/config.ts'
 import { createDatabase } from '../support/database.ts'
 import { inPod } from '../support/in-pod.ts'
@@ -50,7 +50,7 @@ root.test('holds that Redis refuses are logged once', skip, async (t) => {
     ...{ window: { ms: 0 }, limit: 9 },
   }
   const hold = async () =>
-    holds.hold({ ...noTokens, id: 'a', counters: [], requestCounters: [counter] }, Date.now())
+    holds.hold({ ...emptyHold, id: 'a', counters: [], requestCounters: [counter] }, Date.now())
   t.match(await hold(), { outcome: 'held' })
   t.notOk(holds.isRefused)
   await refuse()

@@ -6,7 +6,7 @@ import type { Decision, Denial, Grant } from '../../decide/decision.ts'
 import { type Explanation, explain } from '../../decide/explain.ts'
 import { enforceLimits } from '../../decide/steps/limits.ts'
 import { parseTarget } from '../../operations/request-target.ts'
-import { type CounterState, stateLater } from '../../ratelimit/rules/counter.ts'
+import { type CounterState, counterStateAt } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import type { ExplainDeps } from '../deps.ts'
 import type { Hypothetical } from './explain-question.ts'
@@ -49,7 +49,7 @@ export function createDryRun(deps: ExplainDeps) {
     const grant = increases.raiseOf(granted, at)
     const counters = grant.limits.map((limit) => counterOf(limit, grant.caller.user, grant.pool))
     const states = await readCounters(counters, clock())
-    const later = counters.map((each, i) => stateLater(each, states[i] as CounterState, at))
+    const later = counters.map((each, i) => counterStateAt(each, states[i] as CounterState, at))
     return enforceLimits(grant, later, at)
   }
 

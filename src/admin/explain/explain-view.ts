@@ -19,7 +19,7 @@ import { dialectOf, refusalStatus } from '../../operations/dialect.ts'
 import { parseTarget } from '../../operations/request-target.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import type { LimitState } from '../../ratelimit/rules/limit.ts'
-import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
+import { showsFigures } from '../../ratelimit/rules/limit-headers.ts'
 import { currencyOf, toStateJson } from '../usage/limit-state.ts'
 import { type Locate, toResourceJson } from './resource-place.ts'
 
@@ -189,7 +189,7 @@ function toLimitsJson(
 ): readonly Json[] {
   return states.map((state) => {
     const { limit, held } = state
-    const isTold = whole || hasFigures(limit)
+    const isTold = whole || showsFigures(limit)
     return {
       ...toStateJson(state, counterOf(limit, caller?.user ?? '', pool), isTold),
       ...(held !== undefined && isTold && { held: toAmount(limit, held) }),

@@ -4,8 +4,8 @@ import type { ExactInt } from '../../formats/exact.ts'
 import { statusAt } from '../../keys/rules/api-key.ts'
 import type { ApiKeyStore } from '../../keys/store.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import type { KeptIncrease } from '../../ratelimit/increases/active-increases.ts'
-import { counterKeyPrefix, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
+import type { StoredIncrease } from '../../ratelimit/increases/active-increases.ts'
+import { counterKeyPrefix, parseCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { limitsOfRecord } from '../usage/limit-state.ts'
 import { toMeantJson } from './wanted-limit.ts'
@@ -15,11 +15,11 @@ type Figures = Map<string, ExactInt>
 
 /** `now`: milliseconds since the epoch. Rejects if the database is unavailable. */
 export async function effectiveOf(
-  increases: readonly KeptIncrease[],
+  increases: readonly StoredIncrease[],
   snapshot: Snapshot,
   keys: Pick<ApiKeyStore, 'findById'>,
   now: number,
-): Promise<(increase: KeptIncrease) => boolean> {
+): Promise<(increase: StoredIncrease) => boolean> {
   const figures = await inSlices(figuresIn(snapshot))
   for (const id of new Set(increases.flatMap((each) => toMeantJson(each).keyId ?? []))) {
     const key = await keys.findById(id)
@@ -28,7 +28,7 @@ export async function effectiveOf(
       if (isEnforced) figures.set(limit.keyPrefix, limit.limit)
   }
   return ({ counter, limit }) =>
-    limit > (figures.get(counterKeyPrefix(readCounterKey(counter))) ?? limit)
+    limit > (figures.get(counterKeyPrefix(parseCounterKey(counter))) ?? limit)
 }
 
 function* figuresIn({ subscriptions }: Snapshot): Generator<undefined, Figures> {

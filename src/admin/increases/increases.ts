@@ -8,7 +8,7 @@ import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { statusAt } from '../../keys/rules/api-key.ts'
 import { sharedBy } from '../../models/rules/shared-limits.ts'
-import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/active-increases.ts'
+import { maxIncreases, type StoredIncrease } from '../../ratelimit/increases/active-increases.ts'
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
@@ -257,7 +257,7 @@ function choose(found: readonly OwnLimit[], { user, whom }: Body): OwnLimit {
   throw invalidRequest(`whom: no ${scope} of this name shares the limit.`)
 }
 
-function toJson({ id, until, reason, createdBy, createdAt, ...meant }: KeptIncrease) {
+function toJson({ id, until, reason, createdBy, createdAt, ...meant }: StoredIncrease) {
   return {
     id,
     ...toMeantJson(meant),

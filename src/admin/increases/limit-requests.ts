@@ -5,7 +5,7 @@ import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toAmount } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { sharedBy } from '../../models/rules/shared-limits.ts'
-import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
+import { showsFigures } from '../../ratelimit/rules/limit-headers.ts'
 import {
   type LimitRequest,
   listedDays,
@@ -132,7 +132,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     const { limit, counter } = own
     const higher = readFigure(limit.kind, asked.limit)
     // Figures that callers may not see are compared when an administrator approves.
-    if (hasFigures(limit)) requireHigher(higher, limit)
+    if (showsFigures(limit)) requireHigher(higher, limit)
     await recordIntent(request, target)
     const { reason } = asked
     const added = await orUnsure(

@@ -8,8 +8,8 @@ import { dayMs } from '../../formats/time.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import { sharedBy } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/active-increases.ts'
-import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
+import { maxIncreases, type StoredIncrease } from '../../ratelimit/increases/active-increases.ts'
+import { limitKindOfKey, parseCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import { optional, string } from '../http/schema.ts'
 import { figure, limitNames, name, type OwnLimit } from '../usage/limit-state.ts'
@@ -167,9 +167,9 @@ export function toMeantJson({
   counter,
   per,
   limit,
-}: Pick<KeptIncrease, 'counter' | 'per' | 'limit'>) {
-  const { subscription: resource, model, counted, user } = readCounterKey(counter)
-  const kind = kindOf({ counted })
+}: Pick<StoredIncrease, 'counter' | 'per' | 'limit'>) {
+  const { subscription: resource, model, counted, user } = parseCounterKey(counter)
+  const kind = limitKindOfKey({ counted })
   const [, ofModel] = /^ModelRef\/(.*)$/.exec(resource) ?? []
   const [, keyId, name = ''] = /^(?:@(.*))?#(.*)$/.exec(model) ?? []
   const whom = sharedBy({ scope: per }, { key: counter })

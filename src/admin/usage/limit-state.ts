@@ -17,11 +17,11 @@ import {
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
 import type { ActiveIncreases } from '../../ratelimit/increases/active-increases.ts'
-import { readStates } from '../../ratelimit/increases/read-states.ts'
+import { readLimitStates } from '../../ratelimit/increases/read-limit-states.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import type { CountedLimit, LimitState } from '../../ratelimit/rules/limit.ts'
-import { spanAt } from '../../ratelimit/rules/windows.ts'
+import { boundsAt } from '../../ratelimit/rules/windows.ts'
 import {
   boolean,
   integer,
@@ -130,7 +130,7 @@ export function toStateJson(state: LimitState, counter: Counter, isTold: boolean
     percentLeft: percentLeft(state),
     startsAt: isOpen
       ? null
-      : toEndTimestamp(spanAt(counter.window, counter.owner, resetsAt - 1).start),
+      : toEndTimestamp(boundsAt(counter.window, counter.owner, resetsAt - 1).start),
     resetsAt: isOpen ? null : toEndTimestamp(resetsAt),
     ...(limit.increasedUntil !== undefined && {
       increasedUntil: toEndTimestamp(limit.increasedUntil),
@@ -275,7 +275,7 @@ export async function readLimits(
   own: readonly OwnLimit[],
   isTold: (limit: CountedLimit) => boolean = () => true,
 ) {
-  const states = await readStates({ readCounters, raise: increases.raise }, own, clock())
+  const states = await readLimitStates({ readCounters, raise: increases.raise }, own, clock())
   return own.map(({ subscription, model, models, limit, isEnforced, counter }, i) => {
     const state = states[i] as LimitState
     const shown = {

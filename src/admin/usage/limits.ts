@@ -6,7 +6,7 @@ import { accessibleSubscriptions } from '../../decide/subscription-selection.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
-import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
+import { showsFigures } from '../../ratelimit/rules/limit-headers.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { callerOf } from '../http/authenticate-api.ts'
@@ -67,7 +67,7 @@ export function listLimitsOfCaller(app: Api, deps: ExternalDeps): void {
   app.get('/v1/limits', { schema }, async (request) => {
     const caller = callerOf(request)
     const own = limitsOf(caller, request.query, deps.snapshot())
-    const limits = await readLimits(deps, own.slice(0, maxLimits), hasFigures)
+    const limits = await readLimits(deps, own.slice(0, maxLimits), showsFigures)
     const data = limits.map(({ shown }) => shown)
     return {
       object: 'list',

@@ -7,7 +7,7 @@ import { addExact, type ExactInt, toExact } from '../../formats/exact.ts'
 import type { LimitScope, NamedLimit } from '../../kinds/limits.ts'
 import { resourceOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { type CountedLimit, isOfRequests } from '../../ratelimit/rules/limit.ts'
+import { type CountedLimit, isRequestLimit } from '../../ratelimit/rules/limit.ts'
 
 export interface LimitBound extends Pick<NamedLimit, 'name' | 'of' | 'per' | 'window' | 'limit'> {
   /** A Subscription's name, `ModelRef/<namespace>/<name>` or `Tenant`. */
@@ -41,7 +41,7 @@ export function limitBounds({ subscriptions, models }: Snapshot): readonly Limit
       const fewest = { ofUser: slots[0], ofAll: slots.find(({ scope }) => !isOfSome(scope)) }
       for (const limit of applying) {
         // A limit on requests is charged before a request is sent, so it is never exceeded.
-        if (limit.limitName === undefined || isOfRequests(limit)) continue
+        if (limit.limitName === undefined || isRequestLimit(limit)) continue
         const id = idOf(limit, model)
         const fresh = { limit, because: new Set<string>(), overshoot: 0, concurrency: new Map() }
         const drawn: Drawn = all.get(id) ?? fresh

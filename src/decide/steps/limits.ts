@@ -4,12 +4,12 @@
  */
 
 import type { CounterState } from '../../ratelimit/rules/counter.ts'
-import { mostEver, scarcestOf } from '../../ratelimit/rules/estimates/admit.ts'
+import { maxOutputAlone, scarcestLimit } from '../../ratelimit/rules/estimates/admit.ts'
 import type { Hold, HoldResult } from '../../ratelimit/rules/hold.ts'
 import {
-  isOfRequests,
+  isRequestLimit,
   type LimitState,
-  lastSpent,
+  lastSpentLimit,
   limitStates,
 } from '../../ratelimit/rules/limit.ts'
 import { type Decision, type Denial, deny, type Grant, limitCodes } from '../decision.ts'
@@ -24,7 +24,7 @@ export function enforceLimits(
   now: number,
 ): Decision {
   const states = limitStates(grant.limits, counters, now)
-  const last = lastSpent(states)
+  const last = lastSpentLimit(states)
   if (last === undefined) return { ...grant, states }
   return refusalBy({ states, grant }, last, last.resetsAt)
 }
@@ -59,7 +59,7 @@ function describeOversized(hold: Hold): string | undefined {
   const { counters, expected, overshoot, canLimitOutput, choices = 1 } = hold
   const { least, isSeveral } = expected
   if (!canLimitOutput && !isSeveral) return undefined
-  const most = mostEver(counters, expected, overshoot)
+  const most = maxOutputAlone(counters, expected, overshoot)
   if (least <= most) return undefined
   if (!canLimitOutput) {
     return `its ${choices} answers may use ${least} tokens of output, which nothing bounds, because the gateway cannot set a maximum at this model; at most ${Math.max(0, most)} fit into the limits; ask for fewer (n, best_of, prompt)`
@@ -111,11 +111,11 @@ export function enforceHold(
   // The last units are held by requests that another limit may still refuse.
   const reachedRate = reached.find(({ limit }) => limit.kind === 'requests')
   if (reachedRate !== undefined) return { ...refuse(reachedRate, now + minWaitMs), isBusy: true }
-  const ofUse = states.filter(({ limit }) => !isOfRequests(limit))
+  const ofUse = states.filter(({ limit }) => !isRequestLimit(limit))
   const capacities = ofUse.map(({ limit: { limit }, used, held = 0 }, i) => {
     return { limit, used, held, factors: hold.counters[i]?.factors }
   })
-  const { index, isShort } = scarcestOf(capacities, expected, hold.overshoot)
+  const { index, isShort } = scarcestLimit(capacities, expected, hold.overshoot)
   const scarcest = ofUse[index] as LimitState
   if (isShort) return { ...refuse(scarcest, scarcest.resetsAt), needed: expected.least }
   // With several in progress the next one ends after a part of the usual time.
@@ -135,6 +135,6 @@ function inOrder(
 ): HoldResult['windows'] {
   if (!countsRequests) return windows
   let token = 0
-  let other = limits.filter((limit) => !isOfRequests(limit)).length
-  return limits.map((limit) => windows[isOfRequests(limit) ? other++ : token++] as CounterState)
+  let other = limits.filter((limit) => !isRequestLimit(limit)).length
+  return limits.map((limit) => windows[isRequestLimit(limit) ? other++ : token++] as CounterState)
 }

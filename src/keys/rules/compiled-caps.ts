@@ -5,8 +5,12 @@ import { parseWindow } from '../../formats/time.ts'
 import type { CompiledCaps, KeyLimits } from '../../identity/rules/caller.ts'
 import type { WrittenCalendar } from '../../kinds/limits.ts'
 import { keyOfModel } from '../../kinds/resources.ts'
-import { applyingTo, compileLimits, placeLimits } from '../../ratelimit/rules/applying-limits.ts'
-import { counterOfCharged } from '../../ratelimit/rules/charged-limits.ts'
+import {
+  compileNamedLimits,
+  groupLimits,
+  limitsForModel,
+} from '../../ratelimit/rules/applicable-limits.ts'
+import { chargedCounter } from '../../ratelimit/rules/charged-limits.ts'
 import { toCountedLimits } from '../../ratelimit/rules/counted-limits.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
@@ -46,9 +50,9 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
   const told = new Set(named.flatMap(({ models = [] }) => models.map(keyOfModel)))
 
   function compile(model: string | undefined, calendar: WrittenCalendar): KeyLimits {
-    const { charged: items, ...compiled } = compileLimits(
+    const { charged: items, ...compiled } = groupLimits(
       unnamed,
-      applyingTo(model, placeLimits(named, calendar, place)),
+      limitsForModel(model, compileNamedLimits(named, calendar, place)),
     )
     const { limits, hasCostLimit } = compiled
     const charged = `"key_limits":${JSON.stringify(items)}${hasCostLimit ? ',"key_cost_limit":true' : ''}`
@@ -83,5 +87,5 @@ export function keyCountersOf(
   const whose = { user: userInLines(user), subscription, keyId: id, pool: '', organization: '' }
   return windows
     .split(',')
-    .map((ms) => counterOfCharged({ ...of, window: { ms: Number(ms) } }, whose))
+    .map((ms) => chargedCounter({ ...of, window: { ms: Number(ms) } }, whose))
 }

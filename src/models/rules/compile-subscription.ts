@@ -10,14 +10,14 @@ import type {
   Tenant,
 } from '../../kinds/resources.ts'
 import {
-  type ApplyingLimit,
-  applyingTo,
-  compileLimits,
-  placeLimits,
-} from '../../ratelimit/rules/applying-limits.ts'
+  type ApplicableLimit,
+  compileNamedLimits,
+  groupLimits,
+  limitsForModel,
+} from '../../ratelimit/rules/applicable-limits.ts'
 import { limitsOfModel } from '../../ratelimit/rules/counted-limits.ts'
 import { groupInLines } from '../../ratelimit/rules/counter-key.ts'
-import { type CountedLimit, windowsOf } from '../../ratelimit/rules/limit.ts'
+import { type CountedLimit, windowsText } from '../../ratelimit/rules/limit.ts'
 import { writePayer } from './payer.ts'
 import {
   type CompiledSubscription,
@@ -67,13 +67,13 @@ export function compileSubscription(
         continue
       }
     }
-    const compiled = compileLimits(limitsOfModel(name, key, model), applying)
+    const compiled = groupLimits(limitsOfModel(name, key, model), applying)
     limits.set(key, compiled.limits)
     const tariff = toTariff({
       prices: model.billingRate,
       weights: model.weights,
       limits: compiled.charged,
-      windows: windowsOf(compiled.limits).member,
+      windows: windowsText(compiled.limits).member,
       organization: applying.some(({ limit }) => limit.per === 'organization')
         ? organizationOf(resource)
         : undefined,
@@ -108,19 +108,19 @@ function limitsOf(
   subscription: Subscription,
   calendar: WrittenCalendar,
   { modelRefs, tenant }: LimitContext,
-): (key: string) => readonly ApplyingLimit[] {
+): (key: string) => readonly ApplicableLimit[] {
   const whose = {
     subscription: subscription.metadata.name,
     organization: organizationOf(subscription),
   }
   const own = { resource: whose.subscription, origin: 'subscription', whose } as const
   const ofAll = { resource: 'Tenant', origin: 'tenant', whose } as const
-  const ours = placeLimits(subscription.limits, calendar, own)
-  const all = placeLimits(tenant?.limits ?? [], tenant?.calendar, ofAll)
+  const ours = compileNamedLimits(subscription.limits, calendar, own)
+  const all = compileNamedLimits(tenant?.limits ?? [], tenant?.calendar, ofAll)
   return (key) => {
     const place = { resource: `ModelRef/${key}`, origin: 'model', whose } as const
-    const ofModel = placeLimits(modelRefs.get(key)?.limits ?? [], tenant?.calendar, place)
-    return [...applyingTo(key, ours), ...ofModel, ...applyingTo(key, all)]
+    const ofModel = compileNamedLimits(modelRefs.get(key)?.limits ?? [], tenant?.calendar, place)
+    return [...limitsForModel(key, ours), ...ofModel, ...limitsForModel(key, all)]
   }
 }
 
@@ -133,7 +133,7 @@ interface Lack extends Pick<Partial<ResourceProblem>, 'path' | 'because'> {
  * What an entry lacks under these limits, and whether that takes it out of force: limits that refuse nothing do not.
  */
 function lackOf(
-  applying: readonly ApplyingLimit[],
+  applying: readonly ApplicableLimit[],
   { billingRate, rateProblem }: BilledModel,
   { attribution }: Subscription,
   { tenant }: LimitContext,
@@ -157,7 +157,7 @@ function lackOf(
   return { why, closes: each.limit.enforce }
 }
 
-function nameOf({ limit, place }: ApplyingLimit): string {
+function nameOf({ limit, place }: ApplicableLimit): string {
   const where = { subscription: '', model: ' of the ModelRef', tenant: ' of the Tenant', key: '' }
   return `the limit ${limit.name}${where[place.origin]}`
 }

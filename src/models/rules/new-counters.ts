@@ -4,7 +4,7 @@
  */
 
 import type { LimitScope, NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
-import { windowOf } from '../../ratelimit/rules/counted-limits.ts'
+import { limitWindow } from '../../ratelimit/rules/counted-limits.ts'
 import { windowText } from '../../ratelimit/rules/windows.ts'
 import { calendarOf } from './compile-subscription.ts'
 import type { Snapshot } from './snapshot.ts'
@@ -97,7 +97,7 @@ const sameKeys = new Map([
 function countedIn({ subscriptions, models, tenant }: Snapshot): readonly Counted[] {
   const of = (resource: string, limits: readonly NamedLimit[], calendar?: WrittenCalendar) =>
     limits.map((limit) => {
-      const window = windowText(windowOf(limit, calendar))
+      const window = windowText(limitWindow(limit, calendar))
       const counted = `${limit.of} per ${limit.per}${limit.of === 'concurrency' ? '' : ` in ${window}`}`
       return { resource, name: limit.name, per: limit.per, counted }
     })

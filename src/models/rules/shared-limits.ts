@@ -4,7 +4,7 @@ import { getOrAdd } from '../../formats/lists.ts'
 import { keyOfModel } from '../../kinds/resources.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
-import { membersByName, poolOfGroup, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
+import { namedUsersPool, parseCounterKey, poolOfGroup } from '../../ratelimit/rules/counter-key.ts'
 import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import type { CompiledSubscription, Snapshot } from './snapshot.ts'
 
@@ -56,7 +56,7 @@ export function sharedBy(
   { key }: Pick<Counter, 'key'>,
 ): string | undefined {
   if (!isShared(limit)) return undefined
-  return readCounterKey(key).user || (limit.scope === 'group' ? membersByName : undefined)
+  return parseCounterKey(key).user || (limit.scope === 'group' ? namedUsersPool : undefined)
 }
 
 /**
@@ -64,7 +64,7 @@ export function sharedBy(
  * `Tenant`.
  */
 export function resourceOf({ key }: Pick<Counter, 'key'>): string {
-  return readCounterKey(key).subscription
+  return parseCounterKey(key).subscription
 }
 
 export interface LimitOn {

@@ -10,7 +10,7 @@ import type { CompiledTariff } from './snapshot.ts'
 interface Tariff {
   readonly prices: Prices | undefined
   readonly weights: Weights | undefined
-  /** As `writeChargedLimit` writes them. */
+  /** As `formatChargedLimit` writes them. */
   readonly limits: readonly string[]
   /** The windows of limits without a name: the member of a line. */
   readonly windows: string

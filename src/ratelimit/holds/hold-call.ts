@@ -1,17 +1,17 @@
 /** Encodes the call of the script that decides for one subject, and decodes its result. Pure. */
 
 import { exactFromJson, maxExactInt, subtractExact } from '../../formats/exact.ts'
-import { readCounterKey } from '../rules/counter-key.ts'
+import { parseCounterKey } from '../rules/counter-key.ts'
 import type { Factors } from '../rules/estimates/held-amounts.ts'
 import type { Hold, HoldResult } from '../rules/hold.ts'
 import type { HoldReply } from './hold-scripts.ts'
-import { memberOf } from './request-ids.ts'
+import { shortRequestId } from './request-ids.ts'
 import { boundWindow, type HoldTarget } from './windows.ts'
 
 /** A field of the subject's sums: that of a counter, or of one of its windows. */
 function nameOf(target: HoldTarget, charge: Hold['charge']): string {
   const { key } = target.counter
-  const { model, counted } = readCounterKey(key)
+  const { model, counted } = parseCounterKey(key)
   const { id = key } = boundWindow(target, charge) ?? {}
   return `${model}|${counted}${id.slice(key.length)}`
 }
@@ -20,7 +20,7 @@ function nameOf(target: HoldTarget, charge: Hold['charge']): string {
  * The arguments of the call, except the ended holds at its end. `unsettledMs`: how long the call for another subject
  * may still be refused, so that a grant of this one is released.
  */
-export function argsOf(
+export function holdCallArgs(
   asked: Hold,
   targets: readonly HoldTarget[],
   lease: number,
@@ -31,7 +31,7 @@ export function argsOf(
   const { input, inputVariance, output, outputVariance } = expected
   const { floor, beyondRoom, isSeveral, least, worst } = expected
   const args = [
-    ...[id === undefined ? '' : memberOf(id), lease],
+    ...[id === undefined ? '' : shortRequestId(id), lease],
     ...[input, inputVariance, output, outputVariance, floor],
     ...[isSeveral ? -beyondRoom : beyondRoom, least, Number.isFinite(worst) ? worst : -1],
     ...[overshoot, canLimitOutput ? '1' : '0', asker, gateway, unsettledMs],
@@ -51,7 +51,7 @@ function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): s
 }
 
 /** Reads the script's result. `isGivenBack`: the grant is released, so the request's own hold is subtracted. */
-export function readResult(
+export function parseHoldReply(
   targets: readonly HoldTarget[],
   now: number,
   [outcome, ceiling, open, ...figures]: HoldReply,

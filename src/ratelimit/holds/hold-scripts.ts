@@ -11,7 +11,7 @@
  */
 
 import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
-import { firstFloor, mostAmount, mostVariance } from '../rules/estimates/held-amounts.ts'
+import { firstOutputP99, maxHold, maxVariance } from '../rules/estimates/held-amounts.ts'
 import { holdLeaseMs } from '../rules/hold.ts'
 
 /** Keys, then arguments. */
@@ -83,7 +83,7 @@ local function drop(id)
 end
 local function spread(per_input, input_variance, per_output, output_variance, grain)
   local variance = per_input ^ 2 * input_variance + per_output ^ 2 * output_variance
-  return math.min(${mostVariance}, math.ceil(variance / grain ^ 2))
+  return math.min(${maxVariance}, math.ceil(variance / grain ^ 2))
 end
 local function keep()
   for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ${2 * holdLeaseMs}) end
@@ -164,10 +164,10 @@ local function ceiling_in(each, whole)
   local of, enough = each.of, needed
   if each.sums.count == 0 then
     local unused, room = outputs_in(of, whole), outputs_in(of, each.room)
-    local beyond = math.min(math.ceil(beyond), math.max(${firstFloor}, unused))
+    local beyond = math.min(math.ceil(beyond), math.max(${firstOutputP99}, unused))
     enough = math.min(enough, several and unused > 0 and room or math.max(beyond, room))
   end
-  return math.max(math.ceil(enough), outputs_in(of, math.min(each.room * ${ceilingShare}, ${mostAmount})))
+  return math.max(math.ceil(enough), outputs_in(of, math.min(each.room * ${ceilingShare}, ${maxHold})))
 end
 local ceiling = can_limit_output and worst or math.min(worst, math.ceil(needed))
 for i = 4, #KEYS do
@@ -219,7 +219,7 @@ for i = 4, #KEYS do
   places[#places + 1] = each
 end
 if can_limit_output and ceiling < least then refuse('busy') end
-local bound = math.min(ceiling, ${mostAmount})
+local bound = math.min(ceiling, ${maxHold})
 local expects = math.min(math.ceil(output), bound)
 local function amounts_in(of)
   local own = math.ceil(of.per_output * expects)
@@ -249,7 +249,7 @@ if known then
   end
   outcome, ceiling = 'repeated', tonumber(string.match(known, '^%d+ %d+ %d+ %d+ (%-?%d+)'))
 elseif outcome == 'held' then
-  if not can_limit_output or ceiling >= ${mostAmount} then ceiling = -1 end
+  if not can_limit_output or ceiling >= ${maxHold} then ceiling = -1 end
   if ARGV[1] ~= '' then
     more = 1
     local parts = { text(tokens.mean), text(tokens.variance), text(tokens.output), text(tokens.most), text(ceiling) }

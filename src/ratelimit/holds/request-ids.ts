@@ -17,7 +17,7 @@ const bytes = Buffer.alloc(memberBytes)
  * Shortens a request id to 16 characters (96 bits). A UUID keeps its random bytes, without version and variant: Envoy
  * encodes in the version whether the request is traced.
  */
-export function memberOf(id: string): string {
+export function shortRequestId(id: string): string {
   if (!readUuid(id)) createHash('sha256').update(id).digest().copy(bytes, 0, 0, memberBytes)
   return bytes.toString('base64url')
 }

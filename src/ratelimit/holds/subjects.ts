@@ -4,7 +4,7 @@
  */
 
 import type { Counter } from '../rules/counter.ts'
-import { readCounterKey, subjectOf } from '../rules/counter-key.ts'
+import { holdSubjectOf, parseCounterKey } from '../rules/counter-key.ts'
 import type { Hold } from '../rules/hold.ts'
 import type { Partition } from '../sums/partition.ts'
 import type { SharedSums } from '../sums/shared-sums.ts'
@@ -23,13 +23,13 @@ export interface HoldSubject {
  * The subjects of these counters, in the same order for all requests, so that of two requests that compete for the same
  * subjects one is admitted. The user comes first, then subjects that more users share.
  */
-export function subjectsOf(
+export function holdSubjects(
   counters: readonly Counter[],
   partitionOf: SharedSums['partitionOf'],
 ): readonly HoldSubject[] {
   const subjects = new Map<string, HoldSubject>()
   for (const counter of counters) {
-    const name = subjectOf(readCounterKey(counter.key))
+    const name = holdSubjectOf(parseCounterKey(counter.key))
     const found = subjects.get(name)
     const partition = found?.partition ?? partitionOf(counter)
     if (found !== undefined) found.counters.push(counter)
@@ -48,7 +48,7 @@ function keysOf(tag: string, name: string): readonly string[] {
 }
 
 /** The demand on one of the request's subjects, after earlier ones have limited its output to `ceiling`. */
-export function askedOf(subject: HoldSubject, asked: Hold, ceiling: number): Hold {
+export function subjectHold(subject: HoldSubject, asked: Hold, ceiling: number): Hold {
   const { counters, requestCounters = [], expected } = asked
   const isHere = (counter: Counter): boolean => subject.counters.includes(counter)
   return {

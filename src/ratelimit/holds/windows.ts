@@ -26,13 +26,13 @@ export interface HoldTarget {
 }
 
 /** The counters of a hold that have windows. */
-export function windowedOf({ counters, requestCounters = [] }: Hold): readonly HeldCounter[] {
+export function windowedCounters({ counters, requestCounters = [] }: Hold): readonly HeldCounter[] {
   const windowed = requestCounters.filter((counter) => !isWindowless(counter))
   return windowed.length === 0 ? counters : [...counters, ...windowed]
 }
 
-/** The targets in the order of `counters`, then of `requestCounters`. `known`: the windows of `windowedOf`. */
-export function targetsOf(
+/** The targets in the order of `counters`, then of `requestCounters`. `known`: the windows of `windowedCounters`. */
+export function holdTargets(
   { counters, requestCounters = [] }: Hold,
   known: readonly HeldWindow[],
 ): readonly HoldTarget[] {

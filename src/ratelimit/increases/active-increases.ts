@@ -20,7 +20,7 @@ export interface NewIncrease extends Increase {
   readonly createdAt: number
 }
 
-export interface KeptIncrease extends NewIncrease {
+export interface StoredIncrease extends NewIncrease {
   readonly id: string
 }
 
@@ -30,11 +30,11 @@ export const maxIncreases = 1_000
 /** All reject if the database is unavailable; a change may then have been made. */
 export interface IncreaseStore {
   /** The increases that end after this time, the highest first. */
-  read(after: number): Promise<readonly KeptIncrease[]>
+  read(after: number): Promise<readonly StoredIncrease[]>
   /** Resolves with undefined if the maximum number is in force. */
-  add(increase: NewIncrease): Promise<KeptIncrease | undefined>
+  add(increase: NewIncrease): Promise<StoredIncrease | undefined>
   /** Ends an increase. Resolves with undefined if there is none, or it has ended. */
-  remove(id: string, now: number): Promise<KeptIncrease | undefined>
+  remove(id: string, now: number): Promise<StoredIncrease | undefined>
 }
 
 export type ActiveIncreases = ReturnType<typeof createActiveIncreases>
@@ -44,7 +44,7 @@ const clockStepMs = 600_000
 
 /** `clock`: milliseconds since the epoch. */
 export function createActiveIncreases(kept: IncreaseStore, clock: () => number) {
-  let byId: ReadonlyMap<string, KeptIncrease> = new Map()
+  let byId: ReadonlyMap<string, StoredIncrease> = new Map()
   let byCounter: Increases = new Map()
   /** When the last one ends. */
   let allOverAt = 0
@@ -69,7 +69,7 @@ export function createActiveIncreases(kept: IncreaseStore, clock: () => number) 
     raiseOf: <Grant extends RequestLimits>(grant: Grant, at: number): Grant =>
       at >= allOverAt ? grant : withIncreases(grant, byCounter, at),
     /** The increases in force according to the database. */
-    list: (): Promise<readonly KeptIncrease[]> => kept.read(clock()),
+    list: (): Promise<readonly StoredIncrease[]> => kept.read(clock()),
     /**
      * Adds an increase, which is in force in a process after its next `follow`. Undefined if the maximum number is in
      * force.

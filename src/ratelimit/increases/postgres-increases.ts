@@ -11,15 +11,15 @@ import {
 import { epochMs, type Fragment, nowByBoth, type Sql } from '../../store/postgres/sql.ts'
 import {
   type IncreaseStore,
-  type KeptIncrease,
   maxIncreases,
   type NewIncrease,
+  type StoredIncrease,
 } from './active-increases.ts'
 
 /** How long an ended increase stays in the table. */
 const keptFor = '1 day'
 
-type Row = Omit<KeptIncrease, 'limit'> & { readonly limit: string }
+type Row = Omit<StoredIncrease, 'limit'> & { readonly limit: string }
 
 /** All reject if the database is unavailable; a change may then have been made. `readMs`: how long a read may take. */
 export function createIncreaseStore(pool: Pool, readMs?: number): IncreaseStore {
@@ -48,7 +48,7 @@ export function createIncreaseStore(pool: Pool, readMs?: number): IncreaseStore 
 export async function addIncrease(
   sql: Sql,
   { counter, per, limit, until, reason, createdBy, createdAt }: NewIncrease,
-): Promise<KeptIncrease | undefined> {
+): Promise<StoredIncrease | undefined> {
   const now = new Date(createdAt)
   await takeLock(sql, advisoryLocks.increases)
   const [row] = await withLongDeadline(sql<Row[]>`
@@ -72,6 +72,6 @@ function columnsOf(sql: Sql): Fragment {
     ${epochMs(sql, 'created_at')} as "createdAt"`
 }
 
-function toIncrease(row: Row): KeptIncrease {
+function toIncrease(row: Row): StoredIncrease {
   return { ...row, limit: parseExact(row.limit) as ExactInt }
 }

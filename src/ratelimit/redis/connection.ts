@@ -7,8 +7,8 @@ import { causeMessage, connectionClosed, errorMessage } from '../../runtime/erro
 import { restAfter } from '../../runtime/loop.ts'
 import { type HoldCommands, holdScripts } from '../holds/hold-scripts.ts'
 import { type ScriptCall, type SumCommands, sumScripts, type WriteResult } from '../sums/scripts.ts'
-import { quickenStrings } from './quicken-strings.ts'
 import { type RightsCommands, rightsKey, rightsScript } from './rights-script.ts'
+import { warmUpStringMethods } from './warm-up-strings.ts'
 
 export type RedisConnection = ReturnType<typeof connectRedis>
 
@@ -47,7 +47,7 @@ export function connectRedis(
   onError: (error: unknown) => void,
   timeoutMs = responseTimeoutMs,
 ) {
-  quickenStrings()
+  warmUpStringMethods()
   const urlNow = typeof url === 'string' ? () => url : url
   const target = parseRedisUrl(urlNow())
   if (target === undefined) throw new Error('REDIS_URL has an unknown form')

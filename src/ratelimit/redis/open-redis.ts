@@ -3,7 +3,7 @@
 import type { Logger } from 'pino'
 import { causeMessage } from '../../runtime/error-message.ts'
 import { withAbort } from '../../runtime/with-abort.ts'
-import { createRedisHolds, type RedisHoldsOptions } from '../holds/redis.ts'
+import { createRedisHolds, type RedisHoldsOptions } from '../holds/redis-holds.ts'
 import { createRedisSums, type OnFlushed } from '../sums/redis-sums.ts'
 import { connectRedis } from './connection.ts'
 

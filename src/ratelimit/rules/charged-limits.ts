@@ -7,8 +7,8 @@ import { memoize } from '../../formats/memoize.ts'
 import { maxWindowMs } from '../../formats/time.ts'
 import { type LimitKind, type LimitScope, limitKinds, limitScopes } from '../../kinds/limits.ts'
 import type { Counter } from './counter.ts'
-import { countedAs, counterKeyPrefix } from './counter-key.ts'
-import { readWindowText, type Window, windowText } from './windows.ts'
+import { counterKeyPrefix, unitText } from './counter-key.ts'
+import { parseWindowText, type Window, windowText } from './windows.ts'
 
 export interface ChargedLimit {
   /** A Subscription's name, `ModelRef/<namespace>/<name>`, `Tenant`, or `key`: the key of the request. */
@@ -21,7 +21,7 @@ export interface ChargedLimit {
 }
 
 /** The names that determine whose request it is, as in lines. */
-export interface Whose {
+export interface RequestOwner {
   readonly user: string
   readonly subscription: string
   /** Empty for identity tokens. */
@@ -35,7 +35,7 @@ export interface Whose {
 }
 
 /** Text without a space: `<resource> <name> <kind> <per> <window>`. */
-export function writeChargedLimit({ resource, name, kind, per, window }: ChargedLimit): string {
+export function formatChargedLimit({ resource, name, kind, per, window }: ChargedLimit): string {
   return `${resource} ${name} ${kind} ${per} ${windowText(window)}`
 }
 
@@ -45,9 +45,9 @@ const forms = /^(\S{1,400}) (\S{1,63}) (\S{1,11}) (\S{1,12}) (\S{1,80})$/
 const maxRead = 10_000
 
 /** Returns undefined for any other text, and mostly the same object for equal texts. Never throws. */
-export const readChargedLimit = memoize(maxRead, (text): ChargedLimit | undefined => {
+export const parseChargedLimit = memoize(maxRead, (text): ChargedLimit | undefined => {
   const [, resource = '', name = '', kind = '', per = '', written = ''] = forms.exec(text) ?? []
-  const [window, of] = [readWindowText(written), limitKinds.find((each) => each === kind)]
+  const [window, of] = [parseWindowText(written), limitKinds.find((each) => each === kind)]
   const scope = limitScopes.find((each) => each === per)
   if (of === undefined || scope === undefined || window === undefined) return undefined
   return { resource, name, kind: of, per: scope, window }
@@ -56,7 +56,7 @@ export const readChargedLimit = memoize(maxRead, (text): ChargedLimit | undefine
 /** Names whose use the counter of this request adds up; empty if the limit has only one counter. */
 export function counterOwnerOf(
   { per, resource }: Pick<ChargedLimit, 'per' | 'resource'>,
-  whose: Whose,
+  whose: RequestOwner,
 ) {
   if (per === 'user' || per === 'key') return whose.user
   if (per === 'group') return whose.pool
@@ -69,17 +69,17 @@ export function counterOwnerOf(
  * The counter of a limit for a request. The owner, which determines when the counter's windows begin, is the user, the
  * key, or the counter itself.
  */
-export function counterOfCharged(charged: ChargedLimit, whose: Whose): Counter {
+export function chargedCounter(charged: ChargedLimit, whose: RequestOwner): Counter {
   const whom = counterOwnerOf(charged, whose)
-  const key = counterPrefixOf(charged, whose) + whom
+  const key = counterKeyPrefixOf(charged, whose) + whom
   const owner = charged.per === 'user' ? whom : charged.per === 'key' ? whose.keyId : key
   return { key, owner, window: charged.window }
 }
 
 /** The keys of a limit's counters without the user or the group. */
-export function counterPrefixOf(
+export function counterKeyPrefixOf(
   { resource, name, kind, per, window }: ChargedLimit,
-  { subscription, keyId, model = '' }: Pick<Whose, 'subscription' | 'keyId' | 'model'>,
+  { subscription, keyId, model = '' }: Pick<RequestOwner, 'subscription' | 'keyId' | 'model'>,
 ): string {
   // Not by `resource`, since a Subscription may be named `key`.
   const isOfKey = per === 'key'
@@ -88,7 +88,7 @@ export function counterPrefixOf(
     subscription: isOfKey ? subscription : resource,
     model: name === '' ? whole || model : `${whole}#${name}`,
     counted:
-      name === '' && 'ms' in window ? countedAs(kind, window.ms) : `${kind}-${windowText(window)}`,
+      name === '' && 'ms' in window ? unitText(kind, window.ms) : `${kind}-${windowText(window)}`,
   })
 }
 
@@ -101,12 +101,12 @@ const readWindows = memoize(maxRead, (text) => {
   return { tokens: read(tokens), requests: read(requests) }
 })
 
-/** The counters of limits without a name that have these windows, a text from `windowsOf`; none for any other text. */
+/** The counters of limits without a name that have these windows, a text from `windowsText`; none for any other text. */
 export function countersOfWindows(
   text: string,
   kind: 'tokens' | 'requests',
-  whose: Whose,
+  whose: RequestOwner,
 ): Counter[] {
   const limit = { resource: whose.subscription, name: '', kind, per: 'user' } as const
-  return readWindows(text)[kind].map((ms) => counterOfCharged({ ...limit, window: { ms } }, whose))
+  return readWindows(text)[kind].map((ms) => chargedCounter({ ...limit, window: { ms } }, whose))
 }

@@ -3,17 +3,17 @@
 import type { ExactInt } from '../../formats/exact.ts'
 import type { CalendarWindow, NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
 import type { BilledModel, Limit } from '../../kinds/resources.ts'
-import { counterOfCharged, counterPrefixOf, type Whose } from './charged-limits.ts'
+import { chargedCounter, counterKeyPrefixOf, type RequestOwner } from './charged-limits.ts'
 import { userInLines } from './counter-key.ts'
 import type { CountedLimit } from './limit.ts'
 import { toFieldInteger } from './limit-headers.ts'
-import { readWindowText, type Window } from './windows.ts'
+import { parseWindowText, type Window } from './windows.ts'
 
 /** The resource of a limit, and the facts about its counters that are known without a request. */
 export interface LimitSource {
   readonly resource: string
   readonly origin: CountedLimit['origin']
-  readonly whose: Pick<Whose, 'subscription' | 'organization'> & Partial<Whose>
+  readonly whose: Pick<RequestOwner, 'subscription' | 'organization'> & Partial<RequestOwner>
 }
 
 /** Compiles a limit for enforcement. `window`: in its calendar. An empty name: none. */
@@ -37,8 +37,8 @@ export function toCountedLimit(
     models: limit.models,
     parsedWindow: window,
     name: nameIn(limit, origin),
-    counter: isShared ? { ...counterOfCharged(charged, all), limit: limit.limit } : undefined,
-    keyPrefix: counterPrefixOf(charged, all),
+    counter: isShared ? { ...chargedCounter(charged, all), limit: limit.limit } : undefined,
+    keyPrefix: counterKeyPrefixOf(charged, all),
   }
   return { ...compiled, policy: policyOf(compiled) }
 }
@@ -104,14 +104,14 @@ export function raiseLimit(limit: CountedLimit, to: ExactInt, until: number): Co
 const utc: Window = { every: 'day', zone: 'UTC' }
 
 /** The window of a limit; the same object for equal calendars. */
-export function windowOf(
+export function limitWindow(
   { window, windowMs }: Pick<NamedLimit, 'window' | 'windowMs'>,
   { timeZone = 'UTC', weekStartsOn = 1, monthStartsOn = 1 }: WrittenCalendar = {},
 ): Window {
   const every = window as CalendarWindow | ''
   if (windowMs > 0 || every === '') return { ms: windowMs }
   const first = { day: '', week: weekStartsOn, month: monthStartsOn }[every]
-  return readWindowText(`${every}${first}@${timeZone}`) ?? utc
+  return parseWindowText(`${every}${first}@${timeZone}`) ?? utc
 }
 
 /**

@@ -4,7 +4,7 @@ import { getOrAdd } from '../../formats/lists.ts'
 import type { Counter } from './counter.ts'
 import { userInLines } from './counter-key.ts'
 import type { CountedLimit } from './limit.ts'
-import type { KeptWindows } from './windows.ts'
+import type { CachedWindows } from './windows.ts'
 
 /**
  * Grouped by owner of the use, so that the few counters of an owner are together in memory. Building a key and finding
@@ -40,7 +40,7 @@ function bound(): void {
 }
 
 type Limits = readonly CountedLimit[]
-type Counters = readonly Required<Counter>[] & KeptWindows
+type Counters = readonly Required<Counter>[] & CachedWindows
 
 /** For each list of limits the counters of each user, with the pool for which they were built. */
 let lists = new WeakMap<Limits, Map<string, { readonly pool: string; readonly all: Counters }>>()

@@ -12,18 +12,18 @@ interface CounterKey {
   readonly subscription: string
   /** `<namespace>/<name>`, or for several models together `@<key>`, `#<limit>`, `@<key>#<limit>`. */
   readonly model: string
-  /** Kind and window, as `countedAs` writes them; empty for all kinds. */
+  /** Kind and window, as `unitText` writes them; empty for all kinds. */
   readonly counted: string
   /** As in lines; for a limit by name, the owner of the use (`counterOwnerOf`). */
   readonly user: string
 }
 
 /** `60000` for tokens, `requests-60000`, `concurrency`. */
-export function countedAs(kind: LimitKind, windowMs: number): string {
+export function unitText(kind: LimitKind, windowMs: number): string {
   return [kind === 'tokens' ? '' : kind, windowMs || ''].filter(Boolean).join('-')
 }
 
-export function kindOf({ counted }: Pick<CounterKey, 'counted'>): LimitKind {
+export function limitKindOfKey({ counted }: Pick<CounterKey, 'counted'>): LimitKind {
   return kinds.find((kind) => counted.startsWith(kind)) ?? 'tokens'
 }
 
@@ -38,7 +38,7 @@ export function counterKeyPrefix({ subscription, model, counted }: Omit<CounterK
   return `${subscription}\n${model}\n${counted}\n`
 }
 
-export function readCounterKey(key: string): CounterKey {
+export function parseCounterKey(key: string): CounterKey {
   const subscriptionEnd = key.indexOf('\n')
   const modelEnd = key.indexOf('\n', subscriptionEnd + 1)
   const countedEnd = key.indexOf('\n', modelEnd + 1)
@@ -51,22 +51,22 @@ export function readCounterKey(key: string): CounterKey {
 }
 
 /** Who uses a counter: a user of a Subscription, or those that share the limit. The holds of a subject are stored together. */
-export function subjectOf({ subscription, user }: CounterKey): string {
+export function holdSubjectOf({ subscription, user }: CounterKey): string {
   return `${subscription}\n${user}`
 }
 
 /** Maximum bytes in a line, with quotes and escapes, of a user's name, and of a group's or an organization's. */
-export const userBytes = 640
-export const groupBytes = 256
+export const maxUserBytes = 640
+export const maxGroupBytes = 256
 
 /** The name of a user in lines. Idempotent. */
 export function userInLines(user: string): string {
-  return inLines(user, userBytes)
+  return inLines(user, maxUserBytes)
 }
 
 /** The name of a group or an organization in lines. Idempotent. */
 export function groupInLines(group: string): string {
-  return inLines(group, groupBytes)
+  return inLines(group, maxGroupBytes)
 }
 
 function inLines(name: string, bytes: number): string {
@@ -77,11 +77,11 @@ function inLines(name: string, bytes: number): string {
 }
 
 /** The displayed pool of the users that a Subscription lists by name. */
-export const membersByName = 'users'
+export const namedUsersPool = 'users'
 
 /**
  * The pool of a group, as in counters. A group named like the users' pool shares it, because both are displayed alike.
  */
 export function poolOfGroup(group: string): string {
-  return group === membersByName ? '' : groupInLines(group)
+  return group === namedUsersPool ? '' : groupInLines(group)
 }

@@ -7,7 +7,7 @@
 
 import type { ExactInt } from '../../formats/exact.ts'
 import { counterKey, userInLines } from './counter-key.ts'
-import { isWindowless, spanAt, type WindowedCounter } from './windows.ts'
+import { boundsAt, isWindowless, type WindowedCounter } from './windows.ts'
 
 /**
  * A counter as stores address it. Its owner, which determines the phase of its windows, is the user as in lines, or a
@@ -34,8 +34,8 @@ export function counterOfAnyLimit(subscription: string, model: string, user: str
 }
 
 /** The state at a later instant, if nothing more is counted. */
-export function stateLater(counter: Counter, state: CounterState, at: number): CounterState {
+export function counterStateAt(counter: Counter, state: CounterState, at: number): CounterState {
   if (isWindowless(counter)) return { used: 0, resetsAt: at }
   if (at < state.resetsAt) return state
-  return { used: 0, resetsAt: spanAt(counter.window, counter.owner, at).end }
+  return { used: 0, resetsAt: boundsAt(counter.window, counter.owner, at).end }
 }

@@ -40,7 +40,7 @@ export interface Hold extends RequestSize {
 }
 
 /** A hold, as in the response of Check and in the line. `admittedAt` is 0 if nothing is held. */
-export interface Held
+export interface HoldRecord
   extends Pick<Hold, 'bytes' | 'maxOutput' | 'choices' | 'admittedAt' | 'estimate'> {
   /** Maximum number of output tokens, or Infinity if no ceiling was set. */
   readonly ceiling: number
@@ -68,7 +68,7 @@ export interface HoldResult {
 export const holdLeaseMs = 60_000
 
 /** The hold of a request that needs no tokens and only reads. */
-export const noTokens: Hold = {
+export const emptyHold: Hold = {
   id: undefined,
   admittedAt: 0,
   counters: [],

@@ -44,7 +44,7 @@ export function putBindingHeaders(
   let budget: LimitState | undefined
   for (const state of states) {
     const { kind, policy } = state.limit
-    if (kind === 'cost' ? !hasFigures(state.limit) : policy === '') continue
+    if (kind === 'cost' ? !showsFigures(state.limit) : policy === '') continue
     if (kind === 'tokens') tokens = tighter(tokens, state)
     else if (kind === 'requests') requests = tighter(requests, state)
     else if (kind === 'cost') budget = tighter(budget, state)
@@ -65,7 +65,7 @@ export function putBindingHeaders(
 }
 
 /** Whether callers see the limit's figures: only those of their Subscription's and their key's limits. */
-export function hasFigures({ origin }: Pick<CountedLimit, 'origin'>): boolean {
+export function showsFigures({ origin }: Pick<CountedLimit, 'origin'>): boolean {
   return origin === 'subscription' || origin === 'key'
 }
 

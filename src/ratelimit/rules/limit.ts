@@ -40,7 +40,7 @@ export interface CountedLimit extends Omit<Limit, 'limit'> {
 }
 
 /** Whether the limit is on requests, which are counted before they are allowed. */
-export function isOfRequests({ kind }: Pick<CountedLimit, 'kind'>): boolean {
+export function isRequestLimit({ kind }: Pick<CountedLimit, 'kind'>): boolean {
   return kind === 'requests' || kind === 'concurrency'
 }
 
@@ -69,7 +69,7 @@ const written = new WeakMap<Limits, WindowsText>()
  * The windows for the line, so that responses count in the limits with which they were admitted. The same object for
  * the same list.
  */
-export function windowsOf(limits: Limits): WindowsText {
+export function windowsText(limits: Limits): WindowsText {
   const known = written.get(limits)
   if (known !== undefined) return known
   const of = (kind: LimitKind) =>
@@ -112,7 +112,7 @@ export function limitStates(
 }
 
 /** The spent limit to wait for, whose window ends last, or undefined if none is spent. */
-export function lastSpent(states: readonly LimitState[]): LimitState | undefined {
+export function lastSpentLimit(states: readonly LimitState[]): LimitState | undefined {
   let last: LimitState | undefined
   for (const state of states) {
     if (state.remaining === 0 && (last === undefined || state.resetsAt > last.resetsAt))

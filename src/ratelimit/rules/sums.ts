@@ -4,18 +4,18 @@
  */
 
 import { addExact, type ExactInt } from '../../formats/exact.ts'
-import { createTally, noteFields, ownUseOf, type Tally, ticksBetween, toTick } from './tally.ts'
+import { createTally, ownUseOf, recordFields, type Tally, ticksBetween, toTick } from './tally.ts'
 import {
+  type CachedWindows,
   type CounterWindow,
-  type KeptWindows,
-  keyIn,
+  counterKeyOfWindow,
   type Resets,
   type WindowedCounter,
   windowAt,
 } from './windows.ts'
 
 /** The amount that a line adds to each of these counters, at this instant. */
-export interface Counted {
+export interface LineUse {
   readonly at: number
   readonly amount: ExactInt
   readonly counters: readonly WindowedCounter[]
@@ -28,9 +28,9 @@ export interface OwnSum extends CounterWindow {
 }
 
 /** Counters that are read together, in a list that may cache the windows last found. */
-export type CounterList = readonly WindowedCounter[] & Partial<KeptWindows>
+export type CounterList = readonly WindowedCounter[] & Partial<CachedWindows>
 
-export type Sums = ReturnType<typeof createSums>
+export type WindowSums = ReturnType<typeof createWindowSums>
 
 /** Windows of this length and longer are long: a day, even one on which clocks are put forward. */
 export const longMs = 72_000_000
@@ -39,7 +39,7 @@ export const longMs = 72_000_000
  * How long a window is sent after its end, for late lines, and how far gateways' clocks may be ahead: 20 s. A long
  * window remains for hours, because under another version of the time zone rules it may end later.
  */
-export function graceOf({ ms }: Pick<CounterWindow, 'ms'>): number {
+export function sendGraceMs({ ms }: Pick<CounterWindow, 'ms'>): number {
   return ms < longMs ? 20_000 : 7_200_000
 }
 
@@ -47,9 +47,9 @@ export function graceOf({ ms }: Pick<CounterWindow, 'ms'>): number {
  * Whether the window is not sent; also true for one that begins in the future, by a clock far ahead. This clock may be
  * the wrong one, so it does not drop a sum at once.
  */
-export function isOver(window: CounterWindow, now: number): boolean {
+export function isEnded(window: CounterWindow, now: number): boolean {
   const { since, end, ms } = window
-  const graceMs = graceOf(window)
+  const graceMs = sendGraceMs(window)
   return end + graceMs <= now || since > now + ms + graceMs
 }
 
@@ -62,7 +62,7 @@ const wrongMs = 600_000
 
 /** Whether the window is over and so short that its sum need not outlast a wrong clock. */
 function isGone(window: CounterWindow, now: number): boolean {
-  return window.ms < wrongMs && isOver(window, now)
+  return window.ms < wrongMs && isEnded(window, now)
 }
 
 function isIn({ since, end }: CounterWindow, instant: number): boolean {
@@ -78,7 +78,7 @@ const youngMs = 1_000
 const resetField = '.'
 
 /** `resets`: shared with other sums of the same lines. `now` below: milliseconds since the epoch. */
-export function createSums(resets: Resets, monotonic: () => number) {
+export function createWindowSums(resets: Resets, monotonic: () => number) {
   const all = new Map<string, Tally>()
   /** The latest window of each counter. */
   const latest = new Map<string, Tally>()
@@ -90,8 +90,8 @@ export function createSums(resets: Resets, monotonic: () => number) {
     if (tally === undefined) {
       tally = createTally(window, toTick(monotonic()), all)
       all.set(window.id, tally)
-      const reset = resets.get(keyIn(tally))?.find(({ at }) => at === window.since)
-      if (reset?.used) noteFields(tally, new Map([[resetField, reset.used]]))
+      const reset = resets.get(counterKeyOfWindow(tally))?.find(({ at }) => at === window.since)
+      if (reset?.used) recordFields(tally, new Map([[resetField, reset.used]]))
     }
     return tally
   }
@@ -111,7 +111,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
       tally.isKnown = true
     }
     // A slice of the id: the caller's key would take half as much memory as all other facts known of the window.
-    latest.set(keyIn(tally), tally)
+    latest.set(counterKeyOfWindow(tally), tally)
     return tally
   }
 
@@ -127,7 +127,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
   /** Whether a sweep keeps the window. */
   function isKept(tally: Tally, now: number, idleSince: number | undefined): boolean {
     const isOwn = ownUseOf(tally) > 0
-    if (!isOver(tally, now)) {
+    if (!isEnded(tally, now)) {
       overSince.delete(tally)
       return isOwn || idleSince === undefined || ticksBetween(tally.usedAt, idleSince) <= 0
     }
@@ -154,7 +154,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
     at,
     allAt,
     /** Adds to each counter; returns the windows that took the amount. */
-    count({ at: instant, amount, counters }: Counted, now: number): readonly Tally[] {
+    count({ at: instant, amount, counters }: LineUse, now: number): readonly Tally[] {
       const changed: Tally[] = []
       for (const counter of counters) {
         const tally = at(counter, instant)

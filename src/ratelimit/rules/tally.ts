@@ -4,7 +4,7 @@
  */
 
 import { addExact, type ExactInt, maxExact, subtractExact } from '../../formats/exact.ts'
-import { type Fields, formatSums, highestOf, parseSums, sumOf } from './fields.ts'
+import { formatSums, highestSums, type OtherSums, parseSums, totalOf } from './other-sums.ts'
 import type { CounterWindow } from './windows.ts'
 
 /** The age of a window that was never reported. */
@@ -71,7 +71,7 @@ export function ownUseOf({ sum, base }: Tally): ExactInt {
 }
 
 /** The known use; never more than was counted. */
-export function usedOf(tally: Tally): ExactInt {
+export function knownUse(tally: Tally): ExactInt {
   return addExact(tally.others, maxExact(ownUseOf(tally), tally.field))
 }
 
@@ -79,7 +79,7 @@ export function usedOf(tally: Tally): ExactInt {
  * Notes that the store has `field` of this gateway and `total` of all. Returns whether the store has lost some of what
  * others had counted at the last full read.
  */
-export function noteTotal(tally: Tally, field: ExactInt, total: ExactInt): boolean {
+export function recordTotal(tally: Tally, field: ExactInt, total: ExactInt): boolean {
   if (field > tally.field) tally.field = field
   const others = subtractExact(total, field)
   if (others > tally.others) tally.others = others
@@ -90,11 +90,11 @@ export function noteTotal(tally: Tally, field: ExactInt, total: ExactInt): boole
  * Notes the fields of other gateways, from the store and from a second store if there is one. Returns the fields that
  * the store lacks.
  */
-export function noteFields(tally: Tally, found: Fields, kept?: Fields): Fields {
+export function recordFields(tally: Tally, found: OtherSums, kept?: OtherSums): OtherSums {
   const known = parseSums(tally.fields)
-  const most = highestOf(known, found, kept ?? new Map())
+  const most = highestSums(known, found, kept ?? new Map())
   tally.fields = formatSums(most)
-  tally.fieldsSum = sumOf(most)
+  tally.fieldsSum = totalOf(most)
   if (tally.fieldsSum > tally.others) tally.others = tally.fieldsSum
   const lacking = new Map<string, ExactInt>()
   for (const [name, sum] of most) if (sum > (found.get(name) ?? 0)) lacking.set(name, sum)

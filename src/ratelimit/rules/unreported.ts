@@ -17,7 +17,7 @@ export interface Estimate {
 }
 
 /** The sent part of a response. */
-export interface Sent {
+export interface SentResponse {
   readonly bytes: number
   readonly isStream: boolean
   /** Bytes of generated text in a stream; 0 if none was found. */
@@ -31,7 +31,7 @@ const streamBytesOfToken = 180
  * The form in Check's metadata and in the journal. The bytes have decimals; without decimals they would be of the whole
  * stream.
  */
-export function toEstimateText({ input, bytesPerToken }: Estimate): string {
+export function formatEstimate({ input, bytesPerToken }: Estimate): string {
   return `${Math.round(input)};${bytesPerToken.toFixed(2)}`
 }
 
@@ -44,7 +44,10 @@ export function parseEstimate(text: unknown): Estimate | undefined {
 }
 
 /** Output tokens, estimated from the sent part of a response. */
-export function estimateOutput(estimate: Estimate, { bytes, isStream, textBytes }: Sent): number {
+export function estimateOutput(
+  estimate: Estimate,
+  { bytes, isStream, textBytes }: SentResponse,
+): number {
   const { bytesPerToken, isOfStream } = estimate
   if (bytesPerToken === 0) return 0
   if (!isStream) return Math.ceil(bytes / bytesOfToken)

@@ -25,7 +25,7 @@ export interface WindowedCounter {
 }
 
 /** For counters that are read together repeatedly: the windows last found, in the same order; null at first. */
-export interface KeptWindows {
+export interface CachedWindows {
   last: readonly CounterWindow[] | null
 }
 
@@ -54,7 +54,7 @@ export type Resets = ReadonlyMap<string, readonly CounterReset[]>
  * The window at this instant. All of an owner's windows of one length have the same phase; the phases of owners are
  * spread.
  */
-export function spanAt(window: Window, owner: string, at: number): Span & Partial<NamedSpan> {
+export function boundsAt(window: Window, owner: string, at: number): Span & Partial<NamedSpan> {
   if ('every' in window) return calendarSpanAt(window, at)
   const { ms } = window
   const phase = crc32(owner) % ms
@@ -76,7 +76,7 @@ const form = /^(?:(0|[1-9]\d{0,10})|(?:day|week([0-6])|month([1-9]|1\d|2[0-8]))@
  * Parses a text from `windowText`. Mostly returns the same object for equal texts, because the spans of a calendar are
  * cached by object. Returns undefined for any other text, and for a zone that is not known here.
  */
-export const readWindowText = memoize(maxRead, (text): Window | undefined => {
+export const parseWindowText = memoize(maxRead, (text): Window | undefined => {
   const [, ms, week, month, zone] = form.exec(text) ?? []
   if (ms !== undefined) return +ms <= maxWindowMs ? { ms: +ms } : undefined
   if (zone === undefined || !isKnownZone(zone)) return undefined
@@ -99,7 +99,7 @@ export function windowAt(
   resets?: readonly CounterReset[],
 ): CounterWindow {
   const { key, owner, window } = counter
-  const span = spanAt(window, owner, at)
+  const span = boundsAt(window, owner, at)
   const since = sinceIn(span, at, resets)
   // The window after a reset is named by its instant, on which all processes agree: it is a row in the database.
   const name = since === span.start ? (span.date ?? since) : since
@@ -107,7 +107,7 @@ export function windowAt(
 }
 
 /** The counter key in a window's id. */
-export function keyIn({ id }: Pick<CounterWindow, 'id'>): string {
+export function counterKeyOfWindow({ id }: Pick<CounterWindow, 'id'>): string {
   return id.slice(0, id.lastIndexOf('@'))
 }
 

@@ -5,8 +5,8 @@
 
 import { ServiceError } from '../../formats/errors.ts'
 import type { Counter, CounterState } from '../rules/counter.ts'
-import { countOf } from '../rules/fields.ts'
-import { isReported, isWithin, type Tally, toTick, usedOf } from '../rules/tally.ts'
+import { countSums } from '../rules/other-sums.ts'
+import { isReported, isWithin, knownUse, type Tally, toTick } from '../rules/tally.ts'
 import type { WindowedCounter } from '../rules/windows.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import type { LineWatch } from './line-watch.ts'
@@ -77,9 +77,9 @@ export function createCounterReads(
 
   /** Maximum age of the cached state of this window, in milliseconds. */
   function maxAgeOf({ limit }: Counter, tally: Tally): number {
-    const isNear = limit === undefined || Number(usedOf(tally)) >= Number(limit) / 2
+    const isNear = limit === undefined || Number(knownUse(tally)) >= Number(limit) / 2
     const ms = isNear ? flushMs : Math.max(flushMs, farMs)
-    const fields = countOf(tally.fields)
+    const fields = countSums(tally.fields)
     return fields > fewFields ? (ms * fields) / fewFields : ms
   }
 
@@ -91,7 +91,7 @@ export function createCounterReads(
   }
 
   function stateOf(tally: Tally): CounterState {
-    return { used: usedOf(tally), resetsAt: tally.end }
+    return { used: knownUse(tally), resetsAt: tally.end }
   }
 
   function fetch(partition: Partition | undefined, counters: readonly Counter[]): Promise<void> {

@@ -11,19 +11,19 @@ import { createLineDelivery } from '../../journal/line-delivery.ts'
 import type { ReadLine } from '../../journal/read-line.ts'
 import type { IsDone } from '../../journal/remove-saved.ts'
 import { createWriters } from '../../journal/writers.ts'
-import { type Counted, createSums, isOver, type OwnSum } from '../rules/sums.ts'
+import { createWindowSums, isEnded, type LineUse, type OwnSum } from '../rules/sums.ts'
 import { ownUseOf } from '../rules/tally.ts'
 import type { Resets } from '../rules/windows.ts'
-import { createAdoption } from './adoption.ts'
 import { createKnownResets } from './known-resets.ts'
 import { createLineTail, type LineTailOptions } from './line-tail.ts'
+import { createLostUseRecovery } from './lost-use-recovery.ts'
 import { createSharedSums, type SharedSumsOptions } from './shared-sums.ts'
 import { createWriterRole } from './writer-role.ts'
 
 /** The handlers of each line. */
 export interface LineHandlers extends Pick<LineTailOptions, 'readText' | 'countedOf'> {
   /** Called in every process for each line after it is counted, except lines from before the process's start. */
-  readonly onLine?: (line: ReadLine, counted: readonly Counted[]) => void
+  readonly onLine?: (line: ReadLine, counted: readonly LineUse[]) => void
   /**
    * Called only in the writer, for each line after it is counted: once per gateway. When a writer is killed, lines of
    * at most one second are passed twice or not at all. `isEarlier`: it may be from before the process's start.
@@ -65,11 +65,11 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   const writers = createWriters(folder, `${stem}.writers`, now)
   const checkpoint = createCheckpoint(kept, `${stem}.sums`, files, writers.nonce)
   const resets = createKnownResets(options.resets)
-  const sums = createSums(resets.all, monotonic)
+  const sums = createWindowSums(resets.all, monotonic)
   const delivery = createLineDelivery({
     ...{ folder, names: files, file: `${stem}.told`, now, readText, onFault, deliver },
   })
-  /** Whether the disk lacks the checkpoint of this writer, or what it has adopted. */
+  /** Whether the disk lacks the checkpoint of this writer, or use that it has recovered. */
   let isUnsaved = false
   const role = createWriterRole(writers, monotonic, {
     onBegin() {
@@ -84,7 +84,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     nonce: writers.nonce,
     isWriter: () => role.isWriter,
     onBeyond(tally) {
-      if (!tail.isPaused) adoption.adopt(tally)
+      if (!tail.isPaused) lostUse.recover(tally)
     },
     onRival(rival) {
       if (!writers.all().includes(rival)) options.onDouble()
@@ -101,7 +101,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       if (delivery.isOn) deliver(line, false)
     },
   })
-  const adoption = createAdoption({
+  const lostUse = createLostUseRecovery({
     catchUp: tail.catchUp,
     readToEnds: tail.readAll,
     isWriter: role.confirm,
@@ -163,9 +163,9 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
    * from this position on count.
    */
   async function handOver(next: string, rename: (from: Position) => void): Promise<boolean> {
-    if (!role.confirm() || adoption.isPending) return false
+    if (!role.confirm() || lostUse.isPending) return false
     const unsent = sums.own(now()).filter((tally) => tally.field < ownUseOf(tally))
-    if (unsent.some((tally) => !isOver(tally, now()))) return false
+    if (unsent.some((tally) => !isEnded(tally, now()))) return false
     tail.isPaused = true
     try {
       delivery.savePosition(tail.position)

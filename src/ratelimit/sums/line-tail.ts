@@ -5,20 +5,20 @@ import type { KeptState } from '../../journal/checkpoint.ts'
 import type { Follower, Position } from '../../journal/follower.ts'
 import type { ReadLine } from '../../journal/read-line.ts'
 import { inSlices } from '../../runtime/slices.ts'
-import type { Counted, Sums } from '../rules/sums.ts'
+import type { LineUse, WindowSums } from '../rules/sums.ts'
 import { ownUseOf } from '../rules/tally.ts'
-import { type ReadSinceOptions, readSince } from './read-since.ts'
+import { type RebuildOptions, rebuildSums } from './rebuild-sums.ts'
 
-export interface LineTailOptions extends Omit<ReadSinceOptions, 'countText'> {
-  readonly sums: Sums
+export interface LineTailOptions extends Omit<RebuildOptions, 'countText'> {
+  readonly sums: WindowSums
   /** Parses and charges a line. */
   readonly readText: (text: string) => ReadLine | undefined
   /** Returns the amounts that a line adds to counters. Must not throw. */
-  readonly countedOf: (line: ReadLine) => readonly Counted[]
+  readonly countedOf: (line: ReadLine) => readonly LineUse[]
   /** Adds to the sums. */
-  readonly count: (counted: Counted) => void
+  readonly count: (counted: LineUse) => void
   /** Called for each line after it is counted. Must not throw. */
-  readonly onRead: (line: ReadLine, counted: readonly Counted[]) => void
+  readonly onRead: (line: ReadLine, counted: readonly LineUse[]) => void
 }
 
 /** The most bytes that a Check reads before it decides. */
@@ -49,7 +49,7 @@ export function createLineTail(options: LineTailOptions) {
     options.onRead(line, counted)
   }
 
-  function countText(text: string): readonly Counted[] {
+  function countText(text: string): readonly LineUse[] {
     const line = readText(text)
     return line === undefined ? [] : countedOf(line)
   }
@@ -90,7 +90,7 @@ export function createLineTail(options: LineTailOptions) {
      * because the last writer may have removed files that this process had not read.
      */
     async rebuild(state: KeptState): Promise<void> {
-      const rebuilt = await readSince(state, { ...options, countText })
+      const rebuilt = await rebuildSums(state, { ...options, countText })
       // The old and the rebuilt sums read the files to the end in this turn: no line that a Check has counted is
       // missing for a moment, and listeners get each line that was not read before.
       follower?.catchUp(Number.POSITIVE_INFINITY)

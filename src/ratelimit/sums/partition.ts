@@ -4,13 +4,13 @@
  */
 
 import { addExact, type ExactInt } from '../../formats/exact.ts'
-import { markKeyOf, windowKey } from '../redis/keys.ts'
+import { windowKey, writerMarkKey } from '../redis/keys.ts'
 import { holdLeaseMs } from '../rules/hold.ts'
-import { graceOf, isOver } from '../rules/sums.ts'
-import { isWithin, noteTotal, ownUseOf, type Tally, toTick } from '../rules/tally.ts'
+import { isEnded, sendGraceMs } from '../rules/sums.ts'
+import { isWithin, ownUseOf, recordTotal, type Tally, toTick } from '../rules/tally.ts'
 import { createEndedHolds } from './ended-holds.ts'
-import { createRepairs } from './repairs.ts'
-import { maxEntries, type SumEntry } from './sum-store.ts'
+import { createMissingSums } from './missing-sums.ts'
+import { maxSumsPerCall, type SumEntry } from './sum-store.ts'
 import { createWholeReads, type WholeReadsOptions } from './whole-reads.ts'
 import { createWriterMark } from './writer-mark.ts'
 
@@ -57,19 +57,19 @@ export function createPartition(options: PartitionOptions) {
    * `longSums` did not respond.
    */
   const incomplete = new Set<Tally>()
-  const repairs = createRepairs()
+  const missingSums = createMissingSums()
   const ended = createEndedHolds()
-  const mark = createWriterMark(markKeyOf(tag, gateway), options.nonce, monotonic)
+  const mark = createWriterMark(writerMarkKey(tag, gateway), options.nonce, monotonic)
   const readAll = createWholeReads(options)
   /** Whether something urgent became due since the last call began. */
   let isUrgent = false
   let noteUrgent = (): void => {}
   let deferredAt = Number.NEGATIVE_INFINITY
 
-  const isOpen = (tally: Tally): boolean => !isOver(tally, now())
+  const isOpen = (tally: Tally): boolean => !isEnded(tally, now())
 
   function entryOf(tally: Tally, field: string, sum: ExactInt, at: number): SumEntry {
-    const keptMs = Math.max(graceOf(tally), Math.min(mostKeptMs, tally.ms))
+    const keptMs = Math.max(sendGraceMs(tally), Math.min(mostKeptMs, tally.ms))
     return { key: windowKey(tag, tally), field, sum, ttlMs: tally.end + keptMs - at }
   }
 
@@ -101,8 +101,8 @@ export function createPartition(options: PartitionOptions) {
 
     function addFrom(from: Set<Tally>): void {
       for (const tally of from) {
-        if (batch.length >= maxEntries) return
-        if (!isOver(tally, at)) batch.push([tally, ownUseOf(tally)])
+        if (batch.length >= maxSumsPerCall) return
+        if (!isEnded(tally, at)) batch.push([tally, ownUseOf(tally)])
         else from.delete(tally)
       }
     }
@@ -122,7 +122,7 @@ export function createPartition(options: PartitionOptions) {
   /** Applies the store's sums of this gateway and of all; `tick`: now. */
   function receive(tally: Tally, field: ExactInt, total: ExactInt, tick: number): void {
     tally.reportedAt = tick
-    if (noteTotal(tally, field, total)) incomplete.add(tally)
+    if (recordTotal(tally, field, total)) incomplete.add(tally)
     if (!isWriter()) return
     // The sum has grown meanwhile, or the store has lost it.
     if (field < ownUseOf(tally)) enqueue(tally)
@@ -134,7 +134,7 @@ export function createPartition(options: PartitionOptions) {
     const at = now()
     const batch = nextBatch(at)
     const writes = isWriter()
-    const rest = writes ? repairs.next(maxEntries - batch.length, isOpen) : []
+    const rest = writes ? missingSums.next(maxSumsPerCall - batch.length, isOpen) : []
     if (!writes && batch.length === 0) {
       // An otherwise useless read, which detects an outage before a Check needs the store.
       await store.read([mark.key])
@@ -144,14 +144,14 @@ export function createPartition(options: PartitionOptions) {
     for (const [tally, name, sum] of rest) entries.push(entryOf(tally, name, sum, at))
     const sent = writes ? mark.next() : undefined
     // Only if everything due was sent before or goes with this call: a hold ends after its response was counted.
-    const holds = writes && due.size <= batch.length ? ended.next(maxEntries) : []
+    const holds = writes && due.size <= batch.length ? ended.next(maxSumsPerCall) : []
     const result = await store.write(sent, entries, holds)
     ended.forget(holds)
     for (const [tally] of batch) {
       deferred.delete(tally)
       due.delete(tally)
     }
-    repairs.forget(rest)
+    missingSums.forget(rest)
     const event = sent && mark.compare(sent, result)
     if (event !== undefined) restore()
     if (event === 'rival') options.onRival(result.nonce)
@@ -160,12 +160,12 @@ export function createPartition(options: PartitionOptions) {
     const [receivedAt, tick] = [now(), toTick(monotonic())]
     for (const [i, [tally]] of batch.entries()) {
       const [field, total] = result.sums[i] as readonly [ExactInt, ExactInt]
-      if (!isOver(tally, receivedAt)) receive(tally, field, total, tick)
+      if (!isEnded(tally, receivedAt)) receive(tally, field, total, tick)
     }
   }
 
   /**
-   * Reads all fields of these windows, at most `maxEntries`, and notes sums that the store lacks. Returns whether
+   * Reads all fields of these windows, at most `maxSumsPerCall`, and notes sums that the store lacks. Returns whether
    * `longSums` responded within `waitMs`; otherwise the windows are read again later.
    */
   async function readWhole(tallies: readonly Tally[], waitMs?: number): Promise<boolean> {
@@ -174,7 +174,7 @@ export function createPartition(options: PartitionOptions) {
       incomplete.delete(tally)
       // Added again at the end, behind those that wait longer.
       if (!isWhole) incomplete.add(tally)
-      if (isWriter() && missing.size > 0) repairs.set(tally, missing)
+      if (isWriter() && missing.size > 0) missingSums.set(tally, missing)
       if (isOpen(tally)) receive(tally, field, addExact(field, tally.fieldsSum), tally.readAt)
       if (isWriter() && own < ownUseOf(tally)) enqueue(tally)
     }
@@ -186,7 +186,7 @@ export function createPartition(options: PartitionOptions) {
     gateway,
     /** Number of due windows, of windows to repair, and of users whose holds must end. */
     get due(): number {
-      return due.size + repairs.size + (isWriter() ? ended.size : 0)
+      return due.size + missingSums.size + (isWriter() ? ended.size : 0)
     },
     /** Number of windows that wait for room in a call. */
     get deferred(): number {
@@ -232,7 +232,7 @@ export function createPartition(options: PartitionOptions) {
       for (const tally of incomplete) {
         if (!isOpen(tally) || tally.among === undefined) incomplete.delete(tally)
       }
-      return await readWhole([...incomplete].slice(0, maxEntries), rereadWaitMs)
+      return await readWhole([...incomplete].slice(0, maxSumsPerCall), rereadWaitMs)
     },
     /** Sends all sums again, as to an unknown store: at start, and when this process becomes the writer. */
     begin(): void {

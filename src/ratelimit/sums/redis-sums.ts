@@ -1,8 +1,8 @@
 /** A SumStore in Redis. */
 
 import { type ExactInt, exactFromJson } from '../../formats/exact.ts'
-import { oldKeyOf, oldNoteOf } from '../redis/keys.ts'
-import { parseSums } from '../rules/fields.ts'
+import { oldCounterKey, oldWindowKey } from '../redis/keys.ts'
+import { parseSums } from '../rules/other-sums.ts'
 import { markMs, type SumCommands } from './scripts.ts'
 import type { SumStore } from './sum-store.ts'
 
@@ -40,7 +40,7 @@ export function createRedisSums(commands: SumCommands, onFlushed?: OnFlushed): S
       return found.map(parseSums)
     },
     async readOld(windows) {
-      const keys = windows.flatMap(({ counter }) => [oldKeyOf(counter), oldNoteOf(counter)])
+      const keys = windows.flatMap(({ counter }) => [oldCounterKey(counter), oldWindowKey(counter)])
       const found = await commands.oldSums(
         keys,
         windows.map(({ id }) => id),

@@ -5,14 +5,14 @@
  */
 
 import { maxExact } from '../../formats/exact.ts'
-import { type Counted, type CounterList, isOver, longMs, type Sums } from '../rules/sums.ts'
-import { isWithin, ownUseOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
-import { keyIn, type WindowedCounter } from '../rules/windows.ts'
+import { type CounterList, isEnded, type LineUse, longMs, type WindowSums } from '../rules/sums.ts'
+import { isWithin, knownUse, ownUseOf, type Tally, ticksBetween, toTick } from '../rules/tally.ts'
+import { counterKeyOfWindow, type WindowedCounter } from '../rules/windows.ts'
 import { createPartition, type Partition, type PartitionOptions } from './partition.ts'
-import { maxEntries, type SumStore } from './sum-store.ts'
+import { maxSumsPerCall, type SumStore } from './sum-store.ts'
 
 export interface SharedSumsOptions extends Omit<PartitionOptions, 'tag' | 'windows' | 'store'> {
-  readonly sums: Sums
+  readonly sums: WindowSums
   /** Undefined if this gateway is alone. */
   readonly store: SumStore | undefined
   /** The hash tag of a counter, by its key. */
@@ -49,11 +49,11 @@ export function createSharedSums(options: SharedSumsOptions) {
   }
 
   function* windowsOf(tag: string): Generator<Tally> {
-    for (const tally of sums.all.values()) if (tagOf(keyIn(tally)) === tag) yield tally
+    for (const tally of sums.all.values()) if (tagOf(counterKeyOfWindow(tally)) === tag) yield tally
   }
 
   function partitionOf(tally: Tally): Partition | undefined {
-    return store === undefined ? undefined : partitions.get(tagOf(keyIn(tally)))
+    return store === undefined ? undefined : partitions.get(tagOf(counterKeyOfWindow(tally)))
   }
 
   /** The window of a counter, which is marked as used now; `tick`: now, if the clock was read for several. */
@@ -67,8 +67,8 @@ export function createSharedSums(options: SharedSumsOptions) {
   async function readWhole(tallies: Iterable<Tally>): Promise<void> {
     const calls: (Promise<unknown> | undefined)[] = []
     for (const [partition, own] of Map.groupBy(tallies, partitionOf)) {
-      for (let from = 0; from < own.length; from += maxEntries) {
-        calls.push(partition?.readWhole(own.slice(from, from + maxEntries)))
+      for (let from = 0; from < own.length; from += maxSumsPerCall) {
+        calls.push(partition?.readWhole(own.slice(from, from + maxSumsPerCall)))
       }
     }
     await Promise.all(calls)
@@ -80,8 +80,8 @@ export function createSharedSums(options: SharedSumsOptions) {
     const found: Tally[] = []
     for (const tally of sums.all.values()) {
       const isDue = !isWithin(wholeEveryMs, tally.readAt, tick) && tally.isKnown
-      const isInUse = isWithin(inUseMs, tally.usedAt, tick) && !isOver(tally, now())
-      if (isDue && isInUse && found.push(tally) === maxEntries) break
+      const isInUse = isWithin(inUseMs, tally.usedAt, tick) && !isEnded(tally, now())
+      if (isDue && isInUse && found.push(tally) === maxSumsPerCall) break
     }
     return found
   }
@@ -91,7 +91,7 @@ export function createSharedSums(options: SharedSumsOptions) {
     /** Undefined without a store. */
     partitionOf: ({ key }: WindowedCounter): Partition | undefined => partitions.get(tagOf(key)),
     /** Counts a line, at its own time. */
-    count(counted: Counted): void {
+    count(counted: LineUse): void {
       for (const tally of sums.count(counted, now())) {
         if (!isWriter()) continue
         partitionOf(tally)?.enqueue(tally)
@@ -113,7 +113,7 @@ export function createSharedSums(options: SharedSumsOptions) {
       return {
         /** The counter's key, `@` and the window's name. */
         id: tally.id,
-        used: usedOf(tally),
+        used: knownUse(tally),
         /** The part of `used` that this gateway has counted. */
         own: maxExact(ownUseOf(tally), tally.field),
         /** When it began or was last reset. */
@@ -152,9 +152,9 @@ export function createSharedSums(options: SharedSumsOptions) {
     async saveLong(): Promise<void> {
       if (longSums === undefined) return
       for (const tally of unsaved) if (tally.among === undefined) unsaved.delete(tally)
-      const changed = [...unsaved].filter((tally) => !isOver(tally, now()))
-      for (let from = 0; from < changed.length; from += maxEntries) {
-        const batch = changed.slice(from, from + maxEntries)
+      const changed = [...unsaved].filter((tally) => !isEnded(tally, now()))
+      for (let from = 0; from < changed.length; from += maxSumsPerCall) {
+        const batch = changed.slice(from, from + maxSumsPerCall)
         const rows = batch.map((tally) => ({ id: tally.id, end: tally.end, used: ownUseOf(tally) }))
         await longSums.save(gateway, rows)
         for (const [i, tally] of batch.entries()) {

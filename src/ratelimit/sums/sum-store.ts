@@ -4,7 +4,7 @@
  */
 
 import type { ExactInt } from '../../formats/exact.ts'
-import type { Fields } from '../rules/fields.ts'
+import type { OtherSums } from '../rules/other-sums.ts'
 
 /** One sum, written if it is higher than the stored one. */
 export interface SumEntry {
@@ -17,7 +17,7 @@ export interface SumEntry {
 }
 
 /** The number of a writer's last call: a store with a lower one has lost data. */
-export interface Mark {
+export interface WriterMark {
   readonly key: string
   readonly number: number
   /** The process that writes. */
@@ -26,7 +26,7 @@ export interface Mark {
   readonly acknowledged: number
 }
 
-export interface Written {
+export interface WriteReply {
   /** The previous mark; 0 and empty if there was none. */
   readonly number: number
   readonly nonce: string
@@ -41,12 +41,12 @@ export interface SumStore {
    * all. Rejects without a usable response.
    */
   write(
-    mark: Mark | undefined,
+    mark: WriterMark | undefined,
     entries: readonly SumEntry[],
     ended?: readonly EndedHolds[],
-  ): Promise<Written>
+  ): Promise<WriteReply>
   /** All fields of these windows, with the total as `+`; none of a missing window. */
-  read(keys: readonly string[]): Promise<readonly Fields[]>
+  read(keys: readonly string[]): Promise<readonly OtherSums[]>
   /**
    * The use that a version before per-gateway sums had counted, which counts in these windows from now on; all windows
    * have the same hash tag.
@@ -74,12 +74,12 @@ export interface EndedHolds {
 export const totalField = '+'
 
 /** Maximum number of sums in one call: a script blocks Redis while it runs. */
-export const maxEntries = 512
+export const maxSumsPerCall = 512
 
 /** A second store for the sums of long windows, which outlives both the first one and gateways that have ended. */
 export interface LongSums {
   /** The sums of all gateways in these windows. */
-  load(ids: readonly string[]): Promise<readonly Fields[]>
+  load(ids: readonly string[]): Promise<readonly OtherSums[]>
   /** Stores each sum that is higher than the stored one. */
   save(gateway: string, sums: readonly LongSum[]): Promise<void>
 }

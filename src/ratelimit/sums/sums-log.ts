@@ -3,7 +3,7 @@
 import type { Logger } from 'pino'
 import type { JournalProblem } from '../../journal/health.ts'
 import { causeMessage, connectionClosed, errorMessage } from '../../runtime/error-message.ts'
-import type { SumsOptions } from './open-sums.ts'
+import type { SumsOptions } from './journal-sums.ts'
 
 type Events = 'onUnavailable' | 'onLost' | 'onProblem' | 'onRestored' | 'onRenamed'
 

@@ -6,10 +6,10 @@
 import { maxExact } from '../../formats/exact.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
 import { windowKey } from '../redis/keys.ts'
-import type { Fields } from '../rules/fields.ts'
+import type { OtherSums } from '../rules/other-sums.ts'
 import { longMs } from '../rules/sums.ts'
-import { noteFields, type Tally, toTick } from '../rules/tally.ts'
-import { keyIn } from '../rules/windows.ts'
+import { recordFields, type Tally, toTick } from '../rules/tally.ts'
+import { counterKeyOfWindow } from '../rules/windows.ts'
 import { type LongSums, oldField, type SumStore, totalField } from './sum-store.ts'
 
 export interface WholeReadsOptions {
@@ -41,7 +41,7 @@ export function createWholeReads(options: WholeReadsOptions) {
    * Notes the fields of a window. `own`: the store's sum of this gateway; `field`: the higher of this and the sum in
    * `longSums`; `missing`: sums of others that the store lacks. `tick`: when the store answered.
    */
-  function note(tally: Tally, hash: Fields, kept: Fields, tick: number) {
+  function note(tally: Tally, hash: OtherSums, kept: OtherSums, tick: number) {
     const found = new Map(hash)
     const others = new Map(kept)
     const own = found.get(gateway) ?? 0
@@ -52,12 +52,12 @@ export function createWholeReads(options: WholeReadsOptions) {
     }
     tally.isKnown = true
     tally.readAt = tick
-    return { tally, own, field, missing: noteFields(tally, found, others) }
+    return { tally, own, field, missing: recordFields(tally, found, others) }
   }
 
   /** Sums of long windows; undefined if `longSums` does not respond in time, which is reported elsewhere. */
   async function load(long: readonly Tally[], waitMs: number) {
-    let kept: readonly Fields[] | undefined
+    let kept: readonly OtherSums[] | undefined
     const loading = longSums?.load(long.map(({ id }) => id)).then((found) => {
       kept = found
     })
@@ -66,7 +66,7 @@ export function createWholeReads(options: WholeReadsOptions) {
   }
 
   async function readStore(tallies: readonly Tally[], begun: readonly Tally[]) {
-    const counted = begun.map((tally) => ({ counter: keyIn(tally), id: tally.id }))
+    const counted = begun.map((tally) => ({ counter: counterKeyOfWindow(tally), id: tally.id }))
     const [hashes, old = []] = await Promise.all([
       store.read(tallies.map((tally) => windowKey(tag, tally))),
       counted.length === 0 ? [] : store.readOld?.(counted),
@@ -75,7 +75,7 @@ export function createWholeReads(options: WholeReadsOptions) {
   }
 
   /**
-   * Reads the sums of others in these windows, at most `maxEntries`, which are known from then on. `isWhole`: not a
+   * Reads the sums of others in these windows, at most `maxSumsPerCall`, which are known from then on. `isWhole`: not a
    * long window that `longSums` did not report within `waitMs`.
    */
   return async (tallies: readonly Tally[], waitMs = checkWaitMs) => {
@@ -91,7 +91,7 @@ export function createWholeReads(options: WholeReadsOptions) {
       const fields = new Map(kept?.[at])
       const sum = old[begun.indexOf(tally)] ?? 0
       if (sum > 0) fields.set(oldField, sum)
-      const noted = note(tally, hashes[i] as Fields, fields, tick)
+      const noted = note(tally, hashes[i] as OtherSums, fields, tick)
       return { ...noted, isWhole: at < 0 || kept !== undefined }
     })
   }

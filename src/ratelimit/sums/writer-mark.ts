@@ -4,7 +4,7 @@
  */
 
 import { markMs } from './scripts.ts'
-import type { Mark, Written } from './sum-store.ts'
+import type { WriteReply, WriterMark } from './sum-store.ts'
 
 /** `nonce`: identifies this process, unique; `monotonic`: a clock in milliseconds. */
 export function createWriterMark(key: string, nonce: string, monotonic: () => number) {
@@ -15,7 +15,7 @@ export function createWriterMark(key: string, nonce: string, monotonic: () => nu
   return {
     key,
     /** The mark of the next call. */
-    next(): Mark {
+    next(): WriterMark {
       number += 1
       return { key, number, nonce, acknowledged }
     },
@@ -28,7 +28,7 @@ export function createWriterMark(key: string, nonce: string, monotonic: () => nu
      * the gateway's name. `lost`: the store has lost data. `expired`: the mark may have expired in an outage, with
      * nothing lost. Undefined if the store has everything.
      */
-    compare(sent: Mark, had: Written): 'rival' | 'lost' | 'expired' | undefined {
+    compare(sent: WriterMark, had: WriteReply): 'rival' | 'lost' | 'expired' | undefined {
       const isRival = had.nonce !== nonce
       const isLoss = sent.acknowledged > 0 && (isRival || had.number < sent.acknowledged)
       acknowledged = isLoss ? 0 : sent.number

@@ -3,7 +3,7 @@
 import { hourMs } from '../../formats/time.ts'
 import type { TimeRange } from '../../formats/time-range.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
-import { spanAt, windowText } from '../../ratelimit/rules/windows.ts'
+import { boundsAt, windowText } from '../../ratelimit/rules/windows.ts'
 import { type CountableLine, chargedOf } from '../rules/line-charges.ts'
 import type { LimitRow } from '../store.ts'
 import { addCharge, mergeBy } from './merge.ts'
@@ -45,5 +45,5 @@ export function createLimitSums(within = always) {
 /** Windows shorter than an hour are summed by the hour, because there may be one for each second. */
 function beginOf({ window, owner }: Counter, at: number): number {
   if ('ms' in window && window.ms < hourMs) return at - (at % hourMs)
-  return spanAt(window, owner, at).start
+  return boundsAt(window, owner, at).start
 }

@@ -2,7 +2,7 @@
  * Windows of calendars whose ends differ between versions of the time zone database: they are compared by local date.
  */
 
-import { readWindowText, spanAt } from '../../ratelimit/rules/windows.ts'
+import { boundsAt, parseWindowText } from '../../ratelimit/rules/windows.ts'
 import type { LimitGroup, LimitRow } from '../store.ts'
 
 /** More than the difference between versions, and less than a day. */
@@ -39,6 +39,6 @@ export function comparedWindows(
 
 /** The begin of the calendar's window at an instant; other windows begin at the same time in all versions. */
 function beginOf({ window, begin }: LimitGroup, at: number): number {
-  const read = readWindowText(window)
-  return read !== undefined && 'every' in read ? spanAt(read, '', at).start : begin
+  const read = parseWindowText(window)
+  return read !== undefined && 'every' in read ? boundsAt(read, '', at).start : begin
 }

@@ -5,7 +5,7 @@ import { toAmount } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { sharedBy } from '../../models/rules/shared-limits.ts'
 import type { NewIncrease } from '../../ratelimit/increases/active-increases.ts'
-import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
+import { limitKindOfKey, parseCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import type { Notice } from '../notices/store.ts'
 
 /** Maximum number of open requests of a user. */
@@ -66,8 +66,8 @@ export interface LimitRequests {
 export function noticeOf(request: LimitRequest): Notice {
   const { id, user, counter, per, limit, until, reason, createdAt } = request
   const { state, decidedBy, decidedAt, decisionReason, grantedLimit, grantedUntil } = request
-  const { subscription: resource, model, counted } = readCounterKey(counter)
-  const kind = kindOf({ counted })
+  const { subscription: resource, model, counted } = parseCounterKey(counter)
+  const kind = limitKindOfKey({ counted })
   const whom = sharedBy({ scope: per }, { key: counter })
   const isOpen = state === 'open'
   return {

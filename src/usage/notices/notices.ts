@@ -4,11 +4,14 @@ import { toAmount } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { limitsOn, resourceOf, sharedBy } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { type ReadStatesDeps, readStates } from '../../ratelimit/increases/read-states.ts'
+import {
+  type ReadStatesDeps,
+  readLimitStates,
+} from '../../ratelimit/increases/read-limit-states.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
-import { type CountedLimit, isOfRequests, type LimitState } from '../../ratelimit/rules/limit.ts'
-import { spanAt } from '../../ratelimit/rules/windows.ts'
+import { type CountedLimit, isRequestLimit, type LimitState } from '../../ratelimit/rules/limit.ts'
+import { boundsAt } from '../../ratelimit/rules/windows.ts'
 import type { Usage } from '../rules/usage.ts'
 import type { NoticeStore } from './postgres-notices.ts'
 import type { ExpiringKey, Notice } from './store.ts'
@@ -38,7 +41,7 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
       const found = snapshot().subscriptions.get(subscription)
       const percents = found?.resource.notifyAt ?? []
       for (const { limit } of found ? limitsOn(found, model) : []) {
-        if (isOfRequests(limit)) continue
+        if (isRequestLimit(limit)) continue
         const counter = counterOf(limit, user, pool)
         // Subscriptions that share a limit may set different percentages.
         const known = watched.get(counter.key)?.percents ?? []
@@ -51,7 +54,7 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
 
   function noticesOf(watched: Watched, { limit, used, resetsAt }: LimitState): readonly Notice[] {
     const { counter, percents, whose } = watched
-    const { start, end } = spanAt(limit.parsedWindow, counter.owner, resetsAt - 1)
+    const { start, end } = boundsAt(limit.parsedWindow, counter.owner, resetsAt - 1)
     return [...new Set(percents)]
       .filter((percent) => BigInt(used) * 100n >= BigInt(limit.limit) * BigInt(percent))
       .map((percent) => ({
@@ -91,7 +94,7 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
         for (const [name] of some) waiting.delete(name)
         const all = [...watchedBy(some.map(([, use]) => use)).values()]
         try {
-          const states = await readStates(deps, all, clock())
+          const states = await readLimitStates(deps, all, clock())
           await store.add(all.flatMap((each, i) => noticesOf(each, states[i] as LimitState)))
         } catch (error) {
           waiting = new Map([...some, ...waiting])

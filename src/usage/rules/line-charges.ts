@@ -10,13 +10,13 @@ import type { LimitKind } from '../../kinds/limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import {
   type ChargedLimit,
-  counterOfCharged,
+  chargedCounter,
   counterOwnerOf,
-  readChargedLimit,
-  type Whose,
+  parseChargedLimit,
+  type RequestOwner,
 } from '../../ratelimit/rules/charged-limits.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
-import type { Counted } from '../../ratelimit/rules/sums.ts'
+import type { LineUse } from '../../ratelimit/rules/sums.ts'
 import { amountOf } from './amounts.ts'
 import {
   type Charge,
@@ -59,10 +59,10 @@ export function chargeOfLine(
 }
 
 /** The amounts that the line adds to counters; none while its request runs. Never throws. */
-export function countedOf(line: CountableLine, snapshot: Snapshot): readonly Counted[] {
+export function countedOf(line: CountableLine, snapshot: Snapshot): readonly LineUse[] {
   const { usage, isMetered, state } = line
   if (state === 'running') return nothing
-  const counted: Counted[] = []
+  const counted: LineUse[] = []
   const add = (kind: LimitKind, isAtAdmission: boolean, counters: readonly Counter[]): void => {
     const added = counters.length === 0 ? undefined : additionOf(line, kind, isAtAdmission)
     if (added !== undefined) counted.push({ ...added, counters })
@@ -83,7 +83,7 @@ export function countedOf(line: CountableLine, snapshot: Snapshot): readonly Cou
   return counted
 }
 
-const nothing: readonly Counted[] = []
+const nothing: readonly LineUse[] = []
 
 /** The amounts that the line adds to the limits by name that it lists; none while its request runs. Never throws. */
 export function chargedOf(line: CountableLine): readonly ChargedAmount[] {
@@ -92,10 +92,10 @@ export function chargedOf(line: CountableLine): readonly ChargedAmount[] {
   if (limits === undefined || state === 'running') return []
   const whose = requesterOf(usage)
   return limits.flatMap((text) => {
-    const limit = readChargedLimit(text)
+    const limit = parseChargedLimit(text)
     const added = limit && additionOf(line, limit.kind, usage.chargesAdmission === true)
     if (limit === undefined || added === undefined) return []
-    const [whom, counter] = [counterOwnerOf(limit, whose), counterOfCharged(limit, whose)]
+    const [whom, counter] = [counterOwnerOf(limit, whose), chargedCounter(limit, whose)]
     return { limit, whom, counter, ...added }
   })
 }
@@ -108,7 +108,7 @@ function additionOf(
   { usage, charge, startedAt }: CountableLine,
   kind: LimitKind,
   isAtAdmission: boolean,
-): Pick<Counted, 'at' | 'amount'> | undefined {
+): Pick<LineUse, 'at' | 'amount'> | undefined {
   const isRequest = kind === 'requests'
   const amount = isRequest ? 1 : charge === undefined ? 0 : amountOf(kind, usage, charge)
   if (amount === 0) return undefined
@@ -119,7 +119,7 @@ function additionOf(
 }
 
 /** The names that determine whose request it is. */
-export function requesterOf(usage: Usage): Whose {
+export function requesterOf(usage: Usage): RequestOwner {
   const { user, subscription, keyId = '', pool = '', organization = '' } = usage
   return { user, subscription, keyId, pool, organization }
 }

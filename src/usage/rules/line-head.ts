@@ -6,9 +6,9 @@
 
 import { cutText, toBoundedJson } from '../../formats/bounded-text.ts'
 import { readPayer } from '../../models/rules/payer.ts'
-import { groupBytes, userBytes } from '../../ratelimit/rules/counter-key.ts'
-import type { Held } from '../../ratelimit/rules/hold.ts'
-import { toEstimateText } from '../../ratelimit/rules/unreported.ts'
+import { maxGroupBytes, maxUserBytes } from '../../ratelimit/rules/counter-key.ts'
+import type { HoldRecord } from '../../ratelimit/rules/hold.ts'
+import { formatEstimate } from '../../ratelimit/rules/unreported.ts'
 
 /**
  * Length of the longest line that a gateway's script writes, with both of its line ends: for a request with 20 limits
@@ -48,18 +48,18 @@ export interface LineRequest {
   readonly pool?: string | undefined
   /** Its key's limits by name: members of the object (`KeyLimits.charged`). */
   readonly keyLimits?: string | undefined
-  readonly held: Held | undefined
+  readonly held: HoldRecord | undefined
 }
 
 /** Maximum bytes of each value with its quotes and escapes; together they leave room for all figures. */
 const most = {
   id: 80,
-  user: userBytes,
+  user: maxUserBytes,
   key: 80,
   keyCounters: 176,
   subscription: 272,
   model: 352,
-  group: groupBytes,
+  group: maxGroupBytes,
   payerField: 160,
 }
 
@@ -99,9 +99,9 @@ export function afterSubject(asked: Omit<LineRequest, 'startedAt' | 'id' | 'by'>
 }
 
 /** Leaves out unknown numbers. Concatenated, because `JSON.stringify` takes longer than the rest of the line. */
-function writeHeld({ admittedAt, bytes, maxOutput, choices, ceiling, estimate }: Held) {
+function writeHeld({ admittedAt, bytes, maxOutput, choices, ceiling, estimate }: HoldRecord) {
   const rest = `${member('bytes', bytes)}${member('max', maxOutput)}${member('choices', choices)}${member('cap', ceiling)}`
-  const estimated = estimate && `,"estimate":"${toEstimateText(estimate)}"`
+  const estimated = estimate && `,"estimate":"${formatEstimate(estimate)}"`
   return `,"held":{"at":${admittedAt}${rest}}${estimated ?? ''}`
 }
 

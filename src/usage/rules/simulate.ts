@@ -24,11 +24,11 @@ import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import {
   type CountedLimit,
-  isOfRequests,
-  lastSpent,
+  isRequestLimit,
+  lastSpentLimit,
   limitStates,
 } from '../../ratelimit/rules/limit.ts'
-import { spanAt } from '../../ratelimit/rules/windows.ts'
+import { boundsAt } from '../../ratelimit/rules/windows.ts'
 import { amountOfParts, type Parts, type PricesAndWeights } from './amounts.ts'
 
 /** A user, model and subscription; one object for all their usage, which is grouped by it. */
@@ -196,7 +196,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     const { counter, limit, window } = replayed
     if (window !== undefined && at < window.resetsAt) return window
     const isOpen = limit.kind === 'concurrency'
-    const { end } = isOpen ? { end: Infinity } : spanAt(counter.window, counter.owner, at)
+    const { end } = isOpen ? { end: Infinity } : boundsAt(counter.window, counter.owner, at)
     replayed.window = { used: 0, resetsAt: end }
     return replayed.window
   }
@@ -223,12 +223,12 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     const windows = own.map((replayed) => windowAt(replayed, startedAt))
     const all = own.map(({ limit }) => limit)
     const states = limitStates(all, windows, startedAt)
-    const by = lastSpent(states.filter((_, i) => own[i]?.isEnforced))
+    const by = lastSpentLimit(states.filter((_, i) => own[i]?.isEnforced))
     if (by !== undefined) return refuse(past, by.limit)
     admitted.set(past, windows)
     for (const [i, replayed] of own.entries()) {
       const window = windows[i] as ReplayedWindow
-      if (isOfRequests(replayed.limit)) add(replayed, window, 1, spender, startedAt)
+      if (isRequestLimit(replayed.limit)) add(replayed, window, 1, spender, startedAt)
     }
   }
 
@@ -242,7 +242,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
       const { kind } = replayed.limit
       const atBegin = begun[i] as ReplayedWindow
       if (kind === 'concurrency') add(replayed, atBegin, -1, spender, past.endedAt)
-      if (isOfRequests(replayed.limit)) continue
+      if (isRequestLimit(replayed.limit)) continue
       const window = chargesAdmission ? atBegin : windowAt(replayed, past.endedAt)
       const amount = amountOfParts(kind, partsOf(past), rated)
       if (amount > 0) add(replayed, window, amount, spender, past.endedAt)

@@ -5,13 +5,13 @@ import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { countersOfWindows } from '../../ratelimit/rules/charged-limits.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
-import type { Held } from '../../ratelimit/rules/hold.ts'
-import { windowsOf } from '../../ratelimit/rules/limit.ts'
+import type { HoldRecord } from '../../ratelimit/rules/hold.ts'
+import { windowsText } from '../../ratelimit/rules/limit.ts'
 import {
   bytesOfToken,
   type Estimate,
   estimateOutput,
-  type Sent,
+  type SentResponse,
 } from '../../ratelimit/rules/unreported.ts'
 
 /** A finished response of a model, as the gateway reports it. */
@@ -68,7 +68,7 @@ export interface Usage {
 }
 
 /** The hold of a response that has ended, and how it ended. */
-export interface HeldUsage extends Omit<Held, 'ceiling' | 'estimate'> {
+export interface HeldUsage extends Omit<HoldRecord, 'ceiling' | 'estimate'> {
   /** The gateway's request id. */
   readonly id: string
   /** Maximum number of output tokens, or undefined without a ceiling. */
@@ -199,7 +199,7 @@ function chargeWith(estimate: Estimate, usage: Usage): Charge {
 }
 
 /** The sent part of a response, according to its usage. */
-export function sentOf({ reported, bytes }: Pick<Usage, 'reported' | 'bytes'>): Sent {
+export function sentOf({ reported, bytes }: Pick<Usage, 'reported' | 'bytes'>): SentResponse {
   const isStream = reported.get('streamed') === true
   return { bytes, isStream, textBytes: whole(reported.get('text_bytes')) ?? 0 }
 }
@@ -293,7 +293,7 @@ export function countersOfKind(
 ): readonly Counter[] {
   const limits = snapshot.subscriptions.get(subscription)?.limits.get(model) ?? []
   // Counters of the current limits are cached.
-  if (windows !== undefined && windows !== windowsOf(limits).text) {
+  if (windows !== undefined && windows !== windowsText(limits).text) {
     const whose = { user, subscription, model, keyId: '', pool: '', organization: '' }
     return countersOfWindows(windows, kind, whose)
   }

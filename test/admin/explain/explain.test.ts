@@ -5,10 +5,10 @@ import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
 import type { ApiKeyRecord } from '../../../src/keys/rules/api-key.ts'
 import { compileCaps } from '../../../src/keys/rules/compiled-caps.ts'
 import { withOpenRequests } from '../../../src/ratelimit/counters.ts'
-import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
+import { createMemoryHolds } from '../../../src/ratelimit/holds/memory-holds.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
 import { createEstimators } from '../../../src/ratelimit/rules/estimates/estimators.ts'
-import { noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import { emptyHold } from '../../../src/ratelimit/rules/hold.ts'
 import type { CountedLimit } from '../../../src/ratelimit/rules/limit.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
@@ -346,7 +346,7 @@ test('what requests hold and take is neither ended nor asked about a later time'
   counters.add([counterOf(tokens, 'bob')], 30, api.now)
   const sizes = { floor: 9, beyondRoom: 9, isSeveral: false, least: 1, worst: 9 }
   const expected = { input: 1, inputVariance: 0, output: 9, outputVariance: 0, ...sizes }
-  const asked = { ...noTokens, expected, canLimitOutput: true, charge: 'admission' } as const
+  const asked = { ...emptyHold, expected, canLimitOutput: true, charge: 'admission' } as const
   for (const user of ['alice', 'bob']) {
     const [own, requestCounters] = [[counterOf(tokens, user)], [counterOf(open, user)]]
     await holds.hold({ ...asked, id: user, counters: own, requestCounters }, api.now)

@@ -1,10 +1,10 @@
 import { type Test, test } from 'tap'
 import type { ExactInt } from '../../../src/formats/exact.ts'
 import { withOpenRequests } from '../../../src/ratelimit/counters.ts'
-import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
+import { createMemoryHolds } from '../../../src/ratelimit/holds/memory-holds.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
-import { noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import { emptyHold } from '../../../src/ratelimit/rules/hold.ts'
 import type { CountedLimit } from '../../../src/ratelimit/rules/limit.ts'
 import { runAt } from '../../support/command.ts'
 import { createTestCounters } from '../../support/counters.ts'
@@ -159,7 +159,7 @@ test('requests and concurrency have their kind', async (t) => {
   const requestCounters = limits
     .slice(1)
     .map((limit) => ({ ...counterOf(limit, 'alice'), limit: 60 }))
-  for (const id of ['a', 'b']) await holds.hold({ ...noTokens, id, requestCounters }, api.now)
+  for (const id of ['a', 'b']) await holds.hold({ ...emptyHold, id, requestCounters }, api.now)
   t.strictSame(await read(api, 'alice'), [
     premium,
     { ...rate, used: 2, remaining: 58, percentLeft: 96 },

@@ -10,7 +10,7 @@ import { compileCaps, keyCountersOf } from '../../../src/keys/rules/compiled-cap
 import type { KeyCaps } from '../../../src/keys/rules/key-caps.ts'
 import { pathRules } from '../../../src/operations/operations.ts'
 import { parseTarget, type RequestTarget } from '../../../src/operations/request-target.ts'
-import { tagsOf } from '../../../src/ratelimit/redis/keys.ts'
+import { hashTags } from '../../../src/ratelimit/redis/keys.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
 import { writeSubject } from '../../../src/usage/rules/line-head.ts'
 import { createTestCounters } from '../../support/counters.ts'
@@ -162,7 +162,7 @@ test('limits of the key hold beside those of the user, over all models', async (
       'what is read is what is counted',
     )
     t.equal(
-      new Set(hit.map((each) => tagsOf(true).tagOf(each.key))).size,
+      new Set(hit.map((each) => hashTags(true).tagOf(each.key))).size,
       1,
       'on one node of a Cluster',
     )

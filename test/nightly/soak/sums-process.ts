@@ -10,8 +10,8 @@ import { openDurableFiles } from '../../../src/journal/durable-files.ts'
 import { openFolder } from '../../../src/journal/folder.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
+import { startSums } from '../../../src/ratelimit/sums/process-sums.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
-import { runSums } from '../../../src/ratelimit/sums/running-sums.ts'
 import { textLines } from '../../ratelimit/sums/plain-lines.ts'
 import { counters } from '../../ratelimit/sums/schedules.ts'
 
@@ -40,7 +40,7 @@ const sums = await openGatewaySums({
 })
 // By mistake, it does not look whether another one writes.
 if (role === 'writer') await sums.becomeWriter()
-const running = runSums({
+const running = startSums({
   ...{ ...clocks, sums, flushMs: 5, onLoss: 'allow' },
   onUnavailable: () => {},
   onFault: () => {},

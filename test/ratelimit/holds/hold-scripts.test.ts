@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import root, { type Test } from 'tap'
 import { addExact, type ExactInt } from '../../../src/formats/exact.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
-import { admit } from '../../../src/ratelimit/rules/estimates/admit.ts'
+import { admitRequest } from '../../../src/ratelimit/rules/estimates/admit.ts'
 import type { Expectation } from '../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
   type Factors,
@@ -173,7 +173,7 @@ root.test('holds beside the sums of gateways', { skip: skipValkey }, async (t) =
             { limit: limits.tokens, used: used.tokens, held },
             { ...cost, used: used.cost ?? 0, held: costHeld },
           ]
-          const admission = admit(rooms, expected, overshoot, canLimitOutput)
+          const admission = admitRequest(rooms, expected, overshoot, canLimitOutput)
           const isSpent = used.requests + open.size >= limits.requests
           const isFull = open.size >= limits.concurrency
           let { outcome } = admission

@@ -1,7 +1,7 @@
 import { type Test, test } from 'tap'
 import type { HoldStore } from '../../../src/ratelimit/holds.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
-import { admit } from '../../../src/ratelimit/rules/estimates/admit.ts'
+import { admitRequest } from '../../../src/ratelimit/rules/estimates/admit.ts'
 import type { Expectation } from '../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
   type Factors,
@@ -11,7 +11,7 @@ import {
   noHolds,
   withHold,
 } from '../../../src/ratelimit/rules/estimates/held-amounts.ts'
-import { type Hold, type HoldResult, noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import { emptyHold, type Hold, type HoldResult } from '../../../src/ratelimit/rules/hold.ts'
 import { windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import { poll } from '../../support/poll.ts'
 import { createRandom } from '../../support/random.ts'
@@ -59,7 +59,7 @@ function counter(limit: number, windowMs = hour, user = nextUser()): Required<Co
 }
 
 const ask = (id: string | undefined, ...counters: Required<Counter>[]): Hold => ({
-  ...noTokens,
+  ...emptyHold,
   ...{ id, counters, expected: small, overshoot: 0.25, canLimitOutput: true, charge: 'admission' },
 })
 
@@ -85,7 +85,7 @@ function shared(counted: string, limit: number, whom: string, resource = 'basic'
 
 /** Takes without holding tokens. */
 const take = (id: string | undefined, requestCounters: readonly Required<Counter>[]): Hold => ({
-  ...noTokens,
+  ...emptyHold,
   ...{ id, requestCounters },
 })
 
@@ -540,7 +540,12 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       const canLimitOutput = random.below(4) > 0
       const id = `${own.key} ${i}`
       const before = sums()
-      const wanted = admit([{ limit, used, held: before }], expected, 0.25 + extra, canLimitOutput)
+      const wanted = admitRequest(
+        [{ limit, used, held: before }],
+        expected,
+        0.25 + extra,
+        canLimitOutput,
+      )
       const store = random.below(2) === 0 ? world.holds : world.other
       const asked = { ...ask(id, own), expected, canLimitOutput, overshoot: 0.25 + extra }
       const answer = await store.hold(asked, world.now())
@@ -713,7 +718,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
           return { limit: counter.limit, used, held: sumsOf(account), factors: factors[j] }
         })
         const worst = Math.min(expected.worst, ceiling)
-        const admission = admit(rooms, { ...expected, worst }, 0.25, canLimitOutput)
+        const admission = admitRequest(rooms, { ...expected, worst }, 0.25, canLimitOutput)
         if (admission.outcome === 'held') {
           holds.push(...admission.holds)
           ceiling = Math.min(ceiling, admission.ceiling)

@@ -9,7 +9,7 @@ import type { Logger } from 'pino'
 import root, { type Test } from 'tap'
 import { holdScripts } from '../../../src/ratelimit/holds/hold-scripts.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
-import { markKeyOf, tagsOf } from '../../../src/ratelimit/redis/keys.ts'
+import { hashTags, writerMarkKey } from '../../../src/ratelimit/redis/keys.ts'
 import { rightsScript } from '../../../src/ratelimit/redis/rights-script.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { sumScripts } from '../../../src/ratelimit/sums/scripts.ts'
@@ -289,9 +289,9 @@ root.test(
     const url = () => `redis+cluster://ada:${password}@127.0.0.1:${nodes[0]?.port}`
     const connection = connectRedis(url, () => {})
     t.teardown(() => connection.close())
-    const { tags } = tagsOf(true)
+    const { tags } = hashTags(true)
     const read = () =>
-      Promise.all(tags.map((tag) => connection.commands.readSums([markKeyOf(tag, 'g')], [])))
+      Promise.all(tags.map((tag) => connection.commands.readSums([writerMarkKey(tag, 'g')], [])))
     t.equal(await connection.connected(5_000), true)
     await read()
     await onEach('ACL', 'SETUSER', 'ada', 'resetpass', '>second')
@@ -363,7 +363,7 @@ async function startFakeCluster(t: Test, answer: (own: string) => string, other?
   })
   const connection = connectRedis(`redis+cluster://127.0.0.1:${port}`, () => {}, 200)
   t.teardown(() => connection.close())
-  const read = (tag = '1') => connection.commands.readSums([markKeyOf(tag, 'g')], [])
+  const read = (tag = '1') => connection.commands.readSums([writerMarkKey(tag, 'g')], [])
   const isReached = () => read('2').then(Boolean, () => scripts > 0)
   await poll(isReached, 'the node gets commands')
   return { read, scripts: () => scripts }
@@ -379,7 +379,7 @@ root.test('a name of a node that cannot be resolved is passed over', async (t) =
   const nodes = [`${'x'.repeat(64)}:1`, `127.0.0.1:${port}`]
   const connection = connectRedis(`redis+cluster://${nodes}`, () => {})
   t.teardown(() => connection.close())
-  const read = () => connection.commands.readSums([markKeyOf('1', 'g')], [])
+  const read = () => connection.commands.readSums([writerMarkKey('1', 'g')], [])
   await poll(() => read().then(Boolean, () => false), 'the other node is used')
   t.pass()
 })
@@ -419,14 +419,14 @@ root.test('a transaction that fails in parts does not shift the responses after 
     asked = undefined
     const connection = connectRedis(`redis+cluster://127.0.0.1:${port}`, () => {}, timeoutMs)
     t.teardown(() => connection.close())
-    const read = () => connection.commands.readSums([markKeyOf('2', 'g')], [])
+    const read = () => connection.commands.readSums([writerMarkKey('2', 'g')], [])
     await poll(() => read().then(Boolean, () => false), 'it is up')
     // The client asks any node whether the Cluster is up.
     return asked === undefined ? connection : connectToOther()
   }
   const { readSums, writeAndRelease } = (await connectToOther()).commands
   isSlow = true
-  const key = markKeyOf('1', 'g')
+  const key = writerMarkKey('1', 'g')
   // The first commands time out before the connection is ready, the others would after it.
   const begin = performance.now()
   const { setTimeout: startTimer } = globalThis

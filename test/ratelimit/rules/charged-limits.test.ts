@@ -1,17 +1,17 @@
 import { test } from 'tap'
 import type { NamedLimit } from '../../../src/kinds/limits.ts'
 import {
-  counterOfCharged,
-  readChargedLimit,
-  type Whose,
-  writeChargedLimit,
+  chargedCounter,
+  formatChargedLimit,
+  parseChargedLimit,
+  type RequestOwner,
 } from '../../../src/ratelimit/rules/charged-limits.ts'
 import { type LimitSource, toCountedLimit } from '../../../src/ratelimit/rules/counted-limits.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
-import { readCounterKey, subjectOf } from '../../../src/ratelimit/rules/counter-key.ts'
-import { readWindowText, type Window } from '../../../src/ratelimit/rules/windows.ts'
+import { holdSubjectOf, parseCounterKey } from '../../../src/ratelimit/rules/counter-key.ts'
+import { parseWindowText, type Window } from '../../../src/ratelimit/rules/windows.ts'
 
-const whose: Whose = {
+const whose: RequestOwner = {
   user: 'ada',
   subscription: 'team',
   keyId: 'k1',
@@ -19,7 +19,7 @@ const whose: Whose = {
   organization: 'acme',
 }
 const minute: Window = { ms: 60_000 }
-const month = readWindowText('month15@Europe/Zurich') as Window
+const month = parseWindowText('month15@Europe/Zurich') as Window
 
 const places: readonly (readonly [
   LimitSource['resource'],
@@ -55,15 +55,17 @@ test('a limit and the line that names it have the same counter', async (t) => {
       const limit = toCountedLimit(written, window, { resource, origin, whose: of1 })
       const counter = counterOf(limit, user, pool)
       t.equal(counter.key, key.replaceAll('|', '\n').replace('K', counted), `${per} of ${resource}`)
-      const text = writeChargedLimit({ resource, name: 'x', kind: of, per, window })
-      const charged = readChargedLimit(text)
-      t.strictSame(charged && { limit: 5, ...counterOfCharged(charged, whose) }, counter, text)
+      const text = formatChargedLimit({ resource, name: 'x', kind: of, per, window })
+      const charged = parseChargedLimit(text)
+      t.strictSame(charged && { limit: 5, ...chargedCounter(charged, whose) }, counter, text)
     }
   }
 })
 
 test('what belongs to one user is together, and each pool by itself', async (t) => {
-  const subjects = places.map(([, , , key]) => subjectOf(readCounterKey(key.replaceAll('|', '\n'))))
+  const subjects = places.map(([, , , key]) =>
+    holdSubjectOf(parseCounterKey(key.replaceAll('|', '\n'))),
+  )
   t.equal(subjects[0], 'team\nada')
   t.equal(subjects[1], 'team\nred')
   t.equal(subjects[9], 'team\nada')
@@ -80,6 +82,6 @@ test('any other text names no limit', async (t) => {
     'team x cost user month1@Nowhere/Land',
     `team ${'x'.repeat(64)} tokens user 60000`,
   ]) {
-    t.equal(readChargedLimit(text), undefined, text)
+    t.equal(parseChargedLimit(text), undefined, text)
   }
 })

@@ -1,12 +1,12 @@
 import { test } from 'tap'
 import { toCountedLimits } from '../../../src/ratelimit/rules/counted-limits.ts'
-import { type CounterState, stateLater } from '../../../src/ratelimit/rules/counter.ts'
+import { type CounterState, counterStateAt } from '../../../src/ratelimit/rules/counter.ts'
 import { counterOf, countersOf } from '../../../src/ratelimit/rules/counter-cache.ts'
 import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import {
   type CountedLimit,
   joinLimits,
-  lastSpent,
+  lastSpentLimit,
   limitStates,
 } from '../../../src/ratelimit/rules/limit.ts'
 import { endOf } from '../../support/window-ends.ts'
@@ -25,7 +25,7 @@ function limits(...written: readonly (readonly [number, string, number])[]) {
 
 /** When these limits are free again, with counters known so far. */
 const until = (of: ReturnType<typeof limits>, counters: readonly CounterState[], at: number) =>
-  lastSpent(limitStates(of, counters, at))?.resetsAt
+  lastSpentLimit(limitStates(of, counters, at))?.resetsAt
 
 const perMinute = limits([100, '1m', minute])
 const both = limits([100, '1m', minute], [150, '1h', hour])
@@ -124,7 +124,7 @@ test('a limit is spent once it is reached', async (t) => {
   }
   const spent = [{ used: 100, resetsAt: now + 5_000 }]
   t.equal(until(perMinute, spent, now + 4_999), now + 5_000)
-  t.equal(lastSpent([]), undefined)
+  t.equal(lastSpentLimit([]), undefined)
 })
 
 test('all limits must have tokens left', async (t) => {
@@ -157,14 +157,14 @@ test('of a later time nothing is known but what has been counted', async (t) => 
   const counter = counterOf(limit as NonNullable<typeof limit>, 'ada')
   const resetsAt = endOf('1m', 'ada', now)
   const state = { used: 100, resetsAt, held: 7 }
-  t.equal(stateLater(counter, state, now), state)
-  t.equal(stateLater(counter, state, resetsAt - 1), state)
-  t.strictSame(stateLater(counter, state, resetsAt), { used: 0, resetsAt: resetsAt + minute })
-  t.strictSame(stateLater(counter, state, resetsAt + 7 * minute + 1), {
+  t.equal(counterStateAt(counter, state, now), state)
+  t.equal(counterStateAt(counter, state, resetsAt - 1), state)
+  t.strictSame(counterStateAt(counter, state, resetsAt), { used: 0, resetsAt: resetsAt + minute })
+  t.strictSame(counterStateAt(counter, state, resetsAt + 7 * minute + 1), {
     ...{ used: 0, resetsAt: resetsAt + 8 * minute },
   })
   const open = { ...counter, window: { ms: 0 } }
-  t.strictSame(stateLater(open, { used: 3, resetsAt: now }, now + 1), {
+  t.strictSame(counterStateAt(open, { used: 3, resetsAt: now }, now + 1), {
     used: 0,
     resetsAt: now + 1,
   })

@@ -1,17 +1,17 @@
 import { test } from 'tap'
 import type { ExactInt } from '../../../src/formats/exact.ts'
-import { countOf, formatSums, parseSums } from '../../../src/ratelimit/rules/fields.ts'
-import { createSums, isOver, longMs } from '../../../src/ratelimit/rules/sums.ts'
+import { countSums, formatSums, parseSums } from '../../../src/ratelimit/rules/other-sums.ts'
+import { createWindowSums, isEnded, longMs } from '../../../src/ratelimit/rules/sums.ts'
 import {
   createTally,
   isWithin,
-  noteFields,
-  noteTotal,
+  knownUse,
   ownUseOf,
+  recordFields,
+  recordTotal,
   type Tally,
   ticksBetween,
   toTick,
-  usedOf,
 } from '../../../src/ratelimit/rules/tally.ts'
 import {
   type Calendar,
@@ -28,14 +28,14 @@ test('what is known of a window only grows', async (t) => {
   const tally = createTally(window, 0)
   tally.sum = 40
   tally.base = 2
-  t.equal(noteTotal(tally, 50, 80), false)
+  t.equal(recordTotal(tally, 50, 80), false)
   t.match(tally, { field: 50, others: 30 })
-  t.equal(usedOf(tally), 80, 'the store has more of this gateway')
-  t.equal(noteTotal(tally, 10, 20), false)
+  t.equal(knownUse(tally), 80, 'the store has more of this gateway')
+  t.equal(recordTotal(tally, 10, 20), false)
   t.match(tally, { field: 50, others: 30 }, 'a late answer')
   tally.sum = 60
   t.equal(ownUseOf(tally), 62)
-  t.equal(usedOf(tally), 92)
+  t.equal(knownUse(tally), 92)
 })
 
 test('a store lacks what it had of others', async (t) => {
@@ -44,12 +44,12 @@ test('a store lacks what it had of others', async (t) => {
     ['b', 10],
     ['c', 5],
   ])
-  t.strictSame(noteFields(tally, found), new Map())
+  t.strictSame(recordFields(tally, found), new Map())
   t.match(tally, { others: 15, fieldsSum: 15 })
-  t.equal(noteTotal(tally, 0, 15), false)
-  t.equal(noteTotal(tally, 7, 15), true, 'some of the total is its own')
+  t.equal(recordTotal(tally, 0, 15), false)
+  t.equal(recordTotal(tally, 7, 15), true, 'some of the total is its own')
   const kept = new Map([['d', 2]])
-  const lacking = noteFields(tally, new Map([['b', 12]]), kept)
+  const lacking = recordFields(tally, new Map([['b', 12]]), kept)
   t.strictSame(
     [...lacking],
     [
@@ -65,7 +65,7 @@ test('fields are read as they were written', async (t) => {
     const fields = new Map(names.map((name, i) => [name, i + 1]))
     const text = formatSums(fields)
     t.strictSame(parseSums(text), fields)
-    t.equal(countOf(text), names.length)
+    t.equal(countSums(text), names.length)
   }
 })
 
@@ -73,15 +73,15 @@ test('sums beyond doubles are exact', async (t) => {
   const tally = createTally(window, 0)
   Object.assign(tally, { sum: 2 ** 53 - 1, base: 1 })
   t.equal(ownUseOf(tally), 2n ** 53n)
-  t.equal(noteTotal(tally, 2n ** 53n + 1n, 2n ** 60n + 1n), false)
+  t.equal(recordTotal(tally, 2n ** 53n + 1n, 2n ** 60n + 1n), false)
   t.equal(tally.others, 2n ** 60n - 2n ** 53n)
-  t.equal(usedOf(tally), 2n ** 60n + 1n)
+  t.equal(knownUse(tally), 2n ** 60n + 1n)
   const fields = new Map<string, ExactInt>([
     ['b', 2n ** 60n + 3n],
     ['c', 5],
   ])
   t.strictSame(parseSums(formatSums(fields)), fields)
-  noteFields(tally, fields)
+  recordFields(tally, fields)
   t.match(tally, { fieldsSum: 2n ** 60n + 8n, others: 2n ** 60n + 8n })
   t.strictSame(
     parseSums(`d ${'9'.repeat(19)} e 1.5`),
@@ -90,7 +90,7 @@ test('sums beyond doubles are exact', async (t) => {
       ['e', 0],
     ]),
   )
-  const sums = createSums(new Map(), () => 0)
+  const sums = createWindowSums(new Map(), () => 0)
   for (const amount of [2 ** 53 - 1, 2, 2n ** 62n])
     sums.count({ at: 0, amount, counters: [counter] }, 0)
   t.equal(ownUseOf(sums.at(counter, 0)), 2n ** 62n + 2n ** 53n + 1n)
@@ -102,10 +102,10 @@ test('another edition of the zones’ rules moves an end, and no sum', async (t)
   const real = windowAt(day, Date.UTC(2027, 5, 10, 12))
   const hour = 60 * minute
   for (const moved of [-hour, hour]) {
-    const sums = createSums(new Map(), () => 0)
+    const sums = createWindowSums(new Map(), () => 0)
     const other = { ...real, since: real.since + moved, end: real.end + moved }
     // It is kept as long as it may be in use by the one or the other.
-    t.equal(isOver(other, real.end), false)
+    t.equal(isEnded(other, real.end), false)
     sums.replaceOwn([{ ...other, sum: 40, base: 2 }])
     for (const at of [real.end - 1, real.since]) {
       sums.count({ at, amount: 1, counters: [day] }, real.end)
@@ -114,7 +114,7 @@ test('another edition of the zones’ rules moves an end, and no sum', async (t)
     t.match(sums.own(real.end), [{ ...real, sum: 42 }])
     t.equal(sums.at(day, real.end).id, 'pool@2027-06-11')
   }
-  t.equal(isOver(real, real.end + 2 * hour), true)
+  t.equal(isEnded(real, real.end + 2 * hour), true)
   t.ok(windowAt(day, Date.UTC(2027, 2, 28)).ms >= longMs, 'also of the shortest day')
 })
 
@@ -132,19 +132,19 @@ test('ticks that came round are compared rightly', async (t) => {
 })
 
 test('a line counts at its own time, while its window takes it', async (t) => {
-  const sums = createSums(new Map(), () => 0)
+  const sums = createWindowSums(new Map(), () => 0)
   const { since, end } = sums.at(counter, 10 * minute)
   t.equal(sums.count({ at: since, amount: 3, counters: [counter] }, end + 19_999).length, 1)
   t.equal(sums.count({ at: since, amount: 3, counters: [counter] }, end + 20_000).length, 0)
   t.equal(ownUseOf(sums.at(counter, since)), 3)
-  t.equal(isOver({ id: '', since, end, ms: minute }, since - minute - 20_001), true, 'far ahead')
+  t.equal(isEnded({ id: '', since, end, ms: minute }, since - minute - 20_001), true, 'far ahead')
   sums.sweep(end + 20_000)
   t.equal(sums.all.size, 0)
 })
 
 test('a sum is dropped once the clock has said for long that its window is over', async (t) => {
   let monotonic = 0
-  const sums = createSums(new Map(), () => monotonic)
+  const sums = createWindowSums(new Map(), () => monotonic)
   const hour = { ...counter, key: 'hour', window: { ms: 60 * minute } }
   const at = 1_000 * 60 * minute
   sums.count({ at, amount: 3, counters: [hour, counter] }, at)
@@ -186,7 +186,7 @@ test('a sum is dropped once the clock has said for long that its window is over'
 
 test('an idle window is forgotten if nobody here has counted in it', async (t) => {
   let tick = 0
-  const sums = createSums(new Map(), () => tick)
+  const sums = createWindowSums(new Map(), () => tick)
   sums.at(counter, 0)
   sums.at({ ...counter, key: 'own' }, 0).sum = 1
   tick = 10
@@ -201,7 +201,7 @@ test('an idle window is forgotten if nobody here has counted in it', async (t) =
 })
 
 test('a window that was empty at its start is known', async (t) => {
-  const sums = createSums(new Map(), () => 0)
+  const sums = createWindowSums(new Map(), () => 0)
   const first = sums.at(counter, 10 * minute)
   t.equal(sums.at(counter, first.end + 1).isKnown, false, 'the one before was not')
   sums.sweep(Number.POSITIVE_INFINITY)
@@ -211,7 +211,7 @@ test('a window that was empty at its start is known', async (t) => {
 })
 
 test('sums that were built anew replace those in force', async (t) => {
-  const sums = createSums(new Map(), () => 0)
+  const sums = createWindowSums(new Map(), () => 0)
   const tally = sums.at(counter, 0)
   Object.assign(tally, { sum: 9, base: 9, others: 5, isKnown: true })
   sums.replaceOwn([{ ...window, id: 'b@0', sum: 1, base: 2 }])
@@ -221,19 +221,19 @@ test('sums that were built anew replace those in force', async (t) => {
 
 test('a counter that was reset is found by its resets', async (t) => {
   const resets = new Map<string, CounterReset[]>()
-  const sums = createSums(resets, () => 0)
+  const sums = createWindowSums(resets, () => 0)
   const tally = sums.at(counter, 10 * minute)
   resets.set('a', [{ at: tally.since + 5, used: 7 }])
   t.equal(sums.at(counter, tally.since + 5), tally)
   const after = sums.at(counter, tally.since + 6)
   t.match(after, { since: tally.since + 5, end: tally.end, fields: '. 7' })
-  t.equal(usedOf(after), 7, 'it begins with what was said')
+  t.equal(knownUse(after), 7, 'it begins with what was said')
   t.equal(sums.at(counter, tally.since + 7), after)
 })
 
 test('a list of counters has the windows that were found last from the sums that are asked, while they have them', async (t) => {
   const resets = new Map<string, CounterReset[]>()
-  const [one, other] = [createSums(resets, () => 0), createSums(new Map(), () => 0)]
+  const [one, other] = [createWindowSums(resets, () => 0), createWindowSums(new Map(), () => 0)]
   const list = Object.assign([counter, { ...counter, key: 'b' }], { last: null })
   const found = one.allAt(list, 10 * minute)
   const [tally, second] = found as [Tally, Tally]
@@ -245,7 +245,7 @@ test('a list of counters has the windows that were found last from the sums that
   t.not(other.allAt(list, tally.since)[0], tally, 'not that of others')
   t.equal(one.allAt(list, tally.since)[0], tally)
   resets.set('b', [{ at: tally.since + 5, used: 7 }])
-  t.equal(usedOf(one.allAt(list, tally.since + 6)[1] as Tally), 7, 'nor one from before a reset')
+  t.equal(knownUse(one.allAt(list, tally.since + 6)[1] as Tally), 7, 'nor one from before a reset')
   t.equal(one.allAt(list, tally.since + 6)[0], tally)
   one.sweep(tally.end + 20_000)
   const [again] = one.allAt(list, tally.since)

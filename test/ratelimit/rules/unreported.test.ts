@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { parseEstimate, toEstimateText } from '../../../src/ratelimit/rules/unreported.ts'
+import { formatEstimate, parseEstimate } from '../../../src/ratelimit/rules/unreported.ts'
 import { chargeOf, type Usage } from '../../../src/usage/rules/usage.ts'
 
 const usage: Usage = {
@@ -11,7 +11,7 @@ const reporting = (fields: Readonly<Record<string, unknown>>, more: Partial<Usag
   chargeOf({ ...usage, ...more, reported: new Map(Object.entries(fields)) }, 'allow')
 
 test('an estimate keeps its figures in text', async (t) => {
-  const text = toEstimateText({ input: 49.6, bytesPerToken: 3.999 })
+  const text = formatEstimate({ input: 49.6, bytesPerToken: 3.999 })
   t.strictSame(parseEstimate(text), { input: 50, bytesPerToken: 4 })
   const before = { input: 50, bytesPerToken: 200, isOfStream: true }
   t.strictSame(parseEstimate('50;200'), before, 'as a version before wrote it')

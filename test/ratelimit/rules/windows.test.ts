@@ -1,8 +1,8 @@
 import { test } from 'tap'
 import {
+  boundsAt,
   type Calendar,
-  readWindowText,
-  spanAt,
+  parseWindowText,
   type WindowedCounter,
   windowAt,
   windowText,
@@ -38,9 +38,9 @@ function firstFault(window: Calendar, since: number, until: number): string | un
   // A second object: it does not remember the span that is asked for next.
   const anew = { ...window }
   for (let at = since; at < until; ) {
-    const { start, end } = spanAt(window, 'ann', at)
-    const last = spanAt(anew, 'bob', end - 1)
-    const next = spanAt(anew, 'bob', end)
+    const { start, end } = boundsAt(window, 'ann', at)
+    const last = boundsAt(anew, 'bob', end - 1)
+    const next = boundsAt(anew, 'bob', end)
     const isWhole = start <= at && at < end && last.start === start && last.end === end
     if (!isWhole || next.start !== end) return new Date(at).toISOString()
     at = end
@@ -69,7 +69,7 @@ test('windows of a calendar begin with the first instant of a local date', async
         const [, end] = begins[i + 1] as (typeof begins)[0]
         for (const at of [start, start + hour / 2, Math.floor((start + end) / 2), end - 1]) {
           // A new object, which remembers no other span.
-          const span = spanAt({ ...calendar }, 'ann', at)
+          const span = boundsAt({ ...calendar }, 'ann', at)
           const isRight = span.start === start && span.end === end && span.date === date
           if (!isRight) t.strictSame(span, { start, end, date }, windowText(calendar))
         }
@@ -100,7 +100,7 @@ test('consecutive questions about a calendar are answered from memory', async (t
   const counter = {
     key: 'pool',
     owner: 'org',
-    window: readWindowText('day@America/Havana') as Calendar,
+    window: parseWindowText('day@America/Havana') as Calendar,
   }
   const midnight = windowAt(counter, Date.UTC(2027, 2, 14)).end
   const shared = Intl.DateTimeFormat.prototype
@@ -124,13 +124,13 @@ test('windows of a length adjoin for every owner', async (t) => {
     const ms = 1_000 * (1 + random.below(31_622_400))
     const at = from + random.below(600_000_000) * 1_000 + random.below(1_000)
     const owner = `user-${i}`
-    const { start, end } = spanAt({ ms }, owner, at)
+    const { start, end } = boundsAt({ ms }, owner, at)
     const isRight =
       start <= at &&
       at < end &&
       end - start === ms &&
-      spanAt({ ms }, owner, end - 1).start === start &&
-      spanAt({ ms }, owner, end).start === end
+      boundsAt({ ms }, owner, end - 1).start === start &&
+      boundsAt({ ms }, owner, end).start === end
     if (!isRight) t.fail(`${owner} ${ms} ${at}`)
   }
 })
@@ -138,7 +138,7 @@ test('windows of a length adjoin for every owner', async (t) => {
 test('owners have phases of their own', async (t) => {
   const minutes = new Set<number>()
   for (let i = 0; i < 1_000; i += 1) {
-    minutes.add(Math.floor((spanAt({ ms: hour }, `user-${i}`, from).end - from) / 60_000))
+    minutes.add(Math.floor((boundsAt({ ms: hour }, `user-${i}`, from).end - from) / 60_000))
   }
   t.equal(minutes.size, 60)
 })
@@ -180,9 +180,9 @@ test('a window is what its text says', async (t) => {
     'month28@Europe/Zurich': { every: 'month', zone, startsOn: 28 },
   } as const
   for (const [text, window] of Object.entries(texts)) {
-    t.strictSame(readWindowText(text), window)
+    t.strictSame(parseWindowText(text), window)
     t.equal(windowText(window), text)
-    t.equal(readWindowText(text), readWindowText(text), 'the same object')
+    t.equal(parseWindowText(text), parseWindowText(text), 'the same object')
   }
   t.equal(windowText({ every: 'month', zone }), 'month1@Europe/Zurich')
 })
@@ -209,6 +209,6 @@ test('no other text is a window', async (t) => {
     'Day@UTC',
   ]
   for (const text of [...lengths, ...starts, ...zones, '__proto__']) {
-    t.equal(readWindowText(text), undefined, text.slice(0, 20))
+    t.equal(parseWindowText(text), undefined, text.slice(0, 20))
   }
 })

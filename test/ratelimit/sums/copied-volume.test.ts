@@ -17,8 +17,8 @@ import type { SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import '../../support/time-limit.ts'
+import { hour, lineOf, openProcess } from './journal-sums-world.ts'
 import { createDice, type Life, Link, Server } from './model.ts'
-import { hour, lineOf, openProcess } from './open-sums-world.ts'
 
 const life: Life = { isDead: false, strike() {} }
 

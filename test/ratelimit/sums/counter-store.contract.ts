@@ -3,7 +3,7 @@ import { addExact, type ExactInt, maxExactInt } from '../../../src/formats/exact
 import { maxResets, type ResettableCounters } from '../../../src/ratelimit/counters.ts'
 import type { HoldStore } from '../../../src/ratelimit/holds.ts'
 import type { Counter, CounterState } from '../../../src/ratelimit/rules/counter.ts'
-import { noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import { emptyHold } from '../../../src/ratelimit/rules/hold.ts'
 import { windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import { poll } from '../../support/poll.ts'
 
@@ -146,7 +146,7 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
     const requests = counterOf(600 * minute, 'ada', 'requests-')
     const places = { ...counterOf(0), key: 'basic\nllm/small\nconcurrency\nada' }
     const requestCounters = [requests, places].map((each) => ({ ...each, limit: 10 }))
-    for (const id of ['one', 'two']) await holds.hold({ ...noTokens, id, requestCounters }, now())
+    for (const id of ['one', 'two']) await holds.hold({ ...emptyHold, id, requestCounters }, now())
     log([b], 7)
     t.strictSame(await used(counters, places, b, requests), [2, 7, 2])
     log([requests], 1)

@@ -22,7 +22,7 @@ import { poll } from '../../support/poll.ts'
 import { createRandom } from '../../support/random.ts'
 import { mountSmallDisk, skipSmallDisk } from '../../support/small-disk.ts'
 import '../../support/time-limit.ts'
-import { hour, lineOf, makePlaces, openProcess, type Places } from './open-sums-world.ts'
+import { hour, lineOf, makePlaces, openProcess, type Places } from './journal-sums-world.ts'
 
 const skipUser = process.geteuid?.() === 0 ? false : 'only root can become another user'
 const child = fileURLToPath(new URL('killed-process.ts', import.meta.url))

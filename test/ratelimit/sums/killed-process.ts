@@ -1,7 +1,7 @@
 /** A process of a gateway that is to be killed. Arguments: USAGE_JOURNAL, DATA_DIR. Says `ready` once it writes. */
 
 import { poll } from '../../support/poll.ts'
-import { openProcess } from './open-sums-world.ts'
+import { openProcess } from './journal-sums-world.ts'
 
 const [path = '', dataDir = ''] = process.argv.slice(2)
 const { sums } = await openProcess({ path, dataDir }, { keptFiles: 4 })

@@ -5,11 +5,11 @@ import { addExact, type ExactInt, parseExact } from '../../../src/formats/exact.
 import { openDurableFiles } from '../../../src/journal/durable-files.ts'
 import { openFolder } from '../../../src/journal/folder.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
-import { tagsOf, windowKey } from '../../../src/ratelimit/redis/keys.ts'
+import { hashTags, windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import { type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
+import { startSums } from '../../../src/ratelimit/sums/process-sums.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
-import { runSums } from '../../../src/ratelimit/sums/running-sums.ts'
 import { createRandom, type Random } from '../../support/random.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import type { LossKind, LossWorld } from './loss-worlds.ts'
@@ -99,7 +99,7 @@ async function startGateway(world: LossWorld, random: Random, path: string, gate
   const { url, close } = await world.connect(random)
   const connection = connectRedis(url, () => {}, commandTimeoutMs)
   await connection.connected(5_000)
-  const tags = tagsOf(connection.cluster)
+  const tags = hashTags(connection.cluster)
   const store = createRedisSums(connection.commands)
   const clocks = { now: Date.now, monotonic: () => performance.now() }
   const sums = await openGatewaySums({
@@ -114,7 +114,7 @@ async function startGateway(world: LossWorld, random: Random, path: string, gate
     }),
     ...{ onLoss: () => {}, onDouble: () => {}, onFault: () => {} },
   })
-  const running = runSums({
+  const running = startSums({
     ...{ ...clocks, sums, flushMs: 5, onLoss: 'allow' },
     ...{ onUnavailable: () => {}, onFault: () => {} },
   })

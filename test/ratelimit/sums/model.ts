@@ -5,7 +5,12 @@ import { addExact, type ExactInt, subtractExact } from '../../../src/formats/exa
 import type { DurableFiles } from '../../../src/journal/durable-files.ts'
 import type { Folder } from '../../../src/journal/folder.ts'
 import { markMs } from '../../../src/ratelimit/sums/scripts.ts'
-import type { Mark, SumEntry, SumStore, Written } from '../../../src/ratelimit/sums/sum-store.ts'
+import type {
+  SumEntry,
+  SumStore,
+  WriteReply,
+  WriterMark,
+} from '../../../src/ratelimit/sums/sum-store.ts'
 import { createRandom } from '../../support/random.ts'
 
 export type Dice = ReturnType<typeof createDice>
@@ -258,7 +263,7 @@ export class Server {
     return this.hashes.get(key)?.fields ?? new Map()
   }
 
-  write(mark: Mark | undefined, entries: readonly SumEntry[]): Written {
+  write(mark: WriterMark | undefined, entries: readonly SumEntry[]): WriteReply {
     if (this.isFull) throw new Error('OOM')
     const found = this.marks.get(mark?.key ?? '')
     const isThere = found !== undefined && found.expiresAt > this.now()
@@ -329,7 +334,7 @@ export class Link implements SumStore {
     return answer
   }
 
-  write(mark: Mark | undefined, entries: readonly SumEntry[]): Promise<Written> {
+  write(mark: WriterMark | undefined, entries: readonly SumEntry[]): Promise<WriteReply> {
     const key = mark?.key ?? entries[0]?.key ?? ''
     return this.#call(key, (server) => server.write(mark, entries))
   }

@@ -1,12 +1,16 @@
 import { test } from 'tap'
 import type { ExactInt } from '../../../src/formats/exact.ts'
 import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
-import { createSums } from '../../../src/ratelimit/rules/sums.ts'
-import { usedOf } from '../../../src/ratelimit/rules/tally.ts'
+import { createWindowSums } from '../../../src/ratelimit/rules/sums.ts'
+import { knownUse } from '../../../src/ratelimit/rules/tally.ts'
 import type { CounterReset, WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
 import { createPartition } from '../../../src/ratelimit/sums/partition.ts'
 import { createPartitionSender } from '../../../src/ratelimit/sums/partition-sender.ts'
-import { type LongSums, maxEntries, type SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
+import {
+  type LongSums,
+  maxSumsPerCall,
+  type SumStore,
+} from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
 import { Server } from './model.ts'
 
@@ -64,7 +68,7 @@ function createWorld() {
     nonce = `${gateway}-process`,
   ) {
     const resets = new Map<string, readonly CounterReset[]>()
-    const sums = createSums(resets, () => world.now)
+    const sums = createWindowSums(resets, () => world.now)
     const events: string[] = []
     const partition = createPartition({
       ...{ tag: 'all', gateway, nonce, store },
@@ -85,11 +89,11 @@ function createWorld() {
         for (const tally of sums.count(counted, world.now)) partition.enqueue(tally)
       },
       read: (counter = ann) => partition.readWhole([sums.at(counter, world.now)]),
-      used: (counter = ann) => usedOf(sums.at(counter, world.now)),
+      used: (counter = ann) => knownUse(sums.at(counter, world.now)),
     }
   }
   const total = (counter = ann): ExactInt => {
-    const window = createSums(new Map(), () => 0).at(counter, world.now)
+    const window = createWindowSums(new Map(), () => 0).at(counter, world.now)
     return world.server.fields(windowKey('all', window)).get('+') ?? 0
   }
   return { world, join, total }
@@ -189,19 +193,19 @@ test('what ended gateways had counted is given back', async (t) => {
 test('recently used windows are restored first, the others at leisure', async (t) => {
   const { world, join, total } = createWorld()
   const g = join('g')
-  for (let i = 0; i < 3 * maxEntries; i += 1) g.count(1, counterOf(`user ${i}`))
+  for (let i = 0; i < 3 * maxSumsPerCall; i += 1) g.count(1, counterOf(`user ${i}`))
   for (let i = 0; i < 3; i += 1) await g.partition.send()
   g.sums.at(ann, world.now)
   world.now += 20_000
-  const last = counterOf(`user ${3 * maxEntries - 1}`)
+  const last = counterOf(`user ${3 * maxSumsPerCall - 1}`)
   g.sums.at(last, world.now).usedAt += 20_000
   world.server = new Server(() => world.now)
   await g.partition.send()
   await g.partition.send()
   t.equal(total(last), 1)
-  t.ok(g.partition.deferred > maxEntries, `${g.partition.deferred} are left`)
+  t.ok(g.partition.deferred > maxSumsPerCall, `${g.partition.deferred} are left`)
   await g.partition.send()
-  t.ok(g.partition.deferred > maxEntries, 'not yet')
+  t.ok(g.partition.deferred > maxSumsPerCall, 'not yet')
   for (let i = 0; i < 3; i += 1) {
     world.now += 50
     await g.partition.send()
@@ -269,7 +273,7 @@ test('the mark is sent with a call that has nothing else', async (t) => {
 test('a hold ends with the sums that have its response', async (t) => {
   const { world, join } = createWorld()
   const g = join('g')
-  for (let i = 0; i <= maxEntries; i += 1) g.count(1, counterOf(`user ${i}`))
+  for (let i = 0; i <= maxSumsPerCall; i += 1) g.count(1, counterOf(`user ${i}`))
   g.partition.end(['held:ann'], 'one')
   g.partition.end(['held:ann'], 'two')
   g.partition.end(['held:bob'], 'three')

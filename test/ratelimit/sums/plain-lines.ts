@@ -1,15 +1,15 @@
 import { type ExactInt, parseExact } from '../../../src/formats/exact.ts'
 import type { ReadLine } from '../../../src/journal/read-line.ts'
-import type { Counted } from '../../../src/ratelimit/rules/sums.ts'
+import type { LineUse } from '../../../src/ratelimit/rules/sums.ts'
 
 /** Options of a gateway's sums whose lines are numbers: what is counted of each. */
-export function plainLines(countedOf: (amount: ExactInt) => readonly Counted[]) {
+export function plainLines(countedOf: (amount: ExactInt) => readonly LineUse[]) {
   return textLines((text) => countedOf(parseExact(text) ?? 0))
 }
 
 /** The same of lines of any text; undefined: it is none. */
-export function textLines(countedIn: (text: string) => readonly Counted[] | undefined) {
-  const counted = new WeakMap<ReadLine, readonly Counted[]>()
+export function textLines(countedIn: (text: string) => readonly LineUse[] | undefined) {
+  const counted = new WeakMap<ReadLine, readonly LineUse[]>()
   return {
     readText(text: string): ReadLine | undefined {
       const found = countedIn(text)
@@ -19,7 +19,7 @@ export function textLines(countedIn: (text: string) => readonly Counted[] | unde
       counted.set(line, found)
       return line
     },
-    countedOf: (line: ReadLine): readonly Counted[] => counted.get(line) ?? [],
+    countedOf: (line: ReadLine): readonly LineUse[] => counted.get(line) ?? [],
   }
 }
 

@@ -1,15 +1,20 @@
 import root, { type Test } from 'tap'
 import { addExact, type ExactInt, maxExactInt } from '../../../src/formats/exact.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
-import { oldKeyOf, oldNoteOf } from '../../../src/ratelimit/redis/keys.ts'
+import { oldCounterKey, oldWindowKey } from '../../../src/ratelimit/redis/keys.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
-import type { Mark, OldWindow, SumEntry, SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
+import type {
+  OldWindow,
+  SumEntry,
+  SumStore,
+  WriterMark,
+} from '../../../src/ratelimit/sums/sum-store.ts'
 import { createRandom } from '../../support/random.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
 import { createDice, Server } from './model.ts'
 
 const skip = { skip: skipValkey }
-const mark: Mark = { key: 'tollgate:{all}:mark:g', number: 1, nonce: 'n', acknowledged: 0 }
+const mark: WriterMark = { key: 'tollgate:{all}:mark:g', number: 1, nonce: 'n', acknowledged: 0 }
 const entry: SumEntry = { key: 'tollgate:{all}:w:a@1', field: 'g', sum: 40, ttlMs: 60_000 }
 
 async function connect(t: Test, valkey: RunningValkey): Promise<SumStore> {
@@ -164,13 +169,13 @@ root.test('sums in a real Redis', skip, async (t) => {
     const [first, next] = [1, 2].map((since) => ({ counter, id: `${counter}@${since}` }))
     const read = async (window = first) => await store.readOld?.([window as OldWindow])
     t.strictSame(await read(), [0])
-    await valkey.client.set(oldKeyOf(counter), '70', 'PX', 60_000)
+    await valkey.client.set(oldCounterKey(counter), '70', 'PX', 60_000)
     t.strictSame([await read(), await read(next), await read()], [[70], [0], [70]])
-    await valkey.client.incrby(oldKeyOf(counter), 5)
+    await valkey.client.incrby(oldCounterKey(counter), 5)
     t.strictSame(await read(), [75], 'gateways of that version may still count')
-    const left = await valkey.client.pttl(oldNoteOf(counter))
+    const left = await valkey.client.pttl(oldWindowKey(counter))
     t.ok(left > 50_000 && left <= 60_000, 'the note ends with it')
-    await valkey.client.set(oldKeyOf(counter), 'text')
+    await valkey.client.set(oldCounterKey(counter), 'text')
     t.strictSame(await read(), [0])
   })
 

@@ -6,7 +6,7 @@
 import { addExact, type ExactInt, subtractExact } from '../../../src/formats/exact.ts'
 import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import { longMs } from '../../../src/ratelimit/rules/sums.ts'
-import { spanAt, type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
+import { boundsAt, type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import type { GatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
 import { createGateways } from './schedule/gateways.ts'
 import { createPods } from './schedule/pods.ts'
@@ -65,7 +65,7 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
     lastKnown.set(running.sums, known)
     for (const [which, counter] of counters.entries()) {
       const { used } = running.sums.shared.read(counter, at)
-      const { start: since, end: until } = spanAt(counter.window, counter.owner, at)
+      const { start: since, end: until } = boundsAt(counter.window, counter.owner, at)
       const isIn = ({ time }: Response): boolean => time >= since && time < until
       const all = responses.filter((each) => each.which.includes(which) && isIn(each))
       const most = all.reduce<ExactInt>((sum, { tokens }) => addExact(sum, tokens), 0)

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { createSums } from '../../../src/ratelimit/rules/sums.ts'
+import { createWindowSums } from '../../../src/ratelimit/rules/sums.ts'
 import type { WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
 import { createSharedSums } from '../../../src/ratelimit/sums/shared-sums.ts'
 import type { LongSums, SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
@@ -19,7 +19,7 @@ function createWorld(longSums: LongSums) {
   }
   const shared = createSharedSums({
     ...{ store, longSums, gateway: 'g', nonce: 'g-process', isWriter: () => true },
-    sums: createSums(new Map(), () => world.now),
+    sums: createWindowSums(new Map(), () => world.now),
     ...{ tags: ['ann', 'bob'], tagOf: (key) => key.split('\n').at(-1) as string },
     ...{ now: () => world.now, monotonic: () => world.now },
     ...{ onBeyond: () => {}, onLoss: () => {}, onRival: () => {} },

@@ -1,8 +1,8 @@
 import root, { test } from 'tap'
 import { createCounters } from '../../../src/ratelimit/counters.ts'
-import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
+import { createMemoryHolds } from '../../../src/ratelimit/holds/memory-holds.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
-import { noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import { emptyHold } from '../../../src/ratelimit/rules/hold.ts'
 import { startCluster } from '../../support/cluster.ts'
 import { type CountingGateway, startCountingGateway } from '../../support/counting-gateway.ts'
 import { poll } from '../../support/poll.ts'
@@ -55,7 +55,7 @@ test('alone, a hold knows the line that was just written', async (t) => {
   const world = await createWorld()
   t.teardown(() => world.close())
   const counter = { key: 'basic\nllm/small\nrequests-60000\na', owner: 'a', window: { ms: 60_000 } }
-  const asked = { ...noTokens, requestCounters: [{ ...counter, limit: 3 }] }
+  const asked = { ...emptyHold, requestCounters: [{ ...counter, limit: 3 }] }
   for (let i = 0; i < 3; i += 1) {
     t.match(await world.holds.hold(asked, world.now()), { outcome: 'held', windows: [{ used: i }] })
     world.log([counter], 1)
@@ -105,7 +105,7 @@ test('a node of a Cluster that is away is an outage of its counters alone', {
   const held = await Promise.allSettled(
     counters.map(async (counter) => {
       const windowed = { ...counter, window: { ms: 60_000 } }
-      const asked = { ...noTokens, id: counter.key, requestCounters: [{ ...windowed, limit: 9 }] }
+      const asked = { ...emptyHold, id: counter.key, requestCounters: [{ ...windowed, limit: 9 }] }
       return (await denying.holds.hold(asked, Date.now())).outcome
     }),
   )

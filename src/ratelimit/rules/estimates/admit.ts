@@ -12,14 +12,14 @@
 import { type ExactInt, subtractExact } from '../../../formats/exact.ts'
 import type { Expectation } from './estimator.ts'
 import {
+  coversInput,
   type Factors,
-  firstFloor,
+  firstOutputP99,
   type HeldAmount,
   type HeldSums,
   heldAmountOf,
-  isEnoughInput,
-  mostAmount,
-  outputsIn,
+  maxHold,
+  outputWithin,
 } from './held-amounts.ts'
 
 /** A limit during an admission. */
@@ -56,7 +56,7 @@ export const ceilingShare = 0.25
  * `overshoot`: share of the limit. `canLimitOutput`: whether the gateway can set the ceiling in the request; if not,
  * the ceiling is what 99 of 100 such requests need at most.
  */
-export function admit(
+export function admitRequest(
   rooms: readonly Room[],
   expected: Expectation,
   overshoot: number,
@@ -84,19 +84,19 @@ export function admit(
     outcome: 'held',
     hold,
     holds,
-    ceiling: canLimitOutput && ceiling < mostAmount ? ceiling : Infinity,
+    ceiling: canLimitOutput && ceiling < maxHold ? ceiling : Infinity,
   }
 }
 
 /** Maximum output that a request alone may be given while its limits are unused. */
-export function mostEver(
+export function maxOutputAlone(
   limits: readonly Pick<Room, 'limit' | 'factors'>[],
   expected: Expectation,
   overshoot: number,
 ): number {
   let most = Number.POSITIVE_INFINITY
   for (const { limit, factors } of limits) {
-    const unused = outputsIn(unusedRoom(limit, overshoot), expected.input, factors)
+    const unused = outputWithin(unusedRoom(limit, overshoot), expected.input, factors)
     most = Math.min(most, mostOf(unused, unused, expected))
   }
   return most
@@ -106,7 +106,7 @@ export function mostEver(
  * The limit that lacks room: one that is too small for the request's least output although nothing is held, so that
  * waiting for other requests does not help; else the one that allows the least output. `held`: by other requests.
  */
-export function scarcestOf(
+export function scarcestLimit(
   limits: readonly (Omit<Room, 'held'> & { readonly held: number })[],
   expected: Expectation,
   overshoot: number,
@@ -114,11 +114,11 @@ export function scarcestOf(
   const all = limits.map(({ limit, used, held, factors }, index) => {
     const whole = unusedRoom(limit, overshoot)
     const amount = whole - Number(used) - held
-    const outputs = outputsIn(amount, expected.input, factors)
+    const outputs = outputWithin(amount, expected.input, factors)
     // A limit on input counts no output, but may lack room for the input.
     const left =
-      outputs < Infinity || isEnoughInput(amount, expected.input, factors) ? outputs : -Infinity
-    const most = mostOf(left, outputsIn(whole, expected.input, factors), expected)
+      outputs < Infinity || coversInput(amount, expected.input, factors) ? outputs : -Infinity
+    const most = mostOf(left, outputWithin(whole, expected.input, factors), expected)
     return { index, left, isShort: held === 0 && most < expected.least }
   })
   const short = all.filter((each) => each.isShort)
@@ -129,8 +129,8 @@ export function scarcestOf(
 /** The output that one limit allows a request: a share of the room, but at least what the request needs. */
 function ceilingIn(room: Room, expected: Expectation, needed: number, overshoot: number): number {
   const left = ceilingRoom(room, overshoot)
-  const outputs = (amount: number) => outputsIn(amount, expected.input, room.factors)
-  const share = outputs(Math.min(left * ceilingShare, mostAmount))
+  const outputs = (amount: number) => outputWithin(amount, expected.input, room.factors)
+  const share = outputs(Math.min(left * ceilingShare, maxHold))
   if (room.held.count > 0) return Math.max(needed, share)
   const unused = outputs(unusedRoom(room.limit, overshoot))
   return Math.max(Math.min(needed, mostOf(outputs(left), unused, expected)), share)
@@ -139,12 +139,12 @@ function ceilingIn(room: Room, expected: Expectation, needed: number, overshoot:
 /**
  * Maximum output of a request that is alone: the output for which the rest of the limit suffices, or `beyondRoom` if
  * that is more. However long answers have become, `beyondRoom` counts at most as the output that an unused limit
- * allows, or `firstFloor` if that is more. Several answers get only the rest, unless their input alone is estimated to
+ * allows, or `firstOutputP99` if that is more. Several answers get only the rest, unless their input alone is estimated to
  * exceed an unused limit.
  */
 function mostOf(left: number, unused: number, { beyondRoom, isSeveral }: Expectation): number {
   if (isSeveral && unused > 0) return left
-  const beyond = Math.min(Math.ceil(beyondRoom), Math.max(firstFloor, unused))
+  const beyond = Math.min(Math.ceil(beyondRoom), Math.max(firstOutputP99, unused))
   return Math.max(beyond, left)
 }
 

@@ -4,7 +4,7 @@
  */
 
 /** The additions of one process: the shared sums are multiplied by `kept`, then these are added. */
-export interface Delta {
+export interface SumsDelta {
   readonly kept: number
   readonly sums: Float64Array
   /** The shared sums if there were none before. */
@@ -23,7 +23,7 @@ export class DecayingSums {
   #unit = 1
   #count = 0
   /** The additions that are being shared, and the number of vectors in them. */
-  #taken: { readonly delta: Delta; readonly count: number } | undefined
+  #taken: { readonly delta: SumsDelta; readonly count: number } | undefined
 
   /** `decay`: the factor that each vector applies to the vectors before it. */
   constructor(decay: number, first: Float64Array) {
@@ -56,7 +56,7 @@ export class DecayingSums {
   }
 
   /** Returns the additions to share, or undefined if there are none. They count as unshared until `settle`. */
-  take(): Delta | undefined {
+  take(): SumsDelta | undefined {
     if (this.#count === 0) return undefined
     const sums = this.#own.map((_, i) => this.#ownAt(i))
     const delta = { kept: this.#decay ** this.#count, sums, whole: this.read() }

@@ -10,10 +10,10 @@ import { DecayingSums } from './decaying-sums.ts'
 import {
   bucketMiddle,
   type Growth,
+  type HistogramScale,
+  HistogramShape,
   LogHistogram,
   type Moments,
-  type Scale,
-  Shape,
 } from './log-histogram.ts'
 
 /** The parts of a request's size that are known in advance. */
@@ -47,9 +47,9 @@ interface Observed extends RequestSize {
 export type Estimator = ReturnType<typeof createEstimator>
 
 /** Thirds of an octave from 1 to 165,000 tokens. */
-const tokens: Scale = { perOctave: 3, buckets: 52, offset: 0 }
+const tokens: HistogramScale = { perOctave: 3, buckets: 52, offset: 0 }
 /** Sixteenths of an octave from 1/4 to 4 times the usual tokens per byte. */
-const ratios: Scale = { perOctave: 16, buckets: 64, offset: 32 }
+const ratios: HistogramScale = { perOctave: 16, buckets: 64, offset: 32 }
 const defaultTokensPerByte = 1 / bytesOfToken
 /** The prior for an answer: its median in tokens, and its width in octaves. */
 const firstMedian = 400
@@ -226,12 +226,12 @@ function classOf(maxOutput: number | undefined): number {
   return Math.min(highestClass, 1 + Math.floor(Math.log2(Math.max(1, maxOutput))))
 }
 
-function shapeOf(scale: Scale, density: (middle: number) => number): Shape {
+function shapeOf(scale: HistogramScale, density: (middle: number) => number): HistogramShape {
   const weights = Float64Array.from({ length: scale.buckets }, (_, i) =>
     density(bucketMiddle(scale, i)),
   )
   const total = weights.reduce((sum, weight) => sum + weight, 0)
-  return new Shape(
+  return new HistogramShape(
     weights.map((weight) => weight / total),
     scale,
   )

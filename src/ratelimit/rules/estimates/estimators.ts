@@ -58,7 +58,7 @@ export function createEstimators(max = defaultMax) {
   }
 
   return {
-    /** Returns an estimator, creating it if there is none. `owner`: from `ownerOf`; `model`: `<namespace>/<name>`. */
+    /** Returns an estimator, creating it if there is none. `owner`: from `estimatorOwner`; `model`: `<namespace>/<name>`. */
     of,
     /** Like `of`, without evicting another; returns undefined if there is no room. */
     ifRoom(owner: string, model: string) {

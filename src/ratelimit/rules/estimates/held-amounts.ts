@@ -40,14 +40,14 @@ export interface HeldSums extends HeldAmount {
 }
 
 /** Maximum of one hold: larger sums would be neither exact nor whole numbers in Redis. */
-export const mostVariance = 1e12
-export const mostAmount = 1e12
+export const maxVariance = 1e12
+export const maxHold = 1e12
 
 /**
  * The output that 99 of 100 answers need at most, before any is known: as the estimator computes it, which a Check does
  * not load.
  */
-export const firstFloor = 7_349
+export const firstOutputP99 = 7_349
 
 export const noHolds: HeldSums = { count: 0, mean: 0, variance: 0, output: 0, most: 0 }
 
@@ -57,7 +57,7 @@ export function heldAmountOf(
   ceiling: number,
   factors = plain,
 ): HeldAmount {
-  const most = Math.min(ceiling, mostAmount)
+  const most = Math.min(ceiling, maxHold)
   const own = Math.ceil(factors.perOutput * Math.min(Math.ceil(output), most))
   return {
     mean: Math.ceil(factors.base + factors.perInput * Math.ceil(input)) + own,
@@ -72,20 +72,20 @@ function mostInput({ base, mostPerInput }: Factors, input: number): number {
 }
 
 /** The output for which this amount of a limit suffices, besides the input; Infinity if the limit counts no output. */
-export function outputsIn(amount: number, input: number, factors = plain): number {
+export function outputWithin(amount: number, input: number, factors = plain): number {
   const { perOutput } = factors
   if (perOutput === 0) return Number.POSITIVE_INFINITY
   return Math.floor((amount - mostInput(factors, input)) / perOutput)
 }
 
 /** Whether this amount of a limit suffices for the input alone. */
-export function isEnoughInput(amount: number, input: number, factors = plain): boolean {
+export function coversInput(amount: number, input: number, factors = plain): boolean {
   return amount >= mostInput(factors, input)
 }
 
 function spreadOf({ perInput, perOutput, grain }: Factors, input: number, output: number): number {
   const variance = perInput ** 2 * input + perOutput ** 2 * output
-  return Math.min(mostVariance, Math.ceil(variance / grain ** 2))
+  return Math.min(maxVariance, Math.ceil(variance / grain ** 2))
 }
 
 /** The hold of a request whose expected output is now this, never less than before. `tokens`: its hold in tokens. */
@@ -129,7 +129,7 @@ let ownerCount = 0
  * The owner of an estimator, without the user's name, because it is stored in the database. Cached: each Check of a
  * limit on cost asks for it, and a digest takes longer than the rest of an estimate.
  */
-export function ownerOf(subscription: string, user: string): string {
+export function estimatorOwner(subscription: string, user: string): string {
   const known = owners.get(subscription)?.get(user)
   if (known !== undefined) return known
   if (ownerCount++ % maxOwners === 0) owners.clear()
@@ -172,7 +172,7 @@ export function modelFactors(prices: Prices = {}, weights?: Weights) {
 }
 
 /** Returns undefined if a limit of this kind counts tokens as they are. */
-export function factorsOf(kind: LimitKind, of: ModelFactors): Factors | undefined {
+export function limitFactors(kind: LimitKind, of: ModelFactors): Factors | undefined {
   if (kind === 'cost' || kind === 'tokens') return of[kind]
   return kind === 'input' ? ofInput : kind === 'output' ? ofOutput : undefined
 }

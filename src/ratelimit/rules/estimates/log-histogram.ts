@@ -18,28 +18,28 @@ export interface Growth extends Moments {
 }
 
 /** The buckets of a histogram: `perOctave` for each doubling, the first from 2^(-offset/perOctave). */
-export interface Scale {
+export interface HistogramScale {
   readonly perOctave: number
   readonly buckets: number
   readonly offset: number
 }
 
 /** The bucket of a value; values beyond the scale are in the first or the last one. */
-function bucketOf({ perOctave, buckets, offset }: Scale, value: number): number {
+function bucketOf({ perOctave, buckets, offset }: HistogramScale, value: number): number {
   const bucket = Math.floor(Math.log2(Math.max(value, 1e-9)) * perOctave + offset)
   return Math.min(buckets - 1, Math.max(0, bucket))
 }
 
 /** The geometric middle of a bucket. */
-export function bucketMiddle({ perOctave, offset }: Scale, bucket: number): number {
+export function bucketMiddle({ perOctave, offset }: HistogramScale, bucket: number): number {
   return 2 ** ((bucket + 0.5 - offset) / perOctave)
 }
 
 /** An immutable distribution over the buckets of a scale. */
-export class Shape {
+export class HistogramShape {
   /** Shares by bucket; their sum is 1. */
   readonly shares: Float64Array
-  readonly #scale: Scale
+  readonly #scale: HistogramScale
   /** Sums over the buckets before each: of shares, and of shares times their middles and squares. */
   readonly #before: Float64Array
   readonly #firsts: Float64Array
@@ -50,7 +50,7 @@ export class Shape {
   #asked = Number.NaN
   #quantile = 0
 
-  constructor(shares: Float64Array, scale: Scale) {
+  constructor(shares: Float64Array, scale: HistogramScale) {
     const size = shares.length + 1
     this.shares = shares
     this.#scale = scale
@@ -133,28 +133,28 @@ const refreshEvery = 16
 const alwaysRefreshed = 64
 
 /** A known distribution, or a histogram that is a superset of this one. */
-type Prior = Shape | LogHistogram
+type Prior = HistogramShape | LogHistogram
 
 export class LogHistogram {
-  readonly #scale: Scale
+  readonly #scale: HistogramScale
   readonly #prior: Prior
   /** By bucket. After changing them from outside, call `refresh`. */
   readonly weights: DecayingSums
   #added = 0
   #shapedAt = -1
-  #shape: Shape | undefined
+  #shape: HistogramShape | undefined
 
-  constructor(scale: Scale, prior: Prior) {
+  constructor(scale: HistogramScale, prior: Prior) {
     this.#scale = scale
     this.#prior = prior
     this.weights = new DecayingSums(decay, new Float64Array(scale.buckets))
   }
 
-  get shape(): Shape {
+  get shape(): HistogramShape {
     const age = this.#added - this.#shapedAt
     const isFresh = this.#added < alwaysRefreshed ? age === 0 : age < refreshEvery
     if (this.#shape === undefined || !isFresh) {
-      this.#shape = new Shape(this.#shares(), this.#scale)
+      this.#shape = new HistogramShape(this.#shares(), this.#scale)
       this.#shapedAt = this.#added
     }
     return this.#shape

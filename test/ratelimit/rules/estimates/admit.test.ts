@@ -3,14 +3,14 @@ import { policies, replay } from '../../../../bench/traces/replay.ts'
 import { kinds, makeTrace } from '../../../../bench/traces/trace.ts'
 import {
   type Admission,
-  admit,
+  admitRequest,
   fits,
-  mostEver,
+  maxOutputAlone,
   type Room,
 } from '../../../../src/ratelimit/rules/estimates/admit.ts'
 import type { Expectation } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
-  firstFloor,
+  firstOutputP99,
   type HeldAmount,
   type HeldSums,
   heldAmountOf,
@@ -38,16 +38,16 @@ function heldBy(admission: Admission): Extract<Admission, { outcome: 'held' }> {
 
 test('a request alone is admitted while anything is left', async (t) => {
   for (const used of [0, 500, 999]) {
-    t.equal(admit([roomOf(1_000, used)], expected, 0, true).outcome, 'held', `${used} used`)
+    t.equal(admitRequest([roomOf(1_000, used)], expected, 0, true).outcome, 'held', `${used} used`)
   }
-  t.equal(admit([roomOf(1_000, 1_000)], expected, 0.25, true).outcome, 'spent')
+  t.equal(admitRequest([roomOf(1_000, 1_000)], expected, 0.25, true).outcome, 'spent')
 })
 
 test('what is held refuses as busy, what is used as spent', async (t) => {
   const room = roomOf(10_000, 0)
   const holds: HeldAmount[] = []
   for (let open = room; ; ) {
-    const admission = admit([open], expected, 0.25, true)
+    const admission = admitRequest([open], expected, 0.25, true)
     if (admission.outcome !== 'held') {
       t.equal(admission.outcome, 'busy')
       break
@@ -56,7 +56,7 @@ test('what is held refuses as busy, what is used as spent', async (t) => {
     open = roomOf(10_000, 0, holds)
   }
   t.ok(holds.length > 3 && holds.length < 34, `${holds.length} at once`)
-  t.equal(admit([roomOf(10_000, 10_000, holds)], expected, 0.25, true).outcome, 'spent')
+  t.equal(admitRequest([roomOf(10_000, 10_000, holds)], expected, 0.25, true).outcome, 'spent')
 })
 
 test('what is left of the greatest budget is no rounded figure', async (t) => {
@@ -105,15 +105,15 @@ test('every limit must have room', async (t) => {
   const open = heldAmountOf(expected, 900)
   const wide = roomOf(1_000_000, 0, [open])
   const narrow = roomOf(1_000, 600, [open])
-  t.equal(admit([wide], expected, 0.25, true).outcome, 'held')
-  t.equal(admit([wide, narrow], expected, 0.25, true).outcome, 'busy')
-  t.equal(admit([wide, roomOf(100, 100)], expected, 0.25, true).outcome, 'spent')
+  t.equal(admitRequest([wide], expected, 0.25, true).outcome, 'held')
+  t.equal(admitRequest([wide, narrow], expected, 0.25, true).outcome, 'busy')
+  t.equal(admitRequest([wide, roomOf(100, 100)], expected, 0.25, true).outcome, 'spent')
 })
 
 test('a ceiling shrinks with the room, but not below what most answers need', async (t) => {
   const open = heldAmountOf(expected, 900)
   const caps = [1e6, 20_000, 10_000, 6_000].map(
-    (limit) => heldBy(admit([roomOf(limit, 0, [open])], expected, 0.25, true)).ceiling,
+    (limit) => heldBy(admitRequest([roomOf(limit, 0, [open])], expected, 0.25, true)).ceiling,
   )
   t.strictSame(caps.slice(0, 2), [4_096, 4_096])
   t.ok((caps[2] as number) < 4_096 && (caps[2] as number) >= 900)
@@ -121,7 +121,7 @@ test('a ceiling shrinks with the room, but not below what most answers need', as
 })
 
 test('without a way to send it, there is no ceiling', async (t) => {
-  const { ceiling, hold } = heldBy(admit([roomOf(1e6, 0)], expected, 0.25, false))
+  const { ceiling, hold } = heldBy(admitRequest([roomOf(1e6, 0)], expected, 0.25, false))
   t.equal(ceiling, Number.POSITIVE_INFINITY)
   t.equal(hold.most, 1_000)
 })
@@ -133,24 +133,27 @@ test('several answers never pass the room', async (t) => {
     ...{ beyondRoom: 900, isSeveral: choices > 1, ...more },
   })
   const capOf = (used: number, wants: Expectation) =>
-    heldBy(admit([roomOf(10_000, used)], wants, 0.25, true)).ceiling
+    heldBy(admitRequest([roomOf(10_000, used)], wants, 0.25, true)).ceiling
   t.equal(capOf(0, answers(5)), 4_500, 'all that they need')
   t.equal(capOf(0, answers(128)), 12_400, 'what is left, with its overshoot')
   t.equal(capOf(9_000, answers(128)), 3_400)
   t.equal(capOf(9_999, answers(1)), 900, 'what one answer needs')
-  t.equal(admit([roomOf(1_000, 999)], answers(2), 0, true).outcome, 'busy')
+  t.equal(admitRequest([roomOf(1_000, 999)], answers(2), 0, true).outcome, 'busy')
   t.equal(capOf(0, answers(50, { input: 90_000 })), 900, 'though their input is too much')
-  t.equal(admit([roomOf(10_000, 9_000)], answers(3_401), 0.25, true).outcome, 'busy')
-  t.equal(admit([roomOf(10_000, 9_900)], answers(2_000), 0, true).outcome, 'busy')
+  t.equal(admitRequest([roomOf(10_000, 9_000)], answers(3_401), 0.25, true).outcome, 'busy')
+  t.equal(admitRequest([roomOf(10_000, 9_900)], answers(2_000), 0, true).outcome, 'busy')
   t.equal(capOf(0, answers(1, { least: 9_000, worst: 20_000 })), 9_000, 'a minimum in the room')
-  t.equal(admit([roomOf(10_000, 4_000)], answers(1, { least: 9_000 }), 0.25, true).outcome, 'busy')
+  t.equal(
+    admitRequest([roomOf(10_000, 4_000)], answers(1, { least: 9_000 }), 0.25, true).outcome,
+    'busy',
+  )
 })
 
 test('several answers without a ceiling are within the room, or not admitted', async (t) => {
   const outcomeOf = (used: number, choices: number) => {
     const floor = choices * 900
     const more = { floor, least: floor, worst: Number.POSITIVE_INFINITY, isSeveral: choices > 1 }
-    return admit([roomOf(10_000, used)], { ...expected, ...more }, 0.25, false).outcome
+    return admitRequest([roomOf(10_000, used)], { ...expected, ...more }, 0.25, false).outcome
   }
   t.equal(outcomeOf(0, 13), 'held')
   t.equal(outcomeOf(0, 14), 'busy')
@@ -160,15 +163,19 @@ test('several answers without a ceiling are within the room, or not admitted', a
 })
 
 test('what an unused limit can give is known beforehand', async (t) => {
-  t.equal(mostEver([{ limit: 10_000 }, { limit: 90_000 }], expected, 0.25), 12_400)
-  t.equal(mostEver([{ limit: 500 }], expected, 0.25), 900, 'one answer may pass it')
+  t.equal(maxOutputAlone([{ limit: 10_000 }, { limit: 90_000 }], expected, 0.25), 12_400)
+  t.equal(maxOutputAlone([{ limit: 500 }], expected, 0.25), 900, 'one answer may pass it')
   const long = { ...expected, beyondRoom: 120_000 }
-  t.equal(mostEver([{ limit: 500 }], long, 0.25), firstFloor, 'within what is expected at first')
-  t.equal(mostEver([{ limit: 50_000 }], long, 0.25), 62_400, 'or within the limit')
+  t.equal(
+    maxOutputAlone([{ limit: 500 }], long, 0.25),
+    firstOutputP99,
+    'within what is expected at first',
+  )
+  t.equal(maxOutputAlone([{ limit: 50_000 }], long, 0.25), 62_400, 'or within the limit')
 })
 
 /** Admits, settles within the ceilings and repeats; returns the most that any moment exceeded. */
-function worstExcess(limit: number, promised: number, decide: typeof admit): number {
+function worstExcess(limit: number, promised: number, decide: typeof admitRequest): number {
   let used = 0
   let alone = 0
   let worst = Number.NEGATIVE_INFINITY
@@ -189,7 +196,7 @@ function worstExcess(limit: number, promised: number, decide: typeof admit): num
     const admission = decide([room], wants, 0.25, true)
     if (admission.outcome === 'held') {
       // Only one answer passes the bound, by what most need, within an unused limit.
-      const most = Math.max(firstFloor, Math.floor(limit * 1.25) - wants.input)
+      const most = Math.max(firstOutputP99, Math.floor(limit * 1.25) - wants.input)
       const isOver = choices === 1 || wants.input >= Math.floor(limit * 1.25)
       const own = isOver ? Math.min(floorOfOne, most) : 0
       if (open.length === 0 && own > 0) alone = Math.max(alone, used + wants.input + own)
@@ -209,13 +216,13 @@ function worstExcess(limit: number, promised: number, decide: typeof admit): num
 test('no order of requests and answers passes the bound', async (t) => {
   for (let i = 0; i < 200; i += 1) {
     const limit = 1 + random.below(60_000)
-    t.ok(worstExcess(limit, Math.floor(limit * 1.25), admit) <= 0, `seed ${random.seed}`)
+    t.ok(worstExcess(limit, Math.floor(limit * 1.25), admitRequest) <= 0, `seed ${random.seed}`)
   }
 })
 
 test('the same test notices a bound that is off by a tenth', async (t) => {
-  const loose: typeof admit = (rooms, wants, overshoot, canLimitOutput) =>
-    admit(rooms, wants, overshoot + 0.1, canLimitOutput)
+  const loose: typeof admitRequest = (rooms, wants, overshoot, canLimitOutput) =>
+    admitRequest(rooms, wants, overshoot + 0.1, canLimitOutput)
   const excesses = Array.from({ length: 200 }, () => worstExcess(20_000, 25_000, loose))
   t.ok(Math.max(...excesses) > 0)
 })

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import {
   DecayingSums,
-  type Delta,
+  type SumsDelta,
 } from '../../../../src/ratelimit/rules/estimates/decaying-sums.ts'
 import { createRandom } from '../../../support/random.ts'
 
@@ -11,7 +11,7 @@ const near = (a: number | undefined, b: number | undefined) =>
   Math.abs((a ?? 0) - (b ?? 0)) <= 1e-9 * (1 + Math.abs(b ?? 0))
 
 /** What all processes have shared, as the database adds it. */
-function add(known: Float64Array | undefined, { kept, sums, whole }: Delta): Float64Array {
+function add(known: Float64Array | undefined, { kept, sums, whole }: SumsDelta): Float64Array {
   return known?.map((sum, i) => sum * kept + (sums[i] as number)) ?? Float64Array.from(whole)
 }
 
@@ -39,7 +39,7 @@ test('no number of vectors overflows', async (t) => {
 test('sharing changes nothing for a process alone, whenever it happens', async (t) => {
   const [plain, shared] = [0, 0].map(() => new DecayingSums(decay, Float64Array.of(5, 7)))
   let known: Float64Array | undefined
-  let taken: Delta | undefined
+  let taken: SumsDelta | undefined
   for (let i = 0; i < 500; i += 1) {
     const [at, amount] = [random.below(2), random.below(100)]
     for (const sums of [plain, shared]) {

@@ -1,16 +1,16 @@
 import { test } from 'tap'
 import { createDraw } from '../../../../bench/traces/random.ts'
 import { createEstimator } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
-import { firstFloor } from '../../../../src/ratelimit/rules/estimates/held-amounts.ts'
+import { firstOutputP99 } from '../../../../src/ratelimit/rules/estimates/held-amounts.ts'
 import {
   bucketMiddle,
+  type HistogramScale,
+  HistogramShape,
   LogHistogram,
-  type Scale,
-  Shape,
 } from '../../../../src/ratelimit/rules/estimates/log-histogram.ts'
 
-const scale: Scale = { perOctave: 3, buckets: 52, offset: 0 }
-const even = new Shape(new Float64Array(52).fill(1 / 52), scale)
+const scale: HistogramScale = { perOctave: 3, buckets: 52, offset: 0 }
+const even = new HistogramShape(new Float64Array(52).fill(1 / 52), scale)
 const draw = createDraw(7)
 const near = (value: number, wanted: number, by = 0.1) => Math.abs(value / wanted - 1) <= by
 
@@ -36,7 +36,7 @@ test('newer values count more than older ones', async (t) => {
 
 test('an estimator that has learned nothing has the first floor', async (t) => {
   const { floor } = createEstimator().expect({ bytes: 100, maxOutput: undefined }, undefined)
-  t.equal(Math.ceil(floor), firstFloor)
+  t.equal(Math.ceil(floor), firstOutputP99)
 })
 
 test('moments of a cut value are those of its buckets', async (t) => {

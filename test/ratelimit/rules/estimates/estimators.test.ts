@@ -1,11 +1,15 @@
 import { test } from 'tap'
 import { createEstimators } from '../../../../src/ratelimit/rules/estimates/estimators.ts'
-import { ownerOf } from '../../../../src/ratelimit/rules/estimates/held-amounts.ts'
+import { estimatorOwner } from '../../../../src/ratelimit/rules/estimates/held-amounts.ts'
 
 const observed = { bytes: 400, maxOutput: undefined, input: 100, output: 9_000, isCut: false }
 
 test('each user of a subscription has its own, without its name', async (t) => {
-  const owners = [ownerOf('one', 'ada'), ownerOf('one', 'bob'), ownerOf('two', 'ada')]
+  const owners = [
+    estimatorOwner('one', 'ada'),
+    estimatorOwner('one', 'bob'),
+    estimatorOwner('two', 'ada'),
+  ]
   t.equal(new Set(owners).size, 3)
   t.notMatch(owners.join(), /ada|bob/)
   const estimators = createEstimators()
@@ -43,5 +47,5 @@ test('where all were used since their turns one is forgotten, and each use count
   estimators.of('d', 'llm/b')
   t.equal(owners().length, 3)
   t.equal(estimators.of('d', 'llm/a'), before, 'a model more is another estimator')
-  t.equal(ownerOf('one', 'ada'), ownerOf('one', 'ada'))
+  t.equal(estimatorOwner('one', 'ada'), estimatorOwner('one', 'ada'))
 })

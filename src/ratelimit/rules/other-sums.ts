@@ -5,10 +5,10 @@
 
 import { addExact, type ExactInt, parseExact } from '../../formats/exact.ts'
 
-export type Fields = ReadonlyMap<string, ExactInt>
+export type OtherSums = ReadonlyMap<string, ExactInt>
 
 /** Names have no spaces; sums are whole numbers. */
-export function formatSums(fields: Fields): string {
+export function formatSums(fields: OtherSums): string {
   let text = ''
   for (const [name, sum] of fields) text += text === '' ? `${name} ${sum}` : ` ${name} ${sum}`
   return text
@@ -31,7 +31,7 @@ function readSum(text: string): ExactInt {
 }
 
 /** The highest sum of each name. */
-export function highestOf(...all: readonly Fields[]): Map<string, ExactInt> {
+export function highestSums(...all: readonly OtherSums[]): Map<string, ExactInt> {
   const most = new Map<string, ExactInt>()
   for (const fields of all) {
     for (const [name, sum] of fields) if (sum > (most.get(name) ?? 0)) most.set(name, sum)
@@ -39,14 +39,14 @@ export function highestOf(...all: readonly Fields[]): Map<string, ExactInt> {
   return most
 }
 
-export function sumOf(fields: Fields): ExactInt {
+export function totalOf(fields: OtherSums): ExactInt {
   let sum: ExactInt = 0
   for (const each of fields.values()) sum = addExact(sum, each)
   return sum
 }
 
 /** The number of names in a text from `formatSums`. */
-export function countOf(text: string): number {
+export function countSums(text: string): number {
   let spaces = 0
   for (let at = text.indexOf(' '); at >= 0; at = text.indexOf(' ', at + 1)) spaces += 1
   return (spaces + 1) >> 1

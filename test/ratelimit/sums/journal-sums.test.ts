@@ -17,7 +17,7 @@ import type { filesOf } from '../../../src/journal/files.ts'
 import type { SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
 import '../../support/time-limit.ts'
-import { lineOf, makePlaces, openProcess } from './open-sums-world.ts'
+import { lineOf, makePlaces, openProcess } from './journal-sums-world.ts'
 
 root.test('a journal is opened, written, renamed and opened again', async (t) => {
   const { files, ...places } = makePlaces(t)

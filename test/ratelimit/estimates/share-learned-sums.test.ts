@@ -1,7 +1,10 @@
 import { type Test, test } from 'tap'
 import { createDraw } from '../../../bench/traces/random.ts'
-import { pageRows, purgeLearned } from '../../../src/ratelimit/estimates/learned-rows.ts'
-import { shareLearned } from '../../../src/ratelimit/estimates/sharing.ts'
+import {
+  learnedPageRows,
+  purgeLearnedSums,
+} from '../../../src/ratelimit/estimates/postgres-learned-sums.ts'
+import { shareLearnedSums } from '../../../src/ratelimit/estimates/share-learned-sums.ts'
 import {
   createEstimators,
   type Estimators,
@@ -33,7 +36,7 @@ function start(t: Test, sql: Pool, isNeeded = () => true) {
   const estimators = createEstimators()
   const faults: unknown[] = []
   const onFault = (error: unknown) => faults.push(error)
-  const sharing = shareLearned({ sql, estimators, isNeeded, onFault, everyMs: 20 })
+  const sharing = shareLearnedSums({ sql, estimators, isNeeded, onFault, everyMs: 20 })
   t.teardown(sharing.stop)
   return { estimators, faults, stop: sharing.stop }
 }
@@ -132,10 +135,10 @@ test('several pages are written and read, and the oldest rows are deleted', asyn
   await poll(all, 'all models are known', 20_000)
   const [{ count } = { count: 0 }] = await pool<{ count: number }[]>`
     select count(*)::int as count from tollgate_learned`
-  t.ok(count > 2 * pageRows, `${count} rows`)
+  t.ok(count > 2 * learnedPageRows, `${count} rows`)
   await pool`update tollgate_learned set updated_at = now() - interval '31 days'
     where model = 'llm/m7'`
-  await purgeLearned(pool, 700)
+  await purgeLearnedSums(pool, 700)
   const left = await pool<{ model: string }[]>`select distinct model from tollgate_learned`
   t.notOk(left.some(({ model }) => model === 'llm/m7'))
   const [{ kept } = { kept: 0 }] = await pool<{ kept: number }[]>`
@@ -161,7 +164,7 @@ test('an exchange ends while responses are observed', async (t) => {
       return target(...call)
     },
   })
-  const sharing = shareLearned({ sql, estimators, isNeeded: () => true, onFault })
+  const sharing = shareLearnedSums({ sql, estimators, isNeeded: () => true, onFault })
   // Further exchanges follow after seconds.
   await poll(() => statements > 0, 'it begins')
   await new Promise((settle) => setTimeout(settle, 500))

@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
-import { type Hold, holdLeaseMs, noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import { createMemoryHolds } from '../../../src/ratelimit/holds/memory-holds.ts'
+import { emptyHold, type Hold, holdLeaseMs } from '../../../src/ratelimit/rules/hold.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { type HoldWorld, testHoldStore } from './hold-store.contract.ts'
 
@@ -25,7 +25,7 @@ testHoldStore('memory', createWorld)
 function asked(id: string, ms: number): Hold {
   const counter = { key: `basic\nllm/small\n${ms}\nada`, owner: 'ada', window: { ms } }
   return {
-    ...noTokens,
+    ...emptyHold,
     id,
     counters: [{ ...counter, limit: 10_000 }],
     expected: {

@@ -8,13 +8,13 @@ import { repeat } from '../../runtime/loop.ts'
 import type { Counter } from '../rules/counter.ts'
 import type { CounterReset, Resets, WindowedCounter } from '../rules/windows.ts'
 import { type GatewaySumsOptions, type LineHandlers, openGatewaySums } from './gateway-sums.ts'
-import { type RunningSumsOptions, runSums } from './running-sums.ts'
+import { type ProcessSumsOptions, startSums } from './process-sums.ts'
 
 export interface SumsOptions
   extends JournalOptions,
     LineHandlers,
     Pick<GatewaySumsOptions, 'store' | 'longSums' | 'tagOf' | 'tags' | 'resets' | 'keptFiles'>,
-    Pick<RunningSumsOptions, 'flushMs' | 'onLoss' | 'onUnavailable'> {
+    Pick<ProcessSumsOptions, 'flushMs' | 'onLoss' | 'onUnavailable'> {
   /** Called when the store has lost something that it had acknowledged. */
   readonly onLost: () => void
   /** Called when the gateway continues under another name, because its volume is a copy. */
@@ -25,10 +25,10 @@ export interface SumsOptions
 const othersLookMs = 3_000
 const everyMs = 1_000
 
-export type OpenSums = Awaited<ReturnType<typeof openSums>>
+export type JournalSums = Awaited<ReturnType<typeof openJournalSums>>
 
 /** Resolves once the files are read to their ends. Throws or rejects if the journal can't be used. */
-export async function openSums(options: SumsOptions) {
+export async function openJournalSums(options: SumsOptions) {
   const { store, monotonic, onFault } = options
   const journal = await openJournal(options)
   const { name, health } = journal
@@ -70,7 +70,7 @@ export async function openSums(options: SumsOptions) {
           },
         })
         const { isFailing, noteRead: onRead } = journal
-        return { sums, running: runSums({ ...options, sums, writesFrom, isFailing, onRead }) }
+        return { sums, running: startSums({ ...options, sums, writesFrom, isFailing, onRead }) }
       } catch (error) {
         // Another process is handing over, or was killed before it changed the name.
         if (handedOver === undefined) throw error
@@ -164,7 +164,7 @@ export async function openSums(options: SumsOptions) {
     get isUnavailable(): boolean {
       return current.running.isUnavailable
     },
-    /** As in running-sums.ts. */
+    /** As in process-sums.ts. */
     windows: (counters: readonly WindowedCounter[], at: number) =>
       current.running.windows(counters, at),
     read: (counters: readonly Counter[], at: number) => current.running.read(counters, at),

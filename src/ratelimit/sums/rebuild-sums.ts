@@ -4,28 +4,28 @@ import type { KeptState } from '../../journal/checkpoint.ts'
 import type { Folder } from '../../journal/folder.ts'
 import { createFollower, type Position } from '../../journal/follower.ts'
 import { inSlices } from '../../runtime/slices.ts'
-import { type Counted, createSums } from '../rules/sums.ts'
+import { createWindowSums, type LineUse } from '../rules/sums.ts'
 import type { Tally } from '../rules/tally.ts'
 import type { Resets } from '../rules/windows.ts'
 
-export interface ReadSinceOptions {
+export interface RebuildOptions {
   readonly folder: Folder
   readonly files: readonly string[]
   readonly resets: Resets
   /** Where reading begins if the checkpoint has no position. */
   readonly begunAt?: Position | undefined
   /** The amounts that a line adds, by its text. */
-  readonly countText: (text: string) => readonly Counted[]
+  readonly countText: (text: string) => readonly LineUse[]
   /** Milliseconds since the epoch. */
   readonly now: () => number
   readonly monotonic: () => number
 }
 
 /** Resolves once the files are read to their ends. */
-export async function readSince(state: KeptState, options: ReadSinceOptions) {
+export async function rebuildSums(state: KeptState, options: RebuildOptions) {
   const { folder, files, resets, begunAt, countText, now, monotonic } = options
   const position: Position = new Map(state.position.size > 0 ? state.position : begunAt)
-  const rebuilt = createSums(resets, monotonic)
+  const rebuilt = createWindowSums(resets, monotonic)
   rebuilt.replaceOwn(state.own)
   let onLine = (text: string): void => {
     for (const counted of countText(text)) rebuilt.count(counted, now())

@@ -9,8 +9,8 @@ import { type Folder, openFolder } from '../../../src/journal/folder.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
+import { startSums } from '../../../src/ratelimit/sums/process-sums.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
-import { runSums } from '../../../src/ratelimit/sums/running-sums.ts'
 import type { LongSums } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
@@ -58,7 +58,7 @@ async function startProcess(t: Test, options: ProcessOptions, folder?: Folder) {
     onDouble: () => losses.push('double'),
     onFault: (error) => faults.push(error),
   })
-  const running = runSums({
+  const running = startSums({
     ...clocks,
     ...{ sums, flushMs: 5, onLoss, onUnavailable: () => {} },
     onFault: (error) => faults.push(error),

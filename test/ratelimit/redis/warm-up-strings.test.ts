@@ -1,6 +1,6 @@
 import { runInThisContext } from 'node:vm'
 import { test } from 'tap'
-import { quickenStrings } from '../../../src/ratelimit/redis/quicken-strings.ts'
+import { warmUpStringMethods } from '../../../src/ratelimit/redis/warm-up-strings.ts'
 
 const texts = ['abcdefghijklmnopqrstuvwxyz', Buffer.from('0123456789-._~').toString('latin1')]
 let functions = 0
@@ -34,7 +34,7 @@ function micros(): number {
 test('strings are as fast as before ioredis was loaded', async (t) => {
   const before = micros()
   await import('ioredis')
-  quickenStrings()
+  warmUpStringMethods()
   const after = micros()
   t.ok(after < 3 * before, `${before} µs before, ${after} µs after`)
 })

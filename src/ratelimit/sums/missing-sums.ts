@@ -4,26 +4,26 @@
  */
 
 import type { ExactInt } from '../../formats/exact.ts'
-import type { Fields } from '../rules/fields.ts'
+import type { OtherSums } from '../rules/other-sums.ts'
 import type { Tally } from '../rules/tally.ts'
 
-type Repair = readonly [tally: Tally, name: string, sum: ExactInt]
+type MissingSum = readonly [tally: Tally, name: string, sum: ExactInt]
 
 /** For one hash tag. */
-export function createRepairs() {
-  const lacking = new Map<Tally, Fields>()
+export function createMissingSums() {
+  const lacking = new Map<Tally, OtherSums>()
 
   return {
     /** Number of windows with missing sums. */
     get size(): number {
       return lacking.size
     },
-    set(tally: Tally, fields: Fields): void {
+    set(tally: Tally, fields: OtherSums): void {
       lacking.set(tally, fields)
     },
-    /** The next repairs of open windows, at most this many. */
-    next(most: number, isOpen: (tally: Tally) => boolean): readonly Repair[] {
-      const next: Repair[] = []
+    /** The next missing sums of open windows, at most this many. */
+    next(most: number, isOpen: (tally: Tally) => boolean): readonly MissingSum[] {
+      const next: MissingSum[] = []
       for (const [tally, fields] of lacking) {
         if (next.length >= most) break
         if (!isOpen(tally)) lacking.delete(tally)
@@ -32,7 +32,7 @@ export function createRepairs() {
       return next.slice(0, most)
     },
     /** Call it when the store has these sums. */
-    forget(sent: readonly Repair[]): void {
+    forget(sent: readonly MissingSum[]): void {
       for (const [tally, name] of sent) {
         const left = new Map(lacking.get(tally))
         left.delete(name)

@@ -3,11 +3,11 @@
 import { memoizeLast } from '../../formats/memoize.ts'
 import { isCostLimit, type NamedLimit, type WrittenCalendar } from '../../kinds/limits.ts'
 import { keyOfModel } from '../../kinds/resources.ts'
-import { writeChargedLimit } from './charged-limits.ts'
-import { type LimitSource, toCountedLimit, windowOf } from './counted-limits.ts'
-import { type CountedLimit, isOfRequests } from './limit.ts'
+import { formatChargedLimit } from './charged-limits.ts'
+import { type LimitSource, limitWindow, toCountedLimit } from './counted-limits.ts'
+import { type CountedLimit, isRequestLimit } from './limit.ts'
 
-export interface ApplyingLimit {
+export interface ApplicableLimit {
   readonly limit: NamedLimit
   readonly place: LimitSource
   readonly counted: CountedLimit
@@ -16,25 +16,25 @@ export interface ApplyingLimit {
 }
 
 /** Compiles the limits of one resource or key, independent of the model. */
-export function placeLimits(
+export function compileNamedLimits(
   limits: readonly NamedLimit[],
   calendar: WrittenCalendar | undefined,
   place: LimitSource,
-): readonly ApplyingLimit[] {
+): readonly ApplicableLimit[] {
   return limits.map((limit) => {
-    const window = windowOf(limit, calendar)
+    const window = limitWindow(limit, calendar)
     const { resource } = place
-    const charged = writeChargedLimit({ ...limit, resource, kind: limit.of, window })
+    const charged = formatChargedLimit({ ...limit, resource, kind: limit.of, window })
     return { limit, place, counted: toCountedLimit(limit, window, place), charged }
   })
 }
 
 /** The limits that apply to this model (`<namespace>/<name>`), or all if it is undefined. */
-export function applyingTo(
+export function limitsForModel(
   model: string | undefined,
-  placed: readonly ApplyingLimit[],
-): readonly ApplyingLimit[] {
-  const isAbout = ({ limit: { models } }: ApplyingLimit) =>
+  placed: readonly ApplicableLimit[],
+): readonly ApplicableLimit[] {
+  const isAbout = ({ limit: { models } }: ApplicableLimit) =>
     model === undefined ||
     models === undefined ||
     keysOf(models, [], () => new Set(models.map(keyOfModel))).has(model)
@@ -45,16 +45,16 @@ export function applyingTo(
 const keysOf = memoizeLast<NonNullable<NamedLimit['models']>, ReadonlySet<string>>()
 
 /** The limits that apply, compiled. */
-export function compileLimits(
+export function groupLimits(
   unnamed: readonly CountedLimit[],
-  applying: readonly ApplyingLimit[],
+  applying: readonly ApplicableLimit[],
 ) {
   const named = (enforce: boolean) =>
     applying.filter(({ limit }) => limit.enforce === enforce).map(({ counted }) => counted)
   return {
     /** Enforced limits, with or without a name; limits that count requests come last. */
     limits: [...unnamed, ...named(true)].toSorted(
-      (a, b) => Number(isOfRequests(a)) - Number(isOfRequests(b)),
+      (a, b) => Number(isRequestLimit(a)) - Number(isRequestLimit(b)),
     ),
     /** Limits that are only counted and shown. */
     observed: named(false),

@@ -15,7 +15,7 @@ export interface ReadStatesDeps {
  * The state of each limit, for one of its counters, in the given order. `now`: milliseconds since the epoch. Rejects
  * like `readFresh`.
  */
-export async function readStates(
+export async function readLimitStates(
   { readCounters, raise }: ReadStatesDeps,
   asked: readonly { readonly limit: CountedLimit; readonly counter: Counter }[],
   now: number,

@@ -8,7 +8,7 @@
 const reads = 1_000
 
 /** Call it right after ioredis is loaded. Code that runs in between stays slow. */
-export function quickenStrings(): void {
+export function warmUpStringMethods(): void {
   const object = new String('')
   let method: unknown
   for (let i = 0; i < reads; i += 1) method = object.charCodeAt

@@ -7,16 +7,16 @@
 import { ServiceError } from '../../formats/errors.ts'
 import { repeat } from '../../runtime/loop.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
-import type { Delta } from '../rules/estimates/decaying-sums.ts'
+import type { SumsDelta } from '../rules/estimates/decaying-sums.ts'
 import type { Estimators } from '../rules/estimates/estimators.ts'
 import {
-  addLearned,
+  addLearnedSums,
   type LearnedPart,
   type LearnedRow,
-  pageRows,
-  purgeLearned,
-  readLearned,
-} from './learned-rows.ts'
+  learnedPageRows,
+  purgeLearnedSums,
+  readLearnedSums,
+} from './postgres-learned-sums.ts'
 
 interface LearnedDeps {
   readonly sql: Sql
@@ -38,7 +38,7 @@ const lateMs = 5_000
 const purgeEvery = 360
 
 /** `stop` shares the rest, if the database responds. */
-export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<void> } {
+export function shareLearnedSums(deps: LearnedDeps): { readonly stop: () => Promise<void> } {
   const { sql, estimators, everyMs = defaultEveryMs } = deps
   const closing = new AbortController()
   const { signal } = closing
@@ -63,7 +63,7 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
 
   async function share(taken: readonly Taken[]): Promise<void> {
     try {
-      await addLearned(sql, taken)
+      await addLearnedSums(sql, taken)
     } catch (error) {
       if (error instanceof ServiceError) throw error
       // A failure with one part does not prevent sharing the others.
@@ -83,7 +83,7 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
     const { of, ifRoom } = estimators
     const known = last === undefined ? of : ifRoom
     for (;;) {
-      const rows = await readLearned(sql, last, overlapMs)
+      const rows = await readLearnedSums(sql, last, overlapMs)
       overlapMs = 0
       for (const { owner, model, part, sums } of rows) {
         known(owner, model)?.replace(part, Float64Array.from(sums))
@@ -92,7 +92,7 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
       if (end === undefined) return
       const { sums, ...place } = end
       last = place
-      if (rows.length < pageRows) return
+      if (rows.length < learnedPageRows) return
     }
   }
 
@@ -100,7 +100,7 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
     if (!deps.isNeeded()) return
     await add()
     await takeOver()
-    if (exchanges % purgeEvery === 0) await purgeLearned(sql)
+    if (exchanges % purgeEvery === 0) await purgeLearnedSums(sql)
     exchanges += 1
   }
 
@@ -119,6 +119,6 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
 }
 
 interface Taken extends LearnedPart {
-  readonly delta: Delta
+  readonly delta: SumsDelta
   readonly settle: () => void
 }

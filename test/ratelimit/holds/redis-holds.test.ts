@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
 import type { HoldReply } from '../../../src/ratelimit/holds/hold-scripts.ts'
-import { createRedisHolds } from '../../../src/ratelimit/holds/redis.ts'
-import { oldKeyOf } from '../../../src/ratelimit/redis/keys.ts'
+import { createRedisHolds } from '../../../src/ratelimit/holds/redis-holds.ts'
+import { oldCounterKey } from '../../../src/ratelimit/redis/keys.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
-import { type Hold, noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import { emptyHold, type Hold } from '../../../src/ratelimit/rules/hold.ts'
 import type { Partition } from '../../../src/ratelimit/sums/partition.ts'
 import type { WindowUsage } from '../../../src/ratelimit/sums/shared-sums.ts'
 import { startCluster } from '../../support/cluster.ts'
@@ -66,7 +66,7 @@ async function gatewayOf(t: Test, url: string, more: Partial<SharingOptions> = {
 function asked(id: string | undefined, limit: number, user: string): Hold {
   const key = `basic\nllm/small\n${longMs}\n${user}`
   return {
-    ...noTokens,
+    ...emptyHold,
     id,
     counters: [{ key, owner: user, window: { ms: longMs }, limit }],
     expected: {
@@ -359,7 +359,7 @@ root.test(
 root.test('the first hold in a window knows what a version before has counted', skip, async (t) => {
   const own = asked('a', 1_000, 'before')
   const [{ key }] = own.counters as [Required<Counter>]
-  await valkey.client.set(oldKeyOf(key), '1000', 'PX', 60_000)
+  await valkey.client.set(oldCounterKey(key), '1000', 'PX', 60_000)
   const { holds } = await gatewayOf(t, valkey.url)
   t.match(await holds.hold(own, Date.now()), { outcome: 'spent', windows: [{ used: 1_000 }] })
 })

@@ -2,7 +2,7 @@
 
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
-import type { Delta } from '../rules/estimates/decaying-sums.ts'
+import type { SumsDelta } from '../rules/estimates/decaying-sums.ts'
 
 /** A part of an estimator; `model` is `<namespace>/<name>`. The owner's column is named `subscription`. */
 export interface LearnedPart {
@@ -18,16 +18,16 @@ export interface LearnedRow extends LearnedPart {
 }
 
 /** Maximum number of rows in one page, and in the whole table, beyond which the oldest are deleted. */
-export const pageRows = 500
+export const learnedPageRows = 500
 const maxRows = 20_000
 const keptFor = '30 days'
 /** Smaller factors are taken as 0: Postgres refuses a statement with a product that it cannot represent. */
 const negligible = 1e-100
 
 /** Adds to the rows of all processes. After a failure they may have been added nevertheless. */
-export async function addLearned(
+export async function addLearnedSums(
   sql: Sql,
-  deltas: readonly (LearnedPart & { readonly delta: Delta })[],
+  deltas: readonly (LearnedPart & { readonly delta: SumsDelta })[],
 ): Promise<void> {
   const rows = deltas.map(({ delta, owner, ...part }) => {
     return {
@@ -59,10 +59,10 @@ export async function addLearned(
 }
 
 /**
- * Reads up to `pageRows` rows that changed after this one, or up to `overlapMs` before it, earliest first; from the
+ * Reads up to `learnedPageRows` rows that changed after this one, or up to `overlapMs` before it, earliest first; from the
  * beginning if it is undefined.
  */
-export async function readLearned(
+export async function readLearnedSums(
   sql: Sql,
   after: Omit<LearnedRow, 'sums'> | undefined,
   overlapMs: number,
@@ -73,11 +73,11 @@ export async function readLearned(
     where (updated_at, subscription, model, part)
       > (${at}::timestamptz - make_interval(secs => ${overlapMs / 1_000}::float8),
         ${owner}::text, ${model}::text, ${part}::smallint)
-    order by updated_at, subscription, model, part limit ${pageRows}`)
+    order by updated_at, subscription, model, part limit ${learnedPageRows}`)
 }
 
 /** Deletes rows that have not changed for a month, and the oldest rows of a table that is too large. */
-export async function purgeLearned(sql: Sql, max = maxRows): Promise<void> {
+export async function purgeLearnedSums(sql: Sql, max = maxRows): Promise<void> {
   await withLongDeadline(sql`
     delete from tollgate_learned where updated_at < now() - ${keptFor}::interval
       or (subscription, model, part) in (

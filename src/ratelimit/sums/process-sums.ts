@@ -10,7 +10,7 @@ import type { GatewaySums } from './gateway-sums.ts'
 import { type LineWatchOptions, startLineWatch } from './line-watch.ts'
 import { createPartitionSenders, type SendersOptions } from './partition-senders.ts'
 
-export interface RunningSumsOptions
+export interface ProcessSumsOptions
   extends Omit<SendersOptions, 'partitions'>,
     CounterReadsOptions,
     Pick<LineWatchOptions, 'onFault' | 'onRead'> {
@@ -24,9 +24,9 @@ const saveLongMs = 60_000
 /** How long a shutdown waits for a disk, and for the database, in milliseconds. */
 const endMs = 2_000
 
-export type RunningSums = ReturnType<typeof runSums>
+export type ProcessSums = ReturnType<typeof startSums>
 
-export function runSums(options: RunningSumsOptions) {
+export function startSums(options: ProcessSumsOptions) {
   const { sums, monotonic, onFault, writesFrom = 0 } = options
   const { shared, tail } = sums
   const ending = new AbortController()

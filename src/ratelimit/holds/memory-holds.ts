@@ -2,7 +2,7 @@
 
 import { addExact, type ExactInt } from '../../formats/exact.ts'
 import type { HoldStore } from '../holds.ts'
-import { admit } from '../rules/estimates/admit.ts'
+import { admitRequest } from '../rules/estimates/admit.ts'
 import {
   growHold,
   type HeldAmount,
@@ -11,13 +11,13 @@ import {
   withHold,
 } from '../rules/estimates/held-amounts.ts'
 import { type Hold, type HoldResult, holdLeaseMs } from '../rules/hold.ts'
-import { memberOf } from './request-ids.ts'
+import { shortRequestId } from './request-ids.ts'
 import {
   boundWindow,
   type HoldTarget,
+  holdTargets,
   type KnownWindows,
-  targetsOf,
-  windowedOf,
+  windowedCounters,
 } from './windows.ts'
 
 /** The open holds of one window, or of a counter in all windows. */
@@ -61,7 +61,7 @@ export function createMemoryHolds(
   const ofWindows = new Map<string, Pool>()
   /** By counter key. */
   const ofCounters = new Map<string, Pool>()
-  /** By request id, shortened by `memberOf`. */
+  /** By request id, shortened by `shortRequestId`. */
   const open = new Map<string, OpenHold>()
   let sweptAt = Number.NEGATIVE_INFINITY
 
@@ -90,12 +90,12 @@ export function createMemoryHolds(
 
   function hold(asked: Hold, now: number): HoldResult {
     // Read first, because reading lines may end holds.
-    const known = windows(windowedOf(asked), now)
+    const known = windows(windowedCounters(asked), now)
     expire()
-    const targets = targetsOf(asked, known).map((target): PooledTarget => {
+    const targets = holdTargets(asked, known).map((target): PooledTarget => {
       return { ...target, pool: poolOf(target, asked.charge) }
     })
-    const member = asked.id === undefined ? undefined : memberOf(asked.id)
+    const member = asked.id === undefined ? undefined : shortRequestId(asked.id)
     const repeated = member === undefined ? undefined : open.get(member)
     if (repeated !== undefined) {
       repeated.repeats += 1
@@ -105,7 +105,7 @@ export function createMemoryHolds(
       const { limit, factors } = counter
       return { limit, used: window?.used ?? 0, held: pool.sums, factors }
     })
-    const admission = admit(rooms, asked.expected, asked.overshoot, asked.canLimitOutput)
+    const admission = admitRequest(rooms, asked.expected, asked.overshoot, asked.canLimitOutput)
     const outcome = withTaken(admission.outcome, targets)
     if (admission.outcome !== 'held' || outcome !== 'held')
       return toResult(targets, now, outcome, 0)
@@ -129,15 +129,15 @@ export function createMemoryHolds(
       return open.size
     },
     hold,
-    release: (_, id) => end(memberOf(id)),
+    release: (_, id) => end(shortRequestId(id)),
     undo(_, id) {
-      const found = open.get(memberOf(id))
+      const found = open.get(shortRequestId(id))
       if (found === undefined) return
       found.repeats -= 1
-      if (found.repeats < 0) end(memberOf(id))
+      if (found.repeats < 0) end(shortRequestId(id))
     },
     renew(_, id, output) {
-      const found = open.get(memberOf(id))
+      const found = open.get(shortRequestId(id))
       if (found === undefined) return
       for (const target of found.targets) {
         const { pool, hold, counter } = target

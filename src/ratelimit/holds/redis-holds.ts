@@ -8,13 +8,13 @@ import { windowKey } from '../redis/keys.ts'
 import type { Counter, CounterState } from '../rules/counter.ts'
 import { type Hold, type HoldResult, holdLeaseMs } from '../rules/hold.ts'
 import type { SharedSums } from '../sums/shared-sums.ts'
-import { argsOf, readResult } from './hold-call.ts'
+import { holdCallArgs, parseHoldReply } from './hold-call.ts'
 import type { HoldCommands, HoldReply } from './hold-scripts.ts'
-import { createMemoryHolds } from './memory.ts'
+import { createMemoryHolds } from './memory-holds.ts'
 import { createRefusedCalls, type RefusalListener } from './refused-calls.ts'
-import { memberOf } from './request-ids.ts'
-import { askedOf, type HoldSubject, subjectsOf } from './subjects.ts'
-import { type HoldTarget, type KnownWindows, targetsOf, windowedOf } from './windows.ts'
+import { shortRequestId } from './request-ids.ts'
+import { type HoldSubject, holdSubjects, subjectHold } from './subjects.ts'
+import { type HoldTarget, holdTargets, type KnownWindows, windowedCounters } from './windows.ts'
 
 /** Milliseconds between two attempts to release what Redis has not acknowledged. */
 const retryMs = 500
@@ -112,7 +112,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
 
   async function holdIn(subject: HoldSubject, asked: Hold, now: number, unsettledMs = 0) {
     const { keys, partition } = subject
-    const windowed = windowedOf(asked)
+    const windowed = windowedCounters(asked)
     // Both are read in one turn: in the next one another request may read lines, and the windows must include the
     // responses of ended holds.
     const look = () => ({ known: windows(windowed, now), ended: partition.lastEnded(keys) })
@@ -121,15 +121,15 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       await read(windowed, now)
       seen = look()
     }
-    const targets = targetsOf(asked, seen.known)
+    const targets = holdTargets(asked, seen.known)
     const all = [...keys]
     // Concurrency has no window: any key of the same slot serves as placeholder.
     for (const { window } of targets)
       all.push(window ? windowKey(partition.tag, window) : (all[0] as string))
-    const args = argsOf(asked, targets, lease, partition.gateway, unsettledMs)
+    const args = holdCallArgs(asked, targets, lease, partition.gateway, unsettledMs)
     try {
       const reply = await commands.takeHold(all, [...args, ...seen.ended])
-      const result = readResult(targets, now, reply)
+      const result = parseHoldReply(targets, now, reply)
       return { subject, targets, reply, result } satisfies SubjectResult
     } catch (error) {
       refused.note(error)
@@ -142,7 +142,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
 
   function takeBack({ keys }: HoldSubject, { id, asker }: Pick<Hold, 'id' | 'asker'>): void {
     if (id === undefined) return
-    const member = memberOf(id)
+    const member = shortRequestId(id)
     giveBack({ keys, members: [asker ? `${member} ${asker}` : member] })
   }
 
@@ -169,7 +169,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     try {
       for (const subject of subjects) {
         const unsettledMs = subject === subjects.at(-1) ? 0 : settlingMs
-        const given = await holdIn(subject, askedOf(subject, next, ceiling), now, unsettledMs)
+        const given = await holdIn(subject, subjectHold(subject, next, ceiling), now, unsettledMs)
         const { result } = given
         results.push(given)
         if (result.outcome === 'held') {
@@ -193,7 +193,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   }
 
   function subjectsOfHold({ counters, requestCounters = [] }: Hold): readonly HoldSubject[] {
-    return subjectsOf([...counters, ...requestCounters], partitionOf)
+    return holdSubjects([...counters, ...requestCounters], partitionOf)
   }
 
   void repeat({ step: sendDue, restMs: retryMs, onFault, signal, alarm })
@@ -218,19 +218,19 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     holdAlone: alone.hold,
     release(counters, id) {
       alone.release(counters, id)
-      for (const { partition, keys } of subjectsOf(counters, partitionOf))
-        partition.end(keys, memberOf(id))
+      for (const { partition, keys } of holdSubjects(counters, partitionOf))
+        partition.end(keys, shortRequestId(id))
     },
     undo(counters, id, asker) {
       alone.undo(counters, id, asker)
-      for (const subject of subjectsOf(counters, partitionOf)) takeBack(subject, { id, asker })
+      for (const subject of holdSubjects(counters, partitionOf)) takeBack(subject, { id, asker })
     },
     renew(counters, id, output) {
       alone.renew(counters, id, output)
       if (!isWriter()) return
       const { mean, variance, inputVariance = 0 } = output
-      const args = [memberOf(id), lease, mean, variance, inputVariance]
-      for (const { keys } of subjectsOf(counters, partitionOf)) {
+      const args = [shortRequestId(id), lease, mean, variance, inputVariance]
+      for (const { keys } of holdSubjects(counters, partitionOf)) {
         // Not retried: the next renewal comes soon.
         void commands.renewHold(keys, args).catch(refused.note)
       }
@@ -251,7 +251,7 @@ function statesOf(
 ): Map<Counter, CounterState> {
   const states = new Map<Counter, CounterState>()
   for (const { targets, reply } of results) {
-    const { windows } = readResult(targets, now, reply, isGivenBack)
+    const { windows } = parseHoldReply(targets, now, reply, isGivenBack)
     for (const [i, { counter }] of targets.entries())
       states.set(counter, windows[i] as CounterState)
   }

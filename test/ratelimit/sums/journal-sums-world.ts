@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import { filesOf } from '../../../src/journal/files.ts'
 import { type ReadLine, readLine } from '../../../src/journal/read-line.ts'
 import type { WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
-import { openSums, type SumsOptions } from '../../../src/ratelimit/sums/open-sums.ts'
+import { openJournalSums, type SumsOptions } from '../../../src/ratelimit/sums/journal-sums.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import { lasting } from '../../support/window-ends.ts'
 
@@ -47,7 +47,7 @@ export async function openProcess(places: Places, options: Partial<SumsOptions> 
   const seen: number[] = []
   const problems: string[] = []
   const faults: unknown[] = []
-  const sums = await openSums({
+  const sums = await openJournalSums({
     ...{ path: places.path, dataDir: places.dataDir, mode: 0o600, maxBytes: 4_096 },
     ...{ store: undefined, longSums: undefined, tags: ['all'], tagOf: () => 'all' },
     ...{ flushMs: 5, onLoss: 'deny', keptFiles: 1 },
