@@ -6,6 +6,11 @@ import { cacheCompiled } from '../runtime/compile-cache.js'
 import { boundHeap } from '../runtime/heap.js'
 
 const argv = process.argv.slice(2)
+// The kernel does not end the first process of a container by a signal that it does not handle: a pod that is deleted
+// while the command loads would remain until the end of its grace period. A command that stops by itself has a listener too.
+if (process.pid === 1) {
+  process.on('SIGTERM', () => process.listenerCount('SIGTERM') > 1 || process.exit(143))
+}
 // Whoever may write to the folders of revocations or of Envoy's configuration may replace their files.
 process.umask(process.umask(0o022) | 0o002)
 // Set by bin/tollgate under nohup.

@@ -119,6 +119,30 @@ test('what runs until it is stopped takes no words', async (t) => {
   }
 })
 
+const asFirst = ['--fork', '--pid', '--kill-child']
+const noFirst =
+  spawnSync('unshare', [...asFirst, 'true']).status !== 0 && 'no unshare, or no right to it'
+
+test('a signal while a command loads ends a container', { skip: noFirst }, async (t) => {
+  // The first process of a namespace ignores signals that it does not handle, its own ones too.
+  const signal = `import { registerHooks } from 'node:module'
+    const resolve = (name, context, next) => {
+      if (name.endsWith('run-command.ts')) process.kill(process.pid, 'SIGTERM')
+      return next(name, context)
+    }
+    registerHooks({ resolve })`
+  const hooked = ['--import', `data:text/javascript,${encodeURIComponent(signal)}`]
+  const env = {
+    ...(await ownSettings(temporaryFolder(t))),
+    PATH: process.env.PATH,
+    // Without the signal the start waits for it, and fails.
+    DATABASE_URL: 'postgres://127.0.0.1:1/none',
+  }
+  const args = [...asFirst, process.execPath, ...hooked, main, 'serve']
+  const { status } = spawnSync('unshare', args, { env, encoding: 'utf8' })
+  t.ok(status === 143 || status === 0, `${status}`)
+})
+
 test('reports all invalid settings at once', async (t) => {
   const settings = {
     ...(await ownSettings(temporaryFolder(t))),
