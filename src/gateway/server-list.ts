@@ -13,6 +13,7 @@ import { readServedModels, type ServedModel } from '../models/rules/model-list.t
 import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { inSlices } from '../runtime/slices.ts'
 import { findAuthorities } from './bootstrap.ts'
+import { type ListAllowance, readListWithin } from './list-allowance.ts'
 import { type Secret, serverSecrets } from './secret-location.ts'
 import type { SecretReading } from './secret-source.ts'
 
@@ -23,6 +24,8 @@ interface ServerListOptions {
   readonly caFile: string | undefined
   /** The gateway's hop mark; our listeners refuse requests that carry it. */
   readonly hopMark: string
+  /** Shared by all requests. */
+  readonly allowance?: ListAllowance
   /** Aborts the request. */
   readonly signal: AbortSignal
 }
@@ -65,18 +68,23 @@ export async function askServer(
     ...(host !== undefined && isIP(host) === 0 && { servername: host }),
     ca: await authoritiesOf(authorities, options),
   }
-  return readList(await sendRequest(url, { ...asked, ...tls }))
+  return readList(await sendRequest(url, { ...asked, ...tls }), options.allowance)
 }
 
-async function readList(response: IncomingMessage): Promise<readonly ServedModel[]> {
+async function readList(
+  response: IncomingMessage,
+  allowance: ServerListOptions['allowance'],
+): Promise<readonly ServedModel[]> {
   const { statusCode = 0 } = response
   if (statusCode < 200 || statusCode > 299) {
     response.destroy()
     throw new Error(`it answered ${statusCode}`)
   }
-  const text = await readBody(response, maxResponseBytes)
-  if (text === undefined) throw new Error('its list is larger than 4 MiB, or in too many pieces')
-  return inSlices(readServedModels(text))
+  return readListWithin(allowance, response, async () => {
+    const text = await readBody(response, maxResponseBytes)
+    if (text === undefined) throw new Error('its list is larger than 4 MiB, or in too many pieces')
+    return inSlices(readServedModels(text))
+  })
 }
 
 /** The authorities of a server: its own, otherwise those for all servers, otherwise Node's (undefined). */

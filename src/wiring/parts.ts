@@ -134,6 +134,8 @@ function startNotifications(
 
 /** How long a server may take to list its models; milliseconds. */
 const askMs = 2_000
+/** Bytes of long lists that are read at the same time: each takes several times its length of memory. */
+const listBytes = 16 * 2 ** 20
 
 /** Asks the servers of models without ids of their own. */
 function openServedNames(
@@ -142,6 +144,7 @@ function openServedNames(
   table: Pick<Table, 'beginAnew'>,
 ): NameDiscovery {
   const { backendCaFile: caFile, hopMark } = config
+  const shared = { readSecret, allowance: { left: listBytes } }
   const discovery = createNameDiscovery({
     snapshot,
     latest,
@@ -149,7 +152,7 @@ function openServedNames(
     onFault,
     onNames: table.beginAnew,
     ask: (ref) =>
-      askServer(ref, { readSecret, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),
+      askServer(ref, { ...shared, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),
   })
   stops.push(() => discovery.close())
   return discovery

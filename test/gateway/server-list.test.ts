@@ -23,6 +23,8 @@ const options = (limitMs = 20_000) => ({
   signal: AbortSignal.timeout(limitMs),
 })
 
+const names = (count: number) => Array.from({ length: count }, (_, i) => `name-of-a-model-${i}`)
+
 test('sends the same request as Envoy', async (t) => {
   const secretsDir = temporaryFolder(t, { llm: { key: 'sk-of-the-server\n' } })
   const server = await startAnswering(t, 200, listOf('a'))
@@ -55,6 +57,20 @@ test('a list may be bare, or in models', async (t) => {
   }
   const { url } = await startAnswering(t, 200, '[]')
   t.same(await askServer(refOf({ backendUrl: url }), options()), [])
+})
+
+test('long lists share an allowance, and short ones need none', async (t) => {
+  const { url: long } = await startAnswering(t, 200, listOf(...names(50_000)))
+  const { url: short } = await startAnswering(t, 200, listOf('a'))
+  const allowance = { left: 1_000_000 }
+  const ask = (backendUrl: string) => askServer(refOf({ backendUrl }), { ...options(), allowance })
+  await t.rejects(ask(long), { message: /others are being read/ })
+  t.equal(allowance.left, 1_000_000, 'it is given back')
+  allowance.left = 0
+  t.match(await ask(short), [{ id: 'a' }])
+  allowance.left = 4_000_000
+  t.equal((await ask(long)).length, 10_000)
+  t.equal(allowance.left, 4_000_000)
 })
 
 test('anything but a list of models is an error', async (t) => {
