@@ -8,8 +8,8 @@ import { hash, randomUUID } from 'node:crypto'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { createCachedApiKeys } from '../src/keys/cached-api-keys.ts'
-import { startLastUsed } from '../src/keys/last-used.ts'
 import type { ApiKeyTable, FoundKey } from '../src/keys/store.ts'
+import { startUseRecorder } from '../src/keys/use-recorder.ts'
 import { cpuMicros } from './measure.ts'
 
 const keys = Number(process.argv[2] ?? 1_000_000)
@@ -46,7 +46,7 @@ function rowOf(found: string): FoundKey {
 
 const table = { findByHashes: async (hashes) => hashes.map(rowOf) } as Partial<ApiKeyTable>
 const cache = createCachedApiKeys(table as ApiKeyTable, { entries: keys })
-const lastUsed = startLastUsed({ write: async () => {}, onFault: console.error, everyMs: 50 })
+const lastUsed = startUseRecorder({ write: async () => {}, onFault: console.error, everyMs: 50 })
 
 async function use(i: number): Promise<void> {
   const key = await cache.findByHash(hashOf(i))

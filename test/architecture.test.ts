@@ -80,7 +80,7 @@ const needs = new Map(
   files.map((file) => [file, importsIn(file, read(file).replace(/^import type [^']*/gm, ''))]),
 )
 
-/** `decide` for `src/decide/decide.ts`, `keys/rules` for `src/keys/rules/lifetime.ts`. */
+/** `decide` for `src/decide/decide.ts`, `keys/rules` for `src/keys/rules/key-lifetime.ts`. */
 function roomOf(file: string): string {
   const [folder = '', room = '', part = ''] = file.split(sep)
   if (folder !== 'src') return folder

@@ -10,10 +10,10 @@ import type { ExactInt } from '../formats/exact.ts'
 import { joinFirst } from '../formats/lists.ts'
 import { toAmount } from '../formats/money.ts'
 import { addressRulesOf } from '../gateway/address-rules.ts'
-import { goneLimits, newCounters } from '../models/rules/new-counters.ts'
+import { newCounters, removedLimits } from '../models/rules/new-counters.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
-import { showProblem } from '../models/sources/files.ts'
-import { placesOfUnread } from '../models/sources/pipeline.ts'
+import { invalidDocumentLocations } from '../models/sources/pipeline.ts'
+import { formatProblem } from '../models/sources/resource-folder.ts'
 import { inSlices } from '../runtime/slices.ts'
 import { loadConfig } from '../settings/config.ts'
 import { withSettings } from '../settings/setting.ts'
@@ -71,16 +71,16 @@ async function examine(
     problems,
     advice: [
       ...adviceOn(snapshot, refused),
-      ...(before ? [...newCounters(before, snapshot), ...goneLimits(before, snapshot)] : []),
+      ...(before ? [...newCounters(before, snapshot), ...removedLimits(before, snapshot)] : []),
     ],
   }
 }
 
 function print(found: Found, { out, err }: Pick<CommandIo, 'out' | 'err'>): void {
   const { resources, generated, bounds, limits, problems, advice } = found
-  for (const problem of problems) err(printable(showProblem(problem)))
+  for (const problem of problems) err(printable(formatProblem(problem)))
   for (const each of advice) err(`advice: ${each}`)
-  const unread = placesOfUnread(problems)
+  const unread = invalidDocumentLocations(problems)
   const rows = [
     ...resources.map((each) => [each.kind, `${each.namespace}/${each.name}`, each.phase, each.why]),
     ...[...unread].map(([key, place]) => {

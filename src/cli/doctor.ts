@@ -11,9 +11,9 @@ import type { ResourceStatus } from '../cluster/rules/conditions.ts'
 import { parseSocketAddress } from '../formats/address.ts'
 import { dayMs } from '../formats/time.ts'
 import { askAdmin } from '../gateway/admin-page.ts'
-import { unseenMs as silentMs } from '../keys/revocations/revocation-follower.ts'
-import { showProblem } from '../models/sources/files.ts'
+import { endedAfterMs as silentMs } from '../keys/revocations/revocation-follower.ts'
 import { loadSnapshot } from '../models/sources/pipeline.ts'
+import { formatProblem } from '../models/sources/resource-folder.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { packageRoot } from '../runtime/package-root.ts'
 import { type Config, formatAddress, loadConfig } from '../settings/config.ts'
@@ -199,7 +199,7 @@ function impaired(list: List) {
 async function problemsOf(folder: string | undefined): Promise<readonly string[]> {
   if (folder === undefined) return []
   const loaded = await loadSnapshot(folder).catch(() => undefined)
-  return loaded?.problems.map(showProblem) ?? [`${folder} cannot be read`]
+  return loaded?.problems.map(formatProblem) ?? [`${folder} cannot be read`]
 }
 
 async function seeEnvoy({ envoyAdminAddress: admin }: Config) {

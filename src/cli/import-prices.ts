@@ -2,7 +2,7 @@
 
 import { stringify } from 'yaml'
 import { parseJson } from '../formats/parse-json.ts'
-import { type PricedModel, readPriceList } from '../models/rules/price-lists.ts'
+import { type PricedModel, parsePriceList } from '../models/rules/price-lists.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
@@ -45,7 +45,7 @@ export const importPrices: Run<typeof json> = async (
 async function readList(file: string, input: NodeJS.ReadableStream) {
   const raw = parseJson(await readInput(file, input))
   if (raw === undefined) throw new Error(`${file} is not JSON.`)
-  const list = readPriceList(raw)
+  const list = parsePriceList(raw)
   if (list !== undefined) return list
   throw new Error(
     `${file} is neither LiteLLM's model_prices_and_context_window.json nor OpenRouter's list of models.`,

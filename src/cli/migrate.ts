@@ -1,10 +1,10 @@
 import { join } from 'node:path'
 import { startEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
 import {
-  adoptTable,
+  alterKeyTable,
   type CopyCounts,
   copyKeys,
-  inspectTable,
+  inspectKeyTable,
   type KeyTable,
 } from '../keys/take-over.ts'
 import { checkAuditLog, checkDataDir } from '../settings/check-files.ts'
@@ -132,7 +132,7 @@ async function copy(job: {
 }): Promise<number> {
   const { source, target, dryRun, config, report } = job
   const { say, warn, result } = report
-  const table = await inspectTable(source)
+  const table = await inspectKeyTable(source)
   say(`The source has ${describeTable(table)}.`)
   const tenant = chooseTenant(table, job.tenant)
   if (target === undefined || (dryRun && !(await hasTable(target)))) {
@@ -182,7 +182,7 @@ async function takeInPlace(
   report: Report,
 ): Promise<number> {
   const { say, result } = report
-  const table = await inspectTable(sql)
+  const table = await inspectKeyTable(sql)
   result.statuses = table.statuses
   say(`The table has ${describeTable(table)}.`)
   if (table.tenants.length > 1) {
@@ -195,7 +195,7 @@ async function takeInPlace(
   }
   const taken = Object.values(table.statuses).reduce((sum, keys) => sum + keys, 0)
   const adopt = async () => {
-    await adoptTable(sql, table)
+    await alterKeyTable(sql, table)
     await bringToSchema(sql, report)
   }
   await auditTakeOver(config, adopt, () => taken, report)

@@ -3,8 +3,12 @@
  * database.
  */
 
-import { type EndedKey, endAgain, endLater } from '../keys/revocations/ended-keys.ts'
-import { readFile } from '../keys/revocations/revocation-file.ts'
+import {
+  type EndedKey,
+  expireWithSecrets,
+  revokeEndedKeysAgain,
+} from '../keys/revocations/ended-keys.ts'
+import { readRevocationFile } from '../keys/revocations/revocation-file.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
 import type { Run } from './command.ts'
 import type { json } from './commands/flags.ts'
@@ -55,13 +59,13 @@ async function replayFile(
 ): Promise<Replayed | undefined> {
   const now = Date.now()
   const [ended, later]: [EndedKey[], EndedKey[]] = [[], []]
-  const content = await readFile(file, (key) =>
+  const content = await readRevocationFile(file, (key) =>
     ((key.endsAt ?? 0) <= now ? ended : later).push(key),
   ).catch(({ code }: NodeJS.ErrnoException) =>
     report(`${printable(file)} cannot be read (${code}).`),
   )
   if (!content) return undefined
-  const { ids, left } = await endAgain(
+  const { ids, left } = await revokeEndedKeysAgain(
     sql,
     ended.map(({ hash }) => hash),
   )
@@ -69,7 +73,7 @@ async function replayFile(
     file,
     revocations: ended.length + later.length,
     ended: ids.length,
-    expiring: later.length === 0 ? 0 : await endLater(sql, later),
+    expiring: later.length === 0 ? 0 : await expireWithSecrets(sql, later),
     broken: content.broken,
     left,
   }

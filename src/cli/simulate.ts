@@ -3,8 +3,8 @@
 import { bodyLimit } from '../admin/http/body.ts'
 import type { SimulationResponse } from '../admin/usage/simulate.ts'
 import { parseDuration, toTimestamp } from '../formats/time.ts'
-import { showProblem } from '../models/sources/files.ts'
-import { listFiles } from '../models/sources/listing.ts'
+import { listFiles } from '../models/sources/list-files.ts'
+import { formatProblem } from '../models/sources/resource-folder.ts'
 import { parseYaml } from '../models/sources/yaml-documents.ts'
 import { connectApi } from './api-client.ts'
 import { type FlagsOf, type Run, WrongCall } from './command.ts'
@@ -45,7 +45,7 @@ function spanOf({ since, from, to }: FlagsOf<typeof simulateFlags>) {
 async function readFolder(folder: string, { err, input }: CommandIo): Promise<string | undefined> {
   const loaded = await loadFolder(folder)
   const errors = loaded.problems.filter(({ severity }) => severity === 'error')
-  for (const problem of errors) err(printable(showProblem(problem)))
+  for (const problem of errors) err(printable(formatProblem(problem)))
   if (errors.length > 0) return undefined
   if (loaded.resources.length === 0) throw withoutResources(folder)
   const paths = [...(await listFiles(folder)).keys()].sort()

@@ -5,7 +5,7 @@
 
 import type { Mutable } from '../formats/mutable.ts'
 import { capsOf, isModelAllowed } from '../keys/rules/caps-of-caller.ts'
-import { readPublishedName, upstreamModelName } from '../models/rules/published-names.ts'
+import { parsePublishedName, upstreamModelName } from '../models/rules/published-names.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import {
   isListing,
@@ -223,6 +223,6 @@ function sentName(
   snapshot: Snapshot,
 ): string | undefined {
   if (target.modelKey !== undefined || bodyModel === undefined) return undefined
-  const published = readPublishedName(bodyModel)
+  const published = parsePublishedName(bodyModel)
   return published && upstreamModelName(model, published, snapshot)
 }

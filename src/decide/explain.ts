@@ -4,7 +4,7 @@
  */
 
 import type { Caller } from '../identity/rules/caller.ts'
-import { readPublishedName } from '../models/rules/published-names.ts'
+import { parsePublishedName } from '../models/rules/published-names.ts'
 import { hasServedNames } from '../models/rules/served-names.ts'
 import type {
   CompiledPolicy,
@@ -106,7 +106,7 @@ function unlistedName(
   const sent = modelKey === undefined ? bodyModel : model.resource.metadata.name
   const listed = servedNames.listOf(model) ?? []
   // The name in a published id is replaced by one that the server knows; llama.cpp's server takes any.
-  if (sent === undefined || readPublishedName(sent) !== undefined) return undefined
+  if (sent === undefined || parsePublishedName(sent) !== undefined) return undefined
   if (listed.length === 0 || listed.includes(sent) || servedNames.isLlamaCpp(model))
     return undefined
   return { sent, listed }

@@ -7,7 +7,7 @@
 
 import { memoizeLast } from '../formats/memoize.ts'
 import type { Caller } from '../identity/rules/caller.ts'
-import { publishedModels, readPublishedName } from '../models/rules/published-names.ts'
+import { parsePublishedName, publishedModels } from '../models/rules/published-names.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../models/rules/snapshot.ts'
 import { mayCallModel, mayUseModel, ownedSubscriptions } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
@@ -40,7 +40,7 @@ export function findModelByName(
   asking: Asking,
   snapshot: Snapshot,
 ): Model | AmbiguousName | undefined {
-  const published = readPublishedName(name)
+  const published = parsePublishedName(name)
   const declared =
     published === undefined ? snapshot.modelsByName.get(name) : publishedModels(published, snapshot)
   if (declared !== undefined) return pickDeclared(declared, asking, snapshot)
@@ -139,7 +139,7 @@ export function modelsListingName(
   { modelsByName, servedNames }: Snapshot,
 ): readonly Model[] {
   if (target.modelKey !== undefined || bodyModel === undefined) return []
-  if (readPublishedName(bodyModel) !== undefined || modelsByName.has(bodyModel)) return []
+  if (parsePublishedName(bodyModel) !== undefined || modelsByName.has(bodyModel)) return []
   return servedNames.listingAnywhere(bodyModel, outsideAtMost)
 }
 
@@ -154,7 +154,7 @@ function namedModels(
     return model === undefined ? [] : [model]
   }
   if (bodyModel === undefined) return []
-  const published = readPublishedName(bodyModel)
+  const published = parsePublishedName(bodyModel)
   if (published !== undefined) return publishedModels(published, snapshot)
   const declared = modelsByName.get(bodyModel)
   if (declared !== undefined || caller === null) return declared ?? []

@@ -2,7 +2,7 @@
 
 import { qualifiedName, type Resource } from '../kinds/resources.ts'
 import { compileInSteps } from '../models/rules/compile.ts'
-import type { Refused } from '../models/rules/refused-resources.ts'
+import type { RefusedResource } from '../models/rules/refused-resources.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { inSlices } from '../runtime/slices.ts'
@@ -14,7 +14,7 @@ import type { SecretFiles } from './secret-files.ts'
 interface Published {
   readonly fresh: Snapshot
   readonly resources: readonly Resource[]
-  readonly refused: readonly Refused[]
+  readonly refused: readonly RefusedResource[]
 }
 
 const notWritten =

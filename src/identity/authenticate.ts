@@ -12,18 +12,18 @@ import {
   looksLikeKey,
   statusAt,
 } from '../keys/rules/api-key.ts'
-import type { KeyLookup, KnownKey, Source } from '../keys/store.ts'
+import type { KeyLookup, KnownKey, SourceAddress } from '../keys/store.ts'
 import type { Caller, KeyCaller } from './rules/caller.ts'
 
 /** Verifies one kind of credential. Returns null if it is invalid. */
 export type Verify = (
   credential: string,
   now: number,
-  source?: Source,
+  source?: SourceAddress,
 ) => Caller | null | Promise<Caller | null>
 
 /** Verifies without a request to another system. */
-export type VerifyNow = (credential: string, now: number, source?: Source) => Caller | null
+export type VerifyNow = (credential: string, now: number, source?: SourceAddress) => Caller | null
 
 /** The headers that may contain a credential, as sent. */
 export interface PresentedHeaders {
@@ -33,14 +33,13 @@ export interface PresentedHeaders {
 }
 
 /**
- * The Caller of a request by its only credential (`credentialOf`), null if that is not valid. Returns without a promise if it can.
- * Throws `credential_invalid` if it can give a reason, and a code with status 503 if it cannot
- * verify.
+ * The Caller of a request by its only credential (`credentialOf`), null if that is not valid. Returns without a promise
+ * if it can. Throws `credential_invalid` if it can give a reason, and a code with status 503 if it cannot verify.
  */
 export type Authenticate = (
   credential: string | undefined,
   now: number,
-  source?: Source,
+  source?: SourceAddress,
 ) => Caller | null | Promise<Caller | null>
 
 /** `Bearer` in any case, one credential without whitespace (RFC 6750, 2.1; RFC 9110, 11.1). */

@@ -5,12 +5,12 @@
  */
 
 import { type ErrorCode, ServiceError } from '../formats/errors.ts'
+import { type CachedKey, createKeyCache } from './key-cache.ts'
 import { createKeyLookups } from './key-lookups.ts'
-import { createKnownKeys, type RememberedKey } from './known-keys.ts'
-import type { ApiKeyTable, FoundKey, KnownKey, Source } from './store.ts'
+import type { ApiKeyTable, FoundKey, KnownKey, SourceAddress } from './store.ts'
 import { createUnknownHashes } from './unknown-hashes.ts'
-import { createWarmUp } from './warm-up.ts'
-import { writeThrough } from './write-through.ts'
+import { createCacheWarmUp } from './warm-up.ts'
+import { createWriteThroughTable } from './write-through.ts'
 
 /** Whether a process may still trust its cache of API keys. */
 export interface Freshness {
@@ -85,7 +85,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   const { entries, freshness = alwaysFresh, monotonic = () => performance.now() } = options
   const { onForgotten = () => {} } = options
   const graceMs = Math.max(minGraceMs, options.outageGraceMs ?? defaultGraceMs)
-  const known = createKnownKeys(entries)
+  const known = createKeyCache(entries)
   const unknownHashes = createUnknownHashes({ ...unknown, monotonic })
   /** Since when reads take too long, for example because the table is locked, although the log is followed. */
   let slowSince: number | undefined
@@ -113,7 +113,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     isUnavailable: () => freshness.state() === 'unavailable',
     monotonic,
   })
-  const warmUp = createWarmUp((key) => {
+  const warmUp = createCacheWarmUp((key) => {
     if (known.get(key.hash) !== undefined) return false
     known.set(key.hash, withStatus(key), trustedUntil())
     return true
@@ -147,7 +147,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
 
   function findByHash(
     hash: string,
-    source: Source = nowhere,
+    source: SourceAddress = nowhere,
   ): KnownKey | undefined | Promise<KnownKey | undefined> {
     const cached = fromCache(hash)
     if (typeof cached === 'object') return cached
@@ -158,7 +158,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     return find(hash, source)
   }
 
-  async function find(hash: string, source: Source): Promise<KnownKey | undefined> {
+  async function find(hash: string, source: SourceAddress): Promise<KnownKey | undefined> {
     for (let turn = 0; turn < maxTurns; turn += 1) {
       const cached = fromCache(hash)
       if (typeof cached === 'object') return cached
@@ -195,7 +195,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   }
 
   /** Starts reading it again when that is due. */
-  function use(hash: string, key: RememberedKey, now: number): KnownKey {
+  function use(hash: string, key: CachedKey, now: number): KnownKey {
     counts.hits += 1
     const isDue = now >= key.trustedUntil - reviewMs
     if (isDue && lookups.stats.waiting < maxReviewing) {
@@ -251,7 +251,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
 
   return {
     findByHash,
-    ...writeThrough(table, {
+    ...createWriteThroughTable(table, {
       evict,
       evictWhere: (isMeant) => evictAll(() => known.deleteWhere(isMeant)),
     }),
@@ -274,4 +274,4 @@ function isOf(error: unknown, code: ErrorCode): boolean {
 }
 
 /** The source of a request without one. */
-const nowhere: Source = () => undefined
+const nowhere: SourceAddress = () => undefined

@@ -6,7 +6,7 @@
 import { networkOf } from '../formats/cidr.ts'
 import { ServiceError } from '../formats/errors.ts'
 import { createFairQueue } from '../runtime/fair-queue.ts'
-import type { FoundKey, KnownKey, LockedKey, Source } from './store.ts'
+import type { FoundKey, KnownKey, LockedKey, SourceAddress } from './store.ts'
 
 interface KeyLookupsOptions {
   /** Returns the keys that exist among the hashes. Locked ones are read again. */
@@ -149,7 +149,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
      * The table's record of a hash, read after this call and after the last `repeat` of it. Refused
      * (`store_unavailable`) if `source` has too much waiting; never without `source`.
      */
-    find(hash: string, source: Source | undefined): Promise<KnownKey | undefined> {
+    find(hash: string, source: SourceAddress | undefined): Promise<KnownKey | undefined> {
       const begun = lookups.get(hash)
       if (begun !== undefined) return begun.result.promise
       const result = Promise.withResolvers<KnownKey | undefined>()

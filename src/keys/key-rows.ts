@@ -5,7 +5,7 @@ import type { Fragment, Sql } from '../store/postgres/sql.ts'
 import type { RevokedKey } from './revocations/revocation-log.ts'
 import type { ApiKeyRecord, ApiKeyStatus, PreviousSecret } from './rules/api-key.ts'
 import { compileCaps } from './rules/compiled-caps.ts'
-import { type KeyCaps, readStoredCaps } from './rules/key-caps.ts'
+import { type KeyCaps, parseStoredCaps } from './rules/key-caps.ts'
 import type { FoundKey } from './store.ts'
 
 /** The columns that a look-up of the request path reads. */
@@ -44,9 +44,9 @@ export function foundColumns(sql: Sql): Fragment {
     caps`
 }
 
-export function toFound(row: FoundRow): FoundKey {
+export function toFoundKey(row: FoundRow): FoundKey {
   const { id, username: user, subscription } = row
-  const caps = readStoredCaps(row.caps)
+  const caps = parseStoredCaps(row.caps)
   const capped = row.caps === null ? undefined : compileCaps({ id, user, subscription, caps })
   return { ...toKnown(row), ...(capped && { capped }) }
 }
@@ -67,14 +67,14 @@ function toKnown(row: FoundRow) {
 }
 
 /** Labels or caps as JSON; null for none. */
-export function toStored(fields: Labels | KeyCaps | undefined): string | null {
+export function toStoredJson(fields: Labels | KeyCaps | undefined): string | null {
   return fields !== undefined && Object.keys(fields).length > 0 ? JSON.stringify(fields) : null
 }
 
-export function toRecord(row: KeyRow): ApiKeyRecord {
+export function toApiKeyRecord(row: KeyRow): ApiKeyRecord {
   return {
     ...toKnown(row),
-    caps: readStoredCaps(row.caps),
+    caps: parseStoredCaps(row.caps),
     prefix: row.key_prefix,
     name: row.name,
     description: row.description ?? '',
@@ -95,7 +95,7 @@ function toPrevious(hash: string, row: KeyRow): PreviousSecret {
 }
 
 /** The record, with its own revocation and its replaced secret's. */
-export function toRevoked(row: RevokedRecordRow): ApiKeyRecord & RevokedKey {
+export function toRevokedRecord(row: RevokedRecordRow): ApiKeyRecord & RevokedKey {
   const { transaction, previous_hash: previousHash } = row
-  return { ...toRecord(row), ...(previousHash !== null && { previousHash }), transaction }
+  return { ...toApiKeyRecord(row), ...(previousHash !== null && { previousHash }), transaction }
 }

@@ -16,10 +16,10 @@ import {
   foundColumns,
   type KeyRow,
   type RevokedRecordRow,
-  toFound,
-  toRecord,
-  toRevoked,
-  toStored,
+  toApiKeyRecord,
+  toFoundKey,
+  toRevokedRecord,
+  toStoredJson,
 } from './key-rows.ts'
 import { isReplaceable, recordFirstUses, recordUses } from './key-uses.ts'
 import type { RevokedKey } from './revocations/revocation-log.ts'
@@ -61,7 +61,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       const used = new Set(first.length === 0 ? [] : await recordFirstUses(sql, first))
       return rows.map((row) =>
         !row.is_replaceable || used.has(row.key_hash)
-          ? toFound(row)
+          ? toFoundKey(row)
           : { hash: row.key_hash, lockedId: row.id },
       )
     },
@@ -71,33 +71,33 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
         where ${isActiveAt(sql, now)} and last_used_at is not null
         order by last_used_at desc
         limit ${limit}`
-      return (await withLongDeadline(query)).map(toFound)
+      return (await withLongDeadline(query)).map(toFoundKey)
     },
     noteUses: (uses) => recordUses(sql, uses),
     async findById(id) {
       const [row] = await withDeadline(sql<KeyRow[]>`select * from api_keys where id = ${id}`)
-      return row && toRecord(row)
+      return row && toApiKeyRecord(row)
     },
     async change(id, owner, { name, description, labels, caps }, now, from) {
-      const isSame = sql`caps is not distinct from ${toStored(from)}::text::jsonb`
+      const isSame = sql`caps is not distinct from ${toStoredJson(from)}::text::jsonb`
       const query = sql<RevokedRecordRow[]>`
         update api_keys set
           name = coalesce(${name ?? null}, name),
           description = case when ${description !== undefined} then ${description || null} else description end,
-          labels = case when ${labels !== undefined} then ${toStored(labels)}::text::jsonb else labels end,
-          caps = case when ${caps !== undefined} then ${toStored(caps)}::text::jsonb else caps end
+          labels = case when ${labels !== undefined} then ${toStoredJson(labels)}::text::jsonb else labels end,
+          caps = case when ${caps !== undefined} then ${toStoredJson(caps)}::text::jsonb else caps end
         where ${isOwn(sql, id, owner, now)}
           ${from === undefined || from === closedCaps ? sql`` : sql`and ${isSame}`}
         returning *, pg_current_xact_id()::text as transaction`
       const [row] = await withDeadline(query)
-      return row && toRevoked(row)
+      return row && toRevokedRecord(row)
     },
     async revoke(id, owner, now, hash) {
       const [row] = await withDeadline(sql<RevokedRecordRow[]>`
         update api_keys set status = 'revoked' where ${isOwn(sql, id, owner, now)}
           ${hash === undefined ? sql`` : sql`and key_hash = ${hash}`}
         returning *, pg_current_xact_id()::text as transaction`)
-      return row && toRevoked(row)
+      return row && toRevokedRecord(row)
     },
     rotate: (...asked) => rotate(sql, ...asked),
     async endPrevious(hash, now) {
@@ -107,7 +107,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
         where previous_hash = ${hash} and previous_ends_at > ${nowByBoth(sql, now)}
           and status = 'active' and ${lockBound(sql)}
         returning *, pg_current_xact_id()::text as transaction`)
-      return row && { ...toRevoked(row), hash }
+      return row && { ...toRevokedRecord(row), hash }
     },
     async countEndingSoon(now) {
       const instant = sql`${new Date(now)}::timestamptz`
@@ -126,7 +126,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       return row?.count ?? 0
     },
     async search(search) {
-      return (await withLongDeadline(searchQuery(sql, search))).map(toRecord)
+      return (await withLongDeadline(searchQuery(sql, search))).map(toApiKeyRecord)
     },
     revokeAll: (scope, now) => revokeAll(sql, scope, now),
     async deleteExpiredEphemeral(now) {
@@ -188,7 +188,7 @@ async function rotate(
       replaced.previous_hash as replaced_previous_hash,
       pg_current_xact_id()::text as transaction`)
   if (row === undefined) return undefined
-  const record = toRecord(row)
+  const record = toApiKeyRecord(row)
   const { expiresAt } = record
   const { transaction, replaced_hash: replaced, replaced_previous_hash: older } = row
   const secret = { id, hash: replaced, expiresAt, transaction }
@@ -282,7 +282,7 @@ function insertOne(sql: Sql, record: ApiKeyRecord, attempt: Attempt | undefined)
       ${hash}, ${record.status}, ${record.groups},
       ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
       ${record.expiresAt === null ? null : new Date(record.expiresAt)}, ${record.prefix},
-      ${toStored(record.labels)}::text::jsonb, ${toStored(record.caps)}::text::jsonb
+      ${toStoredJson(record.labels)}::text::jsonb, ${toStoredJson(record.caps)}::text::jsonb
     from made`
 }
 
@@ -340,7 +340,7 @@ function isActive(sql: Sql, { user, subscription }: KeyScope, now: number): Frag
 /** One query for every search; status conditions apply to the effective status. */
 export function searchQuery(sql: Sql, search: ApiKeySearch): Query<KeyRow[]> {
   const { owner, only, subscription, includeEphemeral, prefix, labels, limit, offset } = search
-  const labelled = toStored(labels)
+  const labelled = toStoredJson(labels)
   return sql<KeyRow[]>`
     select * from api_keys
     where true

@@ -1,6 +1,4 @@
-/**
- * The store of API keys. Every method throws `store_unavailable` if the store cannot be reached.
- */
+/** The store of API keys. Every method throws `store_unavailable` if the store cannot be reached. */
 
 import type { Labels } from '../formats/labels.ts'
 import type { CompiledCaps } from '../identity/rules/caller.ts'
@@ -35,11 +33,8 @@ export interface LockedKey {
   readonly lockedId: string
 }
 
-/**
- * The address that a request comes from. Called only if needed, because reading it may be
- * expensive.
- */
-export type Source = () => string | undefined
+/** The address that a request comes from. Called only if needed, because reading it may be expensive. */
+export type SourceAddress = () => string | undefined
 
 /** Finds a key by its hash: all that the request path needs of the store. */
 export interface KeyLookup {
@@ -47,7 +42,10 @@ export interface KeyLookup {
    * Returns without a promise if the key is cached. Sources share the store fairly; excess look-ups
    * of one source fail with `store_unavailable`.
    */
-  findByHash(hash: string, source?: Source): KnownKey | undefined | Promise<KnownKey | undefined>
+  findByHash(
+    hash: string,
+    source?: SourceAddress,
+  ): KnownKey | undefined | Promise<KnownKey | undefined>
 }
 
 export type ApiKeySort = 'created_at' | 'expires_at' | 'last_used_at' | 'name'
@@ -63,7 +61,7 @@ export interface ApiKeySearch {
   readonly includeEphemeral: boolean
   /** Bare name; any subscription if undefined. */
   readonly subscription: string | undefined
-  /** As made by `prefixOf`; any prefix if undefined. */
+  /** As made by `printablePrefixOf`; any prefix if undefined. */
   readonly prefix: string | undefined
   /** A key must have all of these labels, if there are any. */
   readonly labels: Labels
@@ -120,9 +118,8 @@ interface ApiKeyRecords {
     from?: KeyCaps,
   ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
   /**
-   * Revokes a key that is active at `now` (milliseconds since the epoch) and belongs to `owner`, if
-   * given, and if `hash` is given has that present secret. Of concurrent calls one gets the record, the others
-   * undefined.
+   * Revokes a key that is active at `now` (milliseconds since the epoch) and belongs to `owner`, if given, and if
+   * `hash` is given has that present secret. Of concurrent calls one gets the record, the others undefined.
    */
   revoke(
     id: string,
@@ -131,9 +128,8 @@ interface ApiKeyRecords {
     hash?: string,
   ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
   /**
-   * Replaces the secret of a key that is active at `now` and belongs to `owner`, if given. Returns
-   * the new record, and the replaced secret as a revocation; undefined also if another attempt has
-   * taken over.
+   * Replaces the secret of a key that is active at `now` and belongs to `owner`, if given. Returns the new record, and
+   * the replaced secret as a revocation; undefined also if another attempt has taken over.
    */
   rotate(
     id: string,

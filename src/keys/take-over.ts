@@ -7,7 +7,7 @@
 import type { Pool } from '../store/postgres/postgres.ts'
 import type { Sql } from '../store/postgres/sql.ts'
 
-export type KeyTable = Awaited<ReturnType<typeof inspectTable>>
+export type KeyTable = Awaited<ReturnType<typeof inspectKeyTable>>
 
 export type CopyCounts = Awaited<ReturnType<typeof copyKeys>>
 
@@ -36,7 +36,7 @@ const batchRows = 1_000
  * Reads what the table contains, and whether we can use it; throws an Error with a readable message if it is not the
  * original's.
  */
-export async function inspectTable(sql: Sql) {
+export async function inspectKeyTable(sql: Sql) {
   const found = await sql<{ name: string; demanding: boolean }[]>`
     select attname as name, attnotnull and not atthasdef and attidentity = '' as demanding
     from pg_attribute
@@ -172,7 +172,7 @@ async function addBatch(target: Sql, incoming: string, dryRun: boolean): Promise
 }
 
 /** Changes the original's table so that we can add keys; the migrations do the rest. */
-export async function adoptTable(sql: Sql, { demanding }: KeyTable): Promise<void> {
+export async function alterKeyTable(sql: Sql, { demanding }: KeyTable): Promise<void> {
   for (const name of demanding) {
     await sql`alter table api_keys alter column ${sql.identifier(name)} drop not null`
   }

@@ -3,7 +3,7 @@
 import type { FoundKey } from './store.ts'
 
 /** `put` caches a key, unless it is cached. None is put that was evicted while it was read. */
-export function createWarmUp(put: (key: FoundKey) => boolean) {
+export function createCacheWarmUp(put: (key: FoundKey) => boolean) {
   /** The hashes that the read in progress must not cache; undefined without one, or if it must cache none. */
   let evicted: Set<string> | undefined
 

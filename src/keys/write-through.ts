@@ -10,7 +10,7 @@ interface EvictingCache {
   evictWhere(holds: (key: KnownKey) => boolean): void
 }
 
-export function writeThrough(
+export function createWriteThroughTable(
   table: ApiKeyTable,
   { evict, evictWhere }: EvictingCache,
 ): Omit<ApiKeyStore, keyof KeyLookup> {

@@ -1,10 +1,10 @@
 /** The used share of each limit that several callers have in common, for metrics. */
 
 import {
-  resourceOf,
+  resourceOfCounter,
   type SharedLimit,
-  sharedBy,
   sharedLimits,
+  sharerOfCounter,
 } from '../models/rules/shared-limits.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import { type ReadStatesDeps, readLimitStates } from '../ratelimit/increases/read-limit-states.ts'
@@ -27,9 +27,9 @@ export function createLimitRatios({ snapshot, clock, ...deps }: LimitRatiosDeps)
     return states.map(({ limit, used }, i) => {
       const { counter } = shared[i] as SharedLimit
       const { limitName = '', kind } = limit
-      const whom = sharedBy(limit, counter) ?? ''
+      const whom = sharerOfCounter(limit, counter) ?? ''
       return {
-        attributes: { resource: resourceOf(counter), limit: limitName, kind, whom },
+        attributes: { resource: resourceOfCounter(counter), limit: limitName, kind, whom },
         value: Number(used) / Number(limit.limit),
       }
     })

@@ -3,14 +3,14 @@
 import { noteStart } from '../cluster/in-force/report-rows.ts'
 import { createCachedApiKeys, minGraceMs } from '../keys/cached-api-keys.ts'
 import { createIdempotency } from '../keys/idempotency.ts'
-import { startLastUsed } from '../keys/last-used.ts'
 import { createPostgresApiKeys } from '../keys/postgres-api-keys.ts'
-import { logFollower, logKeeper } from '../keys/revocations/log-lines.ts'
 import { createPropagationWatch } from '../keys/revocations/propagation.ts'
 import { createRevocationFollower } from '../keys/revocations/revocation-follower.ts'
 import { createRevocationKeeper } from '../keys/revocations/revocation-keeper.ts'
 import { endedSecrets } from '../keys/revocations/revocation-log.ts'
+import { followerLogging, keeperLogging } from '../keys/revocations/revocation-logging.ts'
 import type { ApiKeyTable } from '../keys/store.ts'
+import { startUseRecorder } from '../keys/use-recorder.ts'
 import { createActiveIncreases } from '../ratelimit/increases/active-increases.ts'
 import { createIncreaseStore } from '../ratelimit/increases/postgres-increases.ts'
 import { timedStop } from '../runtime/stops.ts'
@@ -76,7 +76,7 @@ export async function openKeys(
       decisions.resume()
     },
     readIncreases: () => increases.follow(ownIncreases),
-    ...logFollower(log),
+    ...followerLogging(log),
     onFault,
   })
   const keeper = createRevocationKeeper({
@@ -85,7 +85,7 @@ export async function openKeys(
     folder: config.revocationLogDir,
     name: config.replicaName,
     evict: (hashes) => keys.evict(hashes),
-    ...logKeeper(log, onFault),
+    ...keeperLogging(log, onFault),
   })
   const postgres = createPostgresApiKeys(pool)
   const queries = createDurations(callBounds)
@@ -140,7 +140,7 @@ export async function openKeys(
         'cannot read the most recently used keys: the key cache starts empty',
       ),
   )
-  const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })
+  const lastUsed = startUseRecorder({ write: (uses) => table.noteUses(uses), onFault })
   stops.push(timedStop('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
   return {
     keys,

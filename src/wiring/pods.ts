@@ -2,8 +2,8 @@
 
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { unseenMs } from '../keys/revocations/revocation-follower.ts'
-import { type ReplicaPod, removeEnded } from '../keys/revocations/revocation-log.ts'
+import { endedAfterMs } from '../keys/revocations/revocation-follower.ts'
+import { type ReplicaPod, removeEndedReplicas } from '../keys/revocations/revocation-log.ts'
 import { accessOf } from '../kubernetes/access.ts'
 import { type ClusterAccess, createClient } from '../kubernetes/client.ts'
 import { createEndedPods } from '../kubernetes/ended-pods.ts'
@@ -12,10 +12,7 @@ import type { Database } from './database.ts'
 
 export type Pods = ReturnType<typeof openPods>
 
-/**
- * Returns undefined if this process is not known to run in a pod. Throws an error that names the
- * setting to check.
- */
+/** Returns undefined if this process is not known to run in a pod. Throws an error that names the setting to check. */
 export function openPods({ config, log, onFault, stops }: Context, { pool }: Database) {
   const { podNamespace: namespace, podName: name, podUid: uid } = config
   const isReachable = config.kubeconfig !== undefined || config.kubernetesHost !== undefined
@@ -29,7 +26,7 @@ export function openPods({ config, log, onFault, stops }: Context, { pool }: Dat
     if (removing) return
     removing = true
     try {
-      const names = await removeEnded(pool, pods, unseenMs)
+      const names = await removeEndedReplicas(pool, pods, endedAfterMs)
       if (names.length > 0) {
         log.warn(
           { code: 'pods_ended', ended: names },

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
 import { createPostgresApiKeys } from '../../src/keys/postgres-api-keys.ts'
-import { endLater } from '../../src/keys/revocations/ended-keys.ts'
+import { expireWithSecrets } from '../../src/keys/revocations/ended-keys.ts'
 import type { ApiKeyRecord } from '../../src/keys/rules/api-key.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { runAt } from '../support/command.ts'
@@ -84,6 +84,6 @@ test('a secret that is listed again ends at the earlier time', async (t) => {
   const listed = [3_600_000, 0, 7_200_000].map((later) => {
     return { ...record, at: 0, endsAt: soon + later }
   })
-  t.equal(await endLater(sql, listed), 1)
+  t.equal(await expireWithSecrets(sql, listed), 1)
   t.equal((await keys.findById(record.id))?.expiresAt, soon)
 })

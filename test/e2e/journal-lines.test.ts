@@ -13,7 +13,7 @@ import { WireWriter } from '../../src/grpc/wire.ts'
 import { filesOf } from '../../src/journal/files.ts'
 import { prepareFolder } from '../../src/journal/prepare-folder.ts'
 import type { ReadLine } from '../../src/journal/read-line.ts'
-import { writePayer } from '../../src/models/rules/payer.ts'
+import { formatPayer } from '../../src/models/rules/payer.ts'
 import { userInLines } from '../../src/ratelimit/rules/counter-key.ts'
 import { replaceFile } from '../../src/runtime/replace-file.ts'
 import { writeSubject } from '../../src/usage/rules/line-head.ts'
@@ -60,7 +60,7 @@ const users = [
   `"${'x'.repeat(65_536)}`,
 ]
 const payer =
-  writePayer(
+  formatPayer(
     { organizationId: 'o"\\\n&=ö\0\ud800', costCenter: 'x'.repeat(9_999), labels: {} },
     { billingRate: { perToken: '0.01' } },
   ) ?? ''

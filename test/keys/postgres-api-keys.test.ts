@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { createPostgresApiKeys, searchQuery } from '../../src/keys/postgres-api-keys.ts'
-import { readEnded } from '../../src/keys/revocations/ended-keys.ts'
+import { readEndedKeys } from '../../src/keys/revocations/ended-keys.ts'
 import type { ApiKeyRecord } from '../../src/keys/rules/api-key.ts'
 import type { ApiKeySort, FoundKey } from '../../src/keys/store.ts'
 import { advisoryLocks } from '../../src/store/postgres/advisory-locks.ts'
@@ -101,7 +101,7 @@ test('a key of any time can be read, revoked and kept as revoked', async (t) => 
     t.equal(await keys.countEndingSoon(now), 0)
     t.strictSame(await expiringKeys(sql, 1).run(1_000), [])
     t.match(await keys.revoke(id, undefined, now), times)
-    t.match(await readEnded(sql, ''), [{ expiresAt: last }])
+    t.match(await readEndedKeys(sql, ''), [{ expiresAt: last }])
   }
   await sql`update api_keys set status = 'active', revoked_at = null, expires_at = now() + interval '1 day'`
   t.match(await expiringKeys(sql, 1).run(1_000), [{ id }])

@@ -2,7 +2,7 @@ import { test } from 'tap'
 import { formatPath } from '../../src/formats/fields.ts'
 import type { ModelRef, Resource, Subscription, Tenant } from '../../src/kinds/resources.ts'
 import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
-import { readObject } from '../../src/models/sources/documents.ts'
+import { parseObjectResource } from '../../src/models/sources/documents.ts'
 import { modelRef, resourceOf, subscription, type WrittenDocument } from '../support/documents.ts'
 
 const rate = [[100, '1m']] as const
@@ -234,18 +234,18 @@ test('limits under another name, or in another place, are not no limits', async 
   const others = Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`unknown${n}`, n]))
   const hidden = { ...ofTeam({ ...others, limts: limits }), ...others }
   t.notOk('resource' in parseResource(hidden), 'behind more unknown fields than are named')
-  const { problems } = readObject(hidden)
+  const { problems } = parseObjectResource(hidden)
   t.match(problems[0], { severity: 'error', message: /spec\.limts is not known here/ })
 })
 
 test('a modelRef under limits by name alone says what to write', async (t) => {
   const modelRefs = [{ namespace: 'llm', name: 'small', limits: [] }]
-  const { problems } = readObject(ofTeam({ modelRefs, limits: [daily] }))
+  const { problems } = parseObjectResource(ofTeam({ modelRefs, limits: [daily] }))
   const needed = 'spec.modelRefs[0].tokenRateLimits needs at least 1 limit'
   t.match(problems[0], {
     message: `Subscription team: ${needed} even if spec.limits has limits; for practically no limit write [{ limit: 1000000000, window: 1h }]`,
   })
-  t.match(readObject(ofTeam({ modelRefs })).problems[0], {
+  t.match(parseObjectResource(ofTeam({ modelRefs })).problems[0], {
     message: `Subscription team: ${needed}`,
   })
 })
@@ -307,11 +307,13 @@ test('a Tenant whose spec is misspelt, misplaced or no object opens nothing', as
     [{ ...rest, metadata: [metadata], spec }, 'metadata'],
     [{ ...rest, metadata: {}, spec }, 'metadata.name'],
   ] as const) {
-    const { resource, problems } = readObject(tenant)
+    const { resource, problems } = parseObjectResource(tenant)
     t.match(resource, { limits: [], unreadable: [{ path: path.split('.') }] }, path)
     t.match(problems, { length: 1, 0: { severity: 'error' } }, path)
   }
-  t.match(readObject({ ...empty, kind: 'Tennant', spce: spec }).resource, { unreadable: [{}] })
+  t.match(parseObjectResource({ ...empty, kind: 'Tennant', spce: spec }).resource, {
+    unreadable: [{}],
+  })
   const cpu = { resources: { limits: { cpu: '1' } } }
   const labelled = { ...metadata, labels: { limits: 'a' }, managedFields: [{ 'f:limits': {} }] }
   for (const tenant of [
@@ -335,17 +337,17 @@ test('a Tenant with limits whose kind or version is wrong opens nothing', async 
     { kind: 'tenant' },
     { kind: 'Tennant' },
   ]) {
-    const { resource, problems } = readObject({ ...tenant, ...change })
+    const { resource, problems } = parseObjectResource({ ...tenant, ...change })
     t.match(resource, { kind: 'Tenant', unreadable: [{}] }, JSON.stringify(change))
     t.match(problems, { length: 1, 0: { severity: 'error', message: /(apiVersion|kind) must be/ } })
   }
   const foreign = { ...tenant, apiVersion: 'capsule.clastix.io/v1' }
-  t.equal(readObject(foreign).resource, undefined)
+  t.equal(parseObjectResource(foreign).resource, undefined)
 })
 
 test('limits of a Tenant by another name are said to hold for nobody', async (t) => {
   const tenant = ofTenant({ limits: [{ name: 'all', limit: 5, window: 'day' }] })
-  const { resource, problems } = readObject({ ...tenant, metadata: { name: 'tenant' } })
+  const { resource, problems } = parseObjectResource({ ...tenant, metadata: { name: 'tenant' } })
   t.equal(resource, undefined)
   t.match(problems, [{ message: /metadata\.name must be/ }, { message: /hold for nobody/ }])
 })

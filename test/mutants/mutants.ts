@@ -106,26 +106,26 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'models/sources/listing.ts',
-    ['models/sources/files.test.ts', 'models/sources/last-good.test.ts'],
+    'models/sources/list-files.ts',
+    ['models/sources/resource-folder.test.ts', 'models/sources/last-good.test.ts'],
     [
       ['${ctimeNs} ', ''],
       ['if (isBelow && ', 'if (false && '],
     ],
   ),
   ...mutants(
-    'models/sources/files.ts',
-    ['models/sources/files.test.ts', 'models/sources/last-good.test.ts'],
+    'models/sources/resource-folder.ts',
+    ['models/sources/resource-folder.test.ts', 'models/sources/last-good.test.ts'],
     [
-      ['if (!before.resources.some(({ resource }) => isLimited(resource)))', 'if (true)'],
+      ['if (!before.resources.some(({ resource }) => isLimitedTenant(resource)))', 'if (true)'],
       ['isUnknown: isFirst', 'isUnknown: true'],
     ],
   ),
   ...mutants(
     'models/sources/unreadable-tenant.ts',
-    ['models/sources/files.test.ts'],
+    ['models/sources/resource-folder.test.ts'],
     [
-      ['if (!isLimited(second) || ', 'if (true || '],
+      ['if (!isLimitedTenant(second) || ', 'if (true || '],
       ['limits, calendar, unreadable]', 'limits]'],
     ],
   ),
@@ -210,8 +210,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'keys/last-used.ts',
-    ['keys/last-used.test.ts'],
+    'keys/use-recorder.ts',
+    ['keys/use-recorder.test.ts'],
     [['Math.abs(instant - before) < noteEveryMs', 'instant - before < noteEveryMs']],
   ),
   ...mutants(
@@ -723,8 +723,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'keys/rules/lifetime.ts',
-    ['keys/rules/lifetime.test.ts'],
+    'keys/rules/key-lifetime.ts',
+    ['keys/rules/key-lifetime.test.ts'],
     [
       ['lifetimeMs > maximumMs', 'lifetimeMs >= maximumMs'],
       ['if (!(lifetimeMs > 0))', 'if (lifetimeMs < 0)'],
@@ -791,7 +791,7 @@ export const allMutants: readonly Mutant[] = [
     ['keys/revocations/propagation.test.ts'],
     [
       ['        position = acknowledged\n', ''],
-      [' || hashes.includes(increasesChanged)', ''],
+      [' || hashes.includes(increasesMarker)', ''],
     ],
   ),
   ...mutants(

@@ -2,7 +2,7 @@
 
 import { type Policies, policiesInSteps } from '../../src/cluster/rules/policies.ts'
 import { compileInSteps } from '../../src/models/rules/compile.ts'
-import type { Refused } from '../../src/models/rules/refused-resources.ts'
+import type { RefusedResource } from '../../src/models/rules/refused-resources.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 
 function runToEnd<Result>(steps: Generator<unknown, Result>): Result {
@@ -16,6 +16,6 @@ export function compile(...given: Parameters<typeof compileInSteps>): Snapshot {
   return runToEnd(compileInSteps(...given))
 }
 
-export function policiesOf(snapshot: Snapshot, refused: readonly Refused[] = []): Policies {
+export function policiesOf(snapshot: Snapshot, refused: readonly RefusedResource[] = []): Policies {
   return runToEnd(policiesInSteps(snapshot, refused))
 }

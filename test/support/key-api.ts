@@ -25,7 +25,7 @@ import { createPropagationWatch } from '../../src/keys/revocations/propagation.t
 import { hashOfKey } from '../../src/keys/rules/api-key.ts'
 import type { KeyReach } from '../../src/keys/rules/caps-of-caller.ts'
 import type { ApiKeyStore, ApiKeyTable } from '../../src/keys/store.ts'
-import type { Refused } from '../../src/models/rules/refused-resources.ts'
+import type { RefusedResource } from '../../src/models/rules/refused-resources.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import type { ResettableCounters } from '../../src/ratelimit/counters.ts'
@@ -77,7 +77,7 @@ export interface KeyApiOptions {
   /** Problems of the resources. */
   readonly problems?: readonly string[]
   /** Documents of resources that are not in force. */
-  readonly refused?: readonly Refused[]
+  readonly refused?: readonly RefusedResource[]
   /** INFERENCE_WITH_IDENTITY_TOKENS; false by default. */
   readonly tokensOpenInference?: boolean
   /** Whether an action requires its line in the audit trail. */

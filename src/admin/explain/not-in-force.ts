@@ -2,8 +2,8 @@
 
 import type { ConsideredSubscription, Explanation } from '../../decide/explain.ts'
 import { formatPath } from '../../formats/fields.ts'
-import { namesOfKind } from '../../models/rules/original/original-kinds.ts'
-import type { Refused } from '../../models/rules/refused-resources.ts'
+import { acceptedKindNames } from '../../models/rules/original/original-kinds.ts'
+import type { RefusedResource } from '../../models/rules/refused-resources.ts'
 import type { Model } from '../../models/rules/snapshot.ts'
 
 /** The names in a request that a broken resource may have. */
@@ -22,17 +22,17 @@ export function notInForce(
   { decision, steps, model, closed, subscriptions }: Explanation,
   named: Names,
   problems: readonly string[],
-  refused: readonly Refused[],
+  refused: readonly RefusedResource[],
 ): readonly string[] {
   if (decision.allowed) return []
   const keys = new Set([...(model ? [model] : closed)].map(({ key }) => key))
-  function ofNames(kind: 'ModelRef' | Refused['kind'], names: readonly string[]) {
+  function ofNames(kind: 'ModelRef' | RefusedResource['kind'], names: readonly string[]) {
     const marks = names.flatMap((name) =>
-      namesOfKind(kind).map((written) => `: error: ${written} ${name}: `),
+      acceptedKindNames(kind).map((written) => `: error: ${written} ${name}: `),
     )
     return problems.filter((problem) => marks.some((mark) => problem.includes(mark)))
   }
-  const about = (kind: Refused['kind']): readonly string[] =>
+  const about = (kind: RefusedResource['kind']): readonly string[] =>
     refused
       .filter((each) => each.kind === kind && each.modelKeys.some((key) => keys.has(key)))
       .map(({ name }) => name)

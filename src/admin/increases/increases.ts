@@ -7,7 +7,7 @@ import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { statusAt } from '../../keys/rules/api-key.ts'
-import { sharedBy } from '../../models/rules/shared-limits.ts'
+import { sharerOfCounter } from '../../models/rules/shared-limits.ts'
 import { maxIncreases, type StoredIncrease } from '../../ratelimit/increases/active-increases.ts'
 import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -247,10 +247,10 @@ function choose(found: readonly OwnLimit[], { user, whom }: Body): OwnLimit {
   }
   if (user !== undefined)
     throw invalidRequest(`user: the limit is per ${scope}, not per user; leave it out.`)
-  const chosen = found.find(({ limit, counter }) => sharedBy(limit, counter) === whom)
+  const chosen = found.find(({ limit, counter }) => sharerOfCounter(limit, counter) === whom)
   if (chosen !== undefined) return chosen
   if (whom === undefined) throw invalidRequest(`whom is needed: the limit is per ${scope}.`)
-  if (sharedBy(first.limit, first.counter) === undefined)
+  if (sharerOfCounter(first.limit, first.counter) === undefined)
     throw invalidRequest(
       `whom: the limit is per ${scope} and has one counter, which all share; leave it out.`,
     )

@@ -4,7 +4,7 @@ import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toAmount } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
-import { sharedBy } from '../../models/rules/shared-limits.ts'
+import { sharerOfCounter } from '../../models/rules/shared-limits.ts'
 import { showsFigures } from '../../ratelimit/rules/limit-headers.ts'
 import {
   type LimitRequest,
@@ -178,7 +178,7 @@ function choose(found: readonly OwnLimit[], whom: string | undefined): OwnLimit 
   const [first, another] =
     whom === undefined
       ? found
-      : found.filter(({ limit, counter }) => sharedBy(limit, counter) === whom)
+      : found.filter(({ limit, counter }) => sharerOfCounter(limit, counter) === whom)
   if (first === undefined) throw new ServiceError('not_found', { message: foreign })
   if (another === undefined) return first
   throw invalidRequest('whom is needed: several counters of the limit apply to you.')

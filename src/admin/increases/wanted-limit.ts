@@ -6,7 +6,7 @@ import type { ExactInt } from '../../formats/exact.ts'
 import { parseMoney, toAmount } from '../../formats/money.ts'
 import { dayMs } from '../../formats/time.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
-import { sharedBy } from '../../models/rules/shared-limits.ts'
+import { sharerOfCounter } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { maxIncreases, type StoredIncrease } from '../../ratelimit/increases/active-increases.ts'
 import { limitKindOfKey, parseCounterKey } from '../../ratelimit/rules/counter-key.ts'
@@ -172,7 +172,7 @@ export function toMeantJson({
   const kind = limitKindOfKey({ counted })
   const [, ofModel] = /^ModelRef\/(.*)$/.exec(resource) ?? []
   const [, keyId, name = ''] = /^(?:@(.*))?#(.*)$/.exec(model) ?? []
-  const whom = sharedBy({ scope: per }, { key: counter })
+  const whom = sharerOfCounter({ scope: per }, { key: counter })
   return {
     subscription: ofModel === undefined && resource !== 'Tenant' ? resource : null,
     model: ofModel ?? null,

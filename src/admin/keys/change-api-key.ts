@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { type ApiKeyRecord, statusAt } from '../../keys/rules/api-key.ts'
-import { wideningOf } from '../../keys/rules/key-caps.ts'
+import { describeWidening } from '../../keys/rules/key-caps.ts'
 import type { KeyChanges } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
@@ -74,7 +74,7 @@ export function changeApiKey(app: Api, deps: ExternalDeps): void {
     for (let turn = 0; turn < maxTurns; turn += 1) {
       const { user, subscription, caps: from } = await find(id, caller, now)
       const caps = readCaps(body, from, subscription, snapshot())
-      const widening = wideningOf(from, caps)
+      const widening = describeWidening(from, caps)
       if (widening !== undefined && !(await isAdmin(caller))) {
         const message = `Only an administrator may widen caps: ${widening}`
         throw new ServiceError('admin_required', { message })

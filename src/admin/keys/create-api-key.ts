@@ -5,7 +5,7 @@ import type { FromSchema } from 'json-schema-to-ts'
 import { selectForKey } from '../../decide/subscription-selection.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
-import { expiryOf, maximumDaysOf } from '../../keys/rules/lifetime.ts'
+import { expiryOf, maxLifetimeDays } from '../../keys/rules/key-lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { recordIntent } from '../http/audit.ts'
@@ -105,7 +105,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
     const expiresAt = expiryOf({
       expiresIn: request.body.expiresIn,
       ephemeral,
-      maximumDays: maximumDaysOf(current.tenant, deps.maxExpirationDays),
+      maximumDays: maxLifetimeDays(current.tenant, deps.maxExpirationDays),
       now,
     })
     const requested = request.body.subscription?.trim() || undefined

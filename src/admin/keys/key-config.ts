@@ -1,6 +1,6 @@
 /** `GET /v1/api-keys/config`: what a new key may ask for. */
 
-import { ephemeralMaximum, maximumDaysOf } from '../../keys/rules/lifetime.ts'
+import { ephemeralMaximum, maxLifetimeDays } from '../../keys/rules/key-lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { responses, string } from '../http/schema.ts'
@@ -18,7 +18,7 @@ const schema = {
 /** Adds the route. */
 export function keyConfig(app: Api, deps: ExternalDeps): void {
   app.get('/v1/api-keys/config', { schema }, async () => ({
-    max_expiration_days: maximumDaysOf(deps.snapshot().tenant, deps.maxExpirationDays),
+    max_expiration_days: maxLifetimeDays(deps.snapshot().tenant, deps.maxExpirationDays),
     ephemeral_max_expiration: ephemeralMaximum,
   }))
 }

@@ -2,7 +2,7 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest } from '../../formats/errors.ts'
-import { overlapOf } from '../../keys/rules/lifetime.ts'
+import { parseOverlap } from '../../keys/rules/key-lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, recordIntent } from '../http/audit.ts'
@@ -92,8 +92,8 @@ export function rotateApiKey(app: Api, deps: ExternalDeps): void {
 }
 
 function readTimes({ overlap, endOldAfterFirstUse }: NonNullable<BodyOf<typeof schema.body>>) {
-  const overlapMs = overlapOf('overlap', overlap) ?? 0
-  const endAfterFirstUseMs = overlapOf('endOldAfterFirstUse', endOldAfterFirstUse)
+  const overlapMs = parseOverlap('overlap', overlap) ?? 0
+  const endAfterFirstUseMs = parseOverlap('endOldAfterFirstUse', endOldAfterFirstUse)
   if (overlapMs === 0 && endAfterFirstUseMs !== undefined) {
     const message = 'endOldAfterFirstUse needs an overlap, which it can only shorten.'
     throw invalidRequest(message)

@@ -1,7 +1,7 @@
 /** `POST /v1/api-keys/search` (contract, 3.5). */
 
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
-import { type ApiKeyStatus, keyStatuses, prefixOf } from '../../keys/rules/api-key.ts'
+import { type ApiKeyStatus, keyStatuses, printablePrefixOf } from '../../keys/rules/api-key.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { ApiKeySearch } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -216,7 +216,7 @@ function readSubscription(raw: string | null | undefined): string | undefined {
 
 function readPrefix(raw: string | null | undefined): string | undefined {
   if (!raw?.trim()) return undefined
-  const prefix = prefixOf(raw.trim())
+  const prefix = printablePrefixOf(raw.trim())
   if (prefix !== undefined) return prefix
   const message = 'filters.keyPrefix must be the first characters of a key, like sk-tg-4fTr0b.'
   throw invalidRequest(message)

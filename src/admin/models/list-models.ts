@@ -19,7 +19,7 @@ import { quoteName } from '../../formats/redact.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { isModelAllowed } from '../../keys/rules/caps-of-caller.ts'
-import { endpointOf, type FoundModel, mergeModels } from '../../models/rules/model-list.ts'
+import { type FoundModel, mergeModels, modelEndpoint } from '../../models/rules/model-list.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/snapshot.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import { inSlices } from '../../runtime/slices.ts'
@@ -168,7 +168,7 @@ async function findModels(deps: ExternalDeps, search: Search) {
     for (const key of subscription.limits.keys()) {
       const model = snapshot.models.get(key) as Model
       if (!isModelAllowed(caller, key)) continue
-      const endpoint = endpointOf(model, deps.gatewayUrl)
+      const endpoint = modelEndpoint(model, deps.gatewayUrl)
       if (model.resource.backend.kind === 'ExternalModel') {
         // A provider's own list is not about this model, so only its phase counts.
         if (model.phase !== 'Ready') continue

@@ -7,7 +7,7 @@ import {
   selectionErrors,
 } from '../../decide/subscription-selection.ts'
 import { errorEntry, ServiceError } from '../../formats/errors.ts'
-import { displayOf } from '../../models/rules/display.ts'
+import { displayOf } from '../../models/rules/display-names.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { SharedDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'

@@ -4,7 +4,7 @@ import { mayUseModel } from '../../decide/access.ts'
 import type { Person } from '../../identity/rules/caller.ts'
 import type { Prices } from '../../kinds/limits.ts'
 import type { BilledModel, Limit } from '../../kinds/resources.ts'
-import { displayOf } from '../../models/rules/display.ts'
+import { displayOf } from '../../models/rules/display-names.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/snapshot.ts'
 import {
   boolean,

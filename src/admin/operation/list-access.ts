@@ -2,7 +2,7 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { type AccessRow, accessRows } from '../../decide/access-matrix.ts'
-import { limitsOn } from '../../models/rules/shared-limits.ts'
+import { limitsOnModel } from '../../models/rules/shared-limits.ts'
 import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -112,7 +112,7 @@ function toRow({ model, kind, name, policies, subscriptions }: AccessRow, locate
     subscriptions: subscriptions.slice(0, shownOfEach).map(({ subscription, pays }) => ({
       ...toResourceJson(subscription.resource, locate),
       pays,
-      ...toLimitsJson([...limitsOn(subscription, model.key)].map(({ limit }) => limit)),
+      ...toLimitsJson([...limitsOnModel(subscription, model.key)].map(({ limit }) => limit)),
     })),
     ...leftOut('more_subscriptions', subscriptions),
   }

@@ -6,7 +6,7 @@ import type { AuditTarget } from '../../audit/event.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
-import { resourceOf, sharedBy } from '../../models/rules/shared-limits.ts'
+import { resourceOfCounter, sharerOfCounter } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { maxResets } from '../../ratelimit/counters.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
@@ -237,7 +237,7 @@ function toSubjectJson({ user, key }: Subject) {
 
 /** The resource of a counter's limit, as the audit trail names it; none for the Tenant. */
 function resourceIn(counter: Counter | undefined): AuditTarget {
-  const resource = counter ? resourceOf(counter) : 'Tenant'
+  const resource = counter ? resourceOfCounter(counter) : 'Tenant'
   if (resource === 'Tenant') return {}
   return resource.includes('/') ? { resource } : { subscription: resource }
 }
@@ -284,7 +284,8 @@ async function sharedLimitsOf(
   const found = ofTenant.length > 0 ? ofTenant : all
   if (found.length === 0) throw await unknownLimit({ name, subscription, model }, snapshot)
   const chosen = found.filter(
-    ({ limit, counter }) => (whom ?? sharedBy(limit, counter)) === sharedBy(limit, counter),
+    ({ limit, counter }) =>
+      (whom ?? sharerOfCounter(limit, counter)) === sharerOfCounter(limit, counter),
   )
   if (chosen.length > 0) return inOrder(chosen)
   const message = `whom: no ${found[0]?.limit.scope} of this name shares the limit.`
@@ -293,7 +294,7 @@ async function sharedLimitsOf(
 
 /** Requires limits of one resource, so that no other one is reset by mistake. */
 function requireOne(limits: readonly OwnLimit[]): void {
-  const resources = [...new Set(limits.map(({ counter }) => resourceOf(counter)))]
+  const resources = [...new Set(limits.map(({ counter }) => resourceOfCounter(counter)))]
   if (resources.length < 2) return
   throw invalidRequest(
     `name: several have a limit of this name, ${resources.slice(0, 2).join(' and ')}; add subscription or model.`,

@@ -8,10 +8,10 @@ import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import { compileCaps } from '../../keys/rules/compiled-caps.ts'
 import { type LimitKind, limitKinds, limitScopes } from '../../kinds/limits.ts'
 import {
-  type About,
-  type LimitOn,
-  limitsOn,
-  sharedBy,
+  type LimitSubject,
+  limitsOnModel,
+  type ModelLimit,
+  sharerOfCounter,
   subscriptionAndModels,
 } from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
@@ -120,7 +120,7 @@ export function toStateJson(state: LimitState, counter: Counter, isTold: boolean
   const { limit, used, remaining, resetsAt } = state
   const shown = (value: ExactInt) => (isTold ? toAmount(limit, value) : null)
   const isOpen = limit.kind === 'concurrency'
-  const whom = sharedBy(limit, counter)
+  const whom = sharerOfCounter(limit, counter)
   return {
     ...toNamesJson(limit),
     ...(whom !== undefined && { whom }),
@@ -139,7 +139,7 @@ export function toStateJson(state: LimitState, counter: Counter, isTold: boolean
 }
 
 /** A limit with its counter. */
-export interface OwnLimit extends About, LimitOn {
+export interface OwnLimit extends LimitSubject, ModelLimit {
   readonly counter: Counter
 }
 
@@ -176,7 +176,7 @@ export function limitsIn(
     const { limits } = subscription
     const models = only.model === undefined ? [...limits.keys()].sort() : [only.model]
     for (const model of models.filter(mayUse)) {
-      for (const { limit, isEnforced } of limitsOn(subscription, model)) {
+      for (const { limit, isEnforced } of limitsOnModel(subscription, model)) {
         // A limit on several models has one counter.
         if (seen.has(limit.keyPrefix) || !isSelected(limit, only)) continue
         seen.add(limit.keyPrefix)

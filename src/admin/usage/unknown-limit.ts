@@ -2,7 +2,7 @@
 
 import { ServiceError } from '../../formats/errors.ts'
 import { joinFirst } from '../../formats/lists.ts'
-import { resourceOf } from '../../models/rules/shared-limits.ts'
+import { resourceOfCounter } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { OwnLimit } from './limit-state.ts'
 import { limitsWhere, type NamedSelection } from './shared-limits.ts'
@@ -40,7 +40,7 @@ async function reasonOf({ subscription, model, name }: Asked, snapshot: Snapshot
 }
 
 function showOwner({ counter, limit }: OwnLimit): string {
-  const resource = resourceOf(counter)
+  const resource = resourceOfCounter(counter)
   const kind = limit.origin === 'subscription' ? 'Subscription ' : ''
   return `${kind}${resource.replace('/', ' ')}${limit.scope === 'user' ? ' (per user)' : ''}`
 }

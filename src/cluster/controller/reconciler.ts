@@ -1,7 +1,7 @@
 /** The state that the cluster should have, and which of its objects are checked when that state changes. */
 
 import { changedEntries } from '../../models/rules/compile.ts'
-import type { Refused } from '../../models/rules/refused-resources.ts'
+import type { RefusedResource } from '../../models/rules/refused-resources.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ClusterObject } from '../../models/sources/object-cache.ts'
 import { inSlices } from '../../runtime/slices.ts'
@@ -55,7 +55,7 @@ export function createReconciler(deps: ReconcilerDeps, reports: Reports) {
   return {
     enqueueAll,
     /** A new snapshot, and the objects in the cluster that it was made from. */
-    async publish(snapshot: Snapshot, refused: readonly Refused[], objects: Objects) {
+    async publish(snapshot: Snapshot, refused: readonly RefusedResource[], objects: Objects) {
       const before = { policies, objects: published?.objects ?? new Map() }
       policies = await inSlices(policiesInSteps(snapshot, refused, policies))
       published = { snapshot, objects }

@@ -5,7 +5,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { ServiceError } from '../../formats/errors.ts'
-import type { Refused } from '../../models/rules/refused-resources.ts'
+import type { RefusedResource } from '../../models/rules/refused-resources.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import { createMutex } from '../../runtime/mutex.ts'
@@ -27,7 +27,10 @@ interface InForceReportDeps {
   /** The process's name in the table of replicas. */
   readonly replica: string
   /** What is in force, and what was refused. */
-  readonly state: () => { readonly snapshot: Snapshot; readonly refused: readonly Refused[] }
+  readonly state: () => {
+    readonly snapshot: Snapshot
+    readonly refused: readonly RefusedResource[]
+  }
   readonly envoyOf: (model: string) => EnvoyState
   /** A failure other than an outage of the database; it is retried. */
   readonly onFault: (error: unknown) => void

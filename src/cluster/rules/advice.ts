@@ -1,9 +1,7 @@
-/**
- * Advice about resources that are valid and in force but probably not what their author intended.
- */
+/** Advice about resources that are valid and in force but probably not what their author intended. */
 
 import { isCalendar } from '../../kinds/limit-schemas.ts'
-import type { Refused } from '../../models/rules/refused-resources.ts'
+import type { RefusedResource } from '../../models/rules/refused-resources.ts'
 import { resourceKey, type Snapshot } from '../../models/rules/snapshot.ts'
 import { sharedPriorities } from './conditions.ts'
 import { missingFor } from './governance.ts'
@@ -21,7 +19,10 @@ const addedByGateway = [
 ]
 
 /** One sentence per finding, shown by `tollgate check`. */
-export function adviceOn(snapshot: Snapshot, refused: readonly Refused[] = []): readonly string[] {
+export function adviceOn(
+  snapshot: Snapshot,
+  refused: readonly RefusedResource[] = [],
+): readonly string[] {
   const { policies, subscriptions } = snapshot
   const long = [
     ...[...policies.values()].map(({ resource }) => ({ resource, ...resource.subjects })),
@@ -91,7 +92,7 @@ function unsaid({ subscriptions, models, tenant }: Snapshot): string[] {
 }
 
 /** Models that no key can call. */
-function uncallable(snapshot: Snapshot, refused: readonly Refused[]): string[] {
+function uncallable(snapshot: Snapshot, refused: readonly RefusedResource[]): string[] {
   const meaning = { AccessPolicy: 'nobody may use it', Subscription: 'no key can be used for it' }
   return [...snapshot.models.values()].flatMap((model) =>
     missingFor(model, snapshot)

@@ -3,7 +3,7 @@
 import { formatPath } from '../../formats/fields.ts'
 import { getOrAdd, insertSorted, joinFirst } from '../../formats/lists.ts'
 import type { ModelRef } from '../../kinds/resources.ts'
-import { sayMissing } from '../../models/rules/missing-model.ts'
+import { addMissingHints } from '../../models/rules/missing-model.ts'
 import {
   type CompiledPolicy,
   type CompiledSubscription,
@@ -89,7 +89,7 @@ function createStatusOf(snapshot: Snapshot, view: StatusView) {
   const peers = byPriority(snapshot)
   const told = <Of extends Compiled>(compiled: Of): Of => ({
     ...compiled,
-    problems: sayMissing(compiled.problems, snapshot.saidOfMissing),
+    problems: addMissingHints(compiled.problems, snapshot.saidOfMissing),
   })
   return {
     ofModel: (model: Model) =>
@@ -144,9 +144,7 @@ interface Weakness {
 /** The number of policies that one message names. */
 const policiesNamed = 5
 
-/**
- * A Subscription depends only on `Accepted`, an AccessPolicy also on `Enforced` (contract, 7.2).
- */
+/** A Subscription depends only on `Accepted`, an AccessPolicy also on `Enforced` (contract, 7.2). */
 function weaknessOf(
   { modelKeys }: References,
   kind: PolicyKind,

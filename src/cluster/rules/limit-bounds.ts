@@ -5,7 +5,7 @@
 
 import { addExact, type ExactInt, toExact } from '../../formats/exact.ts'
 import type { LimitScope, NamedLimit } from '../../kinds/limits.ts'
-import { resourceOf } from '../../models/rules/shared-limits.ts'
+import { resourceOfCounter } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type CountedLimit, isRequestLimit } from '../../ratelimit/rules/limit.ts'
 
@@ -76,5 +76,5 @@ function isOfSome(scope: LimitScope): boolean {
 
 /** The same id for all counters of a limit: `<resource> <name>`, or without a name the model. */
 function idOf({ keyPrefix, limitName }: CountedLimit, model: string): string {
-  return `${resourceOf({ key: keyPrefix })} ${limitName ?? model}`
+  return `${resourceOfCounter({ key: keyPrefix })} ${limitName ?? model}`
 }

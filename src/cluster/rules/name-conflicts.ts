@@ -4,21 +4,18 @@
  */
 
 import { joinFirst } from '../../formats/lists.ts'
-import { readPublishedName } from '../../models/rules/published-names.ts'
-import { type Model, namesOf, type Snapshot } from '../../models/rules/snapshot.ts'
+import { parsePublishedName } from '../../models/rules/published-names.ts'
+import { type Model, modelNames, type Snapshot } from '../../models/rules/snapshot.ts'
 import type { Condition } from './condition.ts'
 
 /** Names in one message, and the characters shown of each. */
 const namesShown = 10
 const maxShownLength = 64
 
-/**
- * The condition `ModelIdentityUnique` of a model, as the original's newest version has it:
- * informational.
- */
+/** The condition `ModelIdentityUnique` of a model, as the original's newest version has it: informational. */
 export function identityCondition(model: Model, snapshot: Snapshot): Condition {
   const type = 'ModelIdentityUnique'
-  const taken = namesOf(model.resource).flatMap((name) => {
+  const taken = modelNames(model.resource).flatMap((name) => {
     const owner = ownerOf(name, model, snapshot)
     return owner === undefined ? [] : [`${quotedName(name)} to ${owner}`]
   })
@@ -30,7 +27,7 @@ export function identityCondition(model: Model, snapshot: Snapshot): Condition {
 
 /** The key of an earlier model that has the name, or the namespace of a published id; undefined if the name is the model's. */
 function ownerOf(name: string, model: Model, { modelsByName }: Snapshot): string | undefined {
-  const published = readPublishedName(name)
+  const published = parsePublishedName(name)
   if (published !== undefined) {
     const { namespace } = model.resource.metadata
     return published.namespace === namespace ? undefined : published.namespace

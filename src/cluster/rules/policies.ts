@@ -1,14 +1,13 @@
 /**
- * The resources of each model: which AccessPolicies and Subscriptions contribute, counted, and
- * digests by which two processes can compare what they have in force. The rules themselves stay in
- * the snapshot.
+ * The resources of each model: which AccessPolicies and Subscriptions contribute, counted, and digests by which two
+ * processes can compare what they have in force. The rules themselves stay in the snapshot.
  */
 
 import { hash } from 'node:crypto'
 import { insertSorted } from '../../formats/lists.ts'
 import { keyOfModel, type ModelRef } from '../../kinds/resources.ts'
 import { changedEntries } from '../../models/rules/compile.ts'
-import type { Refused } from '../../models/rules/refused-resources.ts'
+import type { RefusedResource } from '../../models/rules/refused-resources.ts'
 import type { CompiledPolicy, CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 
 /** The number of names that a generated policy shows. */
@@ -55,7 +54,7 @@ export interface Policies {
 
 /** Its inputs, to be compared with those of the next one. */
 interface Compared extends Pick<Snapshot, 'models' | 'policies' | 'subscriptions'> {
-  readonly refused: readonly Refused[]
+  readonly refused: readonly RefusedResource[]
 }
 
 export const noPolicies: Policies = {
@@ -66,7 +65,7 @@ export const noPolicies: Policies = {
 /** The policies of a snapshot, in steps of some microseconds each. Unchanged models are taken over. */
 export function* policiesInSteps(
   { models, policies, subscriptions }: Snapshot,
-  refused: readonly Refused[],
+  refused: readonly RefusedResource[],
   previous: Policies = noPolicies,
 ): Generator<void, Policies> {
   const compared = { models, policies, subscriptions, refused }

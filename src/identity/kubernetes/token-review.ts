@@ -1,13 +1,10 @@
-/**
- * Identity tokens of the cluster, verified by its API server (authentication.k8s.io/v1
- * TokenReview).
- */
+/** Identity tokens of the cluster, verified by its API server (authentication.k8s.io/v1 TokenReview). */
 
 import { networkOf } from '../../formats/cidr.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import type { JsonObject } from '../../formats/fields.ts'
 import { isPlainText } from '../../formats/plain-text.ts'
-import type { Source } from '../../keys/store.ts'
+import type { SourceAddress } from '../../keys/store.ts'
 import { isRefusal } from '../../kubernetes/client.ts'
 import { createPools } from '../../runtime/bounded-map.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
@@ -100,7 +97,7 @@ export function createTokenReview(options: TokenReviewOptions) {
   }
 
   /** Checks of one token share a call. */
-  const ask = createSingleFlight((hash: string, token: string, source?: Source) => {
+  const ask = createSingleFlight((hash: string, token: string, source?: SourceAddress) => {
     const network = networkOf(source?.() ?? '')
     return inTurn(network, () => call(hash, token, network))
   })
@@ -114,7 +111,7 @@ export function createTokenReview(options: TokenReviewOptions) {
     verify(
       token: string,
       _now: number,
-      source?: Source,
+      source?: SourceAddress,
     ): TokenCaller | null | Promise<TokenCaller | null> {
       const hash = hashOfToken(token)
       const known = recall(hash)

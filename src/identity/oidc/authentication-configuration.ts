@@ -16,7 +16,7 @@ import {
   withDefault,
 } from '../../formats/schema.ts'
 import { isTrustworthy } from '../../formats/trustworthy.ts'
-import { prune } from '../../models/rules/reading/prune.ts'
+import { pruneToSchema } from '../../models/rules/reading/prune.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { lineIn } from '../../runtime/yaml-lines.ts'
 import type { ClaimRules } from './claims.ts'
@@ -147,7 +147,7 @@ function toPlain(document: ReturnType<typeof parseDocument>): { readonly value: 
 /** Unsupported fields; empty ones are ignored. */
 function unknownFields(value: unknown, known: Schema, path: FieldPath): readonly FieldPath[] {
   const found: FieldPath[] = []
-  prune(value, known, (at, left) => void (isEmpty(left) || found.push(at)), path)
+  pruneToSchema(value, known, (at, left) => void (isEmpty(left) || found.push(at)), path)
   return found
 }
 

@@ -7,10 +7,7 @@ import { lastInstant } from '../../store/postgres/connection.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Fragment, Sql } from '../../store/postgres/sql.ts'
 
-/**
- * A key that was revoked or deleted, or a secret that was replaced; instants are milliseconds since
- * the epoch.
- */
+/** A key that was revoked or deleted, or a secret that was replaced; instants are milliseconds since the epoch. */
 export interface EndedKey {
   readonly id: string
   readonly hash: string
@@ -31,12 +28,12 @@ const someKeys = 2_000
  * All keys that have ended and not expired, by the table and by the log, which also has deleted keys: a page after the
  * hash `after`. The last page has fewer than `endedPageRows`.
  */
-export async function readEnded(sql: Sql, after: string): Promise<readonly EndedKey[]> {
+export async function readEndedKeys(sql: Sql, after: string): Promise<readonly EndedKey[]> {
   const matters = sql`(expires_at is null or expires_at > now())`
   // Each part by its own index, so that no page sorts everything that has ended.
   const query = sql<EndedKey[]>`
-    select hash, id, ${msOf(sql, 'at')} as at, ${msOf(sql, 'ends_at')} as "endsAt",
-      ${msOf(sql, 'expires_at')} as "expiresAt"
+    select hash, id, ${epochMsOf(sql, 'at')} as at, ${epochMsOf(sql, 'ends_at')} as "endsAt",
+      ${epochMsOf(sql, 'expires_at')} as "expiresAt"
     from (
       (select key_hash as hash, coalesce(key_id, '') as id, at, ends_at, expires_at
         from tollgate_revocations where key_hash > ${after} and ended and ${matters}
@@ -56,7 +53,7 @@ export async function readEnded(sql: Sql, after: string): Promise<readonly Ended
 }
 
 /** Milliseconds since the epoch, of the last instant with a year of four digits for later ones. */
-export function msOf(sql: Sql, column: string): Fragment {
+export function epochMsOf(sql: Sql, column: string): Fragment {
   const name = sql.identifier(column)
   return sql`case when ${name} is not null
     then floor(extract(epoch from least(${name}, ${lastInstant}::timestamptz)) * 1000)::float8 end`
@@ -74,7 +71,10 @@ interface EndedAgain {
  * Revokes these keys if they are active in the table, which is then older than their revocation.
  * Each key is counted by only one of several concurrent processes.
  */
-export async function endAgain(sql: Sql, hashes: readonly string[]): Promise<EndedAgain> {
+export async function revokeEndedKeysAgain(
+  sql: Sql,
+  hashes: readonly string[],
+): Promise<EndedAgain> {
   const all = { ids: [] as string[], left: 0 }
   for (let i = 0; i < hashes.length; i += someKeys) {
     const query = sql<EndedAgain[]>`
@@ -105,7 +105,7 @@ export async function endAgain(sql: Sql, hashes: readonly string[]): Promise<End
  * be listed again with an earlier end, because its new secret was used. Returns the number of keys that would have lived
  * longer.
  */
-export async function endLater(sql: Sql, keys: readonly EndedKey[]): Promise<number> {
+export async function expireWithSecrets(sql: Sql, keys: readonly EndedKey[]): Promise<number> {
   const ends = keys.map(({ endsAt }) => new Date(endsAt ?? 0).toISOString())
   const { count } = await withLongDeadline(sql`
     update api_keys set expires_at = ends.at

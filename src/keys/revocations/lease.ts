@@ -9,7 +9,7 @@ const suspendedMs = 400
 const clocks = { monotonic: () => performance.now(), wall: () => Date.now() }
 
 /** A lease that is not held yet. A poll must time out before the lease expires. */
-export function createLease(leaseMs: number, { monotonic, wall } = clocks) {
+export function createCacheLease(leaseMs: number, { monotonic, wall } = clocks) {
   let seenMonotonic = monotonic()
   let seenWall = wall()
   let passed = 0

@@ -5,7 +5,7 @@ import type { Sql } from '../../store/postgres/sql.ts'
 import {
   type Acknowledgement,
   findUnlogged,
-  increasesChanged,
+  increasesMarker,
   logRevocations,
   migrationOf,
   type RevokedKey,
@@ -31,10 +31,7 @@ interface PropagationWatchOptions {
   readonly id: string
   /** Names of the other processes as last known, for when the database is unavailable. */
   readonly others: () => readonly string[]
-  /**
-   * Called with the number of revocations that were missing in the log, so that its triggers must
-   * have been off.
-   */
+  /** Called with the number of revocations that were missing in the log, so that its triggers must have been off. */
   readonly onUnlogged?: (keys: number) => void
   /**
    * Stores revoked keys outside of the database. Returns false if that failed or took too long;
@@ -163,11 +160,10 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
 
   return {
     /**
-     * Waits until every replica that may be serving has read the log rows of these revocations
-     * (without any: all that was revoked before the call), or until the deadline. Call it after
-     * they are committed and this process has evicted the keys. Revocations missing in the log are
-     * reported, logged now, and `pending`. Never rejects. With `capped` the keys have other caps and
-     * have not ended; a replica of an older version never applies that.
+     * Waits until every replica that may be serving has read the log rows of these revocations (without any: all that
+     * was revoked before the call), or until the deadline. Call it after they are committed and this process has
+     * evicted the keys. Revocations missing in the log are reported, logged now, and `pending`. Never rejects. With
+     * `capped` the keys have other caps and have not ended; a replica of an older version never applies that.
      */
     async wait(revoked: readonly RevokedKey[] = [], capped?: 'capped'): Promise<Propagation> {
       const since = performance.now()
@@ -187,7 +183,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
      */
     waitForIncreases: (): Promise<Propagation> =>
       waitForAll(migrationOf.increases, async (giveUpAt) => {
-        const logging = logRevocations(pool, [increasesChanged], leftUntil(giveUpAt))
+        const logging = logRevocations(pool, [increasesMarker], leftUntil(giveUpAt))
         return { transactions: [await logging], isLogged: true }
       }),
     stats: () => ({ ...counted, lastMs }),

@@ -13,7 +13,7 @@ const someLines = 2_000
 const namePattern = /^revocations-.+\.jsonl$/
 
 /** The file of a process in this folder; concurrent processes must have different names. */
-export function fileOf(folder: string, process: string): string {
+export function revocationFileOf(folder: string, process: string): string {
   return join(folder, `revocations-${process.replace(/[^\w.-]+/g, '-')}.jsonl`)
 }
 
@@ -24,7 +24,7 @@ export async function listRevocationFiles(folder: string): Promise<readonly stri
 }
 
 /** The number of lines, and of those that cannot be parsed. Rejects if there is no such file. */
-export async function readFile(
+export async function readRevocationFile(
   file: string,
   onKey: (key: EndedKey) => void,
 ): Promise<{ readonly lines: number; readonly broken: number }> {
@@ -45,7 +45,7 @@ export async function readFile(
 }
 
 /** Appends these keys; resolves once they are on disk. */
-export async function append(file: string, keys: readonly EndedKey[]): Promise<void> {
+export async function appendEndedKeys(file: string, keys: readonly EndedKey[]): Promise<void> {
   const handle = await open(file, 'a', 0o600)
   try {
     await handle.appendFile(textsOf(keys))
@@ -56,7 +56,10 @@ export async function append(file: string, keys: readonly EndedKey[]): Promise<v
 }
 
 /** Replaces the file; a kill in the middle leaves the old one. Append nothing meanwhile. */
-export async function rewrite(file: string, keys: readonly EndedKey[]): Promise<void> {
+export async function replaceRevocationFile(
+  file: string,
+  keys: readonly EndedKey[],
+): Promise<void> {
   await replaceFile(file, textsOf(keys), { draft: `${file}.new`, mode: 0o600, isDurable: true })
 }
 

@@ -1,7 +1,6 @@
 /**
- * Follows the log of revocations by polling a few times a second; a notification only makes the
- * next poll happen at once. Reports at any time whether this process may still trust its cache of
- * keys.
+ * Follows the log of revocations by polling a few times a second; a notification only makes the next poll happen at
+ * once. Reports at any time whether this process may still trust its cache of keys.
  */
 
 import { randomUUID } from 'node:crypto'
@@ -13,18 +12,18 @@ import { databaseRetryMs } from '../../store/postgres/connection.ts'
 import { type NotificationListener, startListener } from '../../store/postgres/listener.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { EndedKey } from './ended-keys.ts'
-import { createLease } from './lease.ts'
+import { createCacheLease } from './lease.ts'
 import {
-  everyKey,
+  allKeysMarker,
   followLog,
-  increasesChanged,
+  increasesMarker,
   type LogPosition,
   type LogState,
-  logRows,
+  maxLogRows,
   type ReplicaPod,
   removeReplica,
   revocationChannel,
-  triggers,
+  revocationTriggers,
 } from './revocation-log.ts'
 
 export interface RevocationFollowerOptions {
@@ -54,10 +53,7 @@ export interface RevocationFollowerOptions {
    * cache of keys is trusted meanwhile, so it must take less time than a poll.
    */
   readonly readIncreases?: () => Promise<void>
-  /**
-   * Called when the set of other processes that have been silent for five seconds changes, with all
-   * of them.
-   */
+  /** Called when the set of other processes that have been silent for five seconds changes, with all of them. */
   readonly onSilent?: (names: readonly string[]) => void
   /** Called after each poll with the pods among these. */
   readonly onSilentPods?: (pods: readonly ReplicaPod[]) => void
@@ -81,7 +77,7 @@ const deadlineMs = 700
 /** How long the cache is trusted after the last successful poll was sent. */
 const leaseMs = 1_000
 /** Another row with this process's place belongs to an ended process once it is this old. */
-export const unseenMs = 5_000
+export const endedAfterMs = 5_000
 /** How long a start retries. */
 const startDeadlineMs = 5_000
 
@@ -89,8 +85,8 @@ const startDeadlineMs = 5_000
 export function createRevocationFollower(options: RevocationFollowerOptions) {
   const { pool, name, place, pod, zones, everyMs, servesMs } = options
   const id = randomUUID()
-  const replica = { id, name, place, pod, zones, servesMs, unseenMs }
-  const lease = createLease(leaseMs)
+  const replica = { id, name, place, pod, zones, servesMs, unseenMs: endedAfterMs }
+  const lease = createCacheLease(leaseMs)
   const { state, ageMs } = lease
   let position: LogPosition | undefined
   /** Undefined before the first poll. */
@@ -169,10 +165,10 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
     if (isGap) options.onGap?.()
     // Another server may have reused transaction numbers that the snapshot counts as known.
     const isOther = from.server !== state.position.server
-    const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)
+    const isTooMuch = hashes.length > maxLogRows || hashes.includes(allKeysMarker)
     const isLost = isGap || isOther || isTooMuch
     forgetting = isLost ? options.forgetAll() : undefined
-    isBehind ||= isLost || hashes.includes(increasesChanged)
+    isBehind ||= isLost || hashes.includes(increasesMarker)
     options.evict(hashes, ended)
     return hashes.length === 0 && !isGap && !isOther
   }
@@ -240,9 +236,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
         otherZones,
       }
     },
-    /**
-     * Revocations no longer wait for this process, so it must have stopped serving. Takes bounded time.
-     */
+    /** Revocations no longer wait for this process, so it must have stopped serving. Takes bounded time. */
     async stop() {
       stopped.abort()
       listener?.stop()
@@ -253,5 +247,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
 }
 
 function triggersOff(state: LogState | undefined): readonly string[] {
-  return state === undefined ? [] : triggers.filter((name) => !state.logging.includes(name))
+  return state === undefined
+    ? []
+    : revocationTriggers.filter((name) => !state.logging.includes(name))
 }

@@ -11,14 +11,14 @@ import { withAbort } from '../../runtime/with-abort.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import {
   type EndedKey,
-  endAgain,
   endedPageRows,
   forgetForeignTransactions,
-  readEnded,
+  readEndedKeys,
+  revokeEndedKeysAgain,
 } from './ended-keys.ts'
+import { createEndedKeysWriter } from './ended-keys-writer.ts'
 import { createKnownEnds, expiredKeptMs } from './known-ends.ts'
-import { createOwnFile } from './own-file.ts'
-import { fileOf, listRevocationFiles, readFile } from './revocation-file.ts'
+import { listRevocationFiles, readRevocationFile, revocationFileOf } from './revocation-file.ts'
 
 export interface RevocationKeeperOptions {
   readonly pool: Sql
@@ -30,9 +30,7 @@ export interface RevocationKeeperOptions {
   readonly clock: () => number
   /** Another process's file contains the end of these keys: evict them. */
   readonly evict: (hashes: readonly string[]) => void
-  /**
-   * These keys were active again in the database although they were ended; they are revoked again.
-   */
+  /** These keys were active again in the database although they were ended; they are revoked again. */
   readonly onReplayed: (ids: readonly string[]) => void
   /** Lines of a file cannot be parsed. */
   readonly onBroken: (file: string, lines: number) => void
@@ -45,7 +43,7 @@ export interface RevocationKeeperOptions {
 }
 
 /** Keys cannot be revoked again yet: a transaction has locked their rows. That is tried again. */
-export class LockedRows extends Error {
+export class LockedRowsError extends Error {
   readonly keys: number
 
   constructor(keys: number) {
@@ -60,7 +58,7 @@ const retryMs = 1_000
 export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const { pool, folder, name, clock, deadlineMs = 1_000 } = options
   const known = createKnownEnds(clock)
-  const file = createOwnFile(fileOf(folder, name), known, options.onWriting)
+  const file = createEndedKeysWriter(revocationFileOf(folder, name), known, options.onWriting)
   const { endOf, isNeeded } = known
   /** For each file, the number of unreadable lines at the last check. */
   const broken = new Map<string, number>()
@@ -77,7 +75,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     // Its own file first, because entries missing from it are added.
     for (const path of all.toSorted((a, b) => +(b === file.path) - +(a === file.path))) {
       const news: EndedKey[] = []
-      const content = await readFile(path, (key) => {
+      const content = await readRevocationFile(path, (key) => {
         if (known.add(key)) news.push(key)
       })
       options.evict(news.map(({ hash }) => hash))
@@ -90,15 +88,15 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
 
   async function revokeAgain(): Promise<void> {
     await forgetForeignTransactions(pool)
-    const { ids, left } = await endAgain(pool, known.endedHashes())
+    const { ids, left } = await revokeEndedKeysAgain(pool, known.endedHashes())
     replayed += ids.length
     if (ids.length > 0) options.onReplayed(ids)
-    if (left > 0) throw new LockedRows(left)
+    if (left > 0) throw new LockedRowsError(left)
   }
 
   async function readDatabase(): Promise<void> {
     for (let after: string | undefined = ''; after !== undefined && !signal.aborted; ) {
-      const page = await readEnded(pool, after)
+      const page = await readEndedKeys(pool, after)
       known.note(page)
       after = page.length < endedPageRows ? undefined : page.at(-1)?.hash
     }
@@ -145,10 +143,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       known.note(keys)
       if (known.unwritten.length > 0) alarm.ring()
     },
-    /**
-     * True once these keys, and all that were queued before, are on disk; false if that takes too
-     * long.
-     */
+    /** True once these keys, and all that were queued before, are on disk; false if that takes too long. */
     async keep(keys: readonly EndedKey[]): Promise<boolean> {
       known.note(keys)
       return await withAbort(file.write(), AbortSignal.timeout(deadlineMs)).catch(() => false)
@@ -169,7 +164,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
         if (path === file.path || Date.now() - (await stat(path)).mtimeMs < 2 * expiredKeptMs)
           continue
         let needed = 0
-        await readFile(path, (key) => {
+        await readRevocationFile(path, (key) => {
           if (isNeeded(key)) needed += 1
         })
         if (needed === 0) await rm(path, { force: true })

@@ -5,22 +5,26 @@
 
 import { withDeadline, withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../../store/postgres/sql.ts'
-import { type EndedKey, msOf } from './ended-keys.ts'
+import { type EndedKey, epochMsOf } from './ended-keys.ts'
 
 /** Postgres notifies this channel whenever something was logged. */
 export const revocationChannel = 'tollgate_revocations'
 /** Stands for every key in the log. */
-export const everyKey = '*'
+export const allKeysMarker = '*'
 /** In place of a key's hash: increases of limits, whose changes a trigger logs, too. */
-export const increasesChanged = '#increases'
+export const increasesMarker = '#increases'
 /** If there are more new rows than this, every key is evicted instead. */
-export const logRows = 10_000
+export const maxLogRows = 10_000
 
 /** The last migrations that added something to the log; a process that knows only earlier ones ignores it. */
 export const migrationOf = { caps: 19, increases: 33 } as const
 
 /** The triggers on `api_keys` that write the log. */
-export const triggers = ['tollgate_key_changed', 'tollgate_key_deleted', 'tollgate_keys_truncated']
+export const revocationTriggers = [
+  'tollgate_key_changed',
+  'tollgate_key_deleted',
+  'tollgate_keys_truncated',
+]
 
 /** How far a process has followed the log. */
 export interface LogPosition {
@@ -41,10 +45,7 @@ export interface LogPosition {
 
 /** The pod of a process. */
 export interface ReplicaPod {
-  /**
-   * Its cluster: another cluster may reuse names, and its API server has no information about these
-   * pods.
-   */
+  /** Its cluster: another cluster may reuse names, and its API server has no information about these pods. */
   readonly cluster: string
   readonly namespace: string
   readonly name: string
@@ -52,7 +53,7 @@ export interface ReplicaPod {
 }
 
 /** A process's data about itself, sent with every poll. */
-export interface ReplicaNote {
+export interface ReplicaReport {
   readonly id: string
   readonly name: string
   /** Where it runs; unique among living processes. */
@@ -67,7 +68,7 @@ export interface ReplicaNote {
 }
 
 export interface LogState {
-  /** Hashes logged since the given position, at most `logRows` + 1; none without a position. */
+  /** Hashes logged since the given position, at most `maxLogRows` + 1; none without a position. */
   readonly hashes: readonly string[]
   /** The ended keys among them. */
   readonly ended: readonly EndedKey[]
@@ -77,9 +78,7 @@ export interface LogState {
   readonly position: LogPosition
   /** Names of the other processes that may be serving. */
   readonly others: readonly string[]
-  /**
-   * Which of them have not polled for `unseenMs`: they hang, are disconnected, or were killed.
-   */
+  /** Which of them have not polled for `unseenMs`: they hang, are disconnected, or were killed. */
   readonly silent: readonly string[]
   /** The pods of these. */
   readonly silentPods: readonly ReplicaPod[]
@@ -136,7 +135,7 @@ export interface RevokedKey {
  */
 export function followLog(
   sql: Sql,
-  replica: ReplicaNote,
+  replica: ReplicaReport,
   position: LogPosition | undefined,
   deadlineMs?: number,
 ): Promise<LogState> {
@@ -156,9 +155,9 @@ export function followLog(
     ),
     news as (${rowsSince(sql, snapshot)}),
     log as (
-      select key_hash as hash, coalesce(key_id, '') as id, ended, ${msOf(sql, 'at')} as at,
-        ${msOf(sql, 'ends_at')} as "endsAt", ${msOf(sql, 'expires_at')} as "expiresAt"
-      from news limit ${logRows + 1}
+      select key_hash as hash, coalesce(key_id, '') as id, ended, ${epochMsOf(sql, 'at')} as at,
+        ${epochMsOf(sql, 'ends_at')} as "endsAt", ${epochMsOf(sql, 'expires_at')} as "expiresAt"
+      from news limit ${maxLogRows + 1}
     ),
     triggers as (${triggersOn(sql)})
     select
@@ -187,7 +186,11 @@ export function followLog(
 }
 
 /** A snapshot is stored only if it is of this server. */
-function noteReplica(sql: Sql, replica: ReplicaNote, position: LogPosition | undefined): Fragment {
+function noteReplica(
+  sql: Sql,
+  replica: ReplicaReport,
+  position: LogPosition | undefined,
+): Fragment {
   const { id, name, place, zones = null, servesMs } = replica
   const pod = replica.pod ? JSON.stringify(replica.pod) : null
   const { sequence = null, snapshot = null, server = null } = position ?? {}
@@ -205,7 +208,7 @@ function noteReplica(sql: Sql, replica: ReplicaNote, position: LogPosition | und
 }
 
 /** Removes processes that ended: an hour ago, or in the place of this one. */
-function removePredecessors(sql: Sql, { id, place, unseenMs }: ReplicaNote): Fragment {
+function removePredecessors(sql: Sql, { id, place, unseenMs }: ReplicaReport): Fragment {
   return sql`
     delete from tollgate_replicas where id = any(array(
       select id from tollgate_replicas
@@ -294,11 +297,8 @@ export async function removeReplica(sql: Sql, id: string, deadlineMs?: number): 
   await withDeadline(sql`delete from tollgate_replicas where id = ${id}`, deadlineMs)
 }
 
-/**
- * Removes the processes that ran in these pods, unless they have polled within `unseenMs`. Returns
- * their names.
- */
-export async function removeEnded(
+/** Removes the processes that ran in these pods, unless they have polled within `unseenMs`. Returns their names. */
+export async function removeEndedReplicas(
   sql: Sql,
   pods: readonly ReplicaPod[],
   unseenMs: number,
@@ -339,11 +339,11 @@ export async function purgeRevocations(sql: Sql): Promise<number> {
  */
 function triggersOn(sql: Sql): Fragment {
   return sql`
-    select coalesce(json_agg(tgname), '[]') as names, case when count(*) = ${triggers.length} then
+    select coalesce(json_agg(tgname), '[]') as names, case when count(*) = ${revocationTriggers.length} then
       string_agg(concat_ws(' ', t.oid, t.xmin, p.xmin), ', ' order by tgname) end as source
     from pg_trigger t join pg_proc p on p.oid = t.tgfoid
     where tgrelid = to_regclass('api_keys') and tgenabled in ('A', 'O')
-      and tgname = any(${triggers}::text[])`
+      and tgname = any(${revocationTriggers}::text[])`
 }
 
 function serverOf(sql: Sql): Fragment {

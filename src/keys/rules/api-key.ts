@@ -30,7 +30,7 @@ const maxKeyLength = 256
 export interface ApiKeyRecord {
   readonly id: string
   readonly hash: string
-  /** Its printable beginning (`prefixOf`); null if unknown, as for imported keys. */
+  /** Its printable beginning (`printablePrefixOf`); null if unknown, as for imported keys. */
   readonly prefix: string | null
   readonly user: string
   /** The owner's groups when the key was created. They apply for the life of the key. */
@@ -88,7 +88,7 @@ const prefixIdLength = 6
  * `sk-tg-` and the first six characters of the id, from a key or from a shorter beginning of one.
  * Safe to log. Returns undefined if the text is neither.
  */
-export function prefixOf(key: string): string | undefined {
+export function printablePrefixOf(key: string): string | undefined {
   return new RegExp(`^sk-[a-z0-9]{1,16}-[0-9A-Za-z]{${prefixIdLength}}`).exec(key)?.[0]
 }
 
@@ -127,10 +127,7 @@ const maxNoticeMs = 604_800_000
 
 type Lifetime = Pick<ApiKeyRecord, 'createdAt' | 'expiresAt'>
 
-/**
- * Whether a key's end is near: within a tenth of its lifetime, and within 7 days. Also true after it
- * has ended.
- */
+/** Whether a key's end is near: within a tenth of its lifetime, and within 7 days. Also true after it has ended. */
 export function endsSoon(key: Lifetime, now: number): boolean {
   return now >= endsSoonFrom(key)
 }

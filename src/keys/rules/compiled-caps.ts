@@ -17,7 +17,7 @@ import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import { toPolicyField } from '../../ratelimit/rules/limit-headers.ts'
 import type { ApiKeyRecord } from './api-key.ts'
 import { isUncapped, networksOf } from './key-caps.ts'
-import { readKeyLimits } from './key-limits.ts'
+import { parseKeyLimits } from './key-limits.ts'
 
 type CappedKey = Pick<ApiKeyRecord, 'id' | 'user' | 'subscription' | 'caps'>
 
@@ -43,7 +43,7 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
   const unnamed = toCountedLimits(subscription, '', rates, of)
   const windows = unnamed.map(({ windowMs }) => windowMs)
   const counted = unnamed.length === 0 ? undefined : `${id} ${windows.join(',')}`
-  const named = readKeyLimits(written)
+  const named = parseKeyLimits(written)
   const whose = { subscription, organization: '', user: userInLines(user), keyId: id }
   const place = { resource: 'key', origin: 'key', whose } as const
   /** The models that some of the limits name; all others have the same limits. */

@@ -8,7 +8,12 @@ import { parseWindow } from '../../formats/time.ts'
 import { findUnknownFields } from '../../formats/unknown-fields.ts'
 import { limitSchema } from '../../kinds/limit-schemas.ts'
 import { keyOfModel, type Limit, type ModelReference } from '../../kinds/resources.ts'
-import { cappedModel, type KeyLimit, limitsSchema, wideningOfLimits } from './key-limits.ts'
+import {
+  cappedModelSchema,
+  describeLimitWidening,
+  type KeyLimit,
+  keyLimitsSchema,
+} from './key-limits.ts'
 
 /** A missing cap restricts nothing. */
 export interface KeyCaps {
@@ -34,12 +39,12 @@ export const capNames = Object.keys(maxCaps) as readonly (keyof KeyCaps)[]
 
 const schema = object(
   partial({
-    models: list(cappedModel, { item: 'model', maxItems: maxCaps.models }),
+    models: list(cappedModelSchema, { item: 'model', maxItems: maxCaps.models }),
     tokenRateLimits: list(limitSchema('tokens'), {
       item: 'limit',
       maxItems: maxCaps.tokenRateLimits,
     }),
-    limits: limitsSchema,
+    limits: keyLimitsSchema,
     allowedAddresses: list(
       text({
         rules: [
@@ -59,7 +64,7 @@ const schema = object(
 export const closedCaps: KeyCaps = { models: [] }
 
 /** The caps of a stored record. */
-export function readStoredCaps(stored: unknown): KeyCaps {
+export function parseStoredCaps(stored: unknown): KeyCaps {
   if (stored === null || stored === undefined) return {}
   return problemOfCaps(stored) === undefined ? stored : closedCaps
 }
@@ -87,7 +92,7 @@ export function problemOfCaps(caps: unknown): string | undefined {
 }
 
 /** How `next` allows more than `before`, as a sentence that begins with the field. */
-export function wideningOf(before: KeyCaps, next: KeyCaps): string | undefined {
+export function describeWidening(before: KeyCaps, next: KeyCaps): string | undefined {
   const dropped = capNames.find((name) => before[name] && !next[name])
   if (dropped !== undefined) return `${dropped} may be narrowed, not dropped.`
   const had = new Set(before.models?.map(keyOfModel))
@@ -101,7 +106,7 @@ export function wideningOf(before: KeyCaps, next: KeyCaps): string | undefined {
       return `tokenRateLimits must keep the window ${window}, with at most ${limit} tokens.`
     }
   }
-  const widened = before.limits && wideningOfLimits(before.limits, next.limits ?? [])
+  const widened = before.limits && describeLimitWidening(before.limits, next.limits ?? [])
   if (widened !== undefined) return widened
   const networks = before.allowedAddresses && networksOf(before.allowedAddresses)
   const outside =

@@ -22,24 +22,24 @@ export interface KeyLimit {
 
 const name = text({ minLength: 1, maxLength: 253 })
 /** A model in a cap. */
-export const cappedModel = object({ namespace: name, name })
+export const cappedModelSchema = object({ namespace: name, name })
 
-export const limitsSchema = namedLimitsSchema(['key'], 'limits on the use of the key', {
-  models: limitedModelsSchema(cappedModel, 'all'),
+export const keyLimitsSchema = namedLimitsSchema(['key'], 'limits on the use of the key', {
+  models: limitedModelsSchema(cappedModelSchema, 'all'),
 })
 
 /** The valid limits. */
-export function readKeyLimits(written: readonly KeyLimit[]): readonly NamedLimit[] {
-  return readFields(written, limitsSchema, []).map(toNamedLimit)
+export function parseKeyLimits(written: readonly KeyLimit[]): readonly NamedLimit[] {
+  return readFields(written, keyLimitsSchema, []).map(toNamedLimit)
 }
 
 /** How `next` allows more than `before`, as a sentence that begins with the field. */
-export function wideningOfLimits(
+export function describeLimitWidening(
   before: readonly KeyLimit[],
   next: readonly KeyLimit[],
 ): string | undefined {
-  const after = readKeyLimits(next)
-  for (const [i, had] of readKeyLimits(before).entries()) {
+  const after = parseKeyLimits(next)
+  for (const [i, had] of parseKeyLimits(before).entries()) {
     const at = after.findIndex((each) => each.name === had.name)
     const has = after[at]
     if (has === undefined) return `limits must keep ${quoteName(had.name)}.`

@@ -18,7 +18,7 @@ import {
 import { limitsOfModel } from '../../ratelimit/rules/counted-limits.ts'
 import { groupInLines } from '../../ratelimit/rules/counter-key.ts'
 import { type CountedLimit, windowsText } from '../../ratelimit/rules/limit.ts'
-import { writePayer } from './payer.ts'
+import { formatPayer } from './payer.ts'
 import {
   type CompiledSubscription,
   type ModelTerms,
@@ -80,7 +80,7 @@ export function compileSubscription(
       chargesAdmission: admission?.charge === 'admission',
       hasCostLimit: compiled.hasCostLimit,
     })
-    const payer = writePayer(resource.attribution, model)
+    const payer = formatPayer(resource.attribution, model)
     const observed = compiled.observed.length > 0 ? compiled.observed : undefined
     if (observed ?? tariff ?? payer) terms.set(key, { observed, tariff, payer })
   }

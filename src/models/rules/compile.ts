@@ -14,14 +14,14 @@ import {
   type TierMapping,
 } from '../../kinds/resources.ts'
 import { compileSubscription } from './compile-subscription.ts'
-import { namesMissing } from './missing-model.ts'
+import { missingModelMessage } from './missing-model.ts'
 import {
-  byAge,
   type CompiledPolicy,
   type CompiledSubscription,
   clusterName,
+  compareByAge,
   type Model,
-  namesOf,
+  modelNames,
   type Owners,
   phaseOf,
   type References,
@@ -94,7 +94,7 @@ export function* compileInSteps(
     for (const [at, model] of named.entries()) {
       if (tenant === undefined || modelRefs.has(keyOfModel(model))) continue
       const path = ['spec', 'limits', index, 'models', at]
-      const message = namesMissing(keyOfModel(model))
+      const message = missingModelMessage(keyOfModel(model))
       problems.push({ resource: resourceKey(tenant), path, message, missing: keyOfModel(model) })
     }
   }
@@ -278,7 +278,7 @@ function compileModel(key: string, resource: ModelRef, applying: readonly Access
     phase: served ? 'Ready' : 'Pending',
     cluster: served ? clusterName(resource) : undefined,
     basePath: served ? new URL(resource.backendUrl).pathname.replace(/\/+$/, '') : '',
-    bodyNames: resource.modelIds.length === 0 ? undefined : namesOf(resource).join('\t'),
+    bodyNames: resource.modelIds.length === 0 ? undefined : modelNames(resource).join('\t'),
     users: new Set(applying.flatMap(({ subjects }) => subjects.users)),
     groups: new Set(applying.flatMap(({ subjects }) => subjects.groups)),
     policies: applying.map(({ metadata }) => metadata.name).sort(),
@@ -300,7 +300,7 @@ function referring(
       ? {
           resource: resourceKey(resource),
           path: ['spec', 'modelRefs', index],
-          message: namesMissing(key),
+          message: missingModelMessage(key),
           missing: key,
         }
       : [],
@@ -330,12 +330,12 @@ function* indexByName(
 ): Generator<void, ReadonlyMap<string, readonly Model[]>> {
   const index = new Map<string, Model[]>()
   for (const model of models) {
-    for (const name of namesOf(model.resource)) appendTo(index, name, model)
+    for (const name of modelNames(model.resource)) appendTo(index, name, model)
     yield
   }
   let sorted = 0
   for (const sharing of index.values()) {
-    if (sharing.length > 1) sharing.sort(byAge)
+    if (sharing.length > 1) sharing.sort(compareByAge)
     sorted += sharing.length
     if (sorted < namesInStep) continue
     sorted = 0

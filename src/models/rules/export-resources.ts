@@ -7,8 +7,8 @@ import { defaultTenant } from './compile.ts'
 import { joinExternalModels } from './original/external-models.ts'
 import { originalGroup, originalModelsGroup } from './original/original-kinds.ts'
 import { parseResource } from './reading/parse-resource.ts'
-import { prune } from './reading/prune.ts'
-import { keyOfUnread } from './refused-resources.ts'
+import { pruneToSchema } from './reading/prune.ts'
+import { unparsedResourceKey } from './refused-resources.ts'
 
 /** A document for `kubectl apply` or a folder of resources. */
 interface Document {
@@ -57,7 +57,7 @@ export function exportResources(objects: readonly unknown[]): Exported {
     read.map(({ resource }) => resource),
     ({ resource, path, message }) =>
       notes.push({ severity: 'warning', message: `${resource}: ${formatPath(path)} ${message}` }),
-    new Set(objects.map(keyOfUnread)),
+    new Set(objects.map(unparsedResourceKey)),
   )
   for (const each of joined) if (each.kind === 'ModelRef') models.set(qualifiedName(each), each)
   const oidc = read.map(oidcOf).find((found) => found !== undefined)
@@ -191,7 +191,9 @@ function toDocument(
     Object.entries(metadata.annotations).filter(([name]) => !toolAnnotations.test(name)),
   )
   const left: string[] = []
-  const kept = prune(spec, specSchemas[kind], (path) => left.push(formatPath(path)), ['spec'])
+  const kept = pruneToSchema(spec, specSchemas[kind], (path) => left.push(formatPath(path)), [
+    'spec',
+  ])
   if (left.length > 0) {
     const message = `${shown}: has fields without a Tollgate equivalent: ${left.join(', ')}`
     notes.push({ severity: 'warning', message })

@@ -10,12 +10,12 @@ const maxCompared = 5
 export type InvalidDocumentLocations = ReadonlyMap<string, string>
 
 /** The message that a resource names a model, and why there is none. */
-export function namesMissing(key: string, why = 'does not exist'): string {
+export function missingModelMessage(key: string, why = 'does not exist'): string {
   return `names the model ${key}, which ${why}`
 }
 
 /** The problems, with a hint for each missing model; a resource's problems may be older than its snapshot. */
-export function sayMissing(
+export function addMissingHints(
   problems: readonly ResourceProblem[],
   said: Snapshot['saidOfMissing'],
   unread?: InvalidDocumentLocations,
@@ -25,12 +25,12 @@ export function sayMissing(
     const place = unread?.get(`ModelRef/${key}`)
     const see = place === undefined ? '' : `: see ${place}`
     if (key === '') return problem
-    return { ...problem, message: `${namesMissing(key, said.get(key))}${see}` }
+    return { ...problem, message: `${missingModelMessage(key, said.get(key))}${see}` }
   })
 }
 
 /** For missing models: whether their ModelRef is written but not in force, else which one was probably meant. */
-export function aboutMissing(
+export function missingModelHints(
   { models, problems }: Pick<Snapshot, 'models' | 'problems'>,
   unread: InvalidDocumentLocations,
 ): Snapshot['saidOfMissing'] {

@@ -6,9 +6,9 @@
 import { readEntries } from '../../formats/json-entries.ts'
 import { getOrAdd } from '../../formats/lists.ts'
 import type { BilledModel } from '../../kinds/resources.ts'
-import { type Display, displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
+import { type Display, displayOf, type ModelDisplay, modelDisplayOf } from './display-names.ts'
 import { publishedId } from './published-names.ts'
-import { acceptedOf } from './served-names.ts'
+import { acceptedNames } from './served-names.ts'
 import type { CompiledSubscription, Model } from './snapshot.ts'
 
 /** One entry of a server's own list. */
@@ -24,7 +24,7 @@ export interface ServedModel {
 export interface FoundModel {
   readonly model: Model
   readonly subscription: CompiledSubscription
-  /** As `endpointOf` returns it; empty if there is none. */
+  /** As `modelEndpoint` returns it; empty if there is none. */
   readonly endpoint: string
   /** Undefined if its server has no list: the ids of the ModelRef are used, or its name. */
   readonly served: readonly ServedModel[] | undefined
@@ -70,7 +70,7 @@ const printable = /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+$/u
  * has a backend. Without a trailing slash; undefined if it cannot be reached. Only to be shown: a
  * request with a credential must not go to an address that a resource names.
  */
-export function endpointOf(
+export function modelEndpoint(
   { key, resource, cluster }: Model,
   gatewayUrl: string,
 ): string | undefined {
@@ -80,10 +80,9 @@ export function endpointOf(
 }
 
 /**
- * The entries of `{"data":[{"id","created"}]}`, of `{"models":[…]}` or of a bare list, for any text;
- * one without `id` has its `name` or `model`. Skips ids that are not strings, empty, too long,
- * unprintable or repeated. Throws a SyntaxError if it is no JSON object and no list. Yields
- * every 16 KB, since a list may have megabytes.
+ * The entries of `{"data":[{"id","created"}]}`, of `{"models":[…]}` or of a bare list, for any text; one without `id`
+ * has its `name` or `model`. Skips ids that are not strings, empty, too long, unprintable or repeated. Throws a
+ * SyntaxError if it is no JSON object and no list. Yields every 16 KB, since a list may have megabytes.
  */
 export function* readServedModels(text: string): Generator<void, readonly ServedModel[]> {
   const served = new Map<string, ServedModel>()
@@ -107,12 +106,11 @@ interface BodyNames {
 }
 
 /**
- * One entry for each id, url and owner, ordered by the three. If `spec.modelIds` says which of the
- * server's ids are this model, other ids are left out, because several ModelRefs may share a
- * server. A model with `spec.upstreamModel` has its own names, whatever the server lists. Names that in a body of
- * this caller mean no model, or several, become the one id `publishers/<namespace>/models/<name>`, with the URL of
- * the shared paths: on the model's own path its server would get the id as it is. Steps for `inSlices`: there may be
- * a hundred thousand names.
+ * One entry for each id, url and owner, ordered by the three. If `spec.modelIds` says which of the server's ids are
+ * this model, other ids are left out, because several ModelRefs may share a server. A model with `spec.upstreamModel`
+ * has its own names, whatever the server lists. Names that in a body of this caller mean no model, or several, become
+ * the one id `publishers/<namespace>/models/<name>`, with the URL of the shared paths: on the model's own path its
+ * server would get the id as it is. Steps for `inSlices`: there may be a hundred thousand names.
  */
 export function* mergeModels(
   found: readonly FoundModel[],
@@ -170,7 +168,7 @@ function* servedAs(
     return ids.map((id) => ({ id, created }))
   }
   if (modelIds.length > 0) return served.filter(({ id }) => modelIds.includes(id))
-  const accepted = acceptedOf(served)
+  const accepted = acceptedNames(served)
   const usable: ServedModel[] = []
   for (const entry of accepted) {
     yield

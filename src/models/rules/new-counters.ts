@@ -42,7 +42,7 @@ export function newCounters(before: Snapshot, after: Snapshot): readonly string[
  * One sentence for each limit that a resource no longer has, not even under another name: it may have been removed by
  * mistake.
  */
-export function goneLimits(before: Snapshot, after: Snapshot): readonly string[] {
+export function removedLimits(before: Snapshot, after: Snapshot): readonly string[] {
   const [were, are] = [countedIn(before), countedIn(after)]
   const [known, kept] = [new Set(were.map(idOf)), new Set(are.map(idOf))]
   const renamed = are.filter((each) => !known.has(idOf(each)))

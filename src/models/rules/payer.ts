@@ -9,7 +9,7 @@ import { parsePrice } from '../../formats/money.ts'
 import type { Attribution, BilledModel } from '../../kinds/resources.ts'
 
 /** Returns undefined if the Subscription sets none. Values longer than `maxNameLength` are cut. */
-export function writePayer(
+export function formatPayer(
   { organizationId, costCenter }: Attribution,
   { billingRate }: Pick<BilledModel, 'billingRate'>,
 ): string | undefined {
@@ -23,8 +23,8 @@ export function writePayer(
   return written.toString() || undefined
 }
 
-/** Reads the text of `writePayer`; any other text as if nothing were set. A field that is not set is empty. */
-export function readPayer(text: string) {
+/** Reads the text of `formatPayer`; any other text as if nothing were set. A field that is not set is empty. */
+export function parsePayer(text: string) {
   const fields = new URLSearchParams(text)
   return {
     /** `tokenMetadata.organizationId`. */

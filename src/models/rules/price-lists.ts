@@ -28,7 +28,7 @@ const reasoning = ['output_cost_per_reasoning_token', 'internal_reasoning']
 const repeated = 'the list has several models of this id'
 
 /** The models of a parsed list, or undefined if it has neither form. */
-export function readPriceList(list: unknown): readonly PricedModel[] | undefined {
+export function parsePriceList(list: unknown): readonly PricedModel[] | undefined {
   if (!isObject(list)) return undefined
   if (Array.isArray(list.data)) {
     const models = new Map<string, PricedModel>()

@@ -1,7 +1,6 @@
 /**
- * Ids of the form `publishers/<namespace>/models/<name>`, with which models-as-a-service and KServe name a
- * model in a body. Such an id means only ModelRefs of its namespace, independent of what others declare and
- * servers list.
+ * Ids of the form `publishers/<namespace>/models/<name>`, with which models-as-a-service and KServe name a model in a
+ * body. Such an id means only ModelRefs of its namespace, independent of what others declare and servers list.
  */
 
 import type { Model, Snapshot } from './snapshot.ts'
@@ -15,7 +14,7 @@ interface PublishedName {
 const form = /^publishers\/([^/]+)\/models\/(.+)$/s
 
 /** Returns undefined if the name has another form. */
-export function readPublishedName(id: string): PublishedName | undefined {
+export function parsePublishedName(id: string): PublishedName | undefined {
   if (!id.startsWith('publishers/')) return undefined
   const [, namespace, name] = form.exec(id) ?? []
   return namespace === undefined || name === undefined ? undefined : { id, namespace, name }

@@ -5,7 +5,7 @@ import { subscriptionNamespace } from '../../kinds/metadata.ts'
 import { isKindName } from './original/original-kinds.ts'
 
 /** An AccessPolicy or a Subscription that cannot be parsed. */
-export interface Refused {
+export interface RefusedResource {
   readonly kind: 'AccessPolicy' | 'Subscription'
   readonly name: string
   /** `<namespace>/<name>` of the models that it names legibly. */
@@ -20,7 +20,7 @@ const kinds = ['AccessPolicy', 'Subscription'] as const
 const maxModels = 1_000
 
 /** Returns undefined if the document is not about models, or names none legibly. */
-export function toRefused(document: unknown, message: string): Refused | undefined {
+export function toRefusedResource(document: unknown, message: string): RefusedResource | undefined {
   const kind = kinds.find((each) => isKindName(each, valueAt(document, ['kind'])))
   const name = valueAt(document, ['metadata', 'name'])
   const modelRefs = valueAt(document, ['spec', 'modelRefs'])
@@ -35,7 +35,7 @@ export function toRefused(document: unknown, message: string): Refused | undefin
 }
 
 /** `<kind>/<namespace>/<name>` of a document that cannot be parsed, or undefined if these cannot be read either. */
-export function keyOfUnread(document: unknown): string | undefined {
+export function unparsedResourceKey(document: unknown): string | undefined {
   const written = valueAt(document, ['kind'])
   const kind = (['ModelRef', 'Tenant', ...kinds] as const).find((each) => isKindName(each, written))
   const name = valueAt(document, ['metadata', 'name'])

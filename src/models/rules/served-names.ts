@@ -25,7 +25,7 @@ export function hasServedNames({ resource, cluster }: Model): boolean {
 }
 
 /** The accepted entries of a list, independent of its order: the first by name. */
-export function acceptedOf<Entry extends { readonly id: string }>(
+export function acceptedNames<Entry extends { readonly id: string }>(
   served: readonly Entry[],
 ): readonly Entry[] {
   let left = maxCharacters
@@ -104,7 +104,7 @@ export function createServedNames(onChange: () => void = () => {}) {
     /** Replaces the list of a server. Returns whether it has changed. */
     set(server: string, served: readonly Entry[]): boolean {
       const before = lists.get(server)
-      const names = acceptedOf(served).map(({ id }) => id)
+      const names = acceptedNames(served).map(({ id }) => id)
       const isLlamaCpp = served.length > 0 && served.every((each) => each.isLlamaCpp)
       if (before?.isLlamaCpp === isLlamaCpp && haveSameItems(before.names, names)) return false
       replace(server, { names, isLlamaCpp })

@@ -9,7 +9,7 @@ import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import type { CompiledSubscription, Snapshot } from './snapshot.ts'
 
 /** One counter, with the first Subscription and model that it may be for. */
-export interface SharedLimit extends LimitOn {
+export interface SharedLimit extends ModelLimit {
   readonly counter: Counter
   readonly subscription: CompiledSubscription
   readonly model: string
@@ -26,10 +26,10 @@ export function* sharedLimits(
     // A limit on several models has the same counters for each, and there may be thousands.
     const seen = new Set<string>()
     for (const model of only.model === undefined ? subscription.limits.keys() : [only.model]) {
-      for (const on of limitsOn(subscription, model)) {
+      for (const on of limitsOnModel(subscription, model)) {
         if (!isShared(on.limit) || seen.has(on.limit.keyPrefix)) continue
         seen.add(on.limit.keyPrefix)
-        for (const pool of on.limit.scope === 'group' ? poolsIn(subscription) : ['']) {
+        for (const pool of on.limit.scope === 'group' ? poolsOfSubscription(subscription) : ['']) {
           const counter = counterOf(on.limit, '', pool)
           getOrAdd(found, counter.key, () => ({ ...on, counter, subscription, model }))
         }
@@ -45,13 +45,13 @@ function isShared({ scope }: Pick<CountedLimit, 'scope'>): boolean {
 }
 
 /** The pools of a Subscription, as counters name them. */
-export function poolsIn({ resource }: CompiledSubscription): readonly string[] {
+export function poolsOfSubscription({ resource }: CompiledSubscription): readonly string[] {
   const { users, groups } = resource.owner
   return [...groups.map(poolOfGroup), ...(users.length > 0 ? [''] : [])]
 }
 
 /** The group, organization or Subscription that shares the counter; undefined if one user or key has it, or all share it. */
-export function sharedBy(
+export function sharerOfCounter(
   limit: Pick<CountedLimit, 'scope'>,
   { key }: Pick<Counter, 'key'>,
 ): string | undefined {
@@ -63,27 +63,27 @@ export function sharedBy(
  * The resource that has the limit, as keys of counters begin: a Subscription, `ModelRef/<namespace>/<name>`, or
  * `Tenant`.
  */
-export function resourceOf({ key }: Pick<Counter, 'key'>): string {
+export function resourceOfCounter({ key }: Pick<Counter, 'key'>): string {
   return parseCounterKey(key).subscription
 }
 
-export interface LimitOn {
+export interface ModelLimit {
   readonly limit: CountedLimit
   /** Whether it refuses; else it is only counted and shown. */
   readonly isEnforced: boolean
 }
 
 /** Limits that refuse come first. */
-export function* limitsOn(
+export function* limitsOnModel(
   { limits, terms }: Pick<CompiledSubscription, 'limits' | 'terms'>,
   model: string,
-): Generator<LimitOn> {
+): Generator<ModelLimit> {
   for (const limit of limits.get(model) ?? []) yield { limit, isEnforced: true }
   for (const limit of terms.get(model)?.observed ?? []) yield { limit, isEnforced: false }
 }
 
 /** The Subscription and the models that a limit is about. */
-export interface About {
+export interface LimitSubject {
   /** Null for a limit of a ModelRef or of the Tenant. */
   readonly subscription: string | null
   /** Null for several or all models. */
@@ -97,7 +97,7 @@ export function subscriptionAndModels(
   { origin, limitName, models }: CountedLimit,
   model: string | null,
   { name }: Pick<CompiledSubscription, 'name'>,
-): About {
+): LimitSubject {
   if (origin === 'model') return { subscription: null, model }
   const subscription = origin === 'tenant' ? null : name
   if (limitName === undefined) return { subscription, model }

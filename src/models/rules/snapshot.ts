@@ -175,20 +175,20 @@ export function resourceKey({ kind, metadata }: Resource): string {
 export function clusterName(ref: ModelRef): string {
   const { backendUrl = '', backendHost, server } = ref
   const name = `model/${qualifiedName(ref)}`
-  if (!namesHost(backendUrl)) return name
+  if (!hasHostName(backendUrl)) return name
   const { connectMs, credential, caFile } = server
   const connection = JSON.stringify([backendUrl, backendHost, connectMs, credential, caFile])
   return `${name}/${hash('sha256', connection, 'hex').slice(0, 8)}`
 }
 
 /** Whether a URL's host is a name, which may have several addresses. */
-export function namesHost(url: string): boolean {
+export function hasHostName(url: string): boolean {
   const host = URL.parse(url)?.hostname ?? ''
   return !/^[\d.]+$|^\[/.test(host)
 }
 
 /** The ModelRef's own name and its ids. */
-export function namesOf({ metadata, modelIds }: ModelRef): readonly string[] {
+export function modelNames({ metadata, modelIds }: ModelRef): readonly string[] {
   return [...new Set([metadata.name, ...modelIds])]
 }
 
@@ -196,7 +196,7 @@ export function namesOf({ metadata, modelIds }: ModelRef): readonly string[] {
  * Earlier models first: by `creationTimestamp`, then by key in byte order. Those without a time, as
  * in files, come last.
  */
-export function byAge(a: Model, b: Model): number {
+export function compareByAge(a: Model, b: Model): number {
   const since = a.resource.metadata.createdAt ?? Infinity
   const other = b.resource.metadata.createdAt ?? Infinity
   if (since !== other) return since < other ? -1 : 1

@@ -21,14 +21,13 @@ import { askThread } from '../../runtime/ask-thread.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { type Alarm, createAlarm } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
-import { withoutStatus } from '../rules/original/original-kinds.ts'
+import { kindsWithoutStatus } from '../rules/original/original-kinds.ts'
 import { tierMapping } from '../rules/original/tiers.ts'
-import { prune } from '../rules/reading/prune.ts'
-import type { Refused } from '../rules/refused-resources.ts'
+import { pruneToSchema } from '../rules/reading/prune.ts'
+import type { RefusedResource } from '../rules/refused-resources.ts'
 import { resourceKey } from '../rules/snapshot.ts'
 import { type Collection, collections, type Group, othersCollections } from './collections.ts'
-import { type FileProblem, longText, readObject } from './documents.ts'
-import { createGathering } from './gathering.ts'
+import { type FileProblem, maxSliceText, parseObjectResource } from './documents.ts'
 import {
   type ClusterObject,
   type CollectionPlace,
@@ -37,8 +36,9 @@ import {
   type ObjectCache,
   toOwner,
 } from './object-cache.ts'
-import type { Contents } from './source.ts'
-import { whichCounts } from './unreadable-tenant.ts'
+import { createResourceGatherer } from './resource-gatherer.ts'
+import type { Contents } from './resource-source.ts'
+import { duplicateOutcome } from './unreadable-tenant.ts'
 
 interface ClusterSourceOptions {
   readonly client: KubeClient
@@ -92,7 +92,7 @@ interface ReadObject extends Reading {
   readonly signature: string
 }
 
-type Reading = ReturnType<typeof readObject>
+type Reading = ReturnType<typeof parseObjectResource>
 
 /** Starts with the first `next`, and ends with its signal. */
 export function createClusterSource(options: ClusterSourceOptions) {
@@ -168,7 +168,7 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
       const inside = namespace === undefined ? '' : `namespaces/${namespace}/`
       const path = `/apis/${apiVersion}/${inside}${plural}`
       const from = group === 'tollgate.dev' ? 'us' : 'the original'
-      const isKept = keepsObjectsOf.includes(group) && !withoutStatus.has(kind)
+      const isKept = keepsObjectsOf.includes(group) && !kindsWithoutStatus.has(kind)
       const kept = isKept ? { group, readAs } : undefined
       const shown = `${plural}.${apiGroup}`
       const fieldSelector = name && `metadata.name=${name}`
@@ -198,7 +198,7 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
     shown: 'configmaps',
     path: '/api/v1/configmaps',
     fieldSelector: `metadata.name=${tierMapping}`,
-    keep: keepTiers,
+    keep: stripConfigMap,
   })
   return found.map((each) => ({ ...each, last: new Map() }))
 }
@@ -215,21 +215,21 @@ async function isNeeded(client: KubeClient, watched: Watched): Promise<boolean> 
 /** The part of an object that is read, and what identifies its version. */
 function keepRead(object: KubeObject, schema: Schema): KubeObject {
   const { uid, resourceVersion } = object.metadata
-  const { metadata, ...rest } = prune(object, schema) as KubeObject
+  const { metadata, ...rest } = pruneToSchema(object, schema) as KubeObject
   const versions = { ...(uid && { uid }), ...(resourceVersion && { resourceVersion }) }
   return { ...rest, metadata: { ...metadata, ...versions } }
 }
 
 /** A text that is too long, whatever it says. */
-const tooLong = ' '.repeat(longText + 1)
+const tooLong = ' '.repeat(maxSliceText + 1)
 
 /** What is read of a ConfigMap: whoever may write one in any namespace may write more than a MiB into it. */
-export function keepTiers({ metadata, data }: KubeObject): KubeObject {
+export function stripConfigMap({ metadata, data }: KubeObject): KubeObject {
   const { name, namespace, uid, resourceVersion, creationTimestamp, deletionTimestamp } =
     metadata as JsonObject
   const kept = { name, namespace, uid, resourceVersion, creationTimestamp, deletionTimestamp }
   const { tiers } = isObject(data) ? data : {}
-  const isLong = typeof tiers === 'string' && tiers.length > longText
+  const isLong = typeof tiers === 'string' && tiers.length > maxSliceText
   return JSON.parse(
     JSON.stringify({ metadata: kept, data: data && { tiers: isLong ? tooLong : tiers } }),
   ) as KubeObject
@@ -241,11 +241,11 @@ function* gather(
   kept: ObjectCache | undefined,
 ): Generator<unknown, Contents> {
   const definedAs = (file: string): string => `is defined as ${file} too`
-  const gathering = createGathering(({ file }) => definedAs(file), 0)
+  const gathering = createResourceGatherer(({ file }) => definedAs(file), 0)
   /** Objects that are not in force, by resource: one of the next group would lack their restrictions. */
   const unread = new Map<string, string>()
   const problems: FileProblem[] = []
-  const refused: Refused[] = []
+  const refused: RefusedResource[] = []
   for (const each of watched) {
     const objects = each.reflector?.objects ?? new Map<string, KubeObject>()
     for (const key of each.last.keys()) if (!objects.has(key)) each.last.delete(key)
@@ -262,7 +262,7 @@ function* gather(
       if (resource !== undefined) {
         const key = resourceKey(resource)
         const invalid = unread.get(key)
-        const message = invalid && `${key} ${definedAs(invalid)}, ${whichCounts(undefined)}`
+        const message = invalid && `${key} ${definedAs(invalid)}, ${duplicateOutcome(undefined)}`
         const again =
           message === undefined
             ? gathering.add({ key, resource, file, lineOf: noLine })
@@ -323,7 +323,7 @@ function* readOne(
 function* readFresh(object: KubeObject): Generator<unknown, Reading> {
   const { tiers } = isObject(object.data) ? object.data : {}
   const length = typeof tiers === 'string' ? tiers.length : 0
-  if (length <= longTiers || length > longText) return readObject(object)
+  if (length <= longTiers || length > maxSliceText) return parseObjectResource(object)
   const reading = askThread<Reading>(worker, object).catch((error): Reading => {
     const message = `ConfigMap ${tierMapping}: cannot be read: ${errorMessage(error)}`
     return { problems: [{ path: [], severity: 'error', message }] }

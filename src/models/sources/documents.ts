@@ -11,12 +11,16 @@ import { nearestName } from '../../formats/nearest-name.ts'
 import type { Resource } from '../../kinds/resources.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { defaultTenant } from '../rules/compile.ts'
-import { isKindName, namesOfKind } from '../rules/original/original-kinds.ts'
+import { acceptedKindNames, isKindName } from '../rules/original/original-kinds.ts'
 import { isTierMapping } from '../rules/original/tiers.ts'
-import { holdsLimits, isOfLimits } from '../rules/reading/limit-fields.ts'
+import { containsLimits, isLimitPath } from '../rules/reading/limit-fields.ts'
 import { listedObjects } from '../rules/reading/listed-objects.ts'
 import { parseResource } from '../rules/reading/parse-resource.ts'
-import { keyOfUnread, type Refused, toRefused } from '../rules/refused-resources.ts'
+import {
+  type RefusedResource,
+  toRefusedResource,
+  unparsedResourceKey,
+} from '../rules/refused-resources.ts'
 import { resourceKey } from '../rules/snapshot.ts'
 import { unreadableTenant } from './unreadable-tenant.ts'
 import { type Lines, parseYaml, type YamlDocument } from './yaml-documents.ts'
@@ -47,7 +51,7 @@ export interface FileContent {
   readonly documents: readonly PlacedDocument[]
   readonly resources: readonly WrittenResource[]
   readonly problems: readonly FileProblem[]
-  readonly refused: readonly Refused[]
+  readonly refused: readonly RefusedResource[]
   /** The results for the texts between two `---`. */
   readonly parts: ReadonlyMap<string, readonly DocumentContent[]>
 }
@@ -62,7 +66,7 @@ export interface PlacedDocument {
 export interface DocumentContent {
   readonly found: { readonly key: string; readonly resource: Resource } | undefined
   readonly problems: readonly Omit<FileProblem, 'file'>[]
-  readonly refused?: Refused | undefined
+  readonly refused?: RefusedResource | undefined
   readonly lines: Lines
 }
 
@@ -70,10 +74,10 @@ export interface DocumentContent {
 const maxProblems = 20
 
 /** Texts up to this many characters are parsed within a slice: some 15 ms of work. */
-export const longText = 32_768
+export const maxSliceText = 32_768
 /** Whether parsing may take longer: each alias is compared with all anchors and aliases before it. */
 const isLong = (text: string) =>
-  text.length > longText || text.split('*').length * text.split(/[&*]/).length > 1_000_000
+  text.length > maxSliceText || text.split('*').length * text.split(/[&*]/).length > 1_000_000
 
 export interface FileText {
   /** Where `isUtf8` is not true, bytes that are not UTF-8 became U+FFFD. */
@@ -89,7 +93,7 @@ type ReadElsewhere = (text: string) => Promise<readonly DocumentContent[]>
  * value passed to the next step. Never throws: a broken document does not affect the others.
  * Unchanged parts of `before` are not parsed again: their contents are the same objects.
  */
-export function* readInSteps(
+export function* parseFileInSteps(
   file: string,
   { text, isUtf8 }: FileText,
   before?: FileContent,
@@ -111,7 +115,7 @@ export function* readInSteps(
         broken(part, 1, `cannot be read: ${errorMessage(error)}`),
       ])) as typeof contents
     }
-    contents ??= readPart(part)
+    contents ??= parsePart(part)
     parts.set(part, contents)
     for (const content of contents) documents.push({ content, linesBefore })
     yield
@@ -141,7 +145,7 @@ export function toFileContent(
 }
 
 /** Reads the text between two `---`. */
-export function readPart(text: string): readonly DocumentContent[] {
+export function parsePart(text: string): readonly DocumentContent[] {
   return parseYaml(text).flatMap((document) => {
     const { value, problem } = document
     if (problem !== undefined) {
@@ -171,11 +175,15 @@ function broken(text: string, line: number, message: string): DocumentContent {
   // In UTF-16 read as UTF-8, ASCII characters are separated by NUL, after a byte-order mark.
   const legible = text.replace(/[\0\ufffd]/g, '')
   const isTenant = limitedTenant.every((part) => part.test(legible))
-  return notRead(line, message, isTenant)
+  return unreadableDocument(line, message, isTenant)
 }
 
 /** The content of a document that cannot be read, as a Tenant whose limits cannot be read if it `isTenant`. */
-export function notRead(line: number, message: string, isTenant: boolean): DocumentContent {
+export function unreadableDocument(
+  line: number,
+  message: string,
+  isTenant: boolean,
+): DocumentContent {
   const found = isTenant
     ? { key: resourceKey(unreadableTenant), resource: unreadableTenant }
     : undefined
@@ -191,7 +199,7 @@ const limitedTenant = [
 /** One object of a document, at a path in it. */
 function read(document: YamlDocument, object: unknown, path: FieldPath): DocumentContent {
   const { resource, problems, refused } =
-    object === null || object === undefined ? nothing : readObject(object)
+    object === null || object === undefined ? nothing : parseObjectResource(object)
   return {
     refused,
     found: resource && { key: resourceKey(resource), resource },
@@ -212,7 +220,7 @@ interface Reading {
   readonly resource?: Resource
   readonly problems: readonly DocumentProblem[]
   /** Documents about models that are not in force because of their problems. */
-  readonly refused?: Refused | undefined
+  readonly refused?: RefusedResource | undefined
 }
 
 const nothing: Reading = { problems: [] }
@@ -225,13 +233,13 @@ function error(path: FieldPath, message: string): Reading {
  * Reads a document that has been parsed to plain values. Never throws: an object in the cluster that breaks its reader
  * must not prevent reading the others.
  */
-export function readObject(value: unknown): Reading {
+export function parseObjectResource(value: unknown): Reading {
   try {
     return readParsed(value)
   } catch (fault) {
     const sentence = `cannot be read: ${errorMessage(fault)}`
     const { problems } = error([], `${named(value)}${sentence}`)
-    const isLimited = isOfKind(value, 'Tenant') && isOfLimits(Object.keys(value.spec ?? {}))
+    const isLimited = isOfKind(value, 'Tenant') && isLimitPath(Object.keys(value.spec ?? {}))
     if (isLimited) return { resource: unreadableTenant, problems }
     return notInForce(value, sentence, problems)
   }
@@ -243,8 +251,8 @@ function notInForce(
   sentence: string,
   problems: readonly DocumentProblem[],
 ): Reading {
-  const refused = toRefused(value, sentence)
-  const unread = keyOfUnread(value)
+  const refused = toRefusedResource(value, sentence)
+  const unread = unparsedResourceKey(value)
   if (unread === undefined) return { refused, problems }
   return { refused, problems: problems.map((problem) => ({ ...problem, unread })) }
 }
@@ -284,9 +292,8 @@ function readParsed(value: unknown): Reading {
 }
 
 /**
- * Splits the text before each `---` at the start of a line: a document begins there, wherever it is
- * (YAML 1.2.2, 9.1.2), and an unclosed quote cannot affect later documents. Directives stay with
- * their document.
+ * Splits the text before each `---` at the start of a line: a document begins there, wherever it is (YAML 1.2.2,
+ * 9.1.2), and an unclosed quote cannot affect later documents. Directives stay with their document.
  */
 function* splitDocuments(text: string): Generator<{ text: string; linesBefore: number }> {
   let start = 0
@@ -308,7 +315,8 @@ function openTiers(mapping: { readonly data?: unknown }): unknown {
   if (typeof data !== 'object' || data === null || !('tiers' in data)) return mapping
   if (typeof data.tiers !== 'string') return new Error('must be a text, written as a block after |')
   // Parsing a hostile text takes memory and seconds for each 100 KB.
-  if (data.tiers.length > longText) return new Error(`must have at most ${longText} characters`)
+  if (data.tiers.length > maxSliceText)
+    return new Error(`must have at most ${maxSliceText} characters`)
   const [document, second] = parseYaml(data.tiers)
   const isValid = document?.problem === undefined && second === undefined
   if (!isValid) return new Error('is not valid YAML')
@@ -327,8 +335,8 @@ function isTenantByMistake(document: unknown): boolean {
   const { name, namespace = defaultTenant.metadata.namespace } = document.metadata
   const isNamed =
     name === defaultTenant.metadata.name && namespace === defaultTenant.metadata.namespace
-  const meant = nearestName(`${document.kind}`, namesOfKind('Tenant'))
-  return isNamed && meant !== undefined && holdsLimits({ ...document, metadata: undefined })
+  const meant = nearestName(`${document.kind}`, acceptedKindNames('Tenant'))
+  return isNamed && meant !== undefined && containsLimits({ ...document, metadata: undefined })
 }
 
 function isOfKind(document: unknown, kind: 'Subscription' | 'Tenant'): document is JsonObject {

@@ -3,24 +3,23 @@
 import { type FSWatcher, watch } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Alarm, createAlarm } from '../../runtime/loop.ts'
-import { createFolder } from './files.ts'
-import { resourceFile } from './listing.ts'
-import type { ResourceSource } from './source.ts'
+import { resourceFile } from './list-files.ts'
+import { createResourceFolder } from './resource-folder.ts'
+import type { ResourceSource } from './resource-source.ts'
 
 /** Minimum interval between two checks, and before the second check of a change (ms). */
 const settleMs = 100
 
 /**
- * Polling, unlike notifications, also detects saves by rename, symlink swaps of mounted ConfigMaps,
- * and changes on network mounts. After each check it pauses for twenty times the duration of the
- * check, but for 200 ms at least and 700 ms at most: a change must be in force within two seconds.
- * A notification of the system about the folder itself makes the next check happen sooner; nothing
- * depends on it.
+ * Polling, unlike notifications, also detects saves by rename, symlink swaps of mounted ConfigMaps, and changes on
+ * network mounts. After each check it pauses for twenty times the duration of the check, but for 200 ms at least and
+ * 700 ms at most: a change must be in force within two seconds. A notification of the system about the folder itself
+ * makes the next check happen sooner; nothing depends on it.
  */
 export function createFolderSource(
   path: string,
 ): ResourceSource & { readonly isUnavailable: boolean } {
-  const folder = createFolder(path)
+  const folder = createResourceFolder(path)
   let alarm: Alarm | undefined
   const listener = listen(path, () => alarm?.ring())
   let restMs = 0

@@ -11,9 +11,9 @@ import {
 } from './documents.ts'
 
 /** How long a torn file's last valid documents stay, in milliseconds. */
-export const tornMs = 5_000
+export const maxTornMs = 5_000
 /** After this many milliseconds, a file that only lost content counts as complete. */
-export const quietMs = 1_200
+export const completeAfterMs = 1_200
 
 /**
  * How a file's new text compares with its content in force.

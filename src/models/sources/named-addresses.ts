@@ -10,7 +10,7 @@ import { isIP } from 'node:net'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { CheckAddress } from '../rules/refuse-addresses.ts'
-import type { Contents, ResourceSource } from './source.ts'
+import type { Contents, ResourceSource } from './resource-source.ts'
 
 /** The addresses of a name; none if it is not resolved. */
 type Resolve = (name: string) => Promise<readonly string[]>
@@ -36,15 +36,12 @@ interface Named {
 const concurrency = 20
 const maxBlockMs = 500
 
-/**
- * The source, which yields the same resources again when the result for one of them has changed,
- * and the check.
- */
+/** The source, which yields the same resources again when the result for one of them has changed, and the check. */
 export function checkNamedAddresses(options: NamedAddressesOptions): {
   readonly source: ResourceSource
   readonly check: CheckAddress
 } {
-  const { rules, resolve = createResolve(), signal, restMs = 30_000 } = options
+  const { rules, resolve = createHostResolver(), signal, restMs = 30_000 } = options
   const names = new Map<string, Named>()
   /** Those that have not been resolved yet. They wait for no others. */
   const fresh = new Set<string>()
@@ -150,7 +147,10 @@ interface ResolveOptions {
  * Resolves as Envoy does, with the search domains of this machine; all addresses of all of them
  * count, also addresses in the hosts file.
  */
-export function createResolve({ servers, hostsFile = '/etc/hosts' }: ResolveOptions = {}): Resolve {
+export function createHostResolver({
+  servers,
+  hostsFile = '/etc/hosts',
+}: ResolveOptions = {}): Resolve {
   const resolver = new Resolver({ timeout: 1_000, tries: 2 })
   if (servers !== undefined) resolver.setServers(servers)
   const search = servers === undefined ? searchDomains() : []

@@ -10,14 +10,18 @@ import { withAbort } from '../../runtime/with-abort.ts'
 import { compileInSteps } from '../rules/compile.ts'
 import type { RoutingOptions } from '../rules/find-backend.ts'
 import { joinRoutes } from '../rules/join-routes.ts'
-import { aboutMissing, type InvalidDocumentLocations, sayMissing } from '../rules/missing-model.ts'
+import {
+  addMissingHints,
+  type InvalidDocumentLocations,
+  missingModelHints,
+} from '../rules/missing-model.ts'
 import { joinExternalModels } from '../rules/original/external-models.ts'
 import { type CheckAddress, refuseAddresses } from '../rules/refuse-addresses.ts'
 import type { ResourceProblem, Snapshot } from '../rules/snapshot.ts'
-import { type FileProblem, readInSteps } from './documents.ts'
-import { createFolder, gather, showProblem } from './files.ts'
-import type { Contents, ResourceSource } from './source.ts'
-import { besideUnknown } from './unreadable-tenant.ts'
+import { type FileProblem, parseFileInSteps } from './documents.ts'
+import { createResourceFolder, formatProblem, gatherContents } from './resource-folder.ts'
+import type { Contents, ResourceSource } from './resource-source.ts'
+import { withUnreadableTenant } from './unreadable-tenant.ts'
 
 interface LoadOptions {
   /** How backends are found for models that give none. */
@@ -58,15 +62,15 @@ export async function loadSnapshot(
   folder: string,
   options: Pick<LoadOptions, 'checkAddress' | 'admissionMode'> = {},
 ) {
-  const gathered = await createFolder(folder).poll(0)
+  const gathered = await createResourceFolder(folder).poll(0)
   if (gathered === undefined) throw new Error('the first poll of a folder has its contents')
   return load(gathered, undefined, options)
 }
 
 /** Loads the documents of one text. Their problems have no file name. */
 export async function loadDocuments(text: string, admissionMode?: AdmissionMode) {
-  const content = await inSlices(readInSteps('', { text, isUtf8: true }))
-  return load(await inSlices(gather([content])), undefined, { admissionMode })
+  const content = await inSlices(parseFileInSteps('', { text, isUtf8: true }))
+  return load(await inSlices(gatherContents([content])), undefined, { admissionMode })
 }
 
 async function load(
@@ -76,13 +80,13 @@ async function load(
 ) {
   const unserved: ResourceProblem[] = []
   const closed = closeUnknown(gathered)
-  const unread = placesOfUnread(gathered.problems)
+  const unread = invalidDocumentLocations(gathered.problems)
   const external = joinExternalModels(closed.resources, (each) => unserved.push(each), unread)
   const joined = await inSlices(joinRoutes(external, routing))
   const resources = await inSlices(refuseAddresses(joined, checkAddress))
   const compiled = await inSlices(compileInSteps(resources, previous, admissionMode))
-  const snapshot = { ...compiled, saidOfMissing: aboutMissing(compiled, unread) }
-  const found = sayMissing([...unserved, ...snapshot.problems], snapshot.saidOfMissing, unread)
+  const snapshot = { ...compiled, saidOfMissing: missingModelHints(compiled, unread) }
+  const found = addMissingHints([...unserved, ...snapshot.problems], snapshot.saidOfMissing, unread)
   const problems = await inSlices(problemsOf(closed, found))
   // `resources`: those that it was compiled from.
   return { snapshot, resources, refused: gathered.refused, problems }
@@ -91,7 +95,8 @@ async function load(
 /** A file that was never read may have the limits of the Tenant. */
 function closeUnknown(gathered: Contents): Contents {
   const { unknown: files = [] } = gathered
-  const resources = files.length === 0 ? gathered.resources : besideUnknown(gathered.resources)
+  const resources =
+    files.length === 0 ? gathered.resources : withUnreadableTenant(gathered.resources)
   if (resources === gathered.resources) return gathered
   const message =
     'may have the limits of the Tenant, which no other file has: until it can be read, nobody may use any model'
@@ -100,7 +105,9 @@ function closeUnknown(gathered: Contents): Contents {
 }
 
 /** Where the documents that are not in force have their first problem, as `<file>:<line>`. */
-export function placesOfUnread(problems: readonly FileProblem[]): InvalidDocumentLocations {
+export function invalidDocumentLocations(
+  problems: readonly FileProblem[],
+): InvalidDocumentLocations {
   const places = new Map<string, string>()
   for (const { unread, file, line } of problems) {
     if (unread === undefined || places.has(unread)) continue
@@ -146,7 +153,7 @@ export async function startPipeline(deps: PipelineDeps) {
     const loaded = await load(gathered, previous, deps)
     const compileMs = performance.now() - begin
     locate = gathered.locate
-    problems = loaded.problems.map(showProblem)
+    problems = loaded.problems.map(formatProblem)
     await deps.publish(loaded.snapshot, loaded.resources, loaded.refused)
     deps.onPublished?.(compileMs)
     previous = loaded.snapshot

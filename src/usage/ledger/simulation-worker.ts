@@ -3,8 +3,8 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import type { TimeRange } from '../../formats/time-range.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { showProblem } from '../../models/sources/files.ts'
 import { loadDocuments } from '../../models/sources/pipeline.ts'
+import { formatProblem } from '../../models/sources/resource-folder.ts'
 import { type Simulation, simulate } from '../rules/simulate.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
@@ -50,8 +50,8 @@ async function run(task: SimulationTask): Promise<SimulationResult> {
 }
 
 /** Shows a problem without the file, which a text does not have. */
-function sentence(problem: Parameters<typeof showProblem>[0]): string {
-  return showProblem(problem).replace(/^:(\d+): (error|warning): /, 'line $1: ')
+function sentence(problem: Parameters<typeof formatProblem>[0]): string {
+  return formatProblem(problem).replace(/^:(\d+): (error|warning): /, 'line $1: ')
 }
 
 parentPort?.postMessage(await run(workerData as SimulationTask))

@@ -3,7 +3,7 @@
 import type { ExactInt } from '../../formats/exact.ts'
 import { toAmount } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
-import { sharedBy } from '../../models/rules/shared-limits.ts'
+import { sharerOfCounter } from '../../models/rules/shared-limits.ts'
 import type { NewIncrease } from '../../ratelimit/increases/active-increases.ts'
 import { limitKindOfKey, parseCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import type { Notice } from '../notices/store.ts'
@@ -68,7 +68,7 @@ export function noticeOf(request: LimitRequest): Notice {
   const { state, decidedBy, decidedAt, decisionReason, grantedLimit, grantedUntil } = request
   const { subscription: resource, model, counted } = parseCounterKey(counter)
   const kind = limitKindOfKey({ counted })
-  const whom = sharedBy({ scope: per }, { key: counter })
+  const whom = sharerOfCounter({ scope: per }, { key: counter })
   const isOpen = state === 'open'
   return {
     subject: `limit request ${id}`,

@@ -2,7 +2,11 @@
 
 import { toAmount } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
-import { limitsOn, resourceOf, sharedBy } from '../../models/rules/shared-limits.ts'
+import {
+  limitsOnModel,
+  resourceOfCounter,
+  sharerOfCounter,
+} from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import {
   type ReadStatesDeps,
@@ -40,7 +44,7 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
     for (const { user, subscription, model, pool } of uses) {
       const found = snapshot().subscriptions.get(subscription)
       const percents = found?.resource.notifyAt ?? []
-      for (const { limit } of found ? limitsOn(found, model) : []) {
+      for (const { limit } of found ? limitsOnModel(found, model) : []) {
         if (isRequestLimit(limit)) continue
         const counter = counterOf(limit, user, pool)
         // Subscriptions that share a limit may set different percentages.
@@ -135,7 +139,7 @@ interface Watched {
 function whoseIs(limit: CountedLimit, counter: Counter, use: Omit<Use, 'pool'>) {
   const { limitName: name, scope, kind } = limit
   if (name === undefined) return { ...use }
-  const whom = sharedBy(limit, counter)
+  const whom = sharerOfCounter(limit, counter)
   const whose = scope === 'user' ? { user: use.user } : whom === undefined ? {} : { whom }
-  return { ...whose, resource: resourceOf(counter), name, scope, kind }
+  return { ...whose, resource: resourceOfCounter(counter), name, scope, kind }
 }

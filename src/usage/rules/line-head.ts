@@ -5,7 +5,7 @@
  */
 
 import { cutText, toBoundedJson } from '../../formats/bounded-text.ts'
-import { readPayer } from '../../models/rules/payer.ts'
+import { parsePayer } from '../../models/rules/payer.ts'
 import { maxGroupBytes, maxUserBytes } from '../../ratelimit/rules/counter-key.ts'
 import type { HoldRecord } from '../../ratelimit/rules/hold.ts'
 import { formatEstimate } from '../../ratelimit/rules/unreported.ts'
@@ -114,7 +114,7 @@ function boundPayer(payer: string): string {
   const longest = 'organization=&cost_center=&rate='.length + 3 * most.payerField
   if (payer.length <= longest) return payer
   const written = new URLSearchParams()
-  const { organization, costCenter, rate } = readPayer(payer)
+  const { organization, costCenter, rate } = parsePayer(payer)
   for (const [name, value] of Object.entries({ organization, cost_center: costCenter, rate })) {
     const isLong = urlEncode(value).length > most.payerField
     if (value !== '') written.set(name, isLong ? cutText(value, most.payerField, urlEncode) : value)

@@ -13,10 +13,10 @@ import { addExact, type ExactInt, subtractExact } from '../../formats/exact.ts'
 import { getOrAdd } from '../../formats/lists.ts'
 import { dayMs } from '../../formats/time.ts'
 import {
-  type About,
-  limitsOn,
-  poolsIn,
-  sharedBy,
+  type LimitSubject,
+  limitsOnModel,
+  poolsOfSubscription,
+  sharerOfCounter,
   subscriptionAndModels,
 } from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
@@ -71,7 +71,7 @@ export interface SimulatedRefusals extends Spender {
   isEstimate: boolean
 }
 
-interface SimulatedLimit extends About {
+interface SimulatedLimit extends LimitSubject {
   readonly limit: CountedLimit
   /** Whether sums of hours can decide the limit (`isDecidedByHours`). */
   readonly isDecidedByHours: boolean
@@ -100,7 +100,7 @@ function isDecidedByHours({ kind, parsedWindow }: CountedLimit, rated: PricesAnd
 
 /** The group whose counter the spender would use: the only one, or the recorded one if it still exists. */
 function poolIn(subscription: CompiledSubscription, { pool }: Spender): string | undefined {
-  const pools = poolsIn(subscription)
+  const pools = poolsOfSubscription(subscription)
   return pools.length > 1 ? pools.find((each) => each === pool) : pools[0]
 }
 
@@ -145,7 +145,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     const subscription = findSubscription(snapshot, spender.subscription)
     const unpaid: Unpaid | undefined =
       subscription === undefined ? 'not_found' : unusableReason(subscription, model)
-    const own = unpaid === undefined && subscription ? [...limitsOn(subscription, model)] : []
+    const own = unpaid === undefined && subscription ? [...limitsOnModel(subscription, model)] : []
     const pool = subscription && poolIn(subscription, spender)
     const account = {
       spender,
@@ -210,7 +210,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
   ): void {
     window.used = addExact(window.used, amount)
     if (window.used <= figure.most) return
-    const mostBy = limit.scope === 'user' ? user : (sharedBy(limit, counter) ?? '')
+    const mostBy = limit.scope === 'user' ? user : (sharerOfCounter(limit, counter) ?? '')
     Object.assign(figure, { most: window.used, mostBy, mostAt: at })
   }
 
@@ -286,7 +286,7 @@ function limitsIn({ subscriptions }: Snapshot): Map<string, SimulatedLimit> {
   for (const subscription of subscriptions.values()) {
     for (const model of subscription.limits.keys()) {
       const rated = ratedIn(subscription, model)
-      for (const { limit } of limitsOn(subscription, model)) {
+      for (const { limit } of limitsOnModel(subscription, model)) {
         if (limits.has(limit.keyPrefix)) continue
         limits.set(limit.keyPrefix, {
           ...subscriptionAndModels(limit, model, subscription),

@@ -1,12 +1,12 @@
 import { join } from 'node:path'
 import { test } from 'tap'
-import { type FileContent, readInSteps } from '../../../src/models/sources/documents.ts'
+import { type FileContent, parseFileInSteps } from '../../../src/models/sources/documents.ts'
 import { loadSnapshot } from '../../../src/models/sources/pipeline.ts'
 import { packageRoot } from '../../../src/runtime/package-root.ts'
 import { snapshotOf } from '../../support/documents.ts'
 
 function readDocuments(file: string, text: string): FileContent {
-  const steps = readInSteps(file, { text, isUtf8: true })
+  const steps = parseFileInSteps(file, { text, isUtf8: true })
   for (;;) {
     const step = steps.next()
     if (step.done) return step.value

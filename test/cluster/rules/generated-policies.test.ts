@@ -10,7 +10,7 @@ import {
 } from '../../../src/cluster/rules/generated-policies.ts'
 import { toObjectStatus } from '../../../src/cluster/rules/object-status.ts'
 import type { ModelPolicies } from '../../../src/cluster/rules/policies.ts'
-import type { Refused } from '../../../src/models/rules/refused-resources.ts'
+import type { RefusedResource } from '../../../src/models/rules/refused-resources.ts'
 import { policiesOf } from '../../support/compile.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
@@ -22,7 +22,7 @@ const snapshot = snapshotOf(
   accessPolicy('all', ['llm/small', 'llm/large'], team),
   subscription('cheap', team, { 'llm/small': [[10, '1m']], 'llm/large': [[1, '1m']] }),
 )
-const refused: readonly Refused[] = [
+const refused: readonly RefusedResource[] = [
   { kind: 'Subscription', name: 'bad', modelKeys: ['llm/small'], message: 'spec is no object' },
 ]
 const policies = policiesOf(snapshot, refused)

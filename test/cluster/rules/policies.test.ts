@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { noPolicies, policiesInSteps } from '../../../src/cluster/rules/policies.ts'
-import { toRefused } from '../../../src/models/rules/refused-resources.ts'
+import { toRefusedResource } from '../../../src/models/rules/refused-resources.ts'
 import { compile, policiesOf } from '../../support/compile.ts'
 import { accessPolicy, modelRef, resourceOf, subscription } from '../../support/documents.ts'
 
@@ -167,7 +167,7 @@ test('at most a hundred names are kept', async (t) => {
 })
 
 test('a refused resource is reported at the models that it names', async (t) => {
-  const refused = toRefused(
+  const refused = toRefusedResource(
     {
       kind: 'MaaSSubscription',
       metadata: { name: 'broken' },
@@ -203,6 +203,6 @@ test('a refused document that names no models is not reported', async (t) => {
     { ...body, kind: 'Subscription', metadata: { name: 7 } },
     { ...body, kind: 'Subscription', spec: { modelRefs: {} } },
   ]) {
-    t.equal(toRefused(document, ''), undefined)
+    t.equal(toRefusedResource(document, ''), undefined)
   }
 })

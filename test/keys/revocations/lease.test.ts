@@ -1,10 +1,10 @@
 import { test } from 'tap'
-import { createLease } from '../../../src/keys/revocations/lease.ts'
+import { createCacheLease } from '../../../src/keys/revocations/lease.ts'
 
 /** Clocks that only the test moves; their start is arbitrary. */
 function create() {
   const at = { monotonic: 5_000, wall: 1_700_000_000_000 }
-  const lease = createLease(1_000, { monotonic: () => at.monotonic, wall: () => at.wall })
+  const lease = createCacheLease(1_000, { monotonic: () => at.monotonic, wall: () => at.wall })
   function pass(monotonicMs: number, wallMs = monotonicMs): void {
     at.monotonic += monotonicMs
     at.wall += wallMs

@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { createReadStream, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
+import { createEndedKeysWriter } from '../../../src/keys/revocations/ended-keys-writer.ts'
 import { createKnownEnds } from '../../../src/keys/revocations/known-ends.ts'
-import { createOwnFile } from '../../../src/keys/revocations/own-file.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -11,7 +11,7 @@ test('a disk that hangs counts as failing', async (t) => {
   const path = join(temporaryFolder(t), 'revocations-a.jsonl')
   const known = createKnownEnds(Date.now)
   const told: unknown[] = []
-  const file = createOwnFile(path, known, (error) => void told.push(error), 100)
+  const file = createEndedKeysWriter(path, known, (error) => void told.push(error), 100)
   t.equal(await file.write(), true)
   t.strictSame([file.isFailing, told], [false, []])
   rmSync(path)

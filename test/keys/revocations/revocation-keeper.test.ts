@@ -14,7 +14,7 @@ import { type Test, test } from 'tap'
 import { createCachedApiKeys } from '../../../src/keys/cached-api-keys.ts'
 import { createPostgresApiKeys } from '../../../src/keys/postgres-api-keys.ts'
 import type { EndedKey } from '../../../src/keys/revocations/ended-keys.ts'
-import { fileOf } from '../../../src/keys/revocations/revocation-file.ts'
+import { revocationFileOf } from '../../../src/keys/revocations/revocation-file.ts'
 import {
   createRevocationKeeper,
   type RevocationKeeperOptions,
@@ -56,7 +56,13 @@ async function start(t: Test) {
       forgetAll: () => keeper.replay(),
     })
     await keeper.start()
-    return Object.assign(keeper, { replayed, writing, broken, faults, file: fileOf(folder, name) })
+    return Object.assign(keeper, {
+      replayed,
+      writing,
+      broken,
+      faults,
+      file: revocationFileOf(folder, name),
+    })
   }
   return { sql, folder, time, open }
 }
@@ -238,7 +244,7 @@ test('a process has its file before anything is revoked', async (t) => {
 
 test('a torn line affects no other', async (t) => {
   const { folder, open } = await start(t)
-  const file = fileOf(folder, 'one')
+  const file = revocationFileOf(folder, 'one')
   const whole = JSON.stringify({ id: 'a', at: '2026-01-01T00:00:00Z', hash: 'h1', expires: null })
   const forged = whole.replace('h1', String.raw`\u0000`)
   writeFileSync(file, `${whole}\n${forged}\nnull\n{"id":"b","at":"2026-01-01T00:0`)
@@ -307,7 +313,7 @@ test('a removed file is written again', async (t) => {
 
 test('expired keys are removed from every file', async (t) => {
   const { folder, time, open } = await start(t)
-  const gone = fileOf(folder, 'gone')
+  const gone = revocationFileOf(folder, 'gone')
   const keeper = await open('one')
   const many = Array.from({ length: 1_500 }, (_, i) => ended(`h-${i}`, time.now + day))
   await keeper.keep([...many, ended('for good')])

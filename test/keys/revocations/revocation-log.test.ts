@@ -8,10 +8,10 @@ import {
   followLog,
   logRevocations,
   purgeRevocations,
-  type ReplicaNote,
+  type ReplicaReport,
   type RevokedKey,
   readAcknowledgements,
-  triggers,
+  revocationTriggers,
 } from '../../../src/keys/revocations/revocation-log.ts'
 import type { Pool } from '../../../src/store/postgres/postgres.ts'
 import { countReads } from '../../support/database.ts'
@@ -19,7 +19,7 @@ import { createKeyDatabase, receiveNotifications } from '../../support/followers
 import { createMigrated, createPool, createRecord, now } from '../../support/key-store.ts'
 import { poll } from '../../support/poll.ts'
 
-function createReplica(fields: Partial<ReplicaNote> = {}): ReplicaNote {
+function createReplica(fields: Partial<ReplicaReport> = {}): ReplicaReport {
   return {
     id: randomUUID(),
     name: 'one',
@@ -286,7 +286,7 @@ test('triggers that were dropped come back as the runbook says', async (t) => {
   const files = [...runbook.matchAll(/\(\.\.\/(src\/store\/postgres\/migrations\/[^)]+)\)/g)]
   const text = files.map(([, path = '']) => readFileSync(new URL(path, root), 'utf8')).join('')
   const { position } = await followLog(sql, createReplica(), undefined)
-  for (const name of triggers) {
+  for (const name of revocationTriggers) {
     const [create] = new RegExp(`create trigger ${name}\\s[^;]+`).exec(text) ?? []
     const run = (statement: string) => sql.unsafe(statement)
     await run(`drop trigger ${name} on api_keys`)

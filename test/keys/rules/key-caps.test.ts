@@ -1,11 +1,11 @@
 import { test } from 'tap'
 import {
   closedCaps,
+  describeWidening,
   isUncapped,
   type KeyCaps,
+  parseStoredCaps,
   problemOfCaps,
-  readStoredCaps,
-  wideningOf,
 } from '../../../src/keys/rules/key-caps.ts'
 
 const model = (name: string) => ({ namespace: 'llm', name })
@@ -27,7 +27,7 @@ test('good caps have no problem', async (t) => {
     { limits: [{ name: 'a', limit: 1e15, window: '8784h', models: [model('a')] }] },
   ] as readonly KeyCaps[]) {
     t.equal(problemOfCaps(caps), undefined, JSON.stringify(caps))
-    t.strictSame(readStoredCaps(caps), caps)
+    t.strictSame(parseStoredCaps(caps), caps)
   }
   t.ok(isUncapped({}))
   t.notOk(isUncapped({ models: [] }))
@@ -74,7 +74,7 @@ test('a problem names the field and the mend', async (t) => {
 })
 
 test('stored caps that cannot be read refuse everything', async (t) => {
-  t.strictSame(readStoredCaps(null), {})
+  t.strictSame(parseStoredCaps(null), {})
   for (const odd of [
     ...[
       [],
@@ -95,7 +95,7 @@ test('stored caps that cannot be read refuse everything', async (t) => {
     { limits: [{ ...daily, per: 'user' }] },
     { limits: [{ ...daily, until: 'a later version' }] },
   ]) {
-    t.equal(readStoredCaps(odd), closedCaps, JSON.stringify(odd))
+    t.equal(parseStoredCaps(odd), closedCaps, JSON.stringify(odd))
   }
 })
 
@@ -108,9 +108,9 @@ test('only less is narrower', async (t) => {
     ],
     allowedAddresses: ['10.0.0.0/8', '2001:db8::/32'],
   }
-  const widens = (changes: object) => wideningOf(before, { ...before, ...changes })
+  const widens = (changes: object) => describeWidening(before, { ...before, ...changes })
   t.equal(widens({}), undefined)
-  t.equal(wideningOf({}, before), undefined, 'new caps narrow')
+  t.equal(describeWidening({}, before), undefined, 'new caps narrow')
   t.equal(widens({ models: [model('b')] }), undefined)
   t.match(widens({ models: [model('b'), model('c')] }), /^models may be narrowed, and "llm\/c"/)
   t.match(widens({ models: [{ namespace: 'other', name: 'a' }] }), /"other\/a"/)
@@ -134,7 +134,7 @@ test('only less is narrower', async (t) => {
   )
   for (const name of ['models', 'tokenRateLimits', 'allowedAddresses'] as const) {
     const { [name]: _, ...rest } = before
-    t.match(wideningOf(before, rest), new RegExp(`^${name} may be narrowed, not dropped`))
+    t.match(describeWidening(before, rest), new RegExp(`^${name} may be narrowed, not dropped`))
   }
 })
 
@@ -143,14 +143,18 @@ test('of limits by name others may come, and amounts go down', async (t) => {
   const cost = { ...daily, limit: '5.5' }
   const before = [cost, hourly]
   const widens = (...limits: object[]) =>
-    wideningOf({ limits: before }, { limits: limits as NonNullable<KeyCaps['limits']> })
+    describeWidening({ limits: before }, { limits: limits as NonNullable<KeyCaps['limits']> })
   t.equal(widens(hourly, { ...cost, limit: '5.499999999' }), undefined, 'in another order')
   t.equal(widens(...before, { name: 'new', limit: 1, window: '1s' }), undefined)
   t.equal(widens(cost, { ...hourly, window: '60m', of: 'tokens', enforce: true }), undefined)
   t.equal(widens(cost, { ...hourly, models: [model('b'), model('a'), model('b')] }), undefined)
   const watched = { ...hourly, enforce: false }
-  t.equal(wideningOf({ limits: [watched] }, { limits: [hourly] }), undefined, 'it is enforced now')
-  t.match(wideningOf({ limits: before }, {}), /^limits may be narrowed, not dropped/)
+  t.equal(
+    describeWidening({ limits: [watched] }, { limits: [hourly] }),
+    undefined,
+    'it is enforced now',
+  )
+  t.match(describeWidening({ limits: before }, {}), /^limits may be narrowed, not dropped/)
   t.match(widens(hourly), /^limits must keep "daily"/)
   t.match(widens({ ...cost, name: 'renamed' }, hourly), /^limits must keep "daily"/)
   t.match(

@@ -1,8 +1,8 @@
 import { test } from 'tap'
 import {
-  endpointOf,
   type FoundModel,
   mergeModels as mergeInSteps,
+  modelEndpoint,
   readServedModels as readInSteps,
 } from '../../../src/models/rules/model-list.ts'
 import {
@@ -151,7 +151,7 @@ test('the URL is the endpointOverride or the path at the gateway', async (t) => 
     [{ backendUrl: undefined }, undefined],
   ] as const) {
     const { model } = find(modelRef('small', spec), '', undefined)
-    t.equal(endpointOf(model, 'http://gate'), expected)
+    t.equal(modelEndpoint(model, 'http://gate'), expected)
   }
 })
 

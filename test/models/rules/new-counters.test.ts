@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { goneLimits, newCounters } from '../../../src/models/rules/new-counters.ts'
+import { newCounters, removedLimits } from '../../../src/models/rules/new-counters.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const owner = { groups: ['a', 'b', 'c'] }
@@ -34,10 +34,12 @@ test('counters go on while name, kind, whom and window stay', async (t) => {
 })
 
 test('what is left out is named, unless it is there by another name', async (t) => {
-  t.strictSame(goneLimits(before, world([hourly])), ['Subscription team: the limit daily is gone'])
-  t.strictSame(goneLimits(before, world([{ ...hourly, name: 'each-hour' }, daily])), [])
-  t.strictSame(goneLimits(before, world([{ ...hourly, window: 'week' }, daily])), [])
-  t.equal(goneLimits(before, snapshotOf()).length, 4)
+  t.strictSame(removedLimits(before, world([hourly])), [
+    'Subscription team: the limit daily is gone',
+  ])
+  t.strictSame(removedLimits(before, world([{ ...hourly, name: 'each-hour' }, daily])), [])
+  t.strictSame(removedLimits(before, world([{ ...hourly, window: 'week' }, daily])), [])
+  t.equal(removedLimits(before, snapshotOf()).length, 4)
 })
 
 test('what begins new counters is named', async (t) => {

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { maxNameLength } from '../../../src/formats/bounded-text.ts'
-import { readPayer, writePayer } from '../../../src/models/rules/payer.ts'
+import { formatPayer, parsePayer } from '../../../src/models/rules/payer.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const none = { organizationId: '', costCenter: '', labels: {} }
@@ -8,28 +8,28 @@ const free = { billingRate: undefined }
 
 test('a payer is read as it was written', async (t) => {
   for (const text of ['acme', 'a&b=c', '"\\', 'line\nbreak', 'ö 🦊', '+%20', '-', '0']) {
-    const written = writePayer(
+    const written = formatPayer(
       { organizationId: text, costCenter: `${text}2`, labels: {} },
       { billingRate: { perToken: '0.000002' } },
     )
     t.match(written, /^[!#-[\]-~]+$/, 'it needs no escapes in JSON')
     const payer = { organization: text, costCenter: `${text}2`, rate: '0.000002' }
-    t.strictSame(readPayer(written ?? ''), payer)
+    t.strictSame(parsePayer(written ?? ''), payer)
   }
 })
 
 test('what a Subscription does not say is empty', async (t) => {
-  t.equal(writePayer(none, free), undefined)
-  t.equal(writePayer(none, { billingRate: { perToken: '1' } }), 'rate=1')
-  t.equal(writePayer(none, { billingRate: { perToken: '1.5e-07' } }), 'rate=0.00000015')
+  t.equal(formatPayer(none, free), undefined)
+  t.equal(formatPayer(none, { billingRate: { perToken: '1' } }), 'rate=1')
+  t.equal(formatPayer(none, { billingRate: { perToken: '1.5e-07' } }), 'rate=0.00000015')
   for (const text of ['', '-', 'rate', '&&&', '%', 'x=y']) {
-    t.strictSame(readPayer(text), { organization: '', costCenter: '', rate: '' }, text)
+    t.strictSame(parsePayer(text), { organization: '', costCenter: '', rate: '' }, text)
   }
 })
 
 test('long names are cut, and stay different', async (t) => {
   const organizationOf = (organizationId: string) =>
-    readPayer(writePayer({ ...none, organizationId }, free) ?? '').organization
+    parsePayer(formatPayer({ ...none, organizationId }, free) ?? '').organization
   const long = 'x'.repeat(maxNameLength)
   t.equal(organizationOf(long), long)
   t.equal(organizationOf(`${long}1`).length, maxNameLength)

@@ -8,7 +8,7 @@ import {
 } from '../../../src/decide/name-lookup.ts'
 import { denialMessage, refusalReason } from '../../../src/decide/refusal-message.ts'
 import type { Caller } from '../../../src/identity/rules/caller.ts'
-import { acceptedOf, createServedNames } from '../../../src/models/rules/served-names.ts'
+import { acceptedNames, createServedNames } from '../../../src/models/rules/served-names.ts'
 import type { Model, Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../../src/operations/operations.ts'
 import { parseTarget } from '../../../src/operations/request-target.ts'
@@ -345,10 +345,14 @@ test('a resource with names of its own takes none from its server', async (t) =>
 
 test('of one server a thousand names are taken, and 64 Ki characters', async (t) => {
   const entries = Array.from({ length: 10_000 }, (_, i) => ({ id: `m-${19_999 - i}` }))
-  t.equal(acceptedOf(entries).length, 1_000)
-  t.equal(acceptedOf(entries)[0]?.id, 'm-10000', 'the first by name, in whatever order they arrive')
+  t.equal(acceptedNames(entries).length, 1_000)
+  t.equal(
+    acceptedNames(entries)[0]?.id,
+    'm-10000',
+    'the first by name, in whatever order they arrive',
+  )
   const long = Array.from({ length: 1_000 }, (_, i) => ({ id: `${i}`.padStart(512, '0') }))
-  t.equal(acceptedOf(long).length, 128)
+  t.equal(acceptedNames(long).length, 128)
   const { ask } = given({ one: entries.map(({ id }) => id), two: ['b'] })
   t.equal(ask('m-10999'), 'llm/one')
   t.equal(ask('m-11000'), 'model_not_allowed')

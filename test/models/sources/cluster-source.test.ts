@@ -8,9 +8,9 @@ import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import {
   type ClusterSource,
   createClusterSource,
-  keepTiers,
+  stripConfigMap,
 } from '../../../src/models/sources/cluster-source.ts'
-import { readObject } from '../../../src/models/sources/documents.ts'
+import { parseObjectResource } from '../../../src/models/sources/documents.ts'
 import { loadSnapshot, type Pipeline, startPipeline } from '../../../src/models/sources/pipeline.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { inWorlds, startDouble, type World } from '../../support/kubernetes/world.ts'
@@ -360,13 +360,13 @@ test('keeps of a tier mapping only what is read', async (t) => {
     metadata: { name: 'tier-to-group-mapping', uid: '1', annotations: { a: 'x'.repeat(200_000) } },
     data: { tiers, other: 'x'.repeat(1_000_000) },
   })
-  t.strictSame(keepTiers(mapping('[]')), {
+  t.strictSame(stripConfigMap(mapping('[]')), {
     metadata: { name: 'tier-to-group-mapping', uid: '1' },
     data: { tiers: '[]' },
   })
-  const long = keepTiers(mapping('<'.repeat(1_000_000)))
+  const long = stripConfigMap(mapping('<'.repeat(1_000_000)))
   t.ok(JSON.stringify(long).length < 40_000)
-  const { problems } = readObject({ apiVersion: 'v1', kind: 'ConfigMap', ...long })
+  const { problems } = parseObjectResource({ apiVersion: 'v1', kind: 'ConfigMap', ...long })
   t.match(problems, [{ message: /data.tiers must have at most 32768 characters/ }])
 })
 

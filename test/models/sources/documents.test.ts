@@ -3,14 +3,14 @@ import { test } from 'tap'
 import {
   type FileContent,
   type FileText,
-  longText,
-  readInSteps,
-  readObject,
+  maxSliceText,
+  parseFileInSteps,
+  parseObjectResource,
 } from '../../../src/models/sources/documents.ts'
 import { toEnd } from '../../support/to-end.ts'
 
 function readDocuments(file: string, text: string): FileContent {
-  return toEnd(readInSteps(file, { text, isUtf8: true }))
+  return toEnd(parseFileInSteps(file, { text, isUtf8: true }))
 }
 
 const model = `apiVersion: tollgate.dev/v1alpha1
@@ -157,7 +157,7 @@ test('reports a document that is nested too deeply', async (t) => {
 
 test('a document that breaks its reader is not in force, and breaks no other', async (t) => {
   const broken = (kind: string, spec: object) =>
-    readObject({
+    parseObjectResource({
       apiVersion: 'tollgate.dev/v1alpha1',
       kind,
       metadata: { name: 'default-tenant' },
@@ -265,13 +265,13 @@ test('many aliases are parsed elsewhere, as long texts are', async (t) => {
   const aliases = (count: number) => `a: &a x\nb: [${'*a, '.repeat(count)}]\n`
   const taken: number[] = []
   const anchors = `a: &a x\nb: [${'&b ,'.repeat(5_000)}${'*a, '.repeat(500)}]\n`
-  const long = `# ${'x'.repeat(longText)}`
+  const long = `# ${'x'.repeat(maxSliceText)}`
   for (const text of [model, aliases(100), aliases(5_000), anchors, long]) {
     const elsewhere = async (part: string) => {
       taken.push(part.length)
       return []
     }
-    for (const each of readInSteps('f.yaml', { text, isUtf8: true }, undefined, elsewhere))
+    for (const each of parseFileInSteps('f.yaml', { text, isUtf8: true }, undefined, elsewhere))
       await each
   }
   t.strictSame(
@@ -282,7 +282,7 @@ test('many aliases are parsed elsewhere, as long texts are', async (t) => {
 
 test('text that is not UTF-8 breaks only its document', async (t) => {
   const latin = Buffer.from(`${model}---\n${model.replaceAll('small', 'l\xe4rge')}---\n`, 'latin1')
-  const steps = readInSteps('f.yaml', { text: latin.toString('utf8'), isUtf8: false })
+  const steps = parseFileInSteps('f.yaml', { text: latin.toString('utf8'), isUtf8: false })
   const { resources, problems } = toEnd(steps)
   t.strictSame(
     resources.map(({ resource }) => resource.metadata.name),
@@ -300,7 +300,7 @@ spec:
   limits: [{name: daily, of: tokens, limit: 1000, window: 24h}]
 `
   const states = (text: FileText): unknown[] =>
-    toEnd(readInSteps('f.yaml', text)).resources.map(({ resource }) =>
+    toEnd(parseFileInSteps('f.yaml', text)).resources.map(({ resource }) =>
       resource.kind === 'Tenant' && resource.unreadable !== undefined ? 'closed' : resource.kind,
     )
   const item = tenant.trimEnd().replaceAll('\n', '\n  ')

@@ -13,11 +13,11 @@ import { type Test, test } from 'tap'
 import { stringify } from 'yaml'
 import type { Tenant } from '../../../src/kinds/resources.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
-import { createFolder, showProblem } from '../../../src/models/sources/files.ts'
 import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
-import { quietMs, tornMs } from '../../../src/models/sources/last-good.ts'
+import { completeAfterMs, maxTornMs } from '../../../src/models/sources/last-good.ts'
 import { startPipeline } from '../../../src/models/sources/pipeline.ts'
-import type { Contents } from '../../../src/models/sources/source.ts'
+import { createResourceFolder, formatProblem } from '../../../src/models/sources/resource-folder.ts'
+import type { Contents } from '../../../src/models/sources/resource-source.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -33,7 +33,7 @@ const whole = text(small, open, team)
 async function begin(t: Test, content = whole) {
   const path = join(temporaryFolder(t), 'all.yaml')
   writeFileSync(path, content)
-  const folder = createFolder(join(path, '..'))
+  const folder = createResourceFolder(join(path, '..'))
   let now = 0
   let latest = (await folder.poll(now)) as Contents
   return {
@@ -52,7 +52,7 @@ async function begin(t: Test, content = whole) {
     },
     names: () => latest.resources.map(({ metadata }) => metadata.name).join(),
     latest: () => latest,
-    problems: () => latest.problems.map(showProblem),
+    problems: () => latest.problems.map(formatProblem),
   }
 }
 
@@ -83,14 +83,14 @@ test('a file that stays torn is reported after five seconds', async (t) => {
       const file = await begin(t)
       file[save](torn)
       const held = names === '' || problem !== undefined
-      await file.wait(held ? tornMs - 200 : 100)
+      await file.wait(held ? maxTornMs - 200 : 100)
       t.strictSame(
         [...file.names().split(',')].sort(),
         ['open', 'small', 'team'],
         `${save} ${names}`,
       )
       t.strictSame(file.problems(), [])
-      await file.wait(held ? 500 : quietMs + 200)
+      await file.wait(held ? 500 : completeAfterMs + 200)
       t.equal(file.names(), names, `${save} ${names}`)
       t.match(file.problems(), problem === undefined ? [] : [problem])
       file.inPlace(whole)
@@ -108,7 +108,7 @@ test('resources missing from a complete file are removed', async (t) => {
 
   const rewritten = await begin(t)
   rewritten.inPlace(text(small, team))
-  await rewritten.wait(quietMs + 300)
+  await rewritten.wait(completeAfterMs + 300)
   t.equal(rewritten.names(), 'small,team', 'rewritten in place')
 
   const removed = await begin(t)
@@ -157,10 +157,10 @@ test('a broken Tenant that may have limits is never no Tenant', async (t) => {
     file.inPlace(torn)
     await file.wait(200)
     t.strictSame(states().toSorted(), [1, 'ModelRef'], 'it may be being written')
-    await file.wait(tornMs + 100)
+    await file.wait(maxTornMs + 100)
     t.strictSame(states(), ['ModelRef', 'unreadable'], torn)
     file.inPlace(good)
-    await file.wait(tornMs)
+    await file.wait(maxTornMs)
     t.strictSame(states(), ['ModelRef', 1])
   }
   file.byRename(text(small))
@@ -182,16 +182,21 @@ async function hidden(t: Test, content: string, hide: (path: string) => void) {
   const path = join(temporaryFolder(t), 'sub', 'all.yaml')
   mkdirSync(join(path, '..'))
   writeFileSync(path, content)
-  const folder = createFolder(join(path, '../..'))
+  const folder = createResourceFolder(join(path, '../..'))
   let latest = (await folder.poll(0)) as Contents
   const wait = async (from: number, until: number) => {
     for (let now = from; now < until; now += 100) latest = (await folder.poll(now)) ?? latest
     const [tenant] = latest.resources.filter(({ kind }) => kind === 'Tenant') as Tenant[]
     const limits = tenant?.unreadable === undefined ? tenant?.limits.length : 'unreadable'
-    return [limits, latest.resources.length, latest.problems.map(showProblem).join()]
+    return [limits, latest.resources.length, latest.problems.map(formatProblem).join()]
   }
   hide(path)
-  return { path, before: await wait(100, tornMs), after: await wait(tornMs, tornMs + 500), wait }
+  return {
+    path,
+    before: await wait(100, maxTornMs),
+    after: await wait(maxTornMs, maxTornMs + 500),
+    wait,
+  }
 }
 
 const limited = {

@@ -4,9 +4,12 @@ import { type Test, test } from 'tap'
 import { createAddressRules } from '../../../src/gateway/model-address.ts'
 import type { Resource } from '../../../src/kinds/resources.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
-import { checkNamedAddresses, createResolve } from '../../../src/models/sources/named-addresses.ts'
+import {
+  checkNamedAddresses,
+  createHostResolver,
+} from '../../../src/models/sources/named-addresses.ts'
 import { startPipeline } from '../../../src/models/sources/pipeline.ts'
-import type { Contents } from '../../../src/models/sources/source.ts'
+import type { Contents } from '../../../src/models/sources/resource-source.ts'
 import { startDnsServer } from '../../support/dns-server.ts'
 import { modelRef, resourceOf } from '../../support/documents.ts'
 import { poll } from '../../support/poll.ts'
@@ -56,7 +59,7 @@ async function start(
       },
     },
     rules,
-    resolve: createResolve({ servers: [`127.0.0.1:${port}`], hostsFile }),
+    resolve: createHostResolver({ servers: [`127.0.0.1:${port}`], hostsFile }),
     signal: closing.signal,
     restMs: 50,
   })

@@ -4,13 +4,13 @@ import { type Test, test } from 'tap'
 import { statusOf } from '../../../src/cluster/rules/conditions.ts'
 import { toObjectStatus } from '../../../src/cluster/rules/object-status.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
-import { showProblem } from '../../../src/models/sources/files.ts'
 import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
 import {
   loadSnapshot,
   type PipelineDeps,
   startPipeline,
 } from '../../../src/models/sources/pipeline.ts'
+import { formatProblem } from '../../../src/models/sources/resource-folder.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -39,7 +39,7 @@ test('problems of all kinds are sorted by file and line', async (t) => {
   save(folder, 'b.yaml', modelRef('small'), accessPolicy('open', ['llm/gone'], team))
   writeFileSync(join(folder, 'd.yaml'), 'a: [')
   const { snapshot, problems } = await loadSnapshot(folder)
-  t.match(problems.map(showProblem), [
+  t.match(problems.map(formatProblem), [
     /^a\.yaml:\d+: error: Subscription team-b: spec\.modelRefs\[0\]\.tokenRateLimits\[0\]\.window must be/,
     /^b\.yaml:\d+: error: ModelRef\/llm\/small is defined at a\.yaml:\d+ already/,
     /^b\.yaml:\d+: warning: AccessPolicy open: spec\.modelRefs\[0\] names the model llm\/gone/,

@@ -8,7 +8,7 @@ import {
 import { createInForceReport } from '../../../src/cluster/in-force/reporter.ts'
 import type { JsonObject } from '../../../src/formats/fields.ts'
 import { createClient } from '../../../src/kubernetes/client.ts'
-import type { Refused } from '../../../src/models/rules/refused-resources.ts'
+import type { RefusedResource } from '../../../src/models/rules/refused-resources.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { createClusterSource } from '../../../src/models/sources/cluster-source.ts'
 import { startPipeline } from '../../../src/models/sources/pipeline.ts'
@@ -95,7 +95,7 @@ export async function startReporting(t: Test, world: World): Promise<string> {
   const id = randomUUID()
   await sql`insert into tollgate_replicas (id, name, place, seen_at, serves_until, acknowledged)
     values (${id}, 'one', 'one', now(), now() + interval '1 hour', 0)`
-  let state: { snapshot: Snapshot; refused: readonly Refused[] } = {
+  let state: { snapshot: Snapshot; refused: readonly RefusedResource[] } = {
     snapshot: compile([]),
     refused: [],
   }

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { writePayer } from '../../../src/models/rules/payer.ts'
+import { formatPayer } from '../../../src/models/rules/payer.ts'
 import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import { lineBytes, writeSubject } from '../../../src/usage/rules/line-head.ts'
 import { readHead, writeLineHead } from '../../support/line-head.ts'
@@ -82,7 +82,7 @@ test('long names are cut, and still differ', async (t) => {
   for (const name of long) {
     const writeWith = (value: string) => {
       const attribution = { organizationId: value, costCenter: value, labels: {} }
-      const payer = writePayer(attribution, { billingRate: { perToken: '0.000001' } })
+      const payer = formatPayer(attribution, { billingRate: { perToken: '0.000001' } })
       const whole = { subscription: value, model: value, payer, group: value }
       const keyCounters = `${'x'.repeat(64)} ${Array(8).fill('123456789012').join(',')}`
       const most = 999_999_999_999_999

@@ -24,7 +24,7 @@ export const originalModelKinds = {
 } as const satisfies Kinds
 
 /** Kinds whose objects have no status of ours. */
-export const withoutStatus: ReadonlySet<string> = new Set([
+export const kindsWithoutStatus: ReadonlySet<string> = new Set([
   ...['AITenant', 'ExternalModel', 'ExternalProvider', 'MaasTenantConfig'],
 ])
 
@@ -32,12 +32,12 @@ export const withoutStatus: ReadonlySet<string> = new Set([
 export const originalLeaseName = 'maas-controller.models-as-a-service.opendatahub.io'
 
 /** How one of our kinds may be written. */
-export function namesOfKind(kind: Resource['kind']): readonly string[] {
+export function acceptedKindNames(kind: Resource['kind']): readonly string[] {
   const originals = Object.entries(originalKinds).filter(([, readAs]) => readAs === kind)
   return [...new Set([kind, ...originals.map(([name]) => name)])]
 }
 
 /** Whether a document's `kind` is a name of ours. */
 export function isKindName(kind: Resource['kind'], written: unknown): boolean {
-  return namesOfKind(kind).some((name) => name === written)
+  return acceptedKindNames(kind).some((name) => name === written)
 }

@@ -13,7 +13,7 @@ const annotation = 'kubectl.kubernetes.io/last-applied-configuration'
  * a misspelt limit has the same effect as in a file. The object itself if its `spec` has been changed since,
  * or was not applied like this. Never throws.
  */
-export function withPruned(object: unknown, schema: Schema): unknown {
+export function restorePrunedFields(object: unknown, schema: Schema): unknown {
   const text = valueAt(object, ['metadata', 'annotations', annotation])
   if (!isObject(object) || typeof text !== 'string') return object
   const { spec, metadata } = schema.properties ?? {}

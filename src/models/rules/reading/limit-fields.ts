@@ -7,12 +7,12 @@ import { nearestName } from '../../../formats/nearest-name.ts'
 export const fieldsOfLimits = ['limits', 'calendar'] as const
 
 /** Whether a path leads through one of these fields, even if the field is misspelt. */
-export function isOfLimits(path: FieldPath, names: readonly string[] = fieldsOfLimits): boolean {
+export function isLimitPath(path: FieldPath, names: readonly string[] = fieldsOfLimits): boolean {
   return path.some((step) => nearestName(`${step}`, names) !== undefined)
 }
 
 /** Whether one of these fields, even misspelt, is in a value at any depth. */
-export function holdsLimits(value: unknown, names: readonly string[] = fieldsOfLimits): boolean {
+export function containsLimits(value: unknown, names: readonly string[] = fieldsOfLimits): boolean {
   const open = [value]
   // With anchors and aliases a value may be in many places.
   const known = new Set<unknown>()
@@ -21,7 +21,7 @@ export function holdsLimits(value: unknown, names: readonly string[] = fieldsOfL
     if (typeof each !== 'object' || each === null || known.has(each)) continue
     known.add(each)
     for (const [name, inside] of Object.entries(each)) {
-      if (isOfLimits([name], names) && !isOfContainer(inside)) return true
+      if (isLimitPath([name], names) && !isOfContainer(inside)) return true
       open.push(inside)
     }
   }

@@ -8,7 +8,7 @@ import type {
   ServerCredential,
   Spec,
 } from '../../../kinds/resources.ts'
-import { namesHost } from '../snapshot.ts'
+import { hasHostName } from '../snapshot.ts'
 
 /** The defaults of a ModelRef that gives only the address of its server. */
 export const defaultServer: ModelServer = {
@@ -25,7 +25,7 @@ export const defaultServer: ModelServer = {
 /** Retries by default only at a host name, which may have several addresses. */
 export function toModelServer(spec: Spec<'ModelRef'>): ModelServer {
   const { connect, idle, answer } = spec.timeouts ?? {}
-  const isName = spec.backendUrl === undefined || namesHost(spec.backendUrl)
+  const isName = spec.backendUrl === undefined || hasHostName(spec.backendUrl)
   return {
     credential: spec.credential && toCredential(spec.credential),
     upstreamModel: spec.upstreamModel,

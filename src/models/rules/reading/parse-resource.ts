@@ -25,15 +25,15 @@ import {
 } from '../../../kinds/resources.ts'
 import { defaultTenant } from '../compile.ts'
 import {
-  namesOfKind,
+  acceptedKindNames,
   originalGroup,
   originalKinds,
   originalModelKinds,
   originalModelsGroup,
 } from '../original/original-kinds.ts'
 import { isTierMapping } from '../original/tiers.ts'
-import { withPruned } from './last-applied.ts'
-import { fieldsOfLimits, holdsLimits, isOfLimits } from './limit-fields.ts'
+import { restorePrunedFields } from './last-applied.ts'
+import { containsLimits, fieldsOfLimits, isLimitPath } from './limit-fields.ts'
 import { toExternalModel, toModelServer } from './parse-model-server.ts'
 import { isModelRoute, toGateway, toHttpRoute, toInferenceService } from './parse-routing.ts'
 
@@ -73,7 +73,7 @@ const ours = ['tollgate.dev/', `${originalGroup}/`] as const
  * other names.
  */
 function isMisspeltTenant(apiVersion: string, kind: string): boolean {
-  if (nearestName(kind, namesOfKind('Tenant')) === undefined) return false
+  if (nearestName(kind, acceptedKindNames('Tenant')) === undefined) return false
   const [group = '', version] = apiVersion.split('/')
   const known = ['tollgate.dev', 'tollgate', originalGroup, 'opendatahub']
   return (
@@ -136,9 +136,9 @@ function reader<Raw>(
   return (document) => {
     const problems: FieldProblem[] = []
     const raw = readFields(document, schema, problems)
-    const written = withPruned(document, schema)
+    const written = restorePrunedFields(document, schema)
     const losesLimits = (path: FieldPath): boolean =>
-      isOfLimits(path, ofLimits) || holdsLimits(valueAt(written, path), ofLimits)
+      isLimitPath(path, ofLimits) || containsLimits(valueAt(written, path), ofLimits)
     const unknown = findUnknownFields(written, schema, losesLimits)
     const inEntries: FieldProblem[] = []
     for (const { closed, ...problem } of unknown) {
@@ -324,9 +324,9 @@ function salvageTenant(
   const isNamed = metadata?.name && metadata.namespace
   const hides = ({ path }: FieldProblem): boolean =>
     (path.length === 1 && path[0] === 'spec') ||
-    isOfLimits(path) ||
-    holdsLimits(valueAt(written, path)) ||
-    (!isNamed && holdsLimits(valueAt(written, ['spec'])))
+    isLimitPath(path) ||
+    containsLimits(valueAt(written, path)) ||
+    (!isNamed && containsLimits(valueAt(written, ['spec'])))
   const unreadable = problems.filter((problem) => !problem.isMild && hides(problem))
   const isWell = unreadable.length === 0 && spec !== undefined
   const isLegible = (field: string): boolean =>

@@ -3,7 +3,7 @@
 import { cutName, digest128 } from '../../../formats/bounded-text.ts'
 import { getOrAdd } from '../../../formats/lists.ts'
 import { parsePrice } from '../../../formats/money.ts'
-import { readPayer } from '../../../models/rules/payer.ts'
+import { parsePayer } from '../../../models/rules/payer.ts'
 import { inSlices } from '../../../runtime/slices.ts'
 import { withLongDeadline } from '../../../store/postgres/postgres.ts'
 import type { Fragment, Sql } from '../../../store/postgres/sql.ts'
@@ -176,7 +176,7 @@ function* limitRowsInSteps(
 }
 
 function toPayerColumns(payer: string) {
-  const { organization, costCenter, rate } = readPayer(payer)
+  const { organization, costCenter, rate } = parsePayer(payer)
   return {
     organization: cutName(organization),
     cost_center: cutName(costCenter),

@@ -5,21 +5,21 @@ import { readFile } from 'node:fs/promises'
 import { relative } from 'node:path'
 import { askThread } from '../../runtime/ask-thread.ts'
 import { inSlices } from '../../runtime/slices.ts'
-import type { Refused } from '../rules/refused-resources.ts'
+import type { RefusedResource } from '../rules/refused-resources.ts'
 import {
   type DocumentContent,
   type FileContent,
   type FileProblem,
   type FileText,
-  notRead,
-  readInSteps,
+  parseFileInSteps,
   toFileContent,
+  unreadableDocument,
 } from './documents.ts'
-import { createGathering } from './gathering.ts'
-import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
-import { chunks, type FileState, listFiles, missingFile } from './listing.ts'
-import type { Contents } from './source.ts'
-import { isLimited } from './unreadable-tenant.ts'
+import { completeAfterMs, completenessOf, keepLastGood, maxTornMs } from './last-good.ts'
+import { batchesOf, type FileState, listFiles, missingFile } from './list-files.ts'
+import { createResourceGatherer } from './resource-gatherer.ts'
+import type { Contents } from './resource-source.ts'
+import { isLimitedTenant } from './unreadable-tenant.ts'
 
 const worker = new URL('./document-worker.ts', import.meta.url)
 
@@ -45,13 +45,11 @@ interface KnownFile {
 }
 
 /** The `.yaml`, `.yml` and `.json` files of a folder. */
-export function createFolder(folder: string) {
+export function createResourceFolder(folder: string) {
   const files = new Map<string, KnownFile>()
   let isFirst = true
 
-  /**
-   * Records the states of files; returns those to be read or compared, and whether one was removed.
-   */
+  /** Records the states of files; returns those to be read or compared, and whether one was removed. */
   function compare(listed: ReadonlyMap<string, FileState>, now: number) {
     const due: [path: string, file: KnownFile][] = []
     for (const [path, seen] of listed) {
@@ -85,7 +83,7 @@ export function createFolder(folder: string) {
     async poll(now: number): Promise<Contents | undefined> {
       const { due, went } = compare(await listFiles(folder, files.keys()), now)
       let changed = isFirst || went
-      for (const some of chunks(due)) {
+      for (const some of batchesOf(due)) {
         const all = await Promise.all(some.map(([path, file]) => readBytes(path, file)))
         for (const [index, [path, file]] of some.entries()) {
           const before = file.inForce
@@ -95,7 +93,7 @@ export function createFolder(folder: string) {
       }
       isFirst = false
       if (!changed) return undefined
-      const gathered = await inSlices(gather(inOrder(files)))
+      const gathered = await inSlices(gatherContents(inOrder(files)))
       const unknown = [...files].flatMap(([path, { isUnknown }]) =>
         isUnknown ? relative(folder, path) : [],
       )
@@ -140,7 +138,7 @@ async function classify(
     file.fresh =
       bytes === undefined
         ? unreadable(name, inForce)
-        : await inSlices(readInSteps(name, toText(bytes), inForce, readElsewhere))
+        : await inSlices(parseFileInSteps(name, toText(bytes), inForce, readElsewhere))
     file.read = seen
     file.isUnknown &&= bytes === undefined
     file.hasFailed = bytes === undefined && seen.readable
@@ -154,8 +152,8 @@ async function classify(
   })
   if (completeness !== 'whole') {
     file.suspectSince ??= now
-    const isQuiet = completeness === 'unsettled' && now - seenAt >= quietMs
-    if (!isQuiet && now - file.suspectSince < tornMs) {
+    const isQuiet = completeness === 'unsettled' && now - seenAt >= completeAfterMs
+    if (!isQuiet && now - file.suspectSince < maxTornMs) {
       if (isNew) file.inForce = unlessSame(inForce, keepLastGood(name, inForce, fresh))
       return
     }
@@ -184,10 +182,10 @@ function toText(bytes: Buffer): FileText {
 /** A file that had limits of the Tenant counts as one whose limits cannot be read. */
 function unreadable(file: string, before: FileContent): FileContent {
   const message = 'cannot be read, or is too large'
-  if (!before.resources.some(({ resource }) => isLimited(resource)))
+  if (!before.resources.some(({ resource }) => isLimitedTenant(resource)))
     return { ...nothing, problems: [{ file, line: 1, severity: 'error', message }] }
   const effect = 'it had the limits of the Tenant, so nobody may use any model'
-  const content = notRead(1, `${message}: ${effect}`, true)
+  const content = unreadableDocument(1, `${message}: ${effect}`, true)
   return toFileContent(file, [{ content, linesBefore: 0 }], new Map())
 }
 
@@ -196,12 +194,12 @@ function inOrder(files: ReadonlyMap<string, KnownFile>): readonly FileContent[] 
 }
 
 /** Of two resources with one key the first (by file, then line) counts. */
-export function* gather(contents: Iterable<FileContent>): Generator<void, Contents> {
-  const gathering = createGathering(({ file, lineOf }) => {
+export function* gatherContents(contents: Iterable<FileContent>): Generator<void, Contents> {
+  const gathering = createResourceGatherer(({ file, lineOf }) => {
     return `is defined at ${file}:${lineOf(['metadata', 'name'])} already`
   }, 1)
   const problems: FileProblem[] = []
-  const refused: Refused[] = []
+  const refused: RefusedResource[] = []
   for (const inForce of contents) {
     for (const problem of inForce.problems) problems.push(problem)
     for (const each of inForce.refused) refused.push(each)
@@ -215,7 +213,7 @@ export function* gather(contents: Iterable<FileContent>): Generator<void, Conten
 }
 
 /** `file:line: error: message`, in the format of compilers. */
-export function showProblem({ file, line, severity, message }: FileProblem): string {
+export function formatProblem({ file, line, severity, message }: FileProblem): string {
   return `${line === 0 ? file : `${file}:${line}`}: ${severity}: ${message}`
 }
 

@@ -1,7 +1,7 @@
 import { type Test, test } from 'tap'
 import { ServiceError } from '../../src/formats/errors.ts'
-import { type LastUsedOptions, startLastUsed } from '../../src/keys/last-used.ts'
 import { createPostgresApiKeys } from '../../src/keys/postgres-api-keys.ts'
+import { type LastUsedOptions, startUseRecorder } from '../../src/keys/use-recorder.ts'
 import { createKeyDatabase, receiveNotifications } from '../support/followers.ts'
 import { createRecord, now } from '../support/key-store.ts'
 import { poll } from '../support/poll.ts'
@@ -14,7 +14,7 @@ function createWorld(t: Test, options: Partial<LastUsedOptions> = {}) {
   const writes: Record<string, number>[] = []
   const faults: unknown[] = []
   const world = { failure: undefined as Error | undefined }
-  const lastUsed = startLastUsed({
+  const lastUsed = startUseRecorder({
     async write(uses) {
       if (world.failure !== undefined) throw world.failure
       writes.push(Object.fromEntries(uses))

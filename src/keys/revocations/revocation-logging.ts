@@ -1,13 +1,13 @@
 /** Log lines about revocations and their dependencies. */
 
 import type { Logger } from 'pino'
-import { LockedRows } from './revocation-keeper.ts'
+import { LockedRowsError } from './revocation-keeper.ts'
 
 /** Maximum number of ids in one log line. */
 const idsShown = 20
 
 /** Callbacks of the follower. */
-export function logFollower(log: Logger) {
+export function followerLogging(log: Logger) {
   return {
     onUnavailable: (cause: unknown) =>
       cause === undefined
@@ -45,10 +45,10 @@ export function logFollower(log: Logger) {
 }
 
 /** Callbacks of the keeper. */
-export function logKeeper(log: Logger, onFault: (error: unknown) => void) {
+export function keeperLogging(log: Logger, onFault: (error: unknown) => void) {
   return {
     onFault: (error: unknown) =>
-      error instanceof LockedRows
+      error instanceof LockedRowsError
         ? log.warn(
             { code: 'revocations_locked', keys: error.keys },
             'cannot revoke keys again yet, because a transaction has locked their rows: they stay refused, and the next attempt follows',

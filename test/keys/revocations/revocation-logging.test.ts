@@ -1,15 +1,15 @@
 import { pino } from 'pino'
 import { test } from 'tap'
-import { logFollower, logKeeper } from '../../../src/keys/revocations/log-lines.ts'
-import { LockedRows } from '../../../src/keys/revocations/revocation-keeper.ts'
+import { LockedRowsError } from '../../../src/keys/revocations/revocation-keeper.ts'
+import { followerLogging, keeperLogging } from '../../../src/keys/revocations/revocation-logging.ts'
 
 test('what follows from a restored database is no fault of the service', async (t) => {
   const lines: string[] = []
   const log = pino({ base: null }, { write: (line: string) => void lines.push(line) })
   const faults: unknown[] = []
-  logFollower(log).onGap()
-  const { onFault } = logKeeper(log, (error) => void faults.push(error))
-  onFault(new LockedRows(2))
+  followerLogging(log).onGap()
+  const { onFault } = keeperLogging(log, (error) => void faults.push(error))
+  onFault(new LockedRowsError(2))
   t.match(
     lines.map((line) => JSON.parse(line)),
     [

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { expiryOf } from '../../../src/keys/rules/lifetime.ts'
+import { expiryOf } from '../../../src/keys/rules/key-lifetime.ts'
 
 const now = Date.UTC(2026, 0, 1)
 const hour = 3_600_000

@@ -9,7 +9,7 @@ export const ephemeralMaximum = '1h'
 const ephemeralMaximumMs = parseDuration(ephemeralMaximum) as number
 
 /** The longest lifetime of a regular key, in days: the Tenant's, otherwise the setting's. */
-export function maximumDaysOf(tenant: Tenant | undefined, setting: number): number {
+export function maxLifetimeDays(tenant: Tenant | undefined, setting: number): number {
   return tenant?.maxExpirationDays ?? setting
 }
 
@@ -24,9 +24,8 @@ interface LifetimeRequest {
 }
 
 /**
- * When the key expires, in milliseconds since the epoch. By default a regular key lives for the
- * maximum and an ephemeral one for an hour. Throws `invalid_lifetime`, whose message says how to
- * fix it.
+ * When the key expires, in milliseconds since the epoch. By default a regular key lives for the maximum and an
+ * ephemeral one for an hour. Throws `invalid_lifetime`, whose message says how to fix it.
  */
 export function expiryOf({ expiresIn, ephemeral, maximumDays, now }: LifetimeRequest): number {
   const maximumMs = ephemeral ? ephemeralMaximumMs : maximumDays * dayMs
@@ -52,7 +51,7 @@ const maxOverlapMs = parseDuration(maxOverlap) as number
  * A time of a rotation, written as `expiresIn` is, in milliseconds; 0 and more, `7d` at most.
  * Returns undefined if it is omitted.
  */
-export function overlapOf(field: string, raw: unknown): number | undefined {
+export function parseOverlap(field: string, raw: unknown): number | undefined {
   if (raw === undefined || raw === null) return undefined
   const ms = readLifetime(raw, field)
   if (!(ms >= 0)) throw invalid(`${field} must not be negative.`)

@@ -14,10 +14,10 @@ import { type Test, test } from 'tap'
 import { stringify } from 'yaml'
 import { resourceKey } from '../../../src/models/rules/snapshot.ts'
 import type { FileProblem } from '../../../src/models/sources/documents.ts'
-import { createFolder, showProblem } from '../../../src/models/sources/files.ts'
 import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
 import { loadSnapshot } from '../../../src/models/sources/pipeline.ts'
-import type { Contents } from '../../../src/models/sources/source.ts'
+import { createResourceFolder, formatProblem } from '../../../src/models/sources/resource-folder.ts'
+import type { Contents } from '../../../src/models/sources/resource-source.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -35,7 +35,7 @@ function write(path: string, content: unknown): void {
 }
 
 async function readFolder(folder: string): Promise<Contents> {
-  const gathered = await createFolder(folder).poll(0)
+  const gathered = await createResourceFolder(folder).poll(0)
   if (gathered === undefined) throw new Error('the first poll found nothing')
   return gathered
 }
@@ -44,7 +44,7 @@ async function read(folder: string): Promise<{ names: string[]; problems: string
   const { resources, problems } = await readFolder(folder)
   return {
     names: resources.map(({ metadata }) => metadata.name),
-    problems: problems.map(showProblem),
+    problems: problems.map(formatProblem),
   }
 }
 
@@ -105,7 +105,7 @@ test('uses the first of two resources with the same name', async (t) => {
   const { resources, problems } = await readFolder(folder)
   t.strictSame(resources.map(resourceKey), ['ModelRef/llm/same', 'ModelRef/elsewhere/same'])
   const counts = 'ModelRef/llm/same is defined at a/x.yaml:2 already, and that one counts'
-  t.strictSame(problems.map(showProblem), [
+  t.strictSame(problems.map(formatProblem), [
     `a/x.yaml:4: error: ${counts}`,
     `b.yaml:3: error: ${counts}`,
   ])
@@ -130,7 +130,7 @@ test('two Tenants of different limits open nothing', async (t) => {
     )
     t.equal(snapshot.tenant?.maxExpirationDays, 5, 'the rest of it is in force')
     const isOpen = snapshot.subscriptions.get('all')?.phase === 'Active'
-    return [isOpen, snapshot.tenant?.limits.length, showProblem(problems[0] as FileProblem)]
+    return [isOpen, snapshot.tenant?.limits.length, formatProblem(problems[0] as FileProblem)]
   }
   const both =
     /^1.yaml:1: error: Tenant.* already, with other limits or another calendar: while there are both, nobody may use any model$/
@@ -171,7 +171,7 @@ test('a file that was never read may have the Tenant with its limits', async (t)
     const folder = folderOf(t, { ...files, ...more })
     symlinkSync('nowhere', join(folder, 'z.yaml'))
     const { snapshot, problems } = await loadSnapshot(folder)
-    return [snapshot.subscriptions.get('all')?.phase, problems.map(showProblem).at(-1)]
+    return [snapshot.subscriptions.get('all')?.phase, problems.map(formatProblem).at(-1)]
   }
   const closed = /^z.yaml:1: error: may have the limits of the Tenant.* nobody may use any model$/
   t.match(await load({}), ['Failed', closed])
@@ -183,7 +183,7 @@ test('a file that was never read may have the Tenant with its limits', async (t)
 
 test('an unreadable file that appears later closes nothing: nothing of it was in force', async (t) => {
   const folder = folderOf(t, { 'good.yaml': modelRef('good') })
-  const polled = createFolder(folder)
+  const polled = createResourceFolder(folder)
   await polled.poll(0)
   symlinkSync('nowhere', join(folder, 'new.yaml'))
   await polled.poll(100)
@@ -199,7 +199,7 @@ test('notices a rewrite of equal size that keeps the time of the write', async (
   const folder = folderOf(t, { 'a.yaml': modelRef('a') })
   const path = join(folder, 'a.yaml')
   utimesSync(path, 1, 1)
-  const polled = createFolder(folder)
+  const polled = createResourceFolder(folder)
   await polled.poll(0)
   writeFileSync(path, JSON.stringify(modelRef('b')))
   utimesSync(path, 1, 1)
@@ -242,7 +242,7 @@ test('a problem has the file and line of its field', async (t) => {
   const folder = folderOf(t, { 'a.yaml': `\n\n${JSON.stringify(modelRef('a'), null, 1)}` })
   const content = await readFolder(folder)
   t.equal(
-    showProblem(content.locate('ModelRef/llm/a', ['metadata', 'name'], 'is odd')),
+    formatProblem(content.locate('ModelRef/llm/a', ['metadata', 'name'], 'is odd')),
     'a.yaml:7: warning: ModelRef a: is odd',
   )
 })
@@ -315,7 +315,7 @@ test('unchanged documents keep their objects', async (t) => {
     'a.yaml': modelRef('a'),
     'b.yaml': `---\n${JSON.stringify(modelRef('b'))}\n---\n${JSON.stringify(modelRef('c'))}\n`,
   })
-  const polled = createFolder(folder)
+  const polled = createResourceFolder(folder)
   const before = (await polled.poll(0))?.resources ?? []
   t.equal(await polled.poll(1), undefined, 'no change')
   write(join(folder, 'touched'), '')

@@ -9,17 +9,17 @@ import { keyStatuses } from './rules/api-key.ts'
 import type { KnownKey } from './store.ts'
 
 /** A key as it is cached. */
-export interface RememberedKey extends KnownKey {
+export interface CachedKey extends KnownKey {
   readonly trustedUntil: number
 }
 
-interface Entry extends RememberedKey {
+interface Entry extends CachedKey {
   /** The number of `doubtAll` calls before it was read. */
   readonly round: number
 }
 
 /** Caches at most this many keys; the least recently used are evicted. */
-export function createKnownKeys(entries: number) {
+export function createKeyCache(entries: number) {
   const kept = new LRUCache<string, Entry>({ max: entries })
   const { text, list } = createPools()
   let round = 0
@@ -30,7 +30,7 @@ export function createKnownKeys(entries: number) {
       return kept.size
     },
     /** The key, if it is cached and not in doubt; marks it as most recently used. */
-    get(hash: string): RememberedKey | undefined {
+    get(hash: string): CachedKey | undefined {
       const entry = kept.get(hash)
       return entry !== undefined && entry.round === round ? entry : undefined
     },

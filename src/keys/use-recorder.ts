@@ -23,7 +23,7 @@ export interface LastUsedOptions {
 const noteEveryMs = 30_000
 
 /** Writes until it is stopped. */
-export function startLastUsed(options: LastUsedOptions) {
+export function startUseRecorder(options: LastUsedOptions) {
   const { write, onFault, everyMs = 2_000, batchSize = 2_000, most = 100_000 } = options
   const noted = new Map<string, number>()
   /** Recently written keys, in the order of writing. */
@@ -84,9 +84,7 @@ export function startLastUsed(options: LastUsedOptions) {
   }
 
   return {
-    /**
-     * Records a use of a secret, by its hash, at an instant (milliseconds since the epoch). Never waits.
-     */
+    /** Records a use of a secret, by its hash, at an instant (milliseconds since the epoch). Never waits. */
     note(hash: string, instant: number): void {
       const before = written.get(hash)
       if (before !== undefined && Math.abs(instant - before) < noteEveryMs) return

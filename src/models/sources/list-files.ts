@@ -17,10 +17,7 @@ export interface FileState {
   readonly signature: string
   readonly inode: bigint
   readonly size: bigint
-  /**
-   * Whether it is a regular file of acceptable size: reading a pipe would wait for a writer
-   * forever.
-   */
+  /** Whether it is a regular file of acceptable size: reading a pipe would wait for a writer forever. */
   readonly readable: boolean
 }
 
@@ -40,7 +37,7 @@ export async function listFiles(
 ): Promise<ReadonlyMap<string, FileState>> {
   const listed = new Map<string, FileState>()
   const { files, broken } = await resourceFiles(folder)
-  for (const some of chunks(files)) {
+  for (const some of batchesOf(files)) {
     const seen = await Promise.all(some.map(stateOf))
     for (const [index, path] of some.entries()) listed.set(path, seen[index] as FileState)
   }
@@ -99,6 +96,6 @@ function kindOf(path: string): Promise<'folder' | 'file' | 'nothing'> {
 }
 
 /** Splits items into groups that are processed together. */
-export function* chunks<Item>(items: readonly Item[]): Generator<readonly Item[]> {
+export function* batchesOf<Item>(items: readonly Item[]): Generator<readonly Item[]> {
   for (let at = 0; at < items.length; at += atOnce) yield items.slice(at, at + atOnce)
 }

@@ -6,7 +6,7 @@ import { createOutage } from '../../runtime/outage.ts'
 import { unlessMissing } from '../../runtime/unless-missing.ts'
 import { noteIfLate } from '../../runtime/with-timeout.ts'
 import type { createKnownEnds } from './known-ends.ts'
-import { append, rewrite } from './revocation-file.ts'
+import { appendEndedKeys, replaceRevocationFile } from './revocation-file.ts'
 
 /** The file is rewritten when this many lines are obsolete, and at least as many as are needed. */
 const maxSpentLines = 1_000
@@ -15,7 +15,7 @@ const maxSpentLines = 1_000
  * `onWriting`: called when the file cannot be written, and with undefined when it can again. A disk that has not
  * responded for `hangingMs` counts as one that cannot be written.
  */
-export function createOwnFile(
+export function createEndedKeysWriter(
   path: string,
   known: ReturnType<typeof createKnownEnds>,
   onWriting: (error: unknown) => void,
@@ -26,7 +26,7 @@ export function createOwnFile(
   let lines = 0
 
   async function rewriteAll(): Promise<void> {
-    await rewrite(path, known.all())
+    await replaceRevocationFile(path, known.all())
     lines = known.size
   }
 
@@ -48,7 +48,7 @@ export function createOwnFile(
     // Even without any key, so that a folder that cannot be written is noticed at once.
     if (!exists) await rewriteAll()
     else if (keys.length > 0) {
-      await append(path, keys)
+      await appendEndedKeys(path, keys)
       lines += keys.length
     }
     known.noteWritten(keys.length)

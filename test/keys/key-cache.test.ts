@@ -1,10 +1,10 @@
 import { test } from 'tap'
-import { createKnownKeys } from '../../src/keys/known-keys.ts'
+import { createKeyCache } from '../../src/keys/key-cache.ts'
 import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
 import { createRecord, knownOf } from '../support/key-store.ts'
 
 test('a key is kept as it was read', async (t) => {
-  const keys = createKnownKeys(10)
+  const keys = createKeyCache(10)
   const record = createRecord({ groups: ['a "b"', 'c,d', 'ü'], expiresAt: null })
   t.match(keys.set(record.hash, record), knownOf(record))
   t.match(keys.get(record.hash), knownOf(record))
@@ -13,14 +13,14 @@ test('a key is kept as it was read', async (t) => {
 })
 
 test('caps are kept with the key', async (t) => {
-  const keys = createKnownKeys(10)
+  const keys = createKeyCache(10)
   const capped = compileCaps(createRecord({ caps: { allowedAddresses: ['::1'] } }))
   keys.set('a', { ...createRecord(), ...(capped && { capped }) })
   t.equal(keys.get('a')?.capped, capped)
 })
 
 test('the least recently used key is removed first', async (t) => {
-  const keys = createKnownKeys(2)
+  const keys = createKeyCache(2)
   for (const hash of ['a', 'b']) keys.set(hash, createRecord())
   keys.get('a')
   keys.set('c', createRecord())
@@ -32,7 +32,7 @@ test('the least recently used key is removed first', async (t) => {
 })
 
 test('equal owners and groups are stored once', async (t) => {
-  const keys = createKnownKeys(10)
+  const keys = createKeyCache(10)
   const copy = (text: string) => Buffer.from(text).toString()
   const make = () => createRecord({ user: copy('ann'), groups: [copy('team'), copy('all')] })
   t.equal(keys.set('a', make()).groups, keys.set('b', make()).groups)
@@ -41,7 +41,7 @@ test('equal owners and groups are stored once', async (t) => {
 })
 
 test('keys in doubt must be set again', async (t) => {
-  const keys = createKnownKeys(10)
+  const keys = createKeyCache(10)
   for (const hash of ['a', 'b']) keys.set(hash, createRecord())
   keys.doubtAll()
   t.equal(keys.get('a'), undefined)
@@ -52,7 +52,7 @@ test('keys in doubt must be set again', async (t) => {
 })
 
 test('keys are removed singly or by a condition', async (t) => {
-  const keys = createKnownKeys(10)
+  const keys = createKeyCache(10)
   for (const user of ['ann', 'bob', 'cid']) keys.set(user, createRecord({ user }))
   keys.delete('ann')
   keys.deleteWhere(({ user }) => user === 'bob')
