@@ -9,7 +9,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { setImmediate } from 'node:timers/promises'
 import { trace } from '@opentelemetry/api'
 import { type Check, type CheckDeps, createCheck } from '../src/extauthz/check.ts'
-import { createLimits } from '../src/extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../src/extauthz/check-limits.ts'
 import { traceCheck, traceDecisions, traceKey } from '../src/extauthz/check-spans.ts'
 import { createGrpcServer } from '../src/grpc/server.ts'
 import { WireWriter } from '../src/grpc/wire.ts'
@@ -67,7 +67,7 @@ export async function createWarmCheck(
       token: () => null,
     }),
     snapshot: () => snapshot,
-    limits: createLimits({ counters: { read: tracing.waiting('redis', counters.read) } }),
+    limits: createLimitEnforcer({ counters: { read: tracing.waiting('redis', counters.read) } }),
     paths: pathRules(),
     clock: Date.now,
     onFault: (error) => {
@@ -147,7 +147,7 @@ export async function benchNamedLimits(): Promise<readonly Figure[]> {
     const counters = createTestCounters()
     // As the service has it: under a limit on cost a response without usage is charged by estimate.
     const charging = { estimators: createEstimators(), isAlways: false }
-    const deps = { snapshot: () => snapshot, limits: createLimits({ counters, charging }) }
+    const deps = { snapshot: () => snapshot, limits: createLimitEnforcer({ counters, charging }) }
     return createWarmCheck(counters, deps, noTracing, {}, sent)
   }
   const figures: Figure[] = []

@@ -9,7 +9,7 @@ import type { Resource } from '../src/kinds/resources.ts'
 import { parseResource } from '../src/models/rules/reading/parse-resource.ts'
 import type { Snapshot } from '../src/models/rules/snapshot.ts'
 import { createTelemetry, type Telemetry } from '../src/telemetry/telemetry.ts'
-import { createSettle, type Settle } from '../src/usage/settle.ts'
+import { createLineSettler, type LineSettler } from '../src/usage/settle.ts'
 import { compile } from '../test/support/compile.ts'
 
 const apiVersion = 'tollgate.dev/v1alpha1'
@@ -124,8 +124,8 @@ export function createBenchTelemetry(): Telemetry {
 }
 
 /** What settles lines for these metrics alone. */
-export function createBenchSettle(telemetry: Telemetry): Settle {
-  return createSettle({
+export function createBenchSettle(telemetry: Telemetry): LineSettler {
+  return createLineSettler({
     clock: Date.now,
     holds: { follow() {}, release() {}, learn() {} },
     all: { onEnded() {} },

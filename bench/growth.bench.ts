@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { type Check, type CheckDeps, createCheck } from '../src/extauthz/check.ts'
-import { createLimits } from '../src/extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../src/extauthz/check-limits.ts'
 import { createAuthenticate, createVerifyKey } from '../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../src/keys/cached-api-keys.ts'
 import { keyIdBytes, keySecretBytes, mintKey } from '../src/keys/rules/api-key.ts'
@@ -18,7 +18,7 @@ import { pathRules } from '../src/operations/operations.ts'
 import type { CounterStore } from '../src/ratelimit/counters.ts'
 import { createWindowSums } from '../src/ratelimit/rules/sums.ts'
 import { knownUse } from '../src/ratelimit/rules/tally.ts'
-import { countedOf } from '../src/usage/rules/line-charges.ts'
+import { lineUses } from '../src/usage/rules/line-charges.ts'
 import { createTestCounters } from '../test/support/counters.ts'
 import { createWarmCheck, type ServedLoad, serveCheck, toCheckRequest } from './check.bench.ts'
 import { createBenchTelemetry, createSnapshot } from './fixture.ts'
@@ -104,7 +104,7 @@ function createBenchCheck(
   return createCheck({
     authenticate: createAuthenticate({ key: createVerifyKey(keys, markers), token: () => null }),
     snapshot: typeof snapshot === 'function' ? snapshot : () => snapshot,
-    limits: createLimits({ counters }),
+    limits: createLimitEnforcer({ counters }),
     paths: pathRules(),
     clock: Date.now,
     onFault: (error) => {
@@ -223,7 +223,7 @@ export async function benchChurn(count = requests): Promise<readonly Figure[]> {
     }
     const charge = { tokens: 5, unusable: false, estimated: 0 }
     const times = { state: 'ended', isMetered: true, startedAt: Math.floor(now) } as const
-    for (const each of countedOf({ ...times, usage, charge }, snapshot)) sums.count(each, now)
+    for (const each of lineUses({ ...times, usage, charge }, snapshot)) sums.count(each, now)
     telemetry.onCounted(usage, { tokens: 5, estimated: 0 })
   }
 

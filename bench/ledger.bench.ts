@@ -8,7 +8,7 @@ import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startEmbeddedPostgres } from '../dev/postgres/embedded-postgres.ts'
-import { openFolder } from '../src/journal/folder.ts'
+import { openJournalFolder } from '../src/journal/journal-folder.ts'
 import { migrate } from '../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../src/store/postgres/postgres.ts'
 import { createLedgerFeed } from '../src/usage/ledger/feed.ts'
@@ -102,7 +102,7 @@ async function feedFigure(sql: Pool, directory: string): Promise<Figure> {
     }),
   ).join('')
   const feed = createLedgerFeed({
-    ...{ folder: openFolder(directory), names: sourceNames(path), journal: 'bench' },
+    ...{ folder: openJournalFolder(directory), names: sourceNames(path), journal: 'bench' },
     ...{ ledger: createUsageLedger(sql), unusableUsage: 'allow', onGap() {} },
     ...{ clock: Date.now, monotonic: () => performance.now() },
   })

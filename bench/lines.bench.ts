@@ -12,7 +12,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pino } from 'pino'
 import { startEmbeddedPostgres } from '../dev/postgres/embedded-postgres.ts'
-import { readLine } from '../src/journal/read-line.ts'
+import { parseJournalLine } from '../src/journal/journal-line.ts'
 import { connectRedis } from '../src/ratelimit/redis/connection.ts'
 import { hashTags } from '../src/ratelimit/redis/keys.ts'
 import { openJournalSums } from '../src/ratelimit/sums/journal-sums.ts'
@@ -23,7 +23,7 @@ import { openPool, type Pool } from '../src/store/postgres/postgres.ts'
 import { createLedger } from '../src/usage/ledger/ledger.ts'
 import { createArchiveHeads, createUsageLedger } from '../src/usage/ledger/postgres/ledger.ts'
 import { maintainPartitions } from '../src/usage/ledger/postgres/partitions.ts'
-import { countedOf } from '../src/usage/rules/line-charges.ts'
+import { lineUses } from '../src/usage/rules/line-charges.ts'
 import { nothingReported, tokenCountersOf } from '../src/usage/rules/usage.ts'
 import { scriptLine } from '../test/support/line-of.ts'
 import { startValkey } from '../test/support/valkey.ts'
@@ -84,8 +84,8 @@ async function measure(sql: Pool, redisUrl: string, directory: string): Promise<
     ...{ ...place, mode: 0o600 },
     ...{ now: Date.now, monotonic: () => performance.now(), ...hashTags(false) },
     ...{ store: createRedisSums(connection.commands), longSums: createPostgresSums(sql) },
-    readText: (text) => readLine(text, 'allow'),
-    countedOf: (line) => countedOf(line, snapshot),
+    readText: (text) => parseJournalLine(text, 'allow'),
+    countedOf: (line) => lineUses(line, snapshot),
     onLine(line) {
       late.push(Number(process.hrtime.bigint() - BigInt(line.usage.response.id)) / 1e6)
       settle.onLine(line)

@@ -3,7 +3,7 @@
  * only counts tokens, with counters in memory; the hold is released in the same call. And the memory of an open hold. `node bench/reserve.bench.ts`.
  */
 
-import { createLimits } from '../src/extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../src/extauthz/check-limits.ts'
 import type { Snapshot } from '../src/models/rules/snapshot.ts'
 import { createMemoryHolds } from '../src/ratelimit/holds/memory-holds.ts'
 import type { HoldStore } from '../src/ratelimit/holds.ts'
@@ -47,7 +47,7 @@ async function measureCheck(name: string, snapshot: Snapshot): Promise<readonly 
       return own.hold(asked, now)
     },
   }
-  const limits = createLimits({
+  const limits = createLimitEnforcer({
     counters,
     holding: { holds, estimators: createEstimators(), onLoss: 'allow' },
   })

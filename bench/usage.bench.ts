@@ -1,9 +1,9 @@
 /** What a response costs after it has ended: its line, from text to counters and metrics. */
 
-import { readLine } from '../src/journal/read-line.ts'
+import { parseJournalLine } from '../src/journal/journal-line.ts'
 import { createWindowSums } from '../src/ratelimit/rules/sums.ts'
-import { countedOf } from '../src/usage/rules/line-charges.ts'
-import { type Subject, writeSubject } from '../src/usage/rules/line-head.ts'
+import { lineUses } from '../src/usage/rules/line-charges.ts'
+import { formatSubject, type LineSubject } from '../src/usage/rules/line-head.ts'
 import { writeLineHead } from '../test/support/line-head.ts'
 import { createBenchSettle, createBenchTelemetry, createSnapshot } from './fixture.ts'
 import { bytesPerCall, type Figure, microsPerCall } from './measure.ts'
@@ -20,9 +20,9 @@ export async function benchUsage(): Promise<readonly Figure[]> {
   const settle = createBenchSettle(telemetry)
   const lines = Array.from({ length: prepared }, (_, i) => toLine(i))
   const count = (i: number) => {
-    const line = readLine(lines[i % prepared] as string, 'allow')
+    const line = parseJournalLine(lines[i % prepared] as string, 'allow')
     if (line === undefined) throw new Error('no line')
-    for (const each of countedOf(line, snapshot)) sums.count(each, Date.now())
+    for (const each of lineUses(line, snapshot)) sums.count(each, Date.now())
     return line
   }
   const tell = (i: number): void => {
@@ -44,7 +44,7 @@ export async function benchUsage(): Promise<readonly Figure[]> {
 /** As the gateway's script writes it. */
 function toLine(i: number): string {
   const id = `274679e7-7e02-4a9e-b3f9-${i.toString(16).padStart(12, '0')}`
-  const subject: Subject = {
+  const subject: LineSubject = {
     ...{ subscription: `team-${i % teams}`, model: `llm/m${i % models}` },
     ...{ payer: undefined, group: undefined },
   }
@@ -52,7 +52,7 @@ function toLine(i: number): string {
     ...({ startedAt: Date.now(), id, by: 'check', user: `user-${i % users}`, keyId: id } as const),
     ...{ keyCounters: undefined, held: undefined },
   }
-  const check = writeLineHead(asked, writeSubject(subject))
+  const check = writeLineHead(asked, formatSubject(subject))
   const rest = {
     ...{ metered: true, fb: 3, ms: 4, status: 200, bytes: 700, sent: 1 },
     reported: { total_tokens: 40, prompt_tokens: 30, completion_tokens: 10 },

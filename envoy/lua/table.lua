@@ -114,7 +114,7 @@ local function blocks_at() return BUCKETS_AT + head.buckets * SLOTS * RECORD_BYT
 local function templates_at() return blocks_at() + head.blocks * BLOCK_BYTES end
 local function names_at() return templates_at() + head.templates * TEMPLATE_BYTES end
 
--- The template of many requests (src/table/rules/plan.ts), by the names in the other scripts.
+-- The template of many requests (src/table/rules/hit-plan.ts), by the names in the other scripts.
 local function read_plan(number)
   local at = templates_at() + number * TEMPLATE_BYTES
   if number >= head.templates or not read_part(descriptor, template, TEMPLATE_BYTES, at) then return nil end

@@ -1615,7 +1615,7 @@ local function count_in_lane(stream, check, ended_at)
   return tokens and tokens > 0 and add_by_table(place, tokens, ended_at)
 end
 
--- Writes the line of a response that was read to its end (src/journal/read-line.ts), and notes the outcome: Envoy's log
+-- Writes the line of a response that was read to its end (src/journal/journal-line.ts), and notes the outcome: Envoy's log
 -- omits the line, or gets the figures. Check's part of the line begins with the start of the request.
 local function tell_line(stream, check, status, first_byte_at)
   local now, started_at = now_ms(), tonumber(match(check.line, '^{"start":(%d+)'))

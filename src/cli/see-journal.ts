@@ -1,8 +1,8 @@
 /** Problems of the folder that a gateway and its processes share, if another process can detect them. */
 
 import { askAdmin } from '../gateway/admin-page.ts'
-import { flushMsIn, infoPath, slowFlushMs } from '../journal/envoy-log.ts'
-import { filesOf } from '../journal/files.ts'
+import { flushMsIn, serverInfoPath, slowFlushMs } from '../journal/envoy-log.ts'
+import { journalFilesOf } from '../journal/journal-files.ts'
 import { fileModeOf, findMismatch } from '../journal/prepare-folder.ts'
 import type { Config } from '../settings/config.ts'
 
@@ -12,9 +12,9 @@ export async function seeJournal(
 ): Promise<readonly string[]> {
   const { usageJournal, socketMode, envoyAdminAddress: admin } = config
   if (usageJournal === undefined) return ['USAGE_JOURNAL is off: nothing is counted']
-  const files = filesOf(usageJournal)
+  const files = journalFilesOf(usageJournal)
   const [info = '', listeners = ''] = await Promise.all([
-    askAdmin(admin, infoPath).catch(() => undefined),
+    askAdmin(admin, serverInfoPath).catch(() => undefined),
     askAdmin(admin, '/config_dump?resource=static_listeners').catch(() => undefined),
   ])
   const flushMs = flushMsIn(info)

@@ -1,6 +1,6 @@
 /**
  * The part of a grant that the gateway's routes and scripts need and that many requests have in common. Check's
- * response (extauthz/allow-template.ts) and the decision table (table/rules/plan.ts) each encode it.
+ * response (extauthz/allow-template.ts) and the decision table (table/rules/hit-plan.ts) each encode it.
  */
 
 import type { ModelRef } from '../kinds/resources.ts'

@@ -13,7 +13,7 @@ import type { Model } from '../models/rules/snapshot.ts'
 import type { Dialect } from '../operations/dialect.ts'
 import type { CountedLimit } from '../ratelimit/rules/limit.ts'
 import { toPolicyField } from '../ratelimit/rules/limit-headers.ts'
-import { writeSubject } from '../usage/rules/line-head.ts'
+import { formatSubject } from '../usage/rules/line-head.ts'
 
 /**
  * The encoded fields of an OkHttpResponse: those before the header of the path, those after it, and the rest, by name.
@@ -53,7 +53,7 @@ export class AllowTemplate {
       if (this.policyText === '') return
       writeHeader(writer, 'ratelimit-policy', this.policyText, responseHeaders)
     })
-    this.subject = bytesOf((writer) => writer.text(writeSubject(subject)))
+    this.subject = bytesOf((writer) => writer.text(formatSubject(subject)))
     const { metered, meteredIfReported } = this.#grant
     this.metadata = bytesOf((writer) => {
       // usage.lua sets it to true if it finds usage.

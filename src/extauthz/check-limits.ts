@@ -53,7 +53,7 @@ interface HoldingDeps {
   readonly estimators: Estimators
   /**
    * What to do while the hold store is unreachable: with `allow` this process decides alone, with `deny` nothing is
-   * admitted. Either way, requests that reserve are refused for the first `briefMs` of an outage.
+   * admitted. Either way, requests that reserve are refused for the first `briefOutageMs` of an outage.
    */
   readonly onLoss: 'allow' | 'deny'
   /** Only decides, and holds nothing. */
@@ -73,7 +73,7 @@ export interface CheckCall {
 }
 
 /** Decides a grant by its limits. Returns without a promise if all counters are in memory. */
-export type Limits = (
+export type LimitEnforcer = (
   grant: Grant,
   request: AccessRequest,
   now: number,
@@ -84,7 +84,7 @@ export type Limits = (
  * Outages of up to this length, such as pauses and usual failovers, do not loosen the bound of requests that reserve,
  * whatever the setting. Milliseconds.
  */
-export const briefMs = 10_000
+export const briefOutageMs = 10_000
 
 /** A lost connection is usually back within a second: Checks in that time ask again. Milliseconds. */
 const blipMs = 1_000
@@ -101,7 +101,12 @@ const fewOpen = 2
 const ownName = randomUUID().slice(0, 13)
 let checks = 0
 
-export function createLimits({ counters, increases, holding, charging }: LimitsDeps): Limits {
+export function createLimitEnforcer({
+  counters,
+  increases,
+  holding,
+  charging,
+}: LimitsDeps): LimitEnforcer {
   const reserve = holding && createReserve(holding, counters)
   const statesOf = (limits: readonly CountedLimit[], { caller, pool }: Grant, now: number) =>
     counters.read(countersOf(limits, caller.user, pool), now)
@@ -111,13 +116,13 @@ export function createLimits({ counters, increases, holding, charging }: LimitsD
     if (grant.isUnread || (isReserving && request.isUnread && isSizeReadFromBody(request))) {
       const limits = grant.limits.filter((limit) => !isRequestLimit(limit))
       const states = statesOf(limits, grant, now)
-      return andThen(states, (read) => enforceBeforeBody(grant, limits, read, now))
+      return thenOrNow(states, (read) => enforceBeforeBody(grant, limits, read, now))
     }
     if (isReserving || (reserve !== undefined && grant.countsRequests)) {
       return reserve(grant, request, now, call)
     }
     const states = statesOf(grant.limits, grant, now)
-    return andThen(states, (read) => enforceLimits(grant, read, now))
+    return thenOrNow(states, (read) => enforceLimits(grant, read, now))
   }
 
   function charge(decision: Decision, request: AccessRequest): Decision {
@@ -130,12 +135,12 @@ export function createLimits({ counters, increases, holding, charging }: LimitsD
   return (granted, request, now, call) => {
     if (granted.limits.length === 0) return granted
     const grant = increases?.raiseOf(granted, now) ?? granted
-    return andThen(enforce(grant, request, now, call), (decision) => charge(decision, request))
+    return thenOrNow(enforce(grant, request, now, call), (decision) => charge(decision, request))
   }
 }
 
 /** Continues with the value: at once if it is there. */
-export function andThen<Value, Result>(
+export function thenOrNow<Value, Result>(
   value: Value | Promise<Value>,
   act: (value: Value) => Result | Promise<Result>,
 ): Result | Promise<Result> {
@@ -148,7 +153,7 @@ type Asked = ReturnType<Ask>
 function createReserve(
   { holds, estimators, onLoss, isDry = false, pause = delay, ...deps }: HoldingDeps,
   counters: LimitsDeps['counters'],
-): Limits {
+): LimitEnforcer {
   const { monotonic = () => performance.now() } = deps
   const outages = createHoldOutages()
 
@@ -226,7 +231,7 @@ function createReserve(
         await pause(pauseMs)
         return ask(holds.hold, hold, conclude)
       }
-      const isBrief = isReserving && awayMs < briefMs
+      const isBrief = isReserving && awayMs < briefOutageMs
       if (onLoss === 'deny' || isBrief) throw new ServiceError('counters_unavailable')
       const used = await counters.read(tokens, now)
       const { holdAlone } = holds
@@ -235,7 +240,7 @@ function createReserve(
     }
 
     if (isReserving) return ask(holds.hold, hold, conclude)
-    return andThen(counters.read(tokens, now), (used) => decideByUse(holds.hold, used))
+    return thenOrNow(counters.read(tokens, now), (used) => decideByUse(holds.hold, used))
   }
 }
 

@@ -18,7 +18,7 @@ import {
   secondsUntil,
   toRateLimitField,
 } from '../ratelimit/rules/limit-headers.ts'
-import { afterSubject, beforeSubject, type LineRequest } from '../usage/rules/line-head.ts'
+import { headAfterSubject, headBeforeSubject, type LineRequest } from '../usage/rules/line-head.ts'
 import {
   type AllowTemplate,
   makeTemplate,
@@ -112,10 +112,10 @@ function allow(
     const { id, startedAt } = request
     const line = openStructText(writer, 'line', lengthBytes)
     writer
-      .text(beforeSubject({ startedAt, id, by: 'check' }))
+      .text(headBeforeSubject({ startedAt, id, by: 'check' }))
       .raw(template.subject)
       .text(
-        afterSubject({
+        headAfterSubject({
           user: caller.user,
           keyId: caller.by === 'key' ? caller.keyId : '',
           keyCounters: grant.metered || grant.meteredIfReported ? keyLimits?.counted : undefined,

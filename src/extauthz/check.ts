@@ -18,10 +18,9 @@ import { dialectOf, refusalStatus } from '../operations/dialect.ts'
 import { isListing, type PathRules } from '../operations/operations.ts'
 import { parseTarget, type RequestTarget } from '../operations/request-target.ts'
 import { laneOf } from '../table/rules/lane.ts'
-import { missReason } from '../table/rules/rules.ts'
-import { type AdmittingTable, type CheckedRequest, createAdmit } from './admit.ts'
+import { missReason } from '../table/rules/miss-rules.ts'
 import { createTemplates } from './allow-template.ts'
-import { andThen, type CheckCall, type Limits } from './check-limits.ts'
+import { type CheckCall, type LimitEnforcer, thenOrNow } from './check-limits.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import {
   authenticatedResponse,
@@ -31,12 +30,13 @@ import {
   unreadResponse,
 } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
+import { type AdmittingTable, type CheckedRequest, createTableOffer } from './table-offer.ts'
 
 export interface CheckDeps extends ReadingDeps {
   readonly authenticate: Authenticate
   readonly snapshot: () => Snapshot
   readonly paths: PathRules
-  readonly limits: Limits
+  readonly limits: LimitEnforcer
   /** The number of proxies in front of the gateway (GATEWAY_TRUSTED_HOPS). */
   readonly trustedHops?: number
   /** Milliseconds since the epoch. */
@@ -54,7 +54,7 @@ export interface CheckDeps extends ReadingDeps {
   readonly onRefused?: (refused: RefusedCheck) => void
   /** The table to which grants are offered; without it, the gateway asks for each request. */
   readonly table?: AdmittingTable | undefined
-  /** Called once for each miss, with the reason (table/rules/rules.ts). */
+  /** Called once for each miss, with the reason (table/rules/miss-rules.ts). */
   readonly onMissed?: (reason: string) => void
   /** Called for internal errors, whose details the caller does not see. */
   readonly onFault: (error: unknown) => void
@@ -89,7 +89,7 @@ export type Check = (
 export function createCheck(deps: CheckDeps): Check {
   const { authenticate, snapshot, limits, paths, tokensOpen, trustedHops, clock } = deps
   const { table, onDecided = () => {}, onRefused = () => {}, onMissed = () => {} } = deps
-  const admit = table && createAdmit({ table, paths, snapshot })
+  const admit = table && createTableOffer({ table, paths, snapshot })
   const templateOf = createTemplates()
 
   return function check(bytes, traceparent, call) {
@@ -99,7 +99,7 @@ export function createCheck(deps: CheckDeps): Check {
     const context = { request, credential, target, now, traceparent, call, mark }
     try {
       const caller = authenticate(credential, now, request.source)
-      const response = andThen(caller, (known) => proceed(context, known))
+      const response = thenOrNow(caller, (known) => proceed(context, known))
       return response instanceof Promise
         ? response.catch((error) => fail(context, error))
         : response
@@ -122,7 +122,7 @@ export function createCheck(deps: CheckDeps): Check {
     const decision = authorize(asked, snapshot(), paths)
     if (!decision.allowed) return respond(context, caller, decision)
     const limited = limits(decision, asked, now, call)
-    return andThen(limited, (enforced) => respond(context, caller, enforced))
+    return thenOrNow(limited, (enforced) => respond(context, caller, enforced))
   }
 
   function respond(context: CheckContext, caller: Caller | null, decided: Decision): Buffer {

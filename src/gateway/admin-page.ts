@@ -4,15 +4,13 @@ import { availableParallelism } from 'node:os'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Address } from '../formats/address.ts'
-import { infoPath, workersIn } from '../journal/envoy-log.ts'
+import { serverInfoPath, workersIn } from '../journal/envoy-log.ts'
 import { sendRequest, targetOf } from '../runtime/http-request.ts'
 
 const responseWithinMs = 2_000
 const warmingPath = '/config_dump?resource=dynamic_warming_clusters&mask=cluster.name'
 
-/**
- * Envoy's admin page accepted the connection and did not respond in time: it exists and is busy.
- */
+/** Envoy's admin page accepted the connection and did not respond in time: it exists and is busy. */
 class LateResponse extends Error {
   override readonly name = 'LateResponse'
 }
@@ -120,7 +118,7 @@ const [workersMs, asksAtMost] = [100, 100]
  */
 export async function countWorkers(admin: Address, isStopped: () => boolean): Promise<number> {
   for (let asked = 0; asked < asksAtMost && !isStopped(); asked += 1) {
-    const info = await askAdmin(admin, infoPath).catch(() => '')
+    const info = await askAdmin(admin, serverInfoPath).catch(() => '')
     const workers = workersIn(info)
     if (workers > 0) return workers
     await delay(workersMs, undefined, { ref: false })

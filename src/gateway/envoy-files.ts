@@ -1,12 +1,11 @@
 /**
- * Envoy's files besides the clusters, from the settings: used by `tollgate envoy-config`, `tollgate
- * up`, and in a pod.
+ * Envoy's files besides the clusters, from the settings: used by `tollgate envoy-config`, `tollgate up`, and in a pod.
  */
 
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { createSecureContext } from 'node:tls'
-import { filesOf } from '../journal/files.ts'
+import { journalFilesOf } from '../journal/journal-files.ts'
 import { fileModeOf, prepareFolder } from '../journal/prepare-folder.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import { checkSockets } from '../settings/check-files.ts'
@@ -30,7 +29,7 @@ export function renderEnvoyFiles(config: Config) {
     grpc: config.gatewayGrpcEndpoints,
     api: config.gatewayApiEndpoints,
     clustersFile: join(envoyConfigDir, clustersFile),
-    lines: config.usageJournal === undefined ? undefined : filesOf(config.usageJournal),
+    lines: config.usageJournal === undefined ? undefined : journalFilesOf(config.usageJournal),
     authoritiesFile: config.backendCaFile ?? findAuthorities(),
     bodyLimit: config.bodyLimit,
     bodyTimeoutMs: config.bodyTimeoutMs,
@@ -56,7 +55,7 @@ export async function writeEnvoyFiles(config: Config): Promise<string> {
   mkdirSync(envoyConfigDir, { recursive: true })
   if ('path' in admin) mkdirSync(dirname(admin.path), { recursive: true })
   if (usageJournal !== undefined) {
-    prepareFolder(filesOf(usageJournal), fileModeOf(config.socketMode))
+    prepareFolder(journalFilesOf(usageJournal), fileModeOf(config.socketMode))
   }
   if (certificate !== undefined) await replaceFile(certificatePath(config), certificate)
   if (!existsSync(join(envoyConfigDir, clustersFile))) {

@@ -10,12 +10,12 @@ import type { CounterReset, Resets } from '../ratelimit/rules/windows.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { DurableFiles } from './durable-files.ts'
-import type { Position } from './follower.ts'
+import type { JournalPosition } from './follower.ts'
 
 export interface KeptState {
   /** The gateway's name under which the sums were sent, or undefined if unknown. */
   readonly gateway?: string | undefined
-  readonly position: Position
+  readonly position: JournalPosition
   readonly own: readonly OwnSum[]
   readonly resets: Resets
 }
@@ -89,7 +89,7 @@ export function createCheckpoint(
     }
   }
 
-  async function write({ gateway, position, own, resets }: KeptState): Promise<Position> {
+  async function write({ gateway, position, own, resets }: KeptState): Promise<JournalPosition> {
     // Copied now, because writing takes time.
     const saved = new Map(position)
     const sums = own.map(({ sum }) => sum)
@@ -128,7 +128,7 @@ export function createCheckpoint(
       return await inSlices(stateIn(text))
     },
     /** Saves what `capture` returns when its turn comes, atomically; resolves with the saved position. */
-    save: (capture: () => KeptState): Promise<Position> => withLock(() => write(capture())),
+    save: (capture: () => KeptState): Promise<JournalPosition> => withLock(() => write(capture())),
     /**
      * Appends a window's `base`, which the store has beyond the lines, to this process's checkpoint; resolves once it
      * is on disk.
@@ -156,7 +156,7 @@ function textOf(entries: readonly Entry[]): string {
  * nothing relies on a torn one yet.
  */
 function* stateIn(text: string): Generator<undefined, KeptState> {
-  const position: Position = new Map()
+  const position: JournalPosition = new Map()
   const own = new Map<string, OwnSum>()
   const resets = new Map<string, CounterReset[]>()
   let gateway: string | undefined

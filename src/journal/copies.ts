@@ -9,11 +9,11 @@ import { join } from 'node:path'
 import { createMutex } from '../runtime/mutex.ts'
 import { unlessMissing } from '../runtime/unless-missing.ts'
 import { createCopyFolder, headOfFile } from './copy-folder.ts'
-import { type Folder, type Listed, listLineFiles } from './folder.ts'
+import { type JournalFolder, type ListedFile, listLineFiles } from './journal-folder.ts'
 
 interface CopiesOptions {
   /** The shared folder, and its path. */
-  readonly folder: Pick<Folder, 'list' | 'open'>
+  readonly folder: Pick<JournalFolder, 'list' | 'open'>
   readonly path: string
   /** Path of the copies, in another folder. */
   readonly keptPath: string
@@ -49,7 +49,7 @@ export function createCopies({ folder, path, keptPath, files, same = [] }: Copie
   let mayLackFiles = true
 
   /** Renames the copy of a file to the file's name, and determines how many bytes of the file it has. */
-  async function copyOf({ name, inode }: Listed): Promise<Copied> {
+  async function copyOf({ name, inode }: ListedFile): Promise<Copied> {
     const known = copied.get(inode)
     if (known?.name === name) return known
     const all = await copies.list()
@@ -68,7 +68,7 @@ export function createCopies({ folder, path, keptPath, files, same = [] }: Copie
   }
 
   /** Appends new bytes of the file, at most about `most`; returns how many. */
-  async function append(listed: Listed, to: Copied, most: number): Promise<number> {
+  async function append(listed: ListedFile, to: Copied, most: number): Promise<number> {
     const file = folder.open(listed.name)
     if (file === undefined) return 0
     // Written at its offset, not appended: two writers then write the same bytes to the same place.
@@ -126,7 +126,7 @@ export function createCopies({ folder, path, keptPath, files, same = [] }: Copie
   }
 
   /** Forgets files that were removed, truncated, or replaced by one with the same inode. */
-  function forgetLost(listed: readonly Listed[]): void {
+  function forgetLost(listed: readonly ListedFile[]): void {
     const sizes = new Map(listed.map(({ inode, size }) => [inode, size]))
     for (const [inode, { bytes }] of copied) {
       const size = sizes.get(inode)

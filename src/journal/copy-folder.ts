@@ -3,25 +3,25 @@
 import * as fs from 'node:fs/promises'
 import { join } from 'node:path'
 import { unlessMissing } from '../runtime/unless-missing.ts'
-import { growingOf, rotatedName } from './files.ts'
-import type { Folder, Listed } from './folder.ts'
-import { beginningOf, headBytes, headIn } from './head.ts'
+import { fileHeadOf, headBytes, readFileStart } from './file-head.ts'
+import { baseNameOf, rotatedName } from './journal-files.ts'
+import type { JournalFolder, ListedFile } from './journal-folder.ts'
 
 /** Bytes compared at the beginning and the end of a copy that an earlier process made. */
 const comparedBytes = 4_096
 
 /** `folder`: that of the originals; `files`: the names of the current ones. */
 export function createCopyFolder(
-  folder: Pick<Folder, 'list' | 'open'>,
+  folder: Pick<JournalFolder, 'list' | 'open'>,
   path: string,
   files: readonly string[],
 ) {
   const pathOf = (name: string): string => join(path, name)
 
-  async function list(): Promise<readonly Listed[]> {
-    const found: Listed[] = []
+  async function list(): Promise<readonly ListedFile[]> {
+    const found: ListedFile[] = []
     for (const name of (await fs.readdir(path).catch(unlessMissing)) ?? []) {
-      if (growingOf(name, files) === undefined) continue
+      if (baseNameOf(name, files) === undefined) continue
       const stat = await fs.stat(pathOf(name), { bigint: true }).catch(unlessMissing)
       if (stat) found.push({ name, inode: String(stat.ino), size: Number(stat.size) })
     }
@@ -42,7 +42,7 @@ export function createCopyFolder(
 
   /** The head of a copy; empty if it has no complete line. */
   async function headOf(name: string): Promise<string> {
-    return headIn(await read(name, 0, headBytes))
+    return fileHeadOf(await read(name, 0, headBytes))
   }
 
   async function rename(from: string, to: string): Promise<void> {
@@ -50,14 +50,14 @@ export function createCopyFolder(
   }
 
   /** An unused rotated name, or undefined if another process has renamed the copy meanwhile. */
-  async function freeName(file: string, all: readonly Listed[]): Promise<string | undefined> {
+  async function freeName(file: string, all: readonly ListedFile[]): Promise<string | undefined> {
     const taken = new Set([...all, ...folder.list()].map(({ name }) => name))
     const found = await fs.stat(pathOf(file)).catch(unlessMissing)
     return found && rotatedName(file, Math.floor(found.mtimeMs), taken)
   }
 
   /** Renames the copy of a file that is no longer in the folder, so that its lines are not overwritten. */
-  async function putAside(name: string, all: readonly Listed[]): Promise<void> {
+  async function putAside(name: string, all: readonly ListedFile[]): Promise<void> {
     const copy = all.find((each) => each.name === name)
     if (copy === undefined || copy.size === 0 || !files.includes(name)) return
     const to = await freeName(name, all)
@@ -72,7 +72,7 @@ export function createCopyFolder(
     freeName,
     putAside,
     /** Finds the copy of this file by its head: it may have been renamed while no process ran. */
-    async nameOfCopy(name: string, all: readonly Listed[]): Promise<string | undefined> {
+    async nameOfCopy(name: string, all: readonly ListedFile[]): Promise<string | undefined> {
       const head = headOfFile(folder, name)
       if (head === '') return undefined
       for (const copy of all.toSorted((one, other) => other.size - one.size)) {
@@ -113,11 +113,11 @@ export function createCopyFolder(
 }
 
 /** The head of a file; empty if it has no complete line or does not exist. */
-export function headOfFile(folder: Pick<Folder, 'open'>, name: string): string {
+export function headOfFile(folder: Pick<JournalFolder, 'open'>, name: string): string {
   const file = folder.open(name)
   if (file === undefined) return ''
   try {
-    return headIn(beginningOf(file))
+    return fileHeadOf(readFileStart(file))
   } finally {
     file.close()
   }

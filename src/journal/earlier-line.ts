@@ -3,15 +3,15 @@
  * metered response that has ended, written by Envoy.
  */
 
-import { isWhole } from '../usage/rules/read-line-head.ts'
+import { isWholeNumber } from '../usage/rules/read-line-head.ts'
 
 /** First bytes of such lines, in Envoy's text format and in its JSON format. */
-export const earlierLines = ['{"id":', '{"group":'] as const
+export const earlierLineStarts = ['{"id":', '{"group":'] as const
 
 type Fields = Readonly<Record<string, unknown>>
 
 /** Converts its fields to the current format; returns undefined for another format. Never throws. */
-export function fromEarlier(fields: Fields): Fields | undefined {
+export function convertEarlierLine(fields: Fields): Fields | undefined {
   const { id, user, subscription, model, start, ms, sent, group, estimate, ...others } = fields
   if (typeof start !== 'string' || !/^\d{1,15}$/.test(start)) return undefined
   const [key, payer, cap] = [fields.key || '-', fields.payer, fields.cap].map(unlessUnknown)
@@ -21,7 +21,7 @@ export function fromEarlier(fields: Fields): Fields | undefined {
     v: 1,
     type: 'DownstreamEnd',
     metered: true,
-    sent: isWhole(sent) ? sent : null,
+    sent: isWholeNumber(sent) ? sent : null,
     // Envoy writes null for unknown values.
     ms: ms === null ? 0 : ms,
     check: { ...who, start: Number(start), by: 'check', estimate },

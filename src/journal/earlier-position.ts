@@ -6,21 +6,24 @@
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { isObject } from '../formats/fields.ts'
-import { isWhole } from '../usage/rules/read-line-head.ts'
-import { growingOf } from './files.ts'
-import type { Folder } from './folder.ts'
-import type { Position } from './follower.ts'
-import { beginningOf, headIn } from './head.ts'
+import { isWholeNumber } from '../usage/rules/read-line-head.ts'
+import { fileHeadOf, readFileStart } from './file-head.ts'
+import type { JournalPosition } from './follower.ts'
+import { baseNameOf } from './journal-files.ts'
+import type { JournalFolder } from './journal-folder.ts'
 
 /** Empty if there was no previous version. `path`: USAGE_JOURNAL. */
-export function readEarlierPosition(path: string, folder: Pick<Folder, 'list' | 'open'>): Position {
-  const position: Position = new Map()
+export function readEarlierPosition(
+  path: string,
+  folder: Pick<JournalFolder, 'list' | 'open'>,
+): JournalPosition {
+  const position: JournalPosition = new Map()
   const offsets = new Map(placesIn(`${path}.position`).map((each) => [each.inode, each.offset]))
   for (const { name, inode } of offsets.size === 0 ? [] : folder.list()) {
     const offset = offsets.get(inode)
-    if (offset === undefined || growingOf(name, [basename(path)]) === undefined) continue
+    if (offset === undefined || baseNameOf(name, [basename(path)]) === undefined) continue
     const file = folder.open(name)
-    const head = file === undefined ? '' : headIn(beginningOf(file))
+    const head = file === undefined ? '' : fileHeadOf(readFileStart(file))
     if (head !== '') position.set(head, Math.min(offset, file?.size() ?? 0))
     file?.close()
   }
@@ -34,7 +37,7 @@ function placesIn(path: string): readonly { readonly inode: string; readonly off
     return places.flatMap((place: unknown) => {
       if (!isObject(place)) return []
       const { inode, offset } = place
-      return typeof inode === 'string' && isWhole(offset) ? [{ inode, offset }] : []
+      return typeof inode === 'string' && isWholeNumber(offset) ? [{ inode, offset }] : []
     })
   } catch {
     return []

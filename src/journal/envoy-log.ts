@@ -4,9 +4,9 @@
  */
 
 /** Rejects if the page does not respond. */
-export type AskEnvoy = (path: string, method?: 'GET' | 'POST') => Promise<string>
+export type RequestEnvoyAdmin = (path: string, method?: 'GET' | 'POST') => Promise<string>
 
-export const infoPath = '/server_info'
+export const serverInfoPath = '/server_info'
 /** A longer flush interval makes counters late. */
 export const slowFlushMs = 100
 const statsPath = `/stats?filter=${encodeURIComponent('^filesystem\\.(write|reopen)_failed$')}`
@@ -14,7 +14,7 @@ const statsPath = `/stats?filter=${encodeURIComponent('^filesystem\\.(write|reop
 const overAfterMs = 10_000
 const infoEveryMs = 60_000
 
-export function createEnvoyLog(ask: AskEnvoy, monotonic: () => number) {
+export function createEnvoyLogCheck(ask: RequestEnvoyAdmin, monotonic: () => number) {
   let failures: number | undefined
   let failedAt = Number.NEGATIVE_INFINITY
   let flushMs = 0
@@ -30,7 +30,7 @@ export function createEnvoyLog(ask: AskEnvoy, monotonic: () => number) {
       if (found < (failures ?? 0)) infoAt = Number.NEGATIVE_INFINITY
       failures = found
       if (monotonic() - infoAt >= infoEveryMs) {
-        flushMs = flushMsIn(await ask(infoPath))
+        flushMs = flushMsIn(await ask(serverInfoPath))
         infoAt = monotonic()
       }
       return {
@@ -50,7 +50,7 @@ function sumIn(stats: string): number {
   return sum
 }
 
-/** The flush interval in milliseconds, from the page at `infoPath`; 0 if it is missing there. */
+/** The flush interval in milliseconds, from the page at `serverInfoPath`; 0 if it is missing there. */
 export function flushMsIn(info: string): number {
   const seconds = Number.parseFloat(String(optionsIn(info).file_flush_interval))
   return Number.isFinite(seconds) ? seconds * 1_000 : 0

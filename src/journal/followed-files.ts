@@ -1,25 +1,30 @@
 /** The journal files that a follower reads: discovers them and tracks the state of each. */
 
-import { renamedAt } from './files.ts'
-import { type Folder, type LineFile, listLineFiles, type OpenFile } from './folder.ts'
-import { headBytes, headIn } from './head.ts'
+import { fileHeadOf, headBytes } from './file-head.ts'
+import { rotatedAt } from './journal-files.ts'
+import {
+  type JournalFolder,
+  type LineFile,
+  listLineFiles,
+  type OpenFile,
+} from './journal-folder.ts'
 
 /** Byte offset up to which each file has been read, by its head, which a move or rename does not change. */
-export type Position = Map<string, number>
+export type JournalPosition = Map<string, number>
 
 export interface FollowedFilesOptions {
-  readonly folder: Pick<Folder, 'list' | 'open'>
+  readonly folder: Pick<JournalFolder, 'list' | 'open'>
   /** Names of the current files; rotated ones have a dot and milliseconds since the epoch appended. */
   readonly names: readonly string[]
   /** Advances with each chunk of lines taken. */
-  readonly position: Position
+  readonly position: JournalPosition
   /** Called when a line is too long, or a file is shorter than its position. Must not throw. */
   readonly onLost?: (head: string) => void
   /** Milliseconds since the epoch. */
   readonly now: () => number
 }
 
-export type Followed = ReturnType<typeof toFollowed>
+export type FollowedFile = ReturnType<typeof toFollowed>
 
 export type FollowedFiles = ReturnType<typeof createFollowedFiles>
 
@@ -30,10 +35,10 @@ const beginning = Buffer.allocUnsafe(headBytes)
 
 export function createFollowedFiles(options: FollowedFilesOptions) {
   const { folder, names, position, onLost = () => {}, now } = options
-  let followed: Followed[] = []
+  let followed: FollowedFile[] = []
   let isClosed = false
 
-  function note(one: Followed, listed: LineFile | undefined): void {
+  function note(one: FollowedFile, listed: LineFile | undefined): void {
     const { name = one.name, isCurrent = false, size = one.file.size() } = listed ?? {}
     one.name = name
     one.isCurrent = isCurrent
@@ -45,7 +50,7 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
   }
 
   /** Closes the file once it can no longer grow; returns whether it stays open. */
-  function keepOrClose(one: Followed): boolean {
+  function keepOrClose(one: FollowedFile): boolean {
     const isKept = now() - (one.absentSince ?? now()) < writtenForMs
     if (!isKept) close(one)
     return isKept
@@ -65,7 +70,7 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
 
   return {
     /** The files as of the last `discover`. */
-    get all(): readonly Followed[] {
+    get all(): readonly FollowedFile[] {
       return followed
     },
     /** Lists the folder, opens new files and refreshes changed ones. */
@@ -90,7 +95,7 @@ export function createFollowedFiles(options: FollowedFilesOptions) {
       }
     },
     /** Whether it may still be written: it is current, absent, or was renamed less than a minute ago. */
-    isLive: (one: Followed): boolean =>
+    isLive: (one: FollowedFile): boolean =>
       now() - (renamedSince(one) ?? Number.POSITIVE_INFINITY) < writtenForMs,
     /** Closes all files; `discover` then finds none. */
     close(): void {
@@ -129,19 +134,19 @@ function toFollowed(file: OpenFile, { name, growing, isCurrent }: LineFile) {
   }
 }
 
-export function refreshHead(one: Followed): void {
-  const head = headIn(beginning.subarray(0, one.file.read(beginning, 0)))
+export function refreshHead(one: FollowedFile): void {
+  const head = fileHeadOf(beginning.subarray(0, one.file.read(beginning, 0)))
   if (head !== one.head) one.isSkipping = false
   one.head = head
   one.isRead = false
 }
 
 /** When it was renamed, in milliseconds since the epoch, or undefined if it is current or absent. */
-export function renamedSince({ name, growing, absentSince }: Followed): number | undefined {
-  return absentSince === undefined ? renamedAt(name, growing) : undefined
+export function renamedSince({ name, growing, absentSince }: FollowedFile): number | undefined {
+  return absentSince === undefined ? rotatedAt(name, growing) : undefined
 }
 
-function close(one: Followed): void {
+function close(one: FollowedFile): void {
   one.isClosed = true
   one.file.close()
 }

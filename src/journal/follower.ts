@@ -4,27 +4,27 @@
  * result.
  */
 
-import type { Folder } from './folder.ts'
 import {
   createFollowedFiles,
-  type Followed,
+  type FollowedFile,
   type FollowedFilesOptions,
-  type Position,
+  type JournalPosition,
   refreshHead,
 } from './followed-files.ts'
-import { type IsDone, removeSaved } from './remove-saved.ts'
+import type { JournalFolder } from './journal-folder.ts'
+import { type IsDone, removeSavedFiles } from './remove-saved.ts'
 
-export type { Position }
+export type { JournalPosition }
 
 interface FollowerOptions extends FollowedFilesOptions {
-  readonly folder: Pick<Folder, 'list' | 'open' | 'remove'>
+  readonly folder: Pick<JournalFolder, 'list' | 'open' | 'remove'>
   /**
    * Called with each complete line without its line end, the head of its file, and the file's base name; never with an
    * empty line. Must not throw.
    */
   readonly onLine: (line: string, head: string, name: string) => void
   /** Lines after this position are not taken. */
-  readonly until?: Position
+  readonly until?: JournalPosition
 }
 
 /**
@@ -35,13 +35,13 @@ export const endMark = '\n\n\n\n'
 /** Empty lines that identify the mark. Framing leaves one between lines, and two after a torn line. */
 const emptyOfMark = 3
 
-export type Follower = ReturnType<typeof createFollower>
+export type JournalFollower = ReturnType<typeof createJournalFollower>
 
 /** Bytes of one read, hence the maximum length of a line. */
 const chunkBytes = 65_536
 const lineEnd = 10
 
-export function createFollower(options: FollowerOptions) {
+export function createJournalFollower(options: FollowerOptions) {
   const { position, onLine, onLost = () => {}, until } = options
   const files = createFollowedFiles(options)
   const chunk = Buffer.allocUnsafe(chunkBytes)
@@ -54,7 +54,7 @@ export function createFollower(options: FollowerOptions) {
   }
 
   /** Takes the next lines of a file; returns their length in bytes, 0 at its end. */
-  function readChunk(one: Followed): number {
+  function readChunk(one: FollowedFile): number {
     one.isFull = false
     // Closed while another caller was reading.
     if (one.isClosed) return 0
@@ -82,7 +82,7 @@ export function createFollower(options: FollowerOptions) {
   }
 
   /** Returns whether the wanted files were read to their ends. */
-  function readUpTo(maxBytes: number, isWanted: (one: Followed) => boolean): boolean {
+  function readUpTo(maxBytes: number, isWanted: (one: FollowedFile) => boolean): boolean {
     let left = maxBytes
     for (;;) {
       for (const one of files.all) {
@@ -108,7 +108,7 @@ export function createFollower(options: FollowerOptions) {
       return readUpTo(maxBytes, () => true)
     },
     /** The files whose lines are taken, as last listed; each has a complete line. */
-    files: (): readonly Readonly<Followed>[] =>
+    files: (): readonly Readonly<FollowedFile>[] =>
       files.all.filter(({ head, isCopy }) => head !== '' && !isCopy),
     /** Steps for `inSlices`: takes all complete lines. */
     *readAll(): Generator<undefined, void> {
@@ -125,10 +125,10 @@ export function createFollower(options: FollowerOptions) {
       }
       return bytes
     },
-    /** Removes files by `removeSaved`; `saved`: the last saved position. */
-    tidy(saved: Position, kept: number, isDone?: IsDone): void {
+    /** Removes files by `removeSavedFiles`; `saved`: the last saved position. */
+    tidy(saved: JournalPosition, kept: number, isDone?: IsDone): void {
       discover()
-      removeSaved(options, files, saved, kept, isDone)
+      removeSavedFiles(options, files, saved, kept, isDone)
     },
     /** Stops taking lines, also for a caller that is reading. */
     close: files.close,

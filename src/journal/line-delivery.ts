@@ -5,19 +5,19 @@
  */
 
 import { inSlices } from '../runtime/slices.ts'
-import type { Folder } from './folder.ts'
-import { createFollower, type Position } from './follower.ts'
-import type { ReadLine } from './read-line.ts'
+import { createJournalFollower, type JournalPosition } from './follower.ts'
+import type { JournalFolder } from './journal-folder.ts'
+import type { JournalLine } from './journal-line.ts'
 
 interface LineDeliveryOptions {
-  readonly folder: Pick<Folder, 'list' | 'open' | 'remove' | 'readText' | 'replaceText'>
+  readonly folder: Pick<JournalFolder, 'list' | 'open' | 'remove' | 'readText' | 'replaceText'>
   /** Names of the current files. */
   readonly names: readonly string[]
   /** Name of the file with the position. */
   readonly file: string
-  readonly readText: (text: string) => ReadLine | undefined
+  readonly readText: (text: string) => JournalLine | undefined
   /** `isEarlier`: the process may not have followed the lines when it was written. */
-  readonly deliver: (line: ReadLine, isEarlier: boolean) => void
+  readonly deliver: (line: JournalLine, isEarlier: boolean) => void
   /** Milliseconds since the epoch. */
   readonly now: () => number
   readonly onFault: (error: unknown) => void
@@ -26,12 +26,12 @@ interface LineDeliveryOptions {
 export function createLineDelivery(options: LineDeliveryOptions) {
   const { folder, names, file, readText, now, onFault } = options
   /** The position while lines are read that the last writer did not deliver, or undefined if there are none. */
-  let gap: { readonly done: Position } | undefined
+  let gap: { readonly done: JournalPosition } | undefined
   let isOn = false
   let written = ''
 
   /** The saved position, or undefined if there is none. */
-  function read(): Position | undefined {
+  function read(): JournalPosition | undefined {
     try {
       const all: [string, [string, number][]][] = JSON.parse(folder.readText(file) || written)
       return new Map(all.flatMap(([, position]) => position))
@@ -41,7 +41,7 @@ export function createLineDelivery(options: LineDeliveryOptions) {
   }
 
   /** A failure, such as that of a full disk, is reported: counting does not need the position. */
-  function write(position: Position): void {
+  function write(position: JournalPosition): void {
     const text = JSON.stringify(names.map((name) => [name, [...position]]))
     if (text === written) return
     try {
@@ -52,12 +52,16 @@ export function createLineDelivery(options: LineDeliveryOptions) {
     }
   }
 
-  async function close(position: Position, until: Position, isOver: () => boolean): Promise<void> {
+  async function close(
+    position: JournalPosition,
+    until: JournalPosition,
+    isOver: () => boolean,
+  ): Promise<void> {
     function passOn(text: string): void {
       const line = isOver() ? undefined : readText(text)
       if (line !== undefined) options.deliver(line, true)
     }
-    const follower = createFollower({ folder, names, position, onLine: passOn, now, until })
+    const follower = createJournalFollower({ folder, names, position, onLine: passOn, now, until })
     await inSlices(follower.readAll()).finally(follower.close)
   }
 
@@ -70,14 +74,14 @@ export function createLineDelivery(options: LineDeliveryOptions) {
      * Unless a position is saved, saves the one that the process read up to at its start: earlier lines are not
      * delivered.
      */
-    noteStart(position: Position): void {
+    noteStart(position: JournalPosition): void {
       if (read() === undefined) write(position)
     },
     /**
      * Call it when this process becomes the writer, at this position. Lines from the saved position to this one are
      * delivered in the background; the caller delivers later ones.
      */
-    begin(position: Position): void {
+    begin(position: JournalPosition): void {
       // Without a usable file, start here.
       const mine = { done: read() ?? new Map(position) }
       gap = mine
@@ -90,7 +94,7 @@ export function createLineDelivery(options: LineDeliveryOptions) {
         })
     },
     /** Call it every second in the writer, with the position that it has read up to. */
-    savePosition(position: Position): void {
+    savePosition(position: JournalPosition): void {
       write(gap?.done ?? position)
     },
     end(): void {

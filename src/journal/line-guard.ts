@@ -15,7 +15,7 @@ interface LineGuardOptions {
 /** Milliseconds that the decision on a request allowed on trial may take. */
 const trialMs = 50
 
-export function createLineGuard({ withinMs, monotonic, onChange }: LineGuardOptions) {
+export function createMissingLineDetector({ withinMs, monotonic, onChange }: LineGuardOptions) {
   /** Number of requests that were allowed after the last line and are not known to lack one. */
   let waiting = 0
   /** When the first of them was allowed. */

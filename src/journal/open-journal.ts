@@ -9,13 +9,13 @@ import { withTimeout } from '../runtime/with-timeout.ts'
 import { createCopies } from './copies.ts'
 import { openDurableFiles } from './durable-files.ts'
 import { readEarlierPosition } from './earlier-position.ts'
-import { filesOf, keptJournalOf, ledgerNameOf } from './files.ts'
-import { type Folder, type Listed, openFolder } from './folder.ts'
-import type { Position } from './follower.ts'
+import type { JournalPosition } from './follower.ts'
+import { openGatewayName } from './gateway-name.ts'
 import { createJournalHealth, type JournalProblem } from './health.ts'
-import { openName } from './name.ts'
+import { journalFilesOf, keptJournalOf, ledgerNameOf } from './journal-files.ts'
+import { type JournalFolder, type ListedFile, openJournalFolder } from './journal-folder.ts'
+import { type JournalUpkeep, startJournalUpkeep, type UpkeepOptions } from './journal-upkeep.ts'
 import { prepareFolder } from './prepare-folder.ts'
-import { startUpkeep, type Upkeep, type UpkeepOptions } from './upkeep.ts'
 
 export interface JournalOptions
   extends Pick<UpkeepOptions, 'mode' | 'askEnvoy' | 'now' | 'monotonic' | 'onRestored'> {
@@ -26,7 +26,7 @@ export interface JournalOptions
   readonly maxBytes: number
   readonly daily?: boolean
   /** Whether all other readers have finished a file, so that it may be removed once a checkpoint covers it. */
-  readonly isDone?: (file: Listed) => boolean
+  readonly isDone?: (file: ListedFile) => boolean
   /** Called once when a problem begins, and once when it ends. */
   readonly onProblem: (problem: JournalProblem, isThere: boolean, cause: unknown) => void
   /** Called with errors of background work. */
@@ -41,12 +41,12 @@ const endMs = 2_000
 /** Resolves once its files exist and lost ones are restored from copies. Rejects if the journal can't be used. */
 export async function openJournal(options: JournalOptions) {
   const { path, dataDir, mode, maxBytes, isDone = () => true, onFault } = options
-  const files = filesOf(path)
+  const files = journalFilesOf(path)
   const kept = keptJournalOf(path, dataDir)
   const names = [files.script, files.envoy].map((each) => basename(each))
-  const folder = openFolder(files.folder, mode)
+  const folder = openJournalFolder(files.folder, mode)
   prepareFolder(files, mode)
-  const name = openName({ kept: kept.name, shared: files.name, journal: path })
+  const name = openGatewayName({ kept: kept.name, shared: files.name, journal: path })
   const isApart = realpathSync(files.folder) !== realpathSync(kept.folder)
   const copies = isApart
     ? createCopies({
@@ -58,7 +58,7 @@ export async function openJournal(options: JournalOptions) {
   await copies?.restore()
   const mostFiles = isApart ? Math.max(8, Math.floor(waitingBytes / maxBytes)) : waitingFiles
   /** Removes a file together with its copy. */
-  const ownFolder: Folder = {
+  const ownFolder: JournalFolder = {
     ...folder,
     remove(file) {
       folder.remove(file)
@@ -66,7 +66,7 @@ export async function openJournal(options: JournalOptions) {
     },
   }
   const health = createJournalHealth(options.onProblem)
-  let upkeep: Upkeep | undefined
+  let upkeep: JournalUpkeep | undefined
 
   async function step(): Promise<void> {
     await copies?.step()
@@ -83,16 +83,16 @@ export async function openJournal(options: JournalOptions) {
     name,
     health,
     /** The position of the previous version, whose journal may have been where the copies are now. */
-    earlierPosition(): Position {
+    earlierPosition(): JournalPosition {
       const found = readEarlierPosition(path, folder)
       if (found.size > 0 || !isApart) return found
-      return readEarlierPosition(join(kept.folder, basename(path)), openFolder(kept.folder))
+      return readEarlierPosition(join(kept.folder, basename(path)), openJournalFolder(kept.folder))
     },
     /**
      * Whether a file that a checkpoint covers may be removed: Envoy has left it, and all readers have finished it or
      * too many newer ones wait.
      */
-    isDone: (file: Listed, newer: number): boolean =>
+    isDone: (file: ListedFile, newer: number): boolean =>
       upkeep?.isLeft(file) === true && (newer >= mostFiles || isDone(file)),
     /**
      * Whether requests must be refused, because their lines would be lost. While lines are overdue, the guard lets one
@@ -112,7 +112,7 @@ export async function openJournal(options: JournalOptions) {
     noteLeft: (): void => upkeep?.guard.noteLeft(),
     /** Starts the upkeep. Call it once. */
     keep(by: Pick<UpkeepOptions, 'isWriter' | 'onRenamed' | 'save' | 'isSaveDue'>): void {
-      upkeep = startUpkeep({
+      upkeep = startJournalUpkeep({
         ...{ files, names, folder, mode, health, maxBytes, ...by },
         copies: copies && { ...copies, step },
         daily: options.daily ?? false,

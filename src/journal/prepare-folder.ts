@@ -6,8 +6,8 @@
 import * as fs from 'node:fs'
 import { dirname } from 'node:path'
 import { withPathInErrors } from '../runtime/path-in-errors.ts'
-import type { JournalFiles } from './files.ts'
 import { openHeadFile } from './head-file.ts'
+import type { JournalFiles } from './journal-files.ts'
 
 /** Mode of files: for the owner only, or also for the folder's group, if Envoy runs as another user. */
 export type FileMode = 0o600 | 0o660
@@ -33,7 +33,7 @@ export function prepareFolder(files: JournalFiles, mode: FileMode): void {
 /** Creates an empty file that Envoy and the service can use, unless it exists. */
 export function createFile(path: string, mode: FileMode): void {
   try {
-    fs.closeSync(openNew(path, mode))
+    fs.closeSync(createAndOpenFile(path, mode))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   }
@@ -44,7 +44,7 @@ export function createFile(path: string, mode: FileMode): void {
  * to the folder could replace the file by a link, and so have one of the service's own files opened to the group or
  * overwritten.
  */
-export function openNew(path: string, mode: FileMode): number {
+export function createAndOpenFile(path: string, mode: FileMode): number {
   const file = fs.openSync(path, 'wx+', mode)
   // Independent of the umask.
   fs.fchmodSync(file, mode)

@@ -1,10 +1,15 @@
 /** Removes rotated files that no reader still needs. */
 
-import type { Folder, Listed } from './folder.ts'
-import { type Followed, type FollowedFiles, type Position, renamedSince } from './followed-files.ts'
+import {
+  type FollowedFile,
+  type FollowedFiles,
+  type JournalPosition,
+  renamedSince,
+} from './followed-files.ts'
+import type { JournalFolder, ListedFile } from './journal-folder.ts'
 
 /** Whether other readers have finished a file; `newer`: how many files of its base name were rotated later. */
-export type IsDone = (file: Listed, newer: number) => boolean
+export type IsDone = (file: ListedFile, newer: number) => boolean
 
 /** Maximum number of positions retained for absent files, in case one is restored. */
 const maxAbsent = 128
@@ -13,10 +18,13 @@ const maxAbsent = 128
  * Removes rotated files whose lines are all covered by `saved` and that are no longer written; retains the newest
  * `kept` of each base name.
  */
-export function removeSaved(
-  { folder, position }: { readonly folder: Pick<Folder, 'remove'>; readonly position: Position },
+export function removeSavedFiles(
+  {
+    folder,
+    position,
+  }: { readonly folder: Pick<JournalFolder, 'remove'>; readonly position: JournalPosition },
   files: Pick<FollowedFiles, 'all' | 'isLive'>,
-  saved: Position,
+  saved: JournalPosition,
   kept: number,
   isDone: IsDone = () => true,
 ): void {
@@ -30,7 +38,7 @@ export function removeSaved(
   const gone = [...position.keys()].filter((head) => !files.all.some((one) => one.head === head))
   for (const head of gone.slice(0, -maxAbsent)) position.delete(head)
 
-  function removeRead(one: Followed, newer: number): void {
+  function removeRead(one: FollowedFile, newer: number): void {
     const { name, head, file } = one
     const size = file.size()
     // A torn line at the end will not be completed.

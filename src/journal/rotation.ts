@@ -4,12 +4,12 @@
  */
 
 import { dayMs } from '../formats/time.ts'
-import { rotatedName } from './files.ts'
-import type { Folder, Listed } from './folder.ts'
 import { endMark } from './follower.ts'
+import { rotatedName } from './journal-files.ts'
+import type { JournalFolder, ListedFile } from './journal-folder.ts'
 
 export interface RotationOptions {
-  readonly folder: Pick<Folder, 'list' | 'renew' | 'appendText'>
+  readonly folder: Pick<JournalFolder, 'list' | 'renew' | 'appendText'>
   /** Names of the current files. */
   readonly files: readonly string[]
   /** The files whose writers frame each line, so that an end mark cannot split one. */
@@ -73,6 +73,6 @@ export function createRotation(options: RotationOptions) {
       isAsked = false
     },
     /** Whether Envoy has stopped writing this file. */
-    isLeft: ({ name }: Pick<Listed, 'name'>): boolean => isAsked && !unopened.has(name),
+    isLeft: ({ name }: Pick<ListedFile, 'name'>): boolean => isAsked && !unopened.has(name),
   }
 }

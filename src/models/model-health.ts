@@ -4,7 +4,7 @@ import type { Logger } from 'pino'
 import type { BackendState } from '../cluster/rules/conditions.ts'
 import { BoundedMap } from '../runtime/bounded-map.ts'
 import { createLineLimit } from '../runtime/line-limit.ts'
-import type { Outcome } from '../usage/rules/model-failure.ts'
+import type { RequestOutcome } from '../usage/rules/model-failure.ts'
 import type { Snapshot } from './rules/snapshot.ts'
 
 /** Milliseconds between two lines about one model and one reason. */
@@ -37,12 +37,12 @@ export function createModelHealth(deps: ModelHealthDeps) {
 
   return {
     /** Call it for each request that has ended. */
-    note({ model, endedAt, failure, hasResponded }: Outcome): void {
+    note({ model, endedAt, failure, hasResponded }: RequestOutcome): void {
       if (failure !== undefined) remember(model, { failure }, endedAt)
       else if (hasResponded) remember(model, reachable, endedAt)
     },
     /** Logs a failure; call it in only one process of a gateway. */
-    tell({ model, requestId, failure }: Outcome): void {
+    tell({ model, requestId, failure }: RequestOutcome): void {
       if (failure === undefined) return
       const { reason } = failure
       const more = lines.pass(`${model} ${reason}`, clock())

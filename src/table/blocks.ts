@@ -7,12 +7,12 @@
  * use.
  */
 
-import type { ReadLine } from '../journal/read-line.ts'
+import type { JournalLine } from '../journal/journal-line.ts'
 import type { Counter } from '../ratelimit/rules/counter.ts'
 import type { LineUse } from '../ratelimit/rules/sums.ts'
 import { boundsAt } from '../ratelimit/rules/windows.ts'
+import type { createBlockIndex } from './block-index.ts'
 import type { TableClocks } from './clocks.ts'
-import type { createNames } from './names.ts'
 import type { TableBlock, TableCell } from './rules/format.ts'
 import { blockName } from './rules/lane.ts'
 
@@ -29,8 +29,8 @@ export interface ReadWindow {
 }
 
 /** The parts of a counted line that the table needs. */
-export type CountedLine = Pick<ReadLine, 'state' | 'startedAt' | 'lane'> & {
-  readonly usage: Pick<ReadLine['usage'], 'response'>
+export type CountedLine = Pick<JournalLine, 'state' | 'startedAt' | 'lane'> & {
+  readonly usage: Pick<JournalLine['usage'], 'response'>
 }
 
 interface BlocksOptions {
@@ -38,7 +38,7 @@ interface BlocksOptions {
   readonly file: number
   /** Maximum number of blocks that are ever created: a number is never reused. */
   readonly most: number
-  readonly names: ReturnType<typeof createNames>
+  readonly names: ReturnType<typeof createBlockIndex>
   readonly clocks: TableClocks
   readonly readWindow: (counter: Counter, at: number) => ReadWindow
   readonly write: (block: number, written: TableBlock) => void
@@ -73,7 +73,7 @@ interface Block {
   written: TableBlock | undefined
 }
 
-export function createBlocks(options: BlocksOptions) {
+export function createTableBlocks(options: BlocksOptions) {
   const { file, most, names, clocks, readWindow } = options
   const byNumber = new Map<number, Block>()
   const byCounter = new Map<string, Block>()

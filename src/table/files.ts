@@ -6,7 +6,7 @@
 
 import * as fs from 'node:fs'
 import { dirname } from 'node:path'
-import { type FileMode, openNew } from '../journal/prepare-folder.ts'
+import { createAndOpenFile, type FileMode } from '../journal/prepare-folder.ts'
 import {
   blockBytes,
   encodeTableHeader,
@@ -48,7 +48,7 @@ const numberAt = 16
  * more once they are complete. Throws if there is no space for them, which the journal would lack too. Then leaves no
  * files behind.
  */
-export function* createFiles(
+export function* createTableFiles(
   paths: TablePaths,
   mode: FileMode,
   head: TableHead,
@@ -65,7 +65,7 @@ export function* createFiles(
       [paths.table, places.tableBytes],
     ] as const) {
       fs.rmSync(draftOf(path), { force: true })
-      const file = openNew(draftOf(path), mode)
+      const file = createAndOpenFile(draftOf(path), mode)
       made.push(file)
       for (let at = 0; at < bytes; at += chunk.length) {
         writeWhole(file, chunk, Math.min(chunk.length, bytes - at), at)

@@ -7,15 +7,15 @@ import type { Grant } from '../decide/decision.ts'
 import type { Dialect } from '../operations/dialect.ts'
 import type { Counter } from '../ratelimit/rules/counter.ts'
 import type { LineUse } from '../ratelimit/rules/sums.ts'
-import { type CountedLine, createBlocks, type ReadWindow } from './blocks.ts'
+import { createBlockIndex } from './block-index.ts'
+import { type CountedLine, createTableBlocks, type ReadWindow } from './blocks.ts'
 import type { TableClocks } from './clocks.ts'
 import type { TableFiles } from './files.ts'
-import { createNames } from './names.ts'
 import { recordDigest, type TableSizes } from './rules/format.ts'
+import { type HitPlan, hitPlanOf } from './rules/hit-plan.ts'
 import { blocksOf } from './rules/lane.ts'
-import { type Plan, planOf } from './rules/plan.ts'
-import type { MissRule, UnpublishedReason } from './rules/rules.ts'
-import { createSlots } from './slots.ts'
+import type { MissRule, UnpublishedReason } from './rules/miss-rules.ts'
+import { createRecordSlots } from './slots.ts'
 import { createTemplateNumbers } from './templates.ts'
 
 /** A granted request. */
@@ -37,7 +37,7 @@ export interface GrantedRequest {
   readonly mark: number
   /** When the key expires, in milliseconds since the epoch, or undefined if never. */
   readonly endsAt?: number | undefined
-  /** Why it may not be published (table/rules/rules.ts), or undefined if it may. */
+  /** Why it may not be published (table/rules/miss-rules.ts), or undefined if it may. */
   readonly rule?: MissRule | undefined
   /** The charge for each byte of a request if the model reports less, or undefined if there is none. */
   readonly estimate?: PublishedEstimate | undefined
@@ -57,7 +57,7 @@ export interface OpenTableOptions {
   readonly records: number
   readonly clocks: TableClocks
   readonly readWindow: (counter: Counter, at: number) => ReadWindow
-  /** Whether a request with this digest came before (repeats.ts), so that it is worth a record. */
+  /** Whether a request with this digest came before (repeat-detector.ts), so that it is worth a record. */
   readonly isRepeated: (digest: Buffer) => boolean
   /** How long a block must exist before a record refers to it, in milliseconds. */
   readonly settledMs: number
@@ -65,7 +65,7 @@ export interface OpenTableOptions {
   readonly count: (what: 'published' | 'withdrawn' | 'unplaced', records: number) => void
 }
 
-interface PlannedRecord extends Plan {
+interface PlannedRecord extends HitPlan {
   readonly digest: Buffer
 }
 
@@ -88,11 +88,11 @@ export type OpenTable = ReturnType<typeof createOpenTable>
 export function createOpenTable(options: OpenTableOptions) {
   const { files, file, records, clocks, readWindow, isRepeated, settledMs, count } = options
   const sizes: TableSizes = files.sizes
-  const slots = createSlots(sizes.buckets, records)
-  const blocks = createBlocks({
+  const slots = createRecordSlots(sizes.buckets, records)
+  const blocks = createTableBlocks({
     file,
     most: sizes.blocks,
-    names: createNames({
+    names: createBlockIndex({
       buckets: sizes.buckets,
       write: files.writeName,
       clear: files.clearName,
@@ -127,7 +127,7 @@ export function createOpenTable(options: OpenTableOptions) {
   }: GrantedRequest): PlannedRecord | UnpublishedReason {
     const digest = recordDigest(credential, path, bodyModel)
     if (!isRepeated(digest)) return 'first'
-    const plan = planOf(grant, dialect)
+    const plan = hitPlanOf(grant, dialect)
     return plan === undefined ? 'too_long' : { ...plan, digest }
   }
 

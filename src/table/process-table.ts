@@ -4,10 +4,10 @@
  */
 
 import { rmSync } from 'node:fs'
-import { filesOf } from '../journal/files.ts'
+import { journalFilesOf } from '../journal/journal-files.ts'
 import type { JournalSums } from '../ratelimit/sums/journal-sums.ts'
 import { BoundedMap } from '../runtime/bounded-map.ts'
-import { createRepeats } from './repeats.ts'
+import { createRepeatDetector } from './repeat-detector.ts'
 import { type GrantedRequest, openDecisionTable, type TableOptions } from './table.ts'
 
 export type ProcessTable = ReturnType<typeof createProcessTable>
@@ -51,7 +51,7 @@ export function createProcessTable(options: ProcessTableOptions) {
   const isOn = options.isOn && usageJournal !== undefined
   /** Without `isOn` it has no beat, so no files. */
   const table = openDecisionTable({
-    paths: filesOf(usageJournal ?? ''),
+    paths: journalFilesOf(usageJournal ?? ''),
     mode,
     lanes: () => lanes,
     isWriter,
@@ -69,7 +69,7 @@ export function createProcessTable(options: ProcessTableOptions) {
         isShared,
       }
     },
-    isRepeated: createRepeats(requestsRemembered, () => performance.now()),
+    isRepeated: createRepeatDetector(requestsRemembered, () => performance.now()),
     onMade,
     onFault,
   })
@@ -144,6 +144,6 @@ function isCounting(
 /** Removes the files: without a table, scripts ask for each request. */
 function removeFiles(usageJournal: string | undefined): void {
   if (usageJournal === undefined) return
-  const { table, lanes } = filesOf(usageJournal)
+  const { table, lanes } = journalFilesOf(usageJournal)
   for (const path of [table, lanes]) rmSync(path, { force: true })
 }

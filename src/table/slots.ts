@@ -9,7 +9,7 @@ import { bucketOf, slotsOfBucket } from './rules/format.ts'
 const mostOfKey = 64
 
 /** Times are CLOCK_BOOTTIME in milliseconds. `most`: maximum number of records. */
-export function createSlots(buckets: number, most: number) {
+export function createRecordSlots(buckets: number, most: number) {
   const slots = buckets * slotsOfBucket
   const byDigest = new Map<string, number>()
   const byKey = new Map<string, Set<number>>()

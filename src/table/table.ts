@@ -1,6 +1,6 @@
 /**
  * The decision table of a gateway: grants of Check, in a file that the gateway's script reads, so that it repeats them
- * without asking. Only the gateway's writer (journal/writers.ts) has one open.
+ * without asking. Only the gateway's writer (journal/writer-election.ts) has one open.
  */
 
 import { randomInt } from 'node:crypto'
@@ -10,7 +10,7 @@ import type { LineUse } from '../ratelimit/rules/sums.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { CountedLine, ReadWindow } from './blocks.ts'
 import { systemClocks, type TableClocks } from './clocks.ts'
-import { createFiles, type TablePaths } from './files.ts'
+import { createTableFiles, type TablePaths } from './files.ts'
 import {
   createOpenTable,
   type GrantedRequest,
@@ -20,7 +20,7 @@ import {
   type PublishedEstimate,
   tableLeaseMs,
 } from './open-table.ts'
-import type { UnpublishedReason } from './rules/rules.ts'
+import type { UnpublishedReason } from './rules/miss-rules.ts'
 
 export type { CountedLine, GrantedRequest, PublishedEstimate, ReadWindow, TableClocks }
 
@@ -29,7 +29,7 @@ export type DecisionTable = ReturnType<typeof openDecisionTable>
 export interface TableOptions
   extends Pick<OpenTableOptions, 'readWindow'>,
     Partial<Pick<OpenTableOptions, 'records' | 'isRepeated' | 'settledMs' | 'clocks'>> {
-  /** Beside the files of the journal (journal/files.ts). */
+  /** Beside the files of the journal (journal/journal-files.ts). */
   readonly paths: TablePaths
   readonly mode: FileMode
   /** Twice the workers of one Envoy; called when files are created. */
@@ -125,7 +125,7 @@ export function openDecisionTable(options: TableOptions) {
     const file = randomInt(1, 2 ** 48 - 1)
     const head = { ...sizes, lanes: lanes(), generation: 1, file, lease: 0, clock: 0 }
     // A process that was replaced meanwhile must not put its files in place of those of the new writer.
-    void inSlices(createFiles(paths, mode, head, () => !isClosed && isWriter()))
+    void inSlices(createTableFiles(paths, mode, head, () => !isClosed && isWriter()))
       .then((files) => {
         if (files === undefined) return
         if (open !== undefined) endTable(open)

@@ -1,7 +1,7 @@
 /** Requests and responses per model. */
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
-import type { Outcome } from '../usage/rules/model-failure.ts'
+import type { RequestOutcome } from '../usage/rules/model-failure.ts'
 import { type ReportedFigures, tokensByType } from '../usage/rules/usage.ts'
 import { responseBounds } from './durations.ts'
 import { createFirstBytes } from './first-bytes.ts'
@@ -43,7 +43,7 @@ export function createModelMetrics() {
     /** As limits of tokens count it. */
     countWeighted: (model: string, counted: number): void => tokens.add(model, counted, 'counted'),
     /** An allowed request has ended. */
-    countEnded({ model, status, durationMs, firstByteMs, failure }: Outcome): void {
+    countEnded({ model, status, durationMs, firstByteMs, failure }: RequestOutcome): void {
       responses.add(model, 1, String(status))
       durations.observe(model, durationMs)
       if (firstByteMs !== undefined) {

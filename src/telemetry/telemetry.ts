@@ -6,9 +6,9 @@
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import type { Decision } from '../decide/decision.ts'
 import type { ErrorCode } from '../formats/errors.ts'
-import { scriptMisses } from '../table/rules/rules.ts'
-import { partsOfUse, weightedTokens } from '../usage/rules/amounts.ts'
-import type { Outcome } from '../usage/rules/model-failure.ts'
+import { scriptMisses } from '../table/rules/miss-rules.ts'
+import { chargeParts, weightedTokens } from '../usage/rules/amounts.ts'
+import type { RequestOutcome } from '../usage/rules/model-failure.ts'
 import type { Usage } from '../usage/rules/usage.ts'
 import { createApiMetrics } from './api.ts'
 import { createDurations } from './durations.ts'
@@ -36,9 +36,7 @@ export interface TelemetryOptions {
   readonly monotonic?: () => number
 }
 
-/**
- * A function from bytes to bytes, as at the gateway's edge; it may use the call's `traceparent`.
- */
+/** A function from bytes to bytes, as at the gateway's edge; it may use the call's `traceparent`. */
 type Check = (
   bytes: Buffer,
   traceparent?: string,
@@ -124,7 +122,7 @@ export function createTelemetry(options: TelemetryOptions) {
       authorized.count(what, grant.caller.user, grant.subscription, grant.owningGroup)
       if (decision.allowed && decision.uncounted) models.countUncounted(decision.model.key)
     },
-    /** Called for each request that Envoy has not decided by itself, with the reason (table/rules/rules.ts). */
+    /** Called for each request that Envoy has not decided by itself, with the reason (table/rules/miss-rules.ts). */
     onMissed(reason: string): void {
       misses.set(reason, (misses.get(reason) ?? 0) + 1)
     },
@@ -141,7 +139,7 @@ export function createTelemetry(options: TelemetryOptions) {
       if (weights !== undefined) {
         models.countWeighted(
           model,
-          weightedTokens(partsOfUse(usage, { tokens, estimated }), weights),
+          weightedTokens(chargeParts(usage, { tokens, estimated }), weights),
         )
       }
       if (estimated > 0) models.countEstimated(model, estimated)
@@ -155,7 +153,7 @@ export function createTelemetry(options: TelemetryOptions) {
     /** Called for each response of the REST API. */
     onApiResponse: api.count,
     /** Called for the outcome of each allowed request, once as well. */
-    onEnded(outcome: Outcome) {
+    onEnded(outcome: RequestOutcome) {
       models.countEnded(outcome)
       authorized.observe(outcome.subscription, outcome.durationMs)
     },

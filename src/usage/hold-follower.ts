@@ -2,7 +2,7 @@
  * Applies lines to holds: releases the holds of ended requests, renews the holds of running ones, and learns estimates.
  */
 
-import type { ReadLine } from '../journal/read-line.ts'
+import type { JournalLine } from '../journal/journal-line.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
 import { chargedCounter, parseChargedLimit } from '../ratelimit/rules/charged-limits.ts'
@@ -12,8 +12,8 @@ import { estimatorOwner } from '../ratelimit/rules/estimates/held-amounts.ts'
 import { holdLeaseMs } from '../ratelimit/rules/hold.ts'
 import { isRequestLimit } from '../ratelimit/rules/limit.ts'
 import { estimateOutput } from '../ratelimit/rules/unreported.ts'
-import { requesterOf } from './rules/line-charges.ts'
-import { sentOf, tokensByType, type Usage } from './rules/usage.ts'
+import { requestOwnerOf } from './rules/line-charges.ts'
+import { sentPartOf, tokensByType, type Usage } from './rules/usage.ts'
 
 export interface HoldFollowerDeps {
   readonly snapshot: () => Snapshot
@@ -41,7 +41,7 @@ export function createHoldFollower({ snapshot, holds, estimators }: HoldFollower
     for (const text of limits) {
       const limit = parseChargedLimit(text)
       if (limit === undefined || (estimate === undefined && !isRequestLimit(limit))) continue
-      counters.push(chargedCounter(limit, requesterOf(usage)))
+      counters.push(chargedCounter(limit, requestOwnerOf(usage)))
     }
     return counters
   }
@@ -51,13 +51,13 @@ export function createHoldFollower({ snapshot, holds, estimators }: HoldFollower
      * Renews the hold of a running request, and lets it grow with the response. `now`: by the earliest of the clocks by
      * which the request may have begun.
      */
-    follow(usage: ReadLine['usage'], now: number) {
+    follow(usage: JournalLine['usage'], now: number) {
       const { held, estimate, reported, user, subscription, model, response } = usage
       // A line that is replayed after a restart has no bearing on the present.
       if (!held?.admittedAt || now - response.endedAt >= holdLeaseMs) return
       const counters = countersOf(usage)
       if (estimate === undefined) return holds.renew(counters, held.id, noTokens)
-      const sent = estimateOutput(estimate, sentOf(usage))
+      const sent = estimateOutput(estimate, sentPartOf(usage))
       const seen = Math.max(tokensByType(reported).output, sent)
       const { ceiling = Number.POSITIVE_INFINITY } = held
       const more = estimators
@@ -66,13 +66,13 @@ export function createHoldFollower({ snapshot, holds, estimators }: HoldFollower
       holds.renew(counters, held.id, more)
     },
     /** Call it once the response is in the counters, or counts nothing. */
-    release(ended: ReadLine['usage']): void {
+    release(ended: JournalLine['usage']): void {
       if (mayHold(ended)) holds.release(countersOf(ended), ended.response.id)
     },
     /** `tokens`: as reported, or undefined if nothing was. */
     learn(usage: Usage, tokens: number | undefined): void {
       const { held, reported, model, subscription, user } = usage
-      const { textBytes } = sentOf(usage)
+      const { textBytes } = sentPartOf(usage)
       if (held === undefined || tokens === undefined) return
       const { input, output: written } = tokensByType(reported)
       // What a total has beside its parts is output, as in costs: Gemini's reasoning.

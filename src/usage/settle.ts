@@ -1,10 +1,10 @@
 /** Processes a line besides adding it to sums. */
 
-import { outcomeOf } from '../journal/outcome.ts'
-import type { ReadLine } from '../journal/read-line.ts'
+import type { JournalLine } from '../journal/journal-line.ts'
+import { requestOutcomeOf } from '../journal/request-outcome.ts'
 import { holdLeaseMs } from '../ratelimit/rules/hold.ts'
 import type { HoldFollower } from './hold-follower.ts'
-import type { Outcome } from './rules/model-failure.ts'
+import type { RequestOutcome } from './rules/model-failure.ts'
 import type { Charge, Usage } from './rules/usage.ts'
 
 interface SettleDeps {
@@ -20,7 +20,7 @@ interface SettleDeps {
 /** Called in every process, again for some lines after a restart. */
 interface Listeners {
   /** Called when a request has ended. */
-  readonly onEnded: (outcome: Outcome) => void
+  readonly onEnded: (outcome: RequestOutcome) => void
 }
 
 /** Called once across all processes of a gateway. */
@@ -33,9 +33,9 @@ export interface WriterListeners extends Listeners {
   readonly onCharged: (usage: Usage, charge: Charge) => void
 }
 
-export type Settle = ReturnType<typeof createSettle>
+export type LineSettler = ReturnType<typeof createLineSettler>
 
-export function createSettle(deps: SettleDeps) {
+export function createLineSettler(deps: SettleDeps) {
   const { holds, clock, monotonic = () => performance.now(), all, writer } = deps
   /** The smallest difference of the two clocks so far. */
   let behindMs = clock() - monotonic()
@@ -49,20 +49,20 @@ export function createSettle(deps: SettleDeps) {
 
   return {
     /** Call it for each line that this process has counted. */
-    onLine(line: ReadLine) {
+    onLine(line: JournalLine) {
       const { state, usage } = line
       const now = earliestNow()
       if (state === 'running') return holds.follow(usage, now)
       holds.release(usage)
-      all.onEnded(outcomeOf(line))
+      all.onEnded(requestOutcomeOf(line))
     },
     /** Call it in the writer alone, once for each of these lines, also for `isEarlier` ones that `onLine` did not get. */
-    onDelivered(line: ReadLine, isEarlier = false): void {
+    onDelivered(line: JournalLine, isEarlier = false): void {
       const { state, usage, charge, by, startedAt } = line
       if (state === 'running') return
       // Written while no process ran. Older holds have ended with their leases.
       if (isEarlier && earliestNow() - usage.response.endedAt < holdLeaseMs) holds.release(usage)
-      writer.onEnded(outcomeOf(line))
+      writer.onEnded(requestOutcomeOf(line))
       if (by === 'table') writer.onAdmitted(usage, startedAt)
       if (charge === undefined) return
       holds.learn(usage, charge.estimated > 0 ? undefined : charge.tokens)

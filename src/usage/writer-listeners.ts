@@ -1,15 +1,15 @@
 /** Updates metrics, the use of keys, notices and the log for each line, in a gateway's writer. */
 
 import type { Logger } from 'pino'
-import type { Outcome } from './rules/model-failure.ts'
+import type { RequestOutcome } from './rules/model-failure.ts'
 import type { Usage } from './rules/usage.ts'
 import type { WriterListeners } from './settle.ts'
 
 export interface WriterListenersDeps {
   /** Logs failures of models. */
-  readonly health: { tell(outcome: Outcome): void }
+  readonly health: { tell(outcome: RequestOutcome): void }
   readonly metrics: {
-    onEnded(outcome: Outcome): void
+    onEnded(outcome: RequestOutcome): void
     onAdmitted(usage: Usage): void
     onUnusable(model: string): void
     onCounted(usage: Usage, counted: Record<'tokens' | 'estimated', number>): void

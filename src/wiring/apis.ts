@@ -11,7 +11,7 @@ import { buildAdmin, buildInternal } from '../admin/server.ts'
 import type { GatewayDrain } from '../cluster/rules/gateway-drain.ts'
 import { serveConsole } from '../console/console.ts'
 import { refuseForeignHosts } from '../console/sample-sign-in.ts'
-import { createLimits } from '../extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../extauthz/check-limits.ts'
 import { formatAddress, loopbackIfWildcard } from '../formats/address.ts'
 import { networkOf } from '../formats/cidr.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
@@ -21,7 +21,7 @@ import type { Config } from '../settings/config.ts'
 import { withWaits } from '../telemetry/tracing.ts'
 import type { ListenerTls, ServerTls } from '../tls/listener-tls.ts'
 import { readPastSums } from '../usage/ledger/postgres/state.ts'
-import { createSimulate } from '../usage/ledger/simulation.ts'
+import { createSimulator } from '../usage/ledger/simulation.ts'
 import { createLimitRequests } from '../usage/limit-requests/postgres-limit-requests.ts'
 import type { Context } from './context.ts'
 import type { ServiceParts } from './parts.ts'
@@ -63,7 +63,7 @@ export function createExternalApi(
     // Access to a Unix socket depends on its mode.
     tls: 'path' in config.apiAddress ? undefined : tls?.plain,
     readCounters: counterParts.counters.readFresh,
-    limits: createLimits({
+    limits: createLimitEnforcer({
       counters: { read: counterParts.counters.readFresh },
       increases: keyParts.increases,
       holding: {
@@ -82,7 +82,7 @@ export function createExternalApi(
       return parts.table.stats()?.isOpen === false ? 'closed' : 'open'
     },
     usage: parts.ledger?.reader,
-    simulate: createSimulate(
+    simulate: createSimulator(
       kept,
       config.unusableUsage,
       (...span) => readPastSums(parts.database.pool, ...span),

@@ -1,7 +1,7 @@
 /** The gateway's gRPC service: Check. */
 
 import { type CheckDeps, createCheck } from '../extauthz/check.ts'
-import { createLimits } from '../extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../extauthz/check-limits.ts'
 import { traceCheck, traceDecisions } from '../extauthz/check-spans.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
 import { createUncountedLog } from '../extauthz/uncounted-log.ts'
@@ -40,7 +40,7 @@ export function createCheckServer(
     createCheck({
       authenticate,
       snapshot: discovery.snapshot,
-      limits: createLimits({
+      limits: createLimitEnforcer({
         counters: { read: tracing.waiting('redis', counters.read) },
         increases: parts.keyParts.increases,
         holding: { holds, estimators, onLoss: config.onCounterLoss },

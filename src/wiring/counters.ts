@@ -2,8 +2,8 @@
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import { askAdmin } from '../gateway/admin-page.ts'
+import { parseJournalLine } from '../journal/journal-line.ts'
 import { fileModeOf } from '../journal/prepare-folder.ts'
-import { readLine } from '../journal/read-line.ts'
 import { createCounters, type ResettableCounters, refusingCounters } from '../ratelimit/counters.ts'
 import { createMemoryHolds } from '../ratelimit/holds/memory-holds.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
@@ -18,8 +18,8 @@ import { errorMessage } from '../runtime/error-message.ts'
 import { timedStop } from '../runtime/stops.ts'
 import { untilAvailable } from '../store/postgres/until-available.ts'
 import { createFlushFigures } from '../telemetry/flush-figures.ts'
-import { countedOf } from '../usage/rules/line-charges.ts'
-import type { Settle } from '../usage/settle.ts'
+import { lineUses } from '../usage/rules/line-charges.ts'
+import type { LineSettler } from '../usage/settle.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { OpenLedger } from './ledger.ts'
@@ -63,7 +63,7 @@ export async function openCounters(
   context: Context,
   { pool }: Database,
   { snapshot }: Pick<Resources, 'snapshot'>,
-  settle: Settle,
+  settle: LineSettler,
   ledger: OpenLedger,
   table: Pick<Table, 'dropCounter' | 'onCounted'>,
 ): Promise<Counters> {
@@ -90,8 +90,8 @@ export async function openCounters(
     store: redis?.store,
     ...(redis && { longSums: createPostgresSums(pool) }),
     resets: Map.groupBy(early, ({ key }) => key),
-    readText: (text) => readLine(text, unusableUsage),
-    countedOf: (line) => countedOf(line, snapshot()),
+    readText: (text) => parseJournalLine(text, unusableUsage),
+    countedOf: (line) => lineUses(line, snapshot()),
     onLine(line, counted) {
       table.onCounted(line, counted)
       settle.onLine(line)

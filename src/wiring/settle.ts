@@ -7,7 +7,7 @@ import { timedStop } from '../runtime/stops.ts'
 import { createHoldFollower, type HoldFollowerDeps } from '../usage/hold-follower.ts'
 import { startNotifier } from '../usage/notices/notifier.ts'
 import { createNoticeStore } from '../usage/notices/postgres-notices.ts'
-import { createSettle, type Settle } from '../usage/settle.ts'
+import { createLineSettler, type LineSettler } from '../usage/settle.ts'
 import { createWriterListeners, type WriterListenersDeps } from '../usage/writer-listeners.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
@@ -19,8 +19,8 @@ interface LineParts extends HoldFollowerDeps, Omit<WriterListenersDeps, 'log'> {
   readonly health: Pick<ReturnType<typeof createModelHealth>, 'note' | 'tell'>
 }
 
-export function openSettle({ log, clock }: Context, parts: LineParts): Settle {
-  return createSettle({
+export function openSettle({ log, clock }: Context, parts: LineParts): LineSettler {
+  return createLineSettler({
     holds: createHoldFollower(parts),
     clock,
     all: { onEnded: parts.health.note },

@@ -8,11 +8,11 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { type Test, test } from 'tap'
-import { openFolder } from '../../src/journal/folder.ts'
+import { openJournalFolder } from '../../src/journal/journal-folder.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { createLedgerFeed } from '../../src/usage/ledger/feed.ts'
 import { sourceNames } from '../../src/usage/ledger/journal-files.ts'
-import { nameJournal } from '../../src/usage/ledger/journal-name.ts'
+import { ensureJournalName } from '../../src/usage/ledger/journal-name.ts'
 import { forgetUser } from '../../src/usage/ledger/postgres/forget.ts'
 import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
 import { runAt } from '../support/command.ts'
@@ -35,8 +35,8 @@ async function createWorld(t: Test, now = start + 100_000_000) {
   await migrate(sql)
   const path = join(temporaryFolder(t), 'usage.jsonl')
   const feed = createLedgerFeed({
-    ...{ folder: openFolder(dirname(path)), names: sourceNames(path) },
-    ...{ journal: nameJournal(path), ledger: createUsageLedger(sql), unusableUsage: 'allow' },
+    ...{ folder: openJournalFolder(dirname(path)), names: sourceNames(path) },
+    ...{ journal: ensureJournalName(path), ledger: createUsageLedger(sql), unusableUsage: 'allow' },
     clock: () => now,
     monotonic: () => 0,
     onGap() {},
@@ -366,7 +366,7 @@ test('invalid arguments say where help is', async (t) => {
 test('what a restart of the machine has emptied is read from its copy', async (t) => {
   const { path, feed, run, env } = await createWorld(t)
   const data = temporaryFolder(t)
-  const name = nameJournal(path, data)
+  const name = ensureJournalName(path, data)
   const verify = () => runAt({ env: { ...env, DATA_DIR: data } }, 'usage', 'verify')
   writeFileSync(path, line(0) + line(4_000))
   writeFileSync(path.replace('.jsonl', '.envoy.jsonl'), line(4_001, { user: 'bob' }, envoyLine))
@@ -378,5 +378,5 @@ test('what a restart of the machine has emptied is read from its copy', async (t
   rmSync(dirname(path), { recursive: true })
   t.match(await verify(), { status: 0, out: '3 sums agree.' })
   t.match(await run(), { status: 1, err: 'No service has read a journal' })
-  t.equal(nameJournal(path, data), name, 'the service goes on under its name')
+  t.equal(ensureJournalName(path, data), name, 'the service goes on under its name')
 })

@@ -7,7 +7,7 @@ import type { Grant } from '../../src/decide/decision.ts'
 import { enforceLimits } from '../../src/decide/steps/limits.ts'
 import { addExact, type ExactInt } from '../../src/formats/exact.ts'
 import type { KeyCaller } from '../../src/identity/rules/caller.ts'
-import { readLine } from '../../src/journal/read-line.ts'
+import { parseJournalLine } from '../../src/journal/journal-line.ts'
 import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
 import type { KeyCaps } from '../../src/keys/rules/key-caps.ts'
 import { pathRules } from '../../src/operations/operations.ts'
@@ -15,8 +15,8 @@ import { parseTarget } from '../../src/operations/request-target.ts'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
 import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
 import { windowAt } from '../../src/ratelimit/rules/windows.ts'
-import { countedOf } from '../../src/usage/rules/line-charges.ts'
-import { writeSubject } from '../../src/usage/rules/line-head.ts'
+import { lineUses } from '../../src/usage/rules/line-charges.ts'
+import { formatSubject } from '../../src/usage/rules/line-head.ts'
 import { accessPolicy, modelRef, snapshotOf, type WrittenDocument } from '../support/documents.ts'
 import { writeLineHead } from '../support/line-head.ts'
 import { createRandom, type Random } from '../support/random.ts'
@@ -289,7 +289,7 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
         continue
       }
       used.push(asked)
-      const subject = writeSubject({
+      const subject = formatSubject({
         ...{ subscription: 'team', model: `llm/${model}`, payer: granted.payer },
         ...{ group: undefined, tariff: granted.tariff },
       })
@@ -304,12 +304,12 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
       const reported = isMessage
         ? { input_tokens: input, output_tokens: output }
         : { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
-      const line = readLine(
+      const line = parseJournalLine(
         `{"v":1,"metered":true,"ms":${endedAt - at},"status":200,"bytes":9,"reported":${JSON.stringify(reported)},"check":${check}}`,
         'allow',
       )
       if (line === undefined) throw new Error('a line that cannot be read')
-      for (const { counters: own, amount, at: when } of countedOf(line, snapshot)) {
+      for (const { counters: own, amount, at: when } of lineUses(line, snapshot)) {
         for (const counter of own) {
           const { id } = windowAt(counter, when)
           sums.set(id, addExact(sums.get(id) ?? 0, amount))

@@ -3,7 +3,7 @@ import type { AccessRequest } from '../../src/decide/access-request.ts'
 import { authorize } from '../../src/decide/decide.ts'
 import type { Decision } from '../../src/decide/decision.ts'
 import { allowsOneChoiceOnly, refuseMoreChoices } from '../../src/decide/steps/operation.ts'
-import { createLimits } from '../../src/extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../../src/extauthz/check-limits.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import { parseTarget } from '../../src/operations/request-target.ts'
 import { createMemoryHolds } from '../../src/ratelimit/holds/memory-holds.ts'
@@ -61,7 +61,7 @@ test('before the body is read only what is used up refuses', async (t) => {
     const asked = { caller, target, method: 'POST', bodyModel: undefined, ...more }
     const request = { ...asked, requestedSubscription: undefined }
     const granted = authorize(request, snapshot, rules)
-    const limits = createLimits({
+    const limits = createLimitEnforcer({
       counters: { read: (counters) => counters.map(() => ({ used, resetsAt: 60_000 })) },
       holding: { holds, estimators: createEstimators(), onLoss: 'deny' },
     })

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { joinClusters } from '../../src/gateway/clusters.ts'
-import { filesOf } from '../../src/journal/files.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
 import { prepareFolder } from '../../src/journal/prepare-folder.ts'
 import { replaceFile } from '../../src/runtime/replace-file.ts'
 import { everyProcessIsAsked, startEnvoy } from '../support/envoy.ts'
@@ -36,7 +36,7 @@ t.test(
     const folder = temporaryFolder(t)
     const clustersFile = join(folder, 'clusters.json')
     await replaceFile(clustersFile, joinClusters([], '1'))
-    const lines = filesOf(join(folder, 'lines', 'usage.jsonl'))
+    const lines = journalFilesOf(join(folder, 'lines', 'usage.jsonl'))
     prepareFolder(lines, 0o600)
     const api = apis.map(({ address }) => address)
     const envoy = await startEnvoy(t, { folder, clustersFile, lines, api, grpc: api })

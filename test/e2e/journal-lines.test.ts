@@ -10,13 +10,13 @@ import { joinClusters, renderCluster } from '../../src/gateway/clusters.ts'
 import { createGrpcServer } from '../../src/grpc/server.ts'
 import { writeStruct } from '../../src/grpc/struct.ts'
 import { WireWriter } from '../../src/grpc/wire.ts'
-import { filesOf } from '../../src/journal/files.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
+import type { JournalLine } from '../../src/journal/journal-line.ts'
 import { prepareFolder } from '../../src/journal/prepare-folder.ts'
-import type { ReadLine } from '../../src/journal/read-line.ts'
 import { formatPayer } from '../../src/models/rules/payer.ts'
 import { userInLines } from '../../src/ratelimit/rules/counter-key.ts'
 import { replaceFile } from '../../src/runtime/replace-file.ts'
-import { writeSubject } from '../../src/usage/rules/line-head.ts'
+import { formatSubject } from '../../src/usage/rules/line-head.ts'
 import { startEnvoy } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { freePorts } from '../support/free-ports.ts'
@@ -95,7 +95,7 @@ async function startWorld(t: Test) {
   const grpc = [{ host: '127.0.0.1', port }]
   const place = join(folder, 'lines')
   const journal = join(place, 'usage.jsonl')
-  const [own, files] = [linesOf(journal), filesOf(journal)]
+  const [own, files] = [linesOf(journal), journalFilesOf(journal)]
   prepareFolder(files, 0o600)
   return {
     model,
@@ -137,7 +137,7 @@ test("each response has one line, whatever the user's name", { skip }, async (t)
     }
   }
   const all = () => [...own.ofScript(), ...own.ofEnvoy()]
-  function compare(lines: readonly ReadLine[]): void {
+  function compare(lines: readonly JournalLine[]): void {
     for (const { usage, isMetered } of lines) {
       const { id } = usage.response
       const { check, figures } = asked.get(id) ?? { check: {}, figures: [] }
@@ -232,6 +232,6 @@ function lineOf(index: number, { user, group, cap, key, payer }: Metadata): stri
       ...{ startedAt: Date.now(), id, by, user: String(user), keyId: String(key ?? '') },
       ...{ keyCounters: textOf(cap), held: undefined },
     },
-    writeSubject({ ...subject, group: textOf(group), payer: textOf(payer) }),
+    formatSubject({ ...subject, group: textOf(group), payer: textOf(payer) }),
   )
 }

@@ -3,7 +3,7 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import root, { type Test } from 'tap'
-import { filesOf } from '../../src/journal/files.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
 import { openPool } from '../../src/store/postgres/postgres.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { ann, bob, type Journaled, startJournaled } from '../support/journaled.ts'
@@ -231,7 +231,7 @@ const skipDisk = skipRedis || skipSmallDisk
 root.test('a disk that fills at once loses no line', { skip: skipSmallDisk }, async (t) => {
   const disk = mountSmallDisk(t)
   const gateway = await startJournaled(t, { parent: disk.path })
-  const { ballast } = filesOf(gateway.journal)
+  const { ballast } = journalFilesOf(gateway.journal)
   // The service looks once a second: one of these responses may end after it, but not all.
   for (let i = 1; i <= 4; i += 1) {
     await poll(() => existsSync(ballast), 'space is held back')

@@ -6,8 +6,8 @@ import http from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import root, { type Test } from 'tap'
-import { outcomeOf } from '../../src/journal/outcome.ts'
-import type { ReadLine } from '../../src/journal/read-line.ts'
+import type { JournalLine } from '../../src/journal/journal-line.ts'
+import { requestOutcomeOf } from '../../src/journal/request-outcome.ts'
 import { countedTokens } from '../../src/usage/rules/usage.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { chatPath, defaultResources, type Gateway, gatewayTests } from '../support/gateway.ts'
@@ -86,7 +86,7 @@ function send(
 
 const { ended } = lines
 const lineOf = (id: string) => ended().filter(({ usage }) => usage.response.id === id)
-const tokensOf = (line: ReadLine | undefined) => line?.usage.reported.get('total_tokens')
+const tokensOf = (line: JournalLine | undefined) => line?.usage.reported.get('total_tokens')
 
 test('each admitted request has one line', async (t, gateway) => {
   const user = gateway.newUser()
@@ -122,7 +122,7 @@ test('each admitted request has one line', async (t, gateway) => {
       true,
       name,
     )
-    const { usage } = line as ReadLine
+    const { usage } = line as JournalLine
     t.match(usage, { user, status, model: /^llm/ }, name)
     if (by === 'script') t.match(usage, { keyId, subscription: 'plenty' }, name)
     t.equal(usage.bytes, Buffer.byteLength(answer.text), `${name}: its bytes`)
@@ -134,7 +134,7 @@ test('each admitted request has one line', async (t, gateway) => {
   }
   const failureOf = (name: string) => {
     const [line] = lineOf(ids.get(name) ?? '')
-    return line && outcomeOf(line).failure?.reason
+    return line && requestOutcomeOf(line).failure?.reason
   }
   t.equal(failureOf('JSON'), undefined)
   t.equal(failureOf('a broken body'), undefined)

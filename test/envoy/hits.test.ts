@@ -1,7 +1,7 @@
 import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { filesOf } from '../../src/journal/files.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
 import { chargeOf, countedTokens } from '../../src/usage/rules/usage.ts'
 import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
 import { linesOf } from '../support/lines.ts'
@@ -252,7 +252,7 @@ test('no header of a client decides whether Check is asked', async (t, gateway) 
 test('a table in which anything is wrong decides nothing', async (t, gateway) => {
   const { key, table: current, put, replace } = await known(t, gateway)
   const table = current()
-  const { table: tableFile, lanes: lanesFile } = filesOf(gateway.journal)
+  const { table: tableFile, lanes: lanesFile } = journalFilesOf(gateway.journal)
   const cell = windowCell()
   const { start } = cell
   const soon = bootTime() + 3_000

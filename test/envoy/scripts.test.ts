@@ -3,7 +3,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
-import { filesOf } from '../../src/journal/files.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
 import type { LimitState } from '../../src/ratelimit/rules/limit.ts'
 import { putLimitHeaders } from '../../src/ratelimit/rules/limit-headers.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
@@ -108,7 +108,7 @@ _G.limits_text = limits_text`
 
 /** What a response of 12 tokens does, by the names of its blocks; of so many responses, how many have added. */
 function startAdding(t: Test, journal: string) {
-  const { table, lanes } = filesOf(journal)
+  const { table, lanes } = journalFilesOf(journal)
   const code = `
     local name, times = input:match("^(%x+) (%d%d%d+)$")
     if not name then return add_by_table(input, 12, now_ms()) or "nothing" end

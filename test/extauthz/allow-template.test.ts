@@ -8,7 +8,7 @@ import type { Dialect } from '../../src/operations/dialect.ts'
 import { toCountedLimits } from '../../src/ratelimit/rules/counted-limits.ts'
 import { limitStates } from '../../src/ratelimit/rules/limit.ts'
 import { putLimitHeaders } from '../../src/ratelimit/rules/limit-headers.ts'
-import { writeSubject } from '../../src/usage/rules/line-head.ts'
+import { formatSubject } from '../../src/usage/rules/line-head.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 import { checkResponse, structOf } from '../support/envoy-messages.ts'
 import { writeLineHead } from '../support/line-head.ts'
@@ -143,7 +143,7 @@ function expectedOf(grant: Grant, now: number, dialect: Dialect, key: KeyNews = 
           keyId: grant.caller.by === 'key' ? grant.caller.keyId : '',
           keyCounters: grant.metered ? counted : undefined,
         },
-        writeSubject({
+        formatSubject({
           ...{ subscription: grant.subscription, model: grant.model.key },
           payer: grant.metered ? grant.payer : undefined,
           group: grant.owningGroup,

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { type CheckDeps, createCheck } from '../../src/extauthz/check.ts'
-import { briefMs, createLimits } from '../../src/extauthz/check-limits.ts'
-import { readLine } from '../../src/journal/read-line.ts'
+import { briefOutageMs, createLimitEnforcer } from '../../src/extauthz/check-limits.ts'
+import { parseJournalLine } from '../../src/journal/journal-line.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import { createMemoryHolds } from '../../src/ratelimit/holds/memory-holds.ts'
 import type { HoldStore } from '../../src/ratelimit/holds.ts'
@@ -9,8 +9,8 @@ import { counterOf } from '../../src/ratelimit/rules/counter-cache.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
 import { emptyHold, type HoldResult } from '../../src/ratelimit/rules/hold.ts'
 import { createHoldFollower } from '../../src/usage/hold-follower.ts'
-import { countedOf } from '../../src/usage/rules/line-charges.ts'
-import { createSettle } from '../../src/usage/settle.ts'
+import { lineUses } from '../../src/usage/rules/line-charges.ts'
+import { createLineSettler } from '../../src/usage/settle.ts'
 import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { checkOf, checkResponse, readDenial } from '../support/envoy-messages.ts'
@@ -71,7 +71,7 @@ function createWorld(options: Options = {}) {
   const deps: CheckDeps = {
     authenticate: () => ({ ...ada, user: caller.user }),
     snapshot: () => snapshot,
-    limits: createLimits({
+    limits: createLimitEnforcer({
       counters,
       holding: {
         ...{ holds, estimators, onLoss },
@@ -85,7 +85,7 @@ function createWorld(options: Options = {}) {
     onFault: (error) => faults.push(error),
   }
   const check = createCheck(deps)
-  const settle = createSettle({
+  const settle = createLineSettler({
     clock: () => clock.now,
     monotonic: () => clock.now,
     holds: createHoldFollower({ snapshot: () => snapshot, holds, estimators }),
@@ -107,9 +107,9 @@ function createWorld(options: Options = {}) {
       flags: '-',
       ...fields,
     }
-    const line = readLine(JSON.stringify(written), 'allow')
+    const line = parseJournalLine(JSON.stringify(written), 'allow')
     if (line === undefined) throw new Error('no line')
-    const counted = countedOf(line, snapshot)
+    const counted = lineUses(line, snapshot)
     for (const { at, amount, counters: all } of counted) counters.add(all, amount, at)
     settle.onLine(line)
     settle.onDelivered(line)
@@ -615,11 +615,11 @@ test('if holds are out of reach, the setting decides', async (t) => {
   }
   const allowing = createWorld({ holds })
   // Pauses and failovers are shorter than that.
-  for (const waitMs of [0, briefMs - 1]) {
+  for (const waitMs of [0, briefOutageMs - 1]) {
     allowing.clock.now = start + waitMs
     t.equal(readDenial(await allowing.ask('a', 400)).http, 503)
   }
-  allowing.clock.now = start + briefMs
+  allowing.clock.now = start + briefOutageMs
   readAllow(await allowing.ask('a', 400))
   const denying = createWorld({ holds, onLoss: 'deny' })
   t.equal(readDenial(await denying.ask('a', 400)).http, 503)
@@ -640,18 +640,18 @@ test('a store of holds that has answered may be away for as long again', async (
   }
   const monotonic = () => world.clock.now
   const holding = { holds, estimators: createEstimators(), onLoss: 'allow', monotonic } as const
-  const limits = createLimits({ counters: world.counters, holding })
+  const limits = createLimitEnforcer({ counters: world.counters, holding })
   const check = createCheck({ ...deps, limits })
   const ask = async (id: string, at: number) => {
     world.clock.now = start + at
     return isAllowed(await check(checkOf(chat, { 'x-request-id': id })))
   }
   t.notOk(await ask('a', 0))
-  t.ok(await ask('b', briefMs))
+  t.ok(await ask('b', briefOutageMs))
   isAway = false
-  t.ok(await ask('c', briefMs + 1))
+  t.ok(await ask('c', briefOutageMs + 1))
   isAway = true
-  t.notOk(await ask('d', briefMs + 2))
+  t.notOk(await ask('d', briefOutageMs + 2))
 })
 
 /** A store of holds in several partitions, of which those in `away` fail; `ask` returns whether the Check is allowed. */
@@ -681,7 +681,7 @@ function createPartitions() {
   }
   const check = createCheck({
     ...deps,
-    limits: createLimits({ counters: world.counters, holding }),
+    limits: createLimitEnforcer({ counters: world.counters, holding }),
   })
   async function ask(of: readonly string[], at: number): Promise<boolean> {
     partitions = of
@@ -695,29 +695,29 @@ test('an outage of one partition does not end because others respond', async (t)
   const { away, ask } = createPartitions()
   away.add('one')
   t.notOk(await ask(['one'], 0))
-  t.ok(await ask(['two'], briefMs - 1))
-  t.ok(await ask(['one'], briefMs))
-  t.ok(await ask(['two'], briefMs + 1))
-  t.ok(await ask(['one'], briefMs + 2), 'the same outage')
+  t.ok(await ask(['two'], briefOutageMs - 1))
+  t.ok(await ask(['one'], briefOutageMs))
+  t.ok(await ask(['two'], briefOutageMs + 1))
+  t.ok(await ask(['one'], briefOutageMs + 2), 'the same outage')
   away.add('two')
-  t.notOk(await ask(['two'], briefMs + 3), 'another one')
+  t.notOk(await ask(['two'], briefOutageMs + 3), 'another one')
   away.clear()
-  t.ok(await ask(['one'], briefMs + 4))
+  t.ok(await ask(['one'], briefOutageMs + 4))
   away.add('one')
-  t.notOk(await ask(['one'], briefMs + 5), 'has responded in between')
-  t.ok(await ask(['two'], 2 * briefMs + 3), 'still away')
+  t.notOk(await ask(['one'], briefOutageMs + 5), 'has responded in between')
+  t.ok(await ask(['two'], 2 * briefOutageMs + 3), 'still away')
 })
 
 test('an outage of one partition is none of another that a request needs, too', async (t) => {
   const { away, ask } = createPartitions()
   away.add('one')
   t.notOk(await ask(['one', 'two'], 0))
-  t.ok(await ask(['one', 'two'], briefMs))
+  t.ok(await ask(['one', 'two'], briefOutageMs))
   away.clear()
-  t.ok(await ask(['one', 'three'], briefMs + 1))
+  t.ok(await ask(['one', 'three'], briefOutageMs + 1))
   away.add('two')
-  t.notOk(await ask(['one', 'two'], briefMs + 2))
-  t.notOk(await ask(['two'], briefMs + 3))
+  t.notOk(await ask(['one', 'two'], briefOutageMs + 2))
+  t.notOk(await ask(['two'], briefOutageMs + 3))
 })
 
 test('an outage is as long as it is, whatever the clock, and ends unnoticed', async (t) => {
@@ -730,7 +730,7 @@ test('an outage is as long as it is, whatever the clock, and ends unnoticed', as
   const world = createWorld()
   let ahead = 0
   const pauses: number[] = []
-  const limits = createLimits({
+  const limits = createLimitEnforcer({
     counters: world.counters,
     holding: {
       ...{ holds, estimators: createEstimators(), onLoss: 'allow' },
@@ -746,10 +746,10 @@ test('an outage is as long as it is, whatever the clock, and ends unnoticed', as
   }
   t.notOk(await ask(0))
   t.equal(pauses.length, 3)
-  world.clock.now += 2 * briefMs
-  t.notOk(await ask(briefMs - 1), 'the clock is set forward')
-  world.clock.now -= 4 * briefMs
-  t.ok(await ask(briefMs), 'and back')
+  world.clock.now += 2 * briefOutageMs
+  t.notOk(await ask(briefOutageMs - 1), 'the clock is set forward')
+  world.clock.now -= 4 * briefOutageMs
+  t.ok(await ask(briefOutageMs), 'and back')
   t.ok(await ask(minute), 'the same outage')
   t.equal(pauses.length, 3)
   t.notOk(await ask(60 * minute), 'a blip an hour later is another one')
@@ -768,7 +768,7 @@ test('a request does not wait longer because each attempt takes time', async (t)
     renew: () => {},
   }
   const world = createWorld()
-  const limits = createLimits({
+  const limits = createLimitEnforcer({
     counters: world.counters,
     holding: {
       ...{ holds, estimators: createEstimators(), onLoss: 'allow' },
@@ -810,7 +810,7 @@ test('a connection that is back soon refuses nobody', async (t) => {
     },
   }
   const pauses: number[] = []
-  const limits = createLimits({
+  const limits = createLimitEnforcer({
     counters: world.counters,
     holding: {
       ...{ holds, estimators: createEstimators(), onLoss: 'deny' },
@@ -873,7 +873,7 @@ test('without the field every answer is the same, byte for byte', async (t) => {
   const answers = await Promise.all(
     admissions.map(async (admission) => {
       const world = createWorld({ admission: admission ?? {} })
-      const bare = { ...world.deps, limits: createLimits({ counters: world.counters }) }
+      const bare = { ...world.deps, limits: createLimitEnforcer({ counters: world.counters }) }
       const message = checkOf(chat, { 'x-request-id': 'a', 'content-length': '99' })
       return [createCheck(world.deps), createCheck(bare)].map((check) => check(message) as Buffer)
     }),
@@ -1029,7 +1029,7 @@ test('what is taken for a client that has gone is given back', async (t) => {
       new Promise((resolve) => answers.push(() => resolve(taking.hold(asked, now)))),
   }
   const holding = { holds: late, estimators: createEstimators(), onLoss: 'deny' } as const
-  const check = createCheck({ ...deps, limits: createLimits({ counters, holding }) })
+  const check = createCheck({ ...deps, limits: createLimitEnforcer({ counters, holding }) })
   const undo: (() => void)[] = []
   const call = { whenReset: (each: () => void) => void undo.push(each) }
   const asked = check(checkOf(chat, { 'x-request-id': 'a' }), undefined, call)
@@ -1095,7 +1095,7 @@ test('while holds are out of reach, each process keeps the limits itself', async
     const isReserving = admission.mode === 'reserve'
     t.equal(isAllowed(await world.ask('first', 400)), !isReserving)
     if (!isReserving) alone.release([], 'first')
-    world.clock.now += briefMs
+    world.clock.now += briefOutageMs
     const open = await world.ask('a', 400)
     readAllow(open)
     t.match(readDenial(await world.ask('b', 400)).body.error, {

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { type CheckDeps, createCheck } from '../../src/extauthz/check.ts'
-import { createLimits } from '../../src/extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../../src/extauthz/check-limits.ts'
 import { ServiceError } from '../../src/formats/errors.ts'
 import { WireError } from '../../src/grpc/wire.ts'
 import { createAuthenticate, createVerifyKey } from '../../src/identity/authenticate.ts'
@@ -47,7 +47,7 @@ function createWorld(deps: Partial<CheckDeps> & { keys?: KeyLookup } = {}) {
   const check = createCheck({
     authenticate: createAuthenticate({ key: verify, token }),
     snapshot: () => snapshot,
-    limits: createLimits({ counters }),
+    limits: createLimitEnforcer({ counters }),
     paths: pathRules(),
     clock: () => clock.now,
     onFault: (error) => faults.push(error),
@@ -413,7 +413,7 @@ test('waits for keys and counters that are not cached', async (t) => {
   const memory = createTestCounters()
   const { ask } = createWorld({
     keys,
-    limits: createLimits({ counters: { read: async (...asked) => memory.read(...asked) } }),
+    limits: createLimitEnforcer({ counters: { read: async (...asked) => memory.read(...asked) } }),
   })
   const answer = ask(chat, known.mint())
   t.ok(answer instanceof Promise)
@@ -428,7 +428,7 @@ test('a reached limit denies if counters are read asynchronously', async (t) => 
     [99, '200'],
     [100, '429 rate_limit_exceeded'],
   ] as const) {
-    const { ask, keys, clock } = createWorld({ limits: createLimits({ counters }) })
+    const { ask, keys, clock } = createWorld({ limits: createLimitEnforcer({ counters }) })
     const user = `user-${used}`
     const limits = snapshot.subscriptions.get('basic')?.limits.get('llm/small') ?? []
     memory.add(
@@ -462,12 +462,15 @@ test('an unavailable store is 503, never an allow', async (t) => {
     ['keys, later', { keys: { findByHash: async () => unavailable() } }, key],
     [
       'counters, at once',
-      { keys: known, limits: createLimits({ counters: { read: unavailable } }) },
+      { keys: known, limits: createLimitEnforcer({ counters: { read: unavailable } }) },
       known.mint(),
     ],
     [
       'counters, later',
-      { keys: known, limits: createLimits({ counters: { read: async () => unavailable() } }) },
+      {
+        keys: known,
+        limits: createLimitEnforcer({ counters: { read: async () => unavailable() } }),
+      },
       known.mint(),
     ],
   ] as const) {
@@ -558,7 +561,7 @@ test('concurrent requests each give the age of their own key', async (t) => {
       return wanted.map(() => ({ used: 0, resetsAt: start + minute }))
     },
   }
-  const { ask } = createWorld({ keys, limits: createLimits({ counters }) })
+  const { ask } = createWorld({ keys, limits: createLimitEnforcer({ counters }) })
   const answers = [ask(chat, old), ask(chat, fresh), ask(chat, old)]
   gate.resolve()
   const ages = (await Promise.all(answers)).map(
@@ -577,7 +580,7 @@ test('an internal error is 500, never an allow', async (t) => {
     { keys: { findByHash: unavailable } },
     { keys: { findByHash: async () => unavailable() } },
     { keys: known, snapshot: unavailable },
-    { keys: known, limits: createLimits({ counters: { read: async () => unavailable() } }) },
+    { keys: known, limits: createLimitEnforcer({ counters: { read: async () => unavailable() } }) },
   ]) {
     const { ask, faults } = createWorld(deps)
     const answer = await ask(chat, known.mint())

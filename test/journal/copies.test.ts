@@ -13,7 +13,7 @@ import {
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { createCopies } from '../../src/journal/copies.ts'
-import { listLineFiles, openFolder } from '../../src/journal/folder.ts'
+import { listLineFiles, openJournalFolder } from '../../src/journal/journal-folder.ts'
 import { mountSmallDisk, skipSmallDisk } from '../support/small-disk.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
@@ -26,7 +26,13 @@ function makeWorld(t: Test, keptIn?: string) {
   mkdirSync(path)
   /** Another process has another one. */
   const begin = () =>
-    createCopies({ folder: openFolder(path), path, keptPath, files, same: ['usage.jsonl.name'] })
+    createCopies({
+      folder: openJournalFolder(path),
+      path,
+      keptPath,
+      files,
+      same: ['usage.jsonl.name'],
+    })
   const textsIn = (where: string): Record<string, string> => {
     const names = readdirSync(where).filter((name) => name.startsWith('usage'))
     return Object.fromEntries(
@@ -36,7 +42,7 @@ function makeWorld(t: Test, keptIn?: string) {
   return {
     ...{ path, keptPath, begin },
     log: (text: string, name = 'usage.jsonl') => appendFileSync(join(path, name), text),
-    rename: (to: string) => openFolder(path).renew('usage.jsonl', to),
+    rename: (to: string) => openJournalFolder(path).renew('usage.jsonl', to),
     there: () => textsIn(path),
     copied: () => textsIn(keptPath),
   }
@@ -72,7 +78,7 @@ test('a copy whose time was lost is restored under a name that is read', async (
   for (const at of [0, -5]) {
     utimesSync(join(keptPath, readdirSync(keptPath)[0] ?? ''), at, at)
     await begin().restore()
-    t.match(listLineFiles(openFolder(path), files), [{ size: 7 }])
+    t.match(listLineFiles(openJournalFolder(path), files), [{ size: 7 }])
     for (const name of readdirSync(path)) rmSync(join(path, name))
     renameSync(join(keptPath, readdirSync(keptPath)[0] ?? ''), join(keptPath, 'usage.jsonl'))
   }

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { isAfterTorn, readLine } from '../../src/journal/read-line.ts'
+import { isAfterTorn, parseJournalLine } from '../../src/journal/journal-line.ts'
 
 /** Exactly as Envoy 1.40 writes it. */
 const line =
@@ -19,7 +19,7 @@ const usage = {
 
 /** What a line is read as; nothing for none. */
 function parseLine(text: string) {
-  const line = readLine(text)
+  const line = parseJournalLine(text)
   return line === undefined ? [] : [{ ...line.usage, startedAt: line.startedAt }]
 }
 
@@ -28,7 +28,7 @@ function lineWith(fields: Record<string, unknown>): string {
 }
 
 test('a line describes a response', async (t) => {
-  t.match(readLine(line), { state: 'ended', isMetered: true, by: 'check', isSent: false })
+  t.match(parseJournalLine(line), { state: 'ended', isMetered: true, by: 'check', isSent: false })
   t.strictSame(parseLine(line), [usage])
   const older = lineWith({ bytes: undefined })
   t.strictSame(

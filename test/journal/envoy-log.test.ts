@@ -1,10 +1,10 @@
 import { test } from 'tap'
-import { createEnvoyLog } from '../../src/journal/envoy-log.ts'
+import { createEnvoyLogCheck } from '../../src/journal/envoy-log.ts'
 
 test('what Envoy could not write is seen, and how late it writes', async (t) => {
   const world = { now: 0, failed: 5, flush: '0.020s', isAway: false }
   const asked: string[] = []
-  const log = createEnvoyLog(
+  const log = createEnvoyLogCheck(
     async (path, method = 'GET') => {
       asked.push(`${method} ${path}`)
       if (world.isAway) throw new Error('away')

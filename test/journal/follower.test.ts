@@ -8,9 +8,9 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { openFolder } from '../../src/journal/folder.ts'
-import { createFollower, endMark } from '../../src/journal/follower.ts'
-import { headIn } from '../../src/journal/head.ts'
+import { fileHeadOf } from '../../src/journal/file-head.ts'
+import { createJournalFollower, endMark } from '../../src/journal/follower.ts'
+import { openJournalFolder } from '../../src/journal/journal-folder.ts'
 import { inSlices } from '../../src/runtime/slices.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
@@ -31,7 +31,7 @@ interface World {
   restart(from?: ReadonlyMap<string, number>): void
   /** What is new since the last time. */
   read(): Promise<readonly string[]>
-  follower: ReturnType<typeof createFollower>
+  follower: ReturnType<typeof createJournalFollower>
 }
 
 /** A folder with a follower of its file, what it has taken, and its time. */
@@ -40,8 +40,8 @@ function follow(t: Test): World {
   t.teardown(() => folder.remove())
   const at = (file: string): string => join(folder.path, file)
   const create = () =>
-    createFollower({
-      ...{ folder: openFolder(folder.path), names: [name] },
+    createJournalFollower({
+      ...{ folder: openJournalFolder(folder.path), names: [name] },
       position: world.position,
       onLine: (line) => world.lines.push(line),
       onLost: (head) => world.lost.push(head),
@@ -238,7 +238,7 @@ test('only renamed files are removed that were saved whole, a minute later', asy
   world.write('\ntwo\n')
   const before = new Map(world.position)
   await world.read()
-  const there = () => openFolder(world.at('.')).list().length
+  const there = () => openJournalFolder(world.at('.')).list().length
   world.follower.tidy(world.position, 0)
   t.equal(there(), 2, 'a thread may still write it')
   world.now += 60_000
@@ -263,7 +263,7 @@ test('a torn line at the end of a renamed file keeps nobody from removing it', a
   t.match(world.follower.files(), [{ isRead: true, size: 9 }])
   world.now += 61_000
   world.follower.tidy(world.position, 0)
-  t.strictSame(openFolder(world.at('.')).list(), [])
+  t.strictSame(openJournalFolder(world.at('.')).list(), [])
 })
 
 test('files of others are left alone', async (t) => {
@@ -275,15 +275,15 @@ test('files of others are left alone', async (t) => {
 })
 
 test('a first line identifies a file once it is whole', async (t) => {
-  t.equal(headIn(Buffer.from('')), '')
-  t.equal(headIn(Buffer.from('\n\n{"id"')), '')
-  const head = headIn(Buffer.from('\n\n{"id":1}\n'))
+  t.equal(fileHeadOf(Buffer.from('')), '')
+  t.equal(fileHeadOf(Buffer.from('\n\n{"id"')), '')
+  const head = fileHeadOf(Buffer.from('\n\n{"id":1}\n'))
   t.match(head, /^[0-9a-f]{16}$/)
-  t.equal(headIn(Buffer.from('{"id":1}\nmore')), head)
-  t.equal(headIn(Buffer.from('\n{"i\n')), '', 'the beginning of a line has no id')
-  t.equal(headIn(Buffer.from('\n{"i\n{"i\n\n{"id":1}\n')), head)
+  t.equal(fileHeadOf(Buffer.from('{"id":1}\nmore')), head)
+  t.equal(fileHeadOf(Buffer.from('\n{"i\n')), '', 'the beginning of a line has no id')
+  t.equal(fileHeadOf(Buffer.from('\n{"i\n{"i\n\n{"id":1}\n')), head)
   const long = Buffer.alloc(5_000, 'x')
-  t.equal(headIn(long.subarray(0, 4_095)), '')
-  t.equal(headIn(long.subarray(0, 4_096)), headIn(long.subarray(0, 4_096)))
-  t.not(headIn(long.subarray(0, 4_096)), '')
+  t.equal(fileHeadOf(long.subarray(0, 4_095)), '')
+  t.equal(fileHeadOf(long.subarray(0, 4_096)), fileHeadOf(long.subarray(0, 4_096)))
+  t.not(fileHeadOf(long.subarray(0, 4_096)), '')
 })

@@ -6,9 +6,13 @@
 import { appendFileSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { openFolder } from '../../src/journal/folder.ts'
-import { createFollower, type Follower, type Position } from '../../src/journal/follower.ts'
-import { readLine } from '../../src/journal/read-line.ts'
+import {
+  createJournalFollower,
+  type JournalFollower,
+  type JournalPosition,
+} from '../../src/journal/follower.ts'
+import { openJournalFolder } from '../../src/journal/journal-folder.ts'
+import { parseJournalLine } from '../../src/journal/journal-line.ts'
 import { inSlices } from '../../src/runtime/slices.ts'
 import { earlierLine, envoyLine, scriptLine } from '../support/line-of.ts'
 import { createRandom, type Random } from '../support/random.ts'
@@ -141,13 +145,18 @@ async function compare(t: Test, seed: number): Promise<string | undefined> {
   const path = join(folder.path, 'usage.jsonl')
   const journal = createJournal(random, path)
   const taken: string[] = []
-  let position: Position = new Map()
+  let position: JournalPosition = new Map()
   let saved = new Map(position)
-  const newFollower = (): Follower => {
+  const newFollower = (): JournalFollower => {
     position = new Map(saved)
-    return createFollower({
-      ...{ folder: openFolder(folder.path), names: ['usage.jsonl'], position, now: () => now },
-      onLine: (line) => taken.push(...[readLine(line)?.usage.response.id ?? []].flat()),
+    return createJournalFollower({
+      ...{
+        folder: openJournalFolder(folder.path),
+        names: ['usage.jsonl'],
+        position,
+        now: () => now,
+      },
+      onLine: (line) => taken.push(...[parseJournalLine(line)?.usage.response.id ?? []].flat()),
     })
   }
   let follower = newFollower()

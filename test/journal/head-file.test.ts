@@ -1,10 +1,10 @@
 import { existsSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { test } from 'tap'
-import { filesOf } from '../../src/journal/files.ts'
-import { openFolder } from '../../src/journal/folder.ts'
 import { openHeadFile } from '../../src/journal/head-file.ts'
-import { openNew, prepareFolder } from '../../src/journal/prepare-folder.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
+import { openJournalFolder } from '../../src/journal/journal-folder.ts'
+import { createAndOpenFile, prepareFolder } from '../../src/journal/prepare-folder.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
 test('a head file says how often a file was renamed', async (t) => {
@@ -32,7 +32,7 @@ test('a head file says how often a file was renamed', async (t) => {
 test('a link in the folder leads to no other file of the service', async (t) => {
   const folder = makeTemporaryFolder()
   t.teardown(() => folder.remove())
-  const files = filesOf(join(folder.path, 'shared', 'usage.jsonl'))
+  const files = journalFilesOf(join(folder.path, 'shared', 'usage.jsonl'))
   prepareFolder(files, 0o600)
   const [own, missing] = [join(folder.path, 'own'), join(folder.path, 'missing')]
   writeFileSync(own, 'of the service', { mode: 0o600 })
@@ -41,14 +41,14 @@ test('a link in the folder leads to no other file of the service', async (t) => 
     symlinkSync(target, link)
     t.throws(() => openHeadFile(link), { code: 'ELOOP' })
     t.throws(() => prepareFolder({ ...files, head: link }, 0o660), { code: 'ELOOP' })
-    t.throws(() => openNew(link, 0o660), { code: 'EEXIST' })
-    t.throws(() => openFolder(join(folder.path, 'shared')).appendText(basename(link), 'x'), {
+    t.throws(() => createAndOpenFile(link, 0o660), { code: 'EEXIST' })
+    t.throws(() => openJournalFolder(join(folder.path, 'shared')).appendText(basename(link), 'x'), {
       code: 'ELOOP',
     })
     rmSync(link)
     const draft = join(folder.path, 'shared', `told.${process.pid}.tmp`)
     symlinkSync(target, draft)
-    openFolder(join(folder.path, 'shared')).replaceText('told', 'x')
+    openJournalFolder(join(folder.path, 'shared')).replaceText('told', 'x')
   }
   t.equal(readFileSync(own, 'utf8'), 'of the service')
   t.equal(statSync(own).mode & 0o777, 0o600)

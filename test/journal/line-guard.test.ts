@@ -1,10 +1,10 @@
 import { test } from 'tap'
-import { createLineGuard } from '../../src/journal/line-guard.ts'
+import { createMissingLineDetector } from '../../src/journal/line-guard.ts'
 
 test('a request without a line shows that lines do not come', async (t) => {
   let now = 0
   const changes: boolean[] = []
-  const guard = createLineGuard({
+  const guard = createMissingLineDetector({
     ...{ withinMs: () => 15_000, monotonic: () => now },
     onChange: (isFailing) => changes.push(isFailing),
   })
@@ -41,7 +41,7 @@ test('a request without a line shows that lines do not come', async (t) => {
 
 test('a request whose decision the gateway has not read needs no line', async (t) => {
   let now = 0
-  const guard = createLineGuard({
+  const guard = createMissingLineDetector({
     ...{ withinMs: () => 15_000, monotonic: () => now },
     onChange() {},
   })

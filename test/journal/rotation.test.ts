@@ -1,9 +1,9 @@
 import { test } from 'tap'
-import type { Listed } from '../../src/journal/folder.ts'
+import type { ListedFile } from '../../src/journal/journal-folder.ts'
 import { createRotation } from '../../src/journal/rotation.ts'
 
 test('a file that has grown is renamed, and its writers begin another', async (t) => {
-  const files: Listed[] = [
+  const files: ListedFile[] = [
     { name: 'usage.jsonl', inode: '1', size: 99 },
     { name: 'usage.envoy.jsonl', inode: '2', size: 100 },
     { name: 'usage.jsonl.1795000000000', inode: '3', size: 500 },

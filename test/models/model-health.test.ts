@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { createModelHealth } from '../../src/models/model-health.ts'
-import type { Outcome } from '../../src/usage/rules/model-failure.ts'
+import type { RequestOutcome } from '../../src/usage/rules/model-failure.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 
 const snapshot = snapshotOf(
@@ -22,7 +22,7 @@ function watched() {
   return { health, lines, pass }
 }
 
-const refused: Outcome = {
+const refused: RequestOutcome = {
   model: 'llm/small',
   subscription: 'basic',
   requestId: 'id-1',

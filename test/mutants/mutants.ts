@@ -539,8 +539,8 @@ export const allMutants: readonly Mutant[] = [
     ['extauthz/check.test.ts'],
     [
       [
-        'andThen(states, (read) => enforceLimits(grant, read, now))',
-        'andThen(states, () => grant)',
+        'thenOrNow(states, (read) => enforceLimits(grant, read, now))',
+        'thenOrNow(states, () => grant)',
       ],
     ],
   ),
@@ -766,7 +766,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'extauthz/admit.ts',
+    'extauthz/table-offer.ts',
     ['extauthz/check.test.ts'],
     [
       ['      mark,\n', '      mark: table.mark,\n'],
@@ -1106,7 +1106,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'usage/rules/line-charges.ts',
-    ['journal/read-line.test.ts', 'usage/ledger/feed.test.ts'],
+    ['journal/journal-line.test.ts', 'usage/ledger/feed.test.ts'],
     [["isMetered && state === 'ended' ? chargeOf", 'isMetered ? chargeOf']],
   ),
   ...mutants(
@@ -1172,7 +1172,7 @@ export const allMutants: readonly Mutant[] = [
     'extauthz/check-limits.ts',
     ['extauthz/check-limits.test.ts'],
     [
-      ['awayMs < briefMs', 'awayMs < 0'],
+      ['awayMs < briefOutageMs', 'awayMs < 0'],
       ['if (isBug(error)) throw error', ''],
       ['isReserving && request.isUnread && isSizeReadFromBody(request)', 'false'],
       ['if (first instanceof Promise) outages.end(() => holds.partitionsOf?.(asked) ?? [])', ''],
@@ -1573,8 +1573,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'journal/name.ts',
-    ['journal/name.test.ts', 'ratelimit/sums/copied-volume.test.ts'],
+    'journal/gateway-name.ts',
+    ['journal/gateway-name.test.ts', 'ratelimit/sums/copied-volume.test.ts'],
     [
       ['found.inode !== inodeOf(kept) || ', ''],
       [' || found.host !== host', ''],
@@ -1697,18 +1697,18 @@ export const allMutants: readonly Mutant[] = [
     [['(bytes - 2) / 6', '(bytes - 2) / 3']],
   ),
   ...mutants(
-    'journal/read-line.ts',
-    ['journal/read-line.test.ts'],
+    'journal/journal-line.ts',
+    ['journal/journal-line.test.ts'],
     [
       ['if (fields?.v !== 1)', 'if (false)'],
       ['text.lastIndexOf(each)', 'text.indexOf(each)'],
       ['fields.metered === true', 'fields.metered !== false'],
-      ['status === 0 && isSent && hasClientLeft', 'status === 0 && hasClientLeft'],
+      ['status === 0 && isSent && hasClientDisconnected', 'status === 0 && hasClientDisconnected'],
     ],
   ),
   ...mutants(
     'usage/rules/read-line-head.ts',
-    ['journal/read-line.test.ts'],
+    ['journal/journal-line.test.ts'],
     [["if (typeof windows === 'string')", 'if (false)']],
   ),
   ...mutants(
@@ -1745,7 +1745,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'usage/ledger/ledger-lines.ts',
-    ['usage/ledger/archive.test.ts', 'cli/verify-usage.test.ts'],
+    ['usage/ledger/journal-archiver.test.ts', 'cli/verify-usage.test.ts'],
     [
       ['header.before !== follows.hash', 'false'],
       ['last?.piece === piece && last.hash !== hash', 'false'],
@@ -1801,12 +1801,12 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'journal/writers.ts',
-    ['journal/writers.test.ts'],
+    'journal/writer-election.ts',
+    ['journal/writer-election.test.ts'],
     [
       ['at === undefined || all().at(-1) === nobody', 'at === undefined'],
       ['if (all().at(-1) === nonce) folder', 'folder'],
-      ['Math.abs(now() - at) >= silentMs', 'now() - at >= silentMs'],
+      ['Math.abs(now() - at) >= writerSilenceMs', 'now() - at >= writerSilenceMs'],
       ['nonces.slice(-kept)', 'nonces.slice(0, kept)'],
     ],
   ),
@@ -1840,8 +1840,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'table/repeats.ts',
-    ['table/repeats.test.ts'],
+    'table/repeat-detector.ts',
+    ['table/repeat-detector.test.ts'],
     [
       ['isRepeated ? 2 * soonMs : soonMs', 'soonMs'],
       ['at < (until.get(name) ?? Number.NEGATIVE_INFINITY)', 'until.has(name)'],
@@ -1857,7 +1857,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'table/open-table.ts',
-    ['table/repeats.test.ts'],
+    ['table/repeat-detector.test.ts'],
     [["if (planned === 'first') for", 'if (false) for']],
   ),
   ...mutants(
@@ -1894,8 +1894,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'table/rules/rules.ts',
-    ['table/rules/rules.test.ts'],
+    'table/rules/miss-rules.ts',
+    ['table/rules/miss-rules.test.ts'],
     [
       ["if (kind === 'requests' || kind === 'concurrency') return kind", ''],
       ['if (grant.isByTariff)', 'if (false)'],

@@ -2,7 +2,7 @@ import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ExactInt } from '../../src/formats/exact.ts'
 import { openDurableFiles } from '../../src/journal/durable-files.ts'
-import { openFolder } from '../../src/journal/folder.ts'
+import { openJournalFolder } from '../../src/journal/journal-folder.ts'
 import { createCounters, type ResettableCounters } from '../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../src/ratelimit/holds/memory-holds.ts'
 import { createRedisHolds } from '../../src/ratelimit/holds/redis-holds.ts'
@@ -57,7 +57,7 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
     ]),
     ...hashTags(connection?.cluster === true),
     ...{ gateway, files: [file], longSums: undefined, onFault },
-    folder: openFolder(join(folder.path, 'lines')),
+    folder: openJournalFolder(join(folder.path, 'lines')),
     kept: openDurableFiles(join(folder.path, 'kept')),
     store: connection && createRedisSums(connection.commands),
     ...{ onLoss: () => {}, onDouble: () => {} },

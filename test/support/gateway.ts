@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
-import { filesOf } from '../../src/journal/files.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
 import { type ServiceAddresses, serve } from '../../src/main.ts'
 import { formatAddress, loadConfig } from '../../src/settings/config.ts'
 import { createMigratedDatabase } from './database.ts'
@@ -205,7 +205,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     clustersFile: join(clustersFolder, 'clusters.json'),
     folder: envoyFolder,
     concurrency,
-    lines: filesOf(journal),
+    lines: journalFilesOf(journal),
     adminPort,
     port,
     hopMark: config.hopMark,
@@ -270,7 +270,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
       // Envoy's own log is written a little later; its lines are read before the next request is decided.
       const { headers } = await ask('/llm/sim/v1/models', key)
       const id = headers.get('x-request-id') ?? ''
-      const { envoy: own } = filesOf(journal)
+      const { envoy: own } = journalFilesOf(journal)
       await poll(() => existsSync(own) && readFileSync(own).includes(id), 'Envoy writes its log')
       await chat(key, { totalTokens: 1 })
       await poll(() => isSpent(key), 'the usage of the meter is counted')

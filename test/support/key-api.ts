@@ -11,7 +11,7 @@ import { createAuditTrail } from '../../src/audit/trail.ts'
 import type { BackendState } from '../../src/cluster/rules/conditions.ts'
 import { noPolicies } from '../../src/cluster/rules/policies.ts'
 import type { PastRefusals, PeerRefusals } from '../../src/decide/past-refusal.ts'
-import { createLimits, type Limits } from '../../src/extauthz/check-limits.ts'
+import { createLimitEnforcer, type LimitEnforcer } from '../../src/extauthz/check-limits.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import {
   createAuthenticate,
@@ -36,7 +36,7 @@ import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createUsageReader } from '../../src/usage/ledger/postgres/reader.ts'
 import { readPastSums } from '../../src/usage/ledger/postgres/state.ts'
-import { createSimulate } from '../../src/usage/ledger/simulation.ts'
+import { createSimulator } from '../../src/usage/ledger/simulation.ts'
 import type { LimitRequests } from '../../src/usage/limit-requests/limit-requests.ts'
 import { createLimitRequests } from '../../src/usage/limit-requests/postgres-limit-requests.ts'
 import { createTestCounters } from './counters.ts'
@@ -64,7 +64,7 @@ export interface KeyApiOptions {
   readonly keyReach?: KeyReach
   readonly readCounters?: ResettableCounters['readFresh']
   readonly resetCounters?: ResettableCounters['reset']
-  readonly limits?: Limits
+  readonly limits?: LimitEnforcer
   readonly backendOf?: (model: string) => BackendState | undefined
   readonly pastRefusals?: PastRefusals
   /** `off` by default. */
@@ -244,13 +244,16 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     resetCounters: options.resetCounters ?? memory.reset,
     limits:
       options.limits ??
-      createLimits({ counters: { read: options.readCounters ?? memory.readFresh }, increases }),
+      createLimitEnforcer({
+        counters: { read: options.readCounters ?? memory.readFresh },
+        increases,
+      }),
     increases,
     limitRequests,
     ...(options.backendOf && { backendOf: options.backendOf }),
     paths: pathRules(),
     usage: options.ledger === false ? undefined : createUsageReader(sql),
-    simulate: createSimulate({ path: options.journal, folder: undefined }, 'allow', (...span) =>
+    simulate: createSimulator({ path: options.journal, folder: undefined }, 'allow', (...span) =>
       readPastSums(sql, ...span),
     ),
     pastRefusals: options.pastRefusals ?? createRefusalMemory(),

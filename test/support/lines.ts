@@ -1,16 +1,16 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { filesOf } from '../../src/journal/files.ts'
 import { openHeadFile } from '../../src/journal/head-file.ts'
-import { type ReadLine, readLine } from '../../src/journal/read-line.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
+import { type JournalLine, parseJournalLine } from '../../src/journal/journal-line.ts'
 
 /** Reads the files of a USAGE_JOURNAL, current and rotated. */
 export interface Lines {
   /** Lines of all files of one writer, in the order of each. */
-  ofScript(): readonly ReadLine[]
-  ofEnvoy(): readonly ReadLine[]
+  ofScript(): readonly JournalLine[]
+  ofEnvoy(): readonly JournalLine[]
   /** Lines of requests that have ended, of both writers. */
-  ended(): readonly ReadLine[]
+  ended(): readonly JournalLine[]
   /** Number of unreadable lines, in all files. */
   torn(): number
   /** Number of lines that the script reports as not written. */
@@ -20,7 +20,7 @@ export interface Lines {
 }
 
 export function linesOf(usageJournal: string): Lines {
-  const files = filesOf(usageJournal)
+  const files = journalFilesOf(usageJournal)
   const folder = dirname(usageJournal)
   const namesOf = (first: string): readonly string[] => {
     const name = basename(first)
@@ -33,14 +33,14 @@ export function linesOf(usageJournal: string): Lines {
     namesOf(first)
       .flatMap((name) => readFileSync(join(folder, name), 'utf8').split('\n'))
       .filter((line) => line !== '')
-  const read = (first: string) => textsOf(first).flatMap((text) => readLine(text) ?? [])
+  const read = (first: string) => textsOf(first).flatMap((text) => parseJournalLine(text) ?? [])
   const both = [files.script, files.envoy]
 
   return {
     ofScript: () => read(files.script),
     ofEnvoy: () => read(files.envoy),
     ended: () => both.flatMap(read).filter(({ state }) => state === 'ended'),
-    torn: () => both.flatMap(textsOf).filter((text) => readLine(text) === undefined).length,
+    torn: () => both.flatMap(textsOf).filter((text) => parseJournalLine(text) === undefined).length,
     failed() {
       const head = openHeadFile(files.head)
       try {
@@ -54,6 +54,6 @@ export function linesOf(usageJournal: string): Lines {
 }
 
 /** The ids of their requests. */
-export function idsOf(lines: readonly ReadLine[]): readonly string[] {
+export function idsOf(lines: readonly JournalLine[]): readonly string[] {
   return lines.map(({ usage }) => usage.response.id)
 }

@@ -10,7 +10,7 @@ import {
 } from '../../src/admin/models/model-probe.ts'
 import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
 import { noPolicies } from '../../src/cluster/rules/policies.ts'
-import { createLimits } from '../../src/extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../../src/extauthz/check-limits.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import { ServiceError } from '../../src/formats/errors.ts'
 import type { Caller } from '../../src/identity/rules/caller.ts'
@@ -135,7 +135,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     instanceName: 'gate',
     billingCurrency: 'USD',
     readCounters: counters.readFresh,
-    limits: createLimits({ counters }),
+    limits: createLimitEnforcer({ counters }),
     increases: createActiveIncreases(awayIncreases, clock),
     limitRequests: awayRequests,
     paths: pathRules(),

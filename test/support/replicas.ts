@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { filesOf } from '../../src/journal/files.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { createMigratedDatabase } from './database.ts'
 import type { WrittenDocument } from './documents.ts'
@@ -100,7 +100,7 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
     clustersFile: join(folder, 'clusters', 'clusters.json'),
     folder: join(folder, 'envoy'),
     concurrency: 2,
-    lines: filesOf(places.USAGE_JOURNAL),
+    lines: journalFilesOf(places.USAGE_JOURNAL),
     adminPort,
     adjust: settings.adjustEnvoy,
   })

@@ -1,5 +1,5 @@
 import * as fs from 'node:fs'
-import { filesOf } from '../../src/journal/files.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
 import {
   blockBytes,
   bucketOf,
@@ -40,7 +40,7 @@ export function nameOf(block: number): string {
  * seconds.
  */
 export function writeTable(usageJournal: string, changes: Partial<TableHead> = {}) {
-  const { table, lanes } = filesOf(usageJournal)
+  const { table, lanes } = journalFilesOf(usageJournal)
   const head: TableHead = {
     ...{ buckets: 16, blocks: 8, templates: 8, lanes: 4, generation: 1 },
     file: Math.floor(Math.random() * 2 ** 48),

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { Grant } from '../../src/decide/decision.ts'
 import { parseWindow } from '../../src/formats/time.ts'
-import { filesOf } from '../../src/journal/files.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
 import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
 import type { KeyCaps } from '../../src/keys/rules/key-caps.ts'
 import { toCountedLimits } from '../../src/ratelimit/rules/counted-limits.ts'
@@ -84,7 +84,7 @@ export async function createTableWorld(
   }
 
   const table = openDecisionTable({
-    paths: filesOf(join(folder, 'usage.jsonl')),
+    paths: journalFilesOf(join(folder, 'usage.jsonl')),
     ...{ mode: 0o600, lanes: () => 4, records: 300, readWindow, settledMs: 0 },
     isWriter: () => state.isWriter,
     mayServe: () => state.mayServe,

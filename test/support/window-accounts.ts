@@ -5,7 +5,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { readLine } from '../../src/journal/read-line.ts'
+import { parseJournalLine } from '../../src/journal/journal-line.ts'
 import { chargeOf } from '../../src/usage/rules/usage.ts'
 import type { ModelServer } from './model-server.ts'
 import { poll } from './poll.ts'
@@ -82,7 +82,7 @@ export function readJournal(path: string) {
     (name) => name.startsWith(stem) && /\.jsonl(\.\d+)?$/.test(name),
   )
   const texts = files.flatMap((name) => readFileSync(join(folder, name), 'utf8').split('\n'))
-  const lines = texts.flatMap((text) => readLine(text) ?? [])
+  const lines = texts.flatMap((text) => parseJournalLine(text) ?? [])
   const ended = lines.filter(({ state, isMetered }) => isMetered && state === 'ended')
   return new Map(ended.map(({ usage }) => [usage.response.id, usage]))
 }

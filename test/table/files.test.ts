@@ -1,9 +1,9 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { filesOf } from '../../src/journal/files.ts'
+import { journalFilesOf } from '../../src/journal/journal-files.ts'
 import { inSlices } from '../../src/runtime/slices.ts'
-import { createFiles } from '../../src/table/files.ts'
+import { createTableFiles } from '../../src/table/files.ts'
 import { blocksIn, createTableWorld, grantOf, type TableWorld } from '../support/table-world.ts'
 import { memoryFolder } from '../support/temporary-folder.ts'
 
@@ -125,11 +125,11 @@ test('a process that is no writer any more leaves the table', async (t) => {
 test('a process that is replaced while it creates files leaves those of the new writer', async (t) => {
   const writer = await createTableWorld(t)
   writer.admit(hourly)
-  const paths = filesOf(join(writer.folder, 'usage.jsonl'))
+  const paths = journalFilesOf(join(writer.folder, 'usage.jsonl'))
   const sizes = { buckets: 10, blocks: 10, templates: 10, lanes: 4 }
   const head = { ...sizes, generation: 1, file: 7, lease: 0, clock: 0 }
   const before = fs.readdirSync(writer.folder)
-  t.equal(await inSlices(createFiles(paths, 0o600, head, () => false)), undefined)
+  t.equal(await inSlices(createTableFiles(paths, 0o600, head, () => false)), undefined)
   t.strictSame(fs.readdirSync(writer.folder), before, 'no draft is left')
   writer.table.beat()
   t.strictSame(writer.used(), [0])

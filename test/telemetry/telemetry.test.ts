@@ -6,7 +6,7 @@ import type { Caller } from '../../src/identity/rules/caller.ts'
 import type { WrittenTelemetry } from '../../src/kinds/resources.ts'
 import type { Sources } from '../../src/telemetry/readings.ts'
 import { createTelemetry, type TelemetryOptions } from '../../src/telemetry/telemetry.ts'
-import type { Outcome } from '../../src/usage/rules/model-failure.ts'
+import type { RequestOutcome } from '../../src/usage/rules/model-failure.ts'
 import type { Usage } from '../../src/usage/rules/usage.ts'
 import { passesPromtool, readScrape } from '../support/metrics.ts'
 
@@ -31,7 +31,7 @@ function limited(user: string): Decision {
   return { allowed: false, code: 'token_limit_exceeded', grant }
 }
 
-function ended(more: Partial<Outcome> = {}): Outcome {
+function ended(more: Partial<RequestOutcome> = {}): RequestOutcome {
   return {
     model: 'llm/small',
     subscription: 'basic',

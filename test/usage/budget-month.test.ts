@@ -2,10 +2,10 @@ import { appendFileSync, readFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { type Test, test } from 'tap'
 import { createCheck } from '../../src/extauthz/check.ts'
-import { createLimits } from '../../src/extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../../src/extauthz/check-limits.ts'
 import { addExact, type ExactInt, subtractExact } from '../../src/formats/exact.ts'
 import { formatMoney, formatPriceUnits, parseMoney, toPriceUnits } from '../../src/formats/money.ts'
-import { openFolder } from '../../src/journal/folder.ts'
+import { openJournalFolder } from '../../src/journal/journal-folder.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 import { loadDocuments } from '../../src/models/sources/pipeline.ts'
 import { pathRules } from '../../src/operations/operations.ts'
@@ -14,9 +14,9 @@ import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators
 import { createRedisSums } from '../../src/ratelimit/sums/redis-sums.ts'
 import { createLedgerFeed } from '../../src/usage/ledger/feed.ts'
 import { sourceNames } from '../../src/usage/ledger/journal-files.ts'
-import { nameJournal } from '../../src/usage/ledger/journal-name.ts'
+import { ensureJournalName } from '../../src/usage/ledger/journal-name.ts'
 import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
-import { countedOf } from '../../src/usage/rules/line-charges.ts'
+import { lineUses } from '../../src/usage/rules/line-charges.ts'
 import { makePlaces, openProcess } from '../ratelimit/sums/journal-sums-world.ts'
 import { runAt } from '../support/command.ts'
 import { checkOf, checkResponse } from '../support/envoy-messages.ts'
@@ -65,7 +65,7 @@ async function startGateway(t: Test) {
       store: createRedisSums(connection.commands),
       now: () => clock.now,
       onLoss: 'allow',
-      countedOf: (line) => countedOf(line, snapshot),
+      countedOf: (line) => lineUses(line, snapshot),
       onLine: () => {},
       onDelivered: () => {},
     })
@@ -77,7 +77,7 @@ async function startGateway(t: Test) {
       ...{ by: 'key', user, groups: [groupOf[user] ?? ''], keyId: user, subscription: 'teams' },
     }),
     snapshot: () => snapshot,
-    limits: createLimits({
+    limits: createLimitEnforcer({
       counters: { read: (...asked) => process.sums.read(...asked) },
       charging: { estimators: createEstimators(), isAlways: false },
     }),
@@ -136,9 +136,9 @@ async function feedLedger(t: Test, path: string, now: () => number) {
   const api = await createKeyApi(t)
   const feed = createLedgerFeed({
     ...{
-      folder: openFolder(dirname(path)),
+      folder: openJournalFolder(dirname(path)),
       names: sourceNames(path),
-      journal: nameJournal(path),
+      journal: ensureJournalName(path),
     },
     ...{
       ledger: createUsageLedger(api.sql),

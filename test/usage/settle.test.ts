@@ -1,13 +1,13 @@
 import { test } from 'tap'
-import type { ReadLine } from '../../src/journal/read-line.ts'
+import type { JournalLine } from '../../src/journal/journal-line.ts'
 import { chargeOfLine } from '../../src/usage/rules/line-charges.ts'
 import type { UnusableUsage } from '../../src/usage/rules/usage.ts'
-import { createSettle } from '../../src/usage/settle.ts'
+import { createLineSettler } from '../../src/usage/settle.ts'
 import { endedLine, reportedTotal } from '../support/ended-line.ts'
 
-function tell(line: ReadLine, unusableUsage: UnusableUsage = 'allow'): unknown[] {
+function tell(line: JournalLine, unusableUsage: UnusableUsage = 'allow'): unknown[] {
   const told: unknown[] = []
-  const settle = createSettle({
+  const settle = createLineSettler({
     holds: {
       follow: ({ response }, now) => told.push(['renewed', response.id, now]),
       release: ({ response }) => told.push(['released', response.id]),
@@ -30,7 +30,7 @@ function tell(line: ReadLine, unusableUsage: UnusableUsage = 'allow'): unknown[]
 }
 
 /** What the writer says of a response's charge. */
-const charged = (line: ReadLine, unusableUsage?: UnusableUsage) =>
+const charged = (line: JournalLine, unusableUsage?: UnusableUsage) =>
   tell(line, unusableUsage).filter((each) => Array.isArray(each) && each[0] === 'charged')
 
 test('every process learns of an end, the writer of its charge', async (t) => {
@@ -50,7 +50,7 @@ test('a request that runs only renews its hold', async (t) => {
 
 test('a line from before the start ends its hold', async (t) => {
   const released: number[] = []
-  const settle = createSettle({
+  const settle = createLineSettler({
     holds: {
       follow() {},
       release: ({ response }) => void released.push(response.endedAt),
@@ -74,7 +74,7 @@ test('a line from before the start ends its hold', async (t) => {
 test('a clock that is set does not make a request in progress an old one', async (t) => {
   const clock = { set: 2_000_000, passed: 0 }
   const seen: number[] = []
-  const settle = createSettle({
+  const settle = createLineSettler({
     holds: { follow: (_, now) => seen.push(now), release() {}, learn() {} },
     ...{ clock: () => clock.set + clock.passed, monotonic: () => clock.passed },
     all: { onEnded() {} },
@@ -96,7 +96,7 @@ test('a clock that is set does not make a request in progress an old one', async
 test('nor does one that is set before the first line', async (t) => {
   const clock = { now: 2_000_000 }
   const seen: number[] = []
-  const settle = createSettle({
+  const settle = createLineSettler({
     holds: { follow: (_, now) => seen.push(now), release() {}, learn() {} },
     ...{ clock: () => clock.now, monotonic: () => 0 },
     all: { onEnded() {} },

@@ -5,8 +5,8 @@ import { allowsOneChoiceOnly } from '../../decide/steps/operation.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { PathRules } from '../../operations/operations.ts'
 import { parseTarget } from '../../operations/request-target.ts'
-import { missRule } from '../../table/rules/plan.ts'
-import { missRules } from '../../table/rules/rules.ts'
+import { missRule } from '../../table/rules/hit-plan.ts'
+import { missRules } from '../../table/rules/miss-rules.ts'
 import { object, optional, string } from '../http/schema.ts'
 
 /** `off`: by the settings. `closed`: not in force now. */

@@ -5,12 +5,12 @@
 
 import { createCheckpoint, type KeptState } from '../../journal/checkpoint.ts'
 import type { DurableFiles } from '../../journal/durable-files.ts'
-import type { Folder } from '../../journal/folder.ts'
-import type { Position } from '../../journal/follower.ts'
+import type { JournalPosition } from '../../journal/follower.ts'
+import type { JournalFolder } from '../../journal/journal-folder.ts'
+import type { JournalLine } from '../../journal/journal-line.ts'
 import { createLineDelivery } from '../../journal/line-delivery.ts'
-import type { ReadLine } from '../../journal/read-line.ts'
 import type { IsDone } from '../../journal/remove-saved.ts'
-import { createWriters } from '../../journal/writers.ts'
+import { createWriterElection } from '../../journal/writer-election.ts'
 import { createWindowSums, isEnded, type LineUse, type OwnSum } from '../rules/sums.ts'
 import { ownUseOf } from '../rules/tally.ts'
 import type { Resets } from '../rules/windows.ts'
@@ -23,18 +23,18 @@ import { createWriterRole } from './writer-role.ts'
 /** The handlers of each line. */
 export interface LineHandlers extends Pick<LineTailOptions, 'readText' | 'countedOf'> {
   /** Called in every process for each line after it is counted, except lines from before the process's start. */
-  readonly onLine?: (line: ReadLine, counted: readonly LineUse[]) => void
+  readonly onLine?: (line: JournalLine, counted: readonly LineUse[]) => void
   /**
    * Called only in the writer, for each line after it is counted: once per gateway. When a writer is killed, lines of
    * at most one second are passed twice or not at all. `isEarlier`: it may be from before the process's start.
    */
-  readonly onDelivered?: (line: ReadLine, isEarlier: boolean) => void
+  readonly onDelivered?: (line: JournalLine, isEarlier: boolean) => void
 }
 
 export interface GatewaySumsOptions
   extends LineHandlers,
     Omit<SharedSumsOptions, 'sums' | 'nonce' | 'isWriter' | 'onBeyond' | 'onRival'> {
-  readonly folder: Folder
+  readonly folder: JournalFolder
   readonly kept: DurableFiles
   /** Names of the current files. A Check reads the first of them to its end before it decides. */
   readonly files: readonly string[]
@@ -43,7 +43,7 @@ export interface GatewaySumsOptions
   /** The resets known at the start. */
   readonly resets?: Resets
   /** The position from which files are read if there is no checkpoint with one. */
-  readonly begunAt?: Position | undefined
+  readonly begunAt?: JournalPosition | undefined
   /** How many rotated files of each name are retained; 4 by default. */
   readonly keptFiles?: number
   /** Whether all other readers are done with a rotated file, so that it may be removed once its lines are saved. */
@@ -51,7 +51,7 @@ export interface GatewaySumsOptions
   /** Called when another gateway writes under the same name: a copied volume. */
   readonly onDouble: () => void
   /** Called when the files were handed over to this gateway name, under which the caller must open them again. */
-  readonly onRenamed?: (gateway: string, position: Position) => void
+  readonly onRenamed?: (gateway: string, position: JournalPosition) => void
   /** Called for errors of background work, which is retried. */
   readonly onFault: (error: unknown) => void
 }
@@ -62,7 +62,7 @@ export type GatewaySums = Awaited<ReturnType<typeof openGatewaySums>>
 export async function openGatewaySums(options: GatewaySumsOptions) {
   const { folder, kept, files, gateway, now, monotonic, keptFiles = 4, stem = 'usage' } = options
   const { readText, onFault } = options
-  const writers = createWriters(folder, `${stem}.writers`, now)
+  const writers = createWriterElection(folder, `${stem}.writers`, now)
   const checkpoint = createCheckpoint(kept, `${stem}.sums`, files, writers.nonce)
   const resets = createKnownResets(options.resets)
   const sums = createWindowSums(resets.all, monotonic)
@@ -114,7 +114,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   })
 
   /** Passes a line to the listener of the writer. */
-  function deliver(line: ReadLine, isEarlier: boolean): void {
+  function deliver(line: JournalLine, isEarlier: boolean): void {
     report(role.renewIfDue)
     if (role.isWriter) report(() => options.onDelivered?.(line, isEarlier))
   }
@@ -162,7 +162,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
    * returns whether it has. Afterwards nothing more is read or sent here. `rename` writes the new name, under which lines
    * from this position on count.
    */
-  async function handOver(next: string, rename: (from: Position) => void): Promise<boolean> {
+  async function handOver(next: string, rename: (from: JournalPosition) => void): Promise<boolean> {
     if (!role.confirm() || lostUse.isPending) return false
     const unsent = sums.own(now()).filter((tally) => tally.field < ownUseOf(tally))
     if (unsent.some((tally) => !isEnded(tally, now()))) return false

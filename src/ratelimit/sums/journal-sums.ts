@@ -1,8 +1,8 @@
 /** The sums of a gateway from its journal, across renames of the gateway: they are reopened under each new name. */
 
-import type { Position } from '../../journal/followed-files.ts'
+import type { JournalPosition } from '../../journal/followed-files.ts'
+import { randomGatewayName } from '../../journal/gateway-name.ts'
 import type { JournalProblem } from '../../journal/health.ts'
-import { inventName } from '../../journal/name.ts'
 import { type JournalOptions, openJournal } from '../../journal/open-journal.ts'
 import { repeat } from '../../runtime/loop.ts'
 import type { Counter } from '../rules/counter.ts'
@@ -90,8 +90,8 @@ export async function openJournalSums(options: SumsOptions) {
     if (store === undefined) name.rename(name.name)
     else {
       if (current.running.isUnavailable) return
-      const [from, to] = [name.name, inventName()]
-      const rename = (at: Position): void => {
+      const [from, to] = [name.name, randomGatewayName()]
+      const rename = (at: JournalPosition): void => {
         try {
           name.rename(to, at)
         } catch (error) {

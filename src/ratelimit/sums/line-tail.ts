@@ -2,8 +2,8 @@
 
 import { addExact, maxExact, subtractExact } from '../../formats/exact.ts'
 import type { KeptState } from '../../journal/checkpoint.ts'
-import type { Follower, Position } from '../../journal/follower.ts'
-import type { ReadLine } from '../../journal/read-line.ts'
+import type { JournalFollower, JournalPosition } from '../../journal/follower.ts'
+import type { JournalLine } from '../../journal/journal-line.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { LineUse, WindowSums } from '../rules/sums.ts'
 import { ownUseOf } from '../rules/tally.ts'
@@ -12,13 +12,13 @@ import { type RebuildOptions, rebuildSums } from './rebuild-sums.ts'
 export interface LineTailOptions extends Omit<RebuildOptions, 'countText'> {
   readonly sums: WindowSums
   /** Parses and charges a line. */
-  readonly readText: (text: string) => ReadLine | undefined
+  readonly readText: (text: string) => JournalLine | undefined
   /** Returns the amounts that a line adds to counters. Must not throw. */
-  readonly countedOf: (line: ReadLine) => readonly LineUse[]
+  readonly countedOf: (line: JournalLine) => readonly LineUse[]
   /** Adds to the sums. */
   readonly count: (counted: LineUse) => void
   /** Called for each line after it is counted. Must not throw. */
-  readonly onRead: (line: ReadLine, counted: readonly LineUse[]) => void
+  readonly onRead: (line: JournalLine, counted: readonly LineUse[]) => void
 }
 
 /** The most bytes that a Check reads before it decides. */
@@ -32,9 +32,9 @@ export type LineTail = ReturnType<typeof createLineTail>
 export function createLineTail(options: LineTailOptions) {
   const { folder, files, sums, now, readText, countedOf } = options
   const read = { lines: 0, skipped: 0, bytes: 0 }
-  let position: Position = new Map()
+  let position: JournalPosition = new Map()
   /** Assigned by the first `rebuild`. */
-  let follower: Follower
+  let follower: JournalFollower
 
   function count(text: string): void {
     read.bytes += text.length
@@ -58,7 +58,7 @@ export function createLineTail(options: LineTailOptions) {
    * Retains the sums of lines that are only in removed files and in no checkpoint, and their positions, so that each
    * counts once.
    */
-  function keepRead(next: Position, replace: () => void): void {
+  function keepRead(next: JournalPosition, replace: () => void): void {
     const before = sums.own(now()).map((tally) => [tally, ownUseOf(tally)] as const)
     replace()
     for (const [tally, own] of before)
@@ -76,7 +76,7 @@ export function createLineTail(options: LineTailOptions) {
     /** Nothing is read while it is set. */
     isPaused: false,
     /** The position up to which lines are counted. Live. */
-    get position(): Position {
+    get position(): JournalPosition {
       return position
     },
     /**
@@ -127,7 +127,7 @@ export function createLineTail(options: LineTailOptions) {
     /** Reads all lines that there are now, at most a megabyte; returns whether none is left. */
     catchUp: (): boolean => follower.catchUp(catchUpBytes),
     /** As in follower.ts. */
-    tidy: (...saved: Parameters<Follower['tidy']>): void => follower.tidy(...saved),
+    tidy: (...saved: Parameters<JournalFollower['tidy']>): void => follower.tidy(...saved),
     close: (): void => follower.close(),
   }
   return tail

@@ -1,19 +1,19 @@
 /** Sums that are rebuilt beside the current ones: from a checkpoint, and the lines written since. */
 
 import type { KeptState } from '../../journal/checkpoint.ts'
-import type { Folder } from '../../journal/folder.ts'
-import { createFollower, type Position } from '../../journal/follower.ts'
+import { createJournalFollower, type JournalPosition } from '../../journal/follower.ts'
+import type { JournalFolder } from '../../journal/journal-folder.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { createWindowSums, type LineUse } from '../rules/sums.ts'
 import type { Tally } from '../rules/tally.ts'
 import type { Resets } from '../rules/windows.ts'
 
 export interface RebuildOptions {
-  readonly folder: Folder
+  readonly folder: JournalFolder
   readonly files: readonly string[]
   readonly resets: Resets
   /** Where reading begins if the checkpoint has no position. */
-  readonly begunAt?: Position | undefined
+  readonly begunAt?: JournalPosition | undefined
   /** The amounts that a line adds, by its text. */
   readonly countText: (text: string) => readonly LineUse[]
   /** Milliseconds since the epoch. */
@@ -24,13 +24,13 @@ export interface RebuildOptions {
 /** Resolves once the files are read to their ends. */
 export async function rebuildSums(state: KeptState, options: RebuildOptions) {
   const { folder, files, resets, begunAt, countText, now, monotonic } = options
-  const position: Position = new Map(state.position.size > 0 ? state.position : begunAt)
+  const position: JournalPosition = new Map(state.position.size > 0 ? state.position : begunAt)
   const rebuilt = createWindowSums(resets, monotonic)
   rebuilt.replaceOwn(state.own)
   let onLine = (text: string): void => {
     for (const counted of countText(text)) rebuilt.count(counted, now())
   }
-  const follower = createFollower({
+  const follower = createJournalFollower({
     folder,
     names: files,
     position,

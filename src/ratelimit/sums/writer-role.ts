@@ -3,17 +3,17 @@
  * another process may have taken over while it hung.
  */
 
-import { silentMs, type Writers } from '../../journal/writers.ts'
+import { type WriterElection, writerSilenceMs } from '../../journal/writer-election.ts'
 
 /** A writer that has not confirmed its role for this long confirms it before it delivers lines. */
-const confirmAfterMs = silentMs / 2
+const confirmAfterMs = writerSilenceMs / 2
 
 /**
  * `monotonic`: a clock in milliseconds. `onEnd`: another process has taken over, or this one has left. `onBegin`: it
  * has become the writer; called in the turn in which `claim`'s preparation ended.
  */
 export function createWriterRole(
-  writers: Writers,
+  writers: WriterElection,
   monotonic: () => number,
   { onBegin, onEnd }: { readonly onBegin: () => void; readonly onEnd: () => void },
 ) {

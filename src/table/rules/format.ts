@@ -5,7 +5,7 @@
  */
 
 import { hash } from 'node:crypto'
-import { cellsOfBlock } from './rules.ts'
+import { cellsOfBlock } from './miss-rules.ts'
 
 /** The magic words of both files, and the version of their format. */
 const [tableMagic, lanesMagic, form] = ['TGTABLE1', 'TGLANES1', 2]
@@ -188,7 +188,7 @@ export function writeTemplate(buffer: Buffer, text: string): void {
 }
 
 /** Checksum of the words before the last one, in a part of this length. */
-export function checkSum(buffer: Buffer, bytes: number): number {
+export function tableChecksum(buffer: Buffer, bytes: number): number {
   let sum = 0
   for (let at = 0; at < bytes - 4; at += 4) {
     sum = (((sum << 5) | (sum >>> 27)) + buffer.readInt32LE(at)) | 0
@@ -197,7 +197,7 @@ export function checkSum(buffer: Buffer, bytes: number): number {
 }
 
 function seal(buffer: Buffer, bytes: number): void {
-  buffer.writeInt32LE(checkSum(buffer, bytes), bytes - 4)
+  buffer.writeInt32LE(tableChecksum(buffer, bytes), bytes - 4)
 }
 
 /**

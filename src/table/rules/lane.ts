@@ -19,7 +19,7 @@ export interface Lane {
 }
 
 /** Returns undefined in doubt: the added tokens are then counted twice until their window ends. */
-export function readLane(text: unknown): Lane | undefined {
+export function parseLane(text: unknown): Lane | undefined {
   if (typeof text !== 'string') return undefined
   const [file, added, ...blocks] = /^\d{1,15}(?: \d{1,15}){2,3}$/.test(text)
     ? text.split(' ').map(Number)

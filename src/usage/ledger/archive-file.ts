@@ -53,7 +53,7 @@ export async function listArchives(folder: string) {
 }
 
 /** Removes drafts that killed processes left. */
-export async function removeDrafts(folder: string): Promise<void> {
+export async function removeArchiveDrafts(folder: string): Promise<void> {
   for (const name of await readdir(folder).catch(() => [])) {
     const path = join(folder, name)
     const { mtimeMs } = (name.endsWith('.tmp') && (await stat(path).catch(() => {}))) || {}

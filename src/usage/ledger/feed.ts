@@ -4,7 +4,7 @@
  * that were lost before they were read are recorded as a gap.
  */
 
-import type { Folder, Listed } from '../../journal/folder.ts'
+import type { JournalFolder, ListedFile } from '../../journal/journal-folder.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { UsageLedger } from '../store.ts'
 import {
@@ -17,7 +17,7 @@ export interface LedgerFeedOptions extends LedgerReadingOptions {
   /** The name of the journal, equal for every process that sees the folder. */
   readonly journal: string
   readonly ledger: Pick<UsageLedger, 'open' | 'feed'>
-  readonly folder: LedgerReadingOptions['folder'] & Pick<Folder, 'readText' | 'replaceText'>
+  readonly folder: LedgerReadingOptions['folder'] & Pick<JournalFolder, 'readText' | 'replaceText'>
 }
 
 /** How often the database records that the journal is still read. */
@@ -105,7 +105,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
       }
     },
     /** Whether the whole file is in the ledger. */
-    isDone: ({ inode, size }: Pick<Listed, 'inode' | 'size'>): boolean =>
+    isDone: ({ inode, size }: Pick<ListedFile, 'inode' | 'size'>): boolean =>
       (stored.get(inode) ?? 0) >= size,
     /** Closes its files; the next step reads the position again. */
     reset,

@@ -1,29 +1,29 @@
 /** The files of a journal: those with the script's lines, and those with Envoy's own. */
 
 import { basename, dirname } from 'node:path'
-import { filesOf } from '../../journal/files.ts'
+import { headFromLedger } from '../../journal/file-head.ts'
+import type { JournalPosition } from '../../journal/follower.ts'
+import { journalFilesOf } from '../../journal/journal-files.ts'
 import {
-  type Folder,
+  type JournalFolder,
   type LineFile,
   listLineFiles,
   type OpenFile,
-  openFolder,
-} from '../../journal/folder.ts'
-import type { Position } from '../../journal/follower.ts'
-import { headFromLedger } from '../../journal/head.ts'
+  openJournalFolder,
+} from '../../journal/journal-folder.ts'
 import type { LedgerPlace } from '../store.ts'
 import { findKeptFolder } from './journal-name.ts'
 
 /** The programs that write lines, each to a current file, which is rotated. */
-export const sources = ['script', 'envoy'] as const
+export const lineSources = ['script', 'envoy'] as const
 
-export type LineSource = (typeof sources)[number]
+export type LineSource = (typeof lineSources)[number]
 
 /** Names of the current files. */
 export type SourceNames = Readonly<Record<LineSource, string>>
 
 export function sourceNames(path: string): SourceNames {
-  const { script, envoy } = filesOf(path)
+  const { script, envoy } = journalFilesOf(path)
   return { script: basename(script), envoy: basename(envoy) }
 }
 
@@ -33,7 +33,7 @@ export interface JournalFile extends LineFile {
 
 /** Lists the journal files in a folder, for each source the oldest first. */
 export function listJournalFiles(
-  folder: Pick<Folder, 'list'>,
+  folder: Pick<JournalFolder, 'list'>,
   names: SourceNames,
 ): readonly JournalFile[] {
   return listLineFiles(folder, [names.script, names.envoy]).map((each) => {
@@ -55,12 +55,17 @@ export async function* bytesOf(file: OpenFile, from: number, to: number): AsyncG
 }
 
 /** The position that these places record. */
-export function positionOf(places: readonly LedgerPlace[]): Position {
+export function positionOfPlaces(places: readonly LedgerPlace[]): JournalPosition {
   return new Map(places.map(({ head, offset }) => [headFromLedger(head), offset]))
 }
 
 /** The folder of the journal at this path, and the one with copies, which may have files that the first one lacks. */
-export function foldersOf(path: string, dataDir: string | undefined): readonly Folder[] {
+export function journalFoldersOf(
+  path: string,
+  dataDir: string | undefined,
+): readonly JournalFolder[] {
   const kept = dataDir === undefined ? undefined : findKeptFolder(path, dataDir)
-  return [dirname(path), ...(kept === undefined ? [] : [kept])].map((each) => openFolder(each))
+  return [dirname(path), ...(kept === undefined ? [] : [kept])].map((each) =>
+    openJournalFolder(each),
+  )
 }

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { keptJournalOf, ledgerNameOf } from '../../journal/files.ts'
+import { keptJournalOf, ledgerNameOf } from '../../journal/journal-files.ts'
 import { readSmallText } from '../../journal/small-file.ts'
 import { replaceFileSync } from '../../runtime/replace-file.ts'
 
@@ -14,7 +14,7 @@ const form = /^[0-9a-f]{16}$/
  * another gateway's journal, which may have the same path on its own machine. The first caller creates it, with its
  * folders if missing. Throws if it cannot be written.
  */
-export function nameJournal(path: string, dataDir?: string): string {
+export function ensureJournalName(path: string, dataDir?: string): string {
   const [beside, kept = beside] = filesOf(path, dataDir)
   // A folder in memory is empty after a reboot.
   const name = readName(kept) ?? readName(beside) ?? randomBytes(8).toString('hex')

@@ -1,9 +1,9 @@
 /** Measures how far the ledger lags behind its journal. */
 
-import { createFollower } from '../../journal/follower.ts'
-import { readLine } from '../../journal/read-line.ts'
+import { createJournalFollower } from '../../journal/follower.ts'
+import { parseJournalLine } from '../../journal/journal-line.ts'
 import type { LedgerState } from '../store.ts'
-import { foldersOf, positionOf, sourceNames } from './journal-files.ts'
+import { journalFoldersOf, positionOfPlaces, sourceNames } from './journal-files.ts'
 import { findJournalName } from './journal-name.ts'
 import type { KeptPlaces } from './ledger-lines.ts'
 
@@ -21,11 +21,11 @@ export function readLedgerLag(
   const own = path && findJournalName(path, dataDir)
   const places = journals.find(({ journal }) => journal === own)?.places
   if (path === undefined || places === undefined) return { bytes, lines }
-  const position = positionOf(places)
+  const position = positionOfPlaces(places)
   /** Bytes after the last line end, by head: a line that is being written. */
   const unended = new Map<string, number>()
-  for (const folder of foldersOf(path, dataDir)) {
-    const follower = createFollower({
+  for (const folder of journalFoldersOf(path, dataDir)) {
+    const follower = createJournalFollower({
       folder,
       names: Object.values(sourceNames(path)),
       position,
@@ -48,6 +48,6 @@ export function readLedgerLag(
 
 /** Whether the ledger adds the line, or records it as lost. */
 function isAdded(text: string): boolean {
-  const line = readLine(text)
+  const line = parseJournalLine(text)
   return line === undefined || (line.isMetered && line.state === 'ended')
 }

@@ -2,12 +2,18 @@
 
 import { basename, join } from 'node:path'
 import type { TimeRange } from '../../formats/time-range.ts'
-import { createFollower, type Position } from '../../journal/follower.ts'
-import { headFromLedger } from '../../journal/head.ts'
+import { headFromLedger } from '../../journal/file-head.ts'
+import { createJournalFollower, type JournalPosition } from '../../journal/follower.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import type { LedgerState } from '../store.ts'
 import { type ListedArchive, listArchives, openArchive } from './archive-file.ts'
-import { foldersOf, type LineSource, positionOf, sourceNames, sources } from './journal-files.ts'
+import {
+  journalFoldersOf,
+  type LineSource,
+  lineSources,
+  positionOfPlaces,
+  sourceNames,
+} from './journal-files.ts'
 import { findJournalName } from './journal-name.ts'
 
 type Places = LedgerState['journals'][number]['places']
@@ -57,7 +63,7 @@ export async function findSurvivingLines(
     const last = folder !== undefined && next === undefined ? head : undefined
     if (some.length === 0 && journal !== own && !last?.piece) continue
     async function* files() {
-      const read: Position = new Map()
+      const read: JournalPosition = new Map()
       yield* readArchives(some, { journal, next, last }, read, onProblem)
       if (path !== undefined && journal === own) yield* readFiles(path, dataDir, places, read)
     }
@@ -71,18 +77,18 @@ function* readFiles(
   path: string,
   dataDir: string | undefined,
   places: Places,
-  position: Position,
+  position: JournalPosition,
 ): Generator<KeptFile> {
   const names = sourceNames(path)
   const archived = new Set(position.keys())
   let lines: string[] = []
   let [head, name] = ['', '']
-  for (const folder of foldersOf(path, dataDir)) {
-    const follower = createFollower({
+  for (const folder of journalFoldersOf(path, dataDir)) {
+    const follower = createJournalFollower({
       folder,
       names: Object.values(names),
       position,
-      until: positionOf(places),
+      until: positionOfPlaces(places),
       onLine(line, ...from) {
         lines.push(line)
         ;[head, name] = from
@@ -110,7 +116,7 @@ function archivesOf(
 ): readonly ListedArchive[] {
   const dayOf = (time: number): string => new Date(time).toISOString().slice(0, 10)
   // For each source, the last archive that began before.
-  const begun = sources
+  const begun = lineSources
     .map((source) =>
       archives.findLastIndex((each) => each.source === source && each.day < dayOf(from)),
     )
@@ -135,7 +141,7 @@ interface Beyond {
 async function* readArchives(
   archives: readonly ListedArchive[],
   { journal, next, last }: Beyond,
-  read: Position,
+  read: JournalPosition,
   onProblem: (problem: string) => void,
 ): AsyncGenerator<KeptFile> {
   let before: { readonly piece: number; readonly name: string; readonly hash?: string } | undefined

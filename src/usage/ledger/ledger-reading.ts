@@ -1,19 +1,19 @@
 /** Reads the lines after a position of the ledger, and sums them for the ledger. Writes nothing. */
 
-import type { Folder } from '../../journal/folder.ts'
 import { renamedSince } from '../../journal/followed-files.ts'
-import { createFollower } from '../../journal/follower.ts'
-import { isAfterTorn, readLine } from '../../journal/read-line.ts'
+import { createJournalFollower } from '../../journal/follower.ts'
+import type { JournalFolder } from '../../journal/journal-folder.ts'
+import { isAfterTorn, parseJournalLine } from '../../journal/journal-line.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { LedgerPlace, UsageGap } from '../store.ts'
 import type { SourceNames } from './journal-files.ts'
 import { createLimitSums } from './limit-sums.ts'
-import { createPlaces, type Place } from './places.ts'
+import { createFilePlaces, type FilePlace } from './places.ts'
 import { createUsageSums } from './sums.ts'
 
 export interface LedgerReadingOptions {
   /** The folder that the gateway shares with the service. */
-  readonly folder: Pick<Folder, 'list' | 'open' | 'remove'>
+  readonly folder: Pick<JournalFolder, 'list' | 'open' | 'remove'>
   readonly names: SourceNames
   readonly unusableUsage: UnusableUsage
   /** Milliseconds since the epoch. */
@@ -43,7 +43,7 @@ export function createLedgerReading(
   const { folder, names, unusableUsage, clock, monotonic } = options
   const sums = createUsageSums()
   const limits = createLimitSums()
-  const places = createPlaces(stored, clock)
+  const places = createFilePlaces(stored, clock)
   const { position } = places
   let isLacking = isRestored
   let gaps: UsageGap[] = []
@@ -52,7 +52,7 @@ export function createLedgerReading(
   let lines = 0
   /** Whether the state of a file has changed, other than by lines or gaps. */
   let isChanged = false
-  const follower = createFollower({
+  const follower = createJournalFollower({
     folder,
     names: [names.script, names.envoy],
     position,
@@ -61,17 +61,17 @@ export function createLedgerReading(
     onLost: (head) => noteLost(placeOf(head)),
   })
 
-  function placeOf(head: string): Place {
+  function placeOf(head: string): FilePlace {
     return places.of(head, () => {
       const one = follower.files().find((each) => each.head === head)
       return one && renamedSince(one)
     })
   }
 
-  function add(text: string, place: Place, name: string): void {
+  function add(text: string, place: FilePlace, name: string): void {
     lines += 1
     if (place.isReadBefore) return
-    const line = readLine(text, unusableUsage)
+    const line = parseJournalLine(text, unusableUsage)
     if (line === undefined ? !isRetold(text, name) : isAfterTorn(text)) noteLost(place)
     if (line === undefined) return
     const endedAt = Math.min(line.usage.response.endedAt, clock() + aheadMs)
@@ -88,13 +88,13 @@ export function createLedgerReading(
   }
 
   /** A part of a file can't be read, or is gone. */
-  function noteLost(place: Place): void {
+  function noteLost(place: FilePlace): void {
     if (place.isReadBefore) return
     place.gapFrom ??= place.endedAt ?? clock()
     isChanged = true
   }
 
-  function endGap(place: Place, at: number): void {
+  function endGap(place: FilePlace, at: number): void {
     if (place.gapFrom !== undefined) noteGap(place.gapFrom, at)
     place.gapFrom = undefined
   }

@@ -3,16 +3,16 @@
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import type { Denial } from '../../decide/decision.ts'
-import { type Listed, openFolder } from '../../journal/folder.ts'
+import { type ListedFile, openJournalFolder } from '../../journal/journal-folder.ts'
 import { causeMessage } from '../../runtime/error-message.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
 import { noteIfLate } from '../../runtime/with-timeout.ts'
 import type { ArchiveHeads, UsageLedger } from '../store.ts'
-import { createArchive } from './archive.ts'
 import { createLedgerFeed, type LedgerFeedOptions } from './feed.ts'
+import { createJournalArchiver } from './journal-archiver.ts'
 import { sourceNames } from './journal-files.ts'
-import { nameJournal } from './journal-name.ts'
+import { ensureJournalName } from './journal-name.ts'
 import { createRefusalSums } from './refusals.ts'
 
 interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusableUsage'> {
@@ -66,8 +66,8 @@ export function createLedger(options: LedgerOptions) {
   let loops: Promise<unknown> = Promise.resolve()
 
   function openReader() {
-    const journal = nameJournal(path, options.dataDir)
-    const files = { folder: openFolder(dirname(path)), names: sourceNames(path) }
+    const journal = ensureJournalName(path, options.dataDir)
+    const files = { folder: openJournalFolder(dirname(path)), names: sourceNames(path) }
     const feed = createLedgerFeed({
       ...files,
       journal,
@@ -84,7 +84,8 @@ export function createLedger(options: LedgerOptions) {
       },
     })
     const { isDone } = feed
-    const archive = archives && createArchive({ ...files, journal, archives, heads, isDone })
+    const archive =
+      archives && createJournalArchiver({ ...files, journal, archives, heads, isDone })
     return { feed, archive: archive || undefined }
   }
 
@@ -146,7 +147,7 @@ export function createLedger(options: LedgerOptions) {
       reader?.feed.reset()
     },
     /** Whether the whole file is in the ledger and archived, if there is an archive. */
-    isDone(file: Listed) {
+    isDone(file: ListedFile) {
       if (reader === undefined) return false
       const { feed, archive } = reader
       return feed.isDone(file) && (archive?.isDone(file) ?? true)

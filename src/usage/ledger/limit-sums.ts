@@ -4,9 +4,9 @@ import { hourMs } from '../../formats/time.ts'
 import type { TimeRange } from '../../formats/time-range.ts'
 import type { Counter } from '../../ratelimit/rules/counter.ts'
 import { boundsAt, windowText } from '../../ratelimit/rules/windows.ts'
-import { type CountableLine, chargedOf } from '../rules/line-charges.ts'
+import { type CountableLine, namedLimitCharges } from '../rules/line-charges.ts'
 import type { LimitRow } from '../store.ts'
-import { addCharge, mergeBy } from './merge.ts'
+import { addCharge, mergeRow } from './merge.ts'
 
 const always: TimeRange = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
 
@@ -20,7 +20,7 @@ export function createLimitSums(within = always) {
     },
     /** Adds the charges of a line; later times than `latest` become `latest`. */
     add(line: CountableLine, latest: number): void {
-      for (const { limit, whom, counter, at: charged, amount } of chargedOf(line)) {
+      for (const { limit, whom, counter, at: charged, amount } of namedLimitCharges(line)) {
         const at = Math.min(charged, latest)
         if (at < within.from || at >= within.to) continue
         const { resource, name, kind, per, window } = limit
@@ -30,7 +30,7 @@ export function createLimitSums(within = always) {
           ...{ name, kind, per, whom, window: windowText(window), begin },
           ...{ amount, first: at, last: at },
         }
-        mergeBy(rows, `${begin}\n${per}\n${counter.key}`, row, addCharge)
+        mergeRow(rows, `${begin}\n${per}\n${counter.key}`, row, addCharge)
       }
     },
     /** Returns the rows so far, and starts with none. */

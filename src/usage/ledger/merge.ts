@@ -5,7 +5,7 @@ import type { Mutable } from '../../formats/mutable.ts'
 import { type LimitRow, type UsageRow, usageFigures } from '../store.ts'
 
 /** Merges a row with the one that has its key. */
-export function mergeBy<Row>(
+export function mergeRow<Row>(
   all: Map<string, Row>,
   key: string,
   row: Row,

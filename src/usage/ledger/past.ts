@@ -4,8 +4,8 @@ import { appendTo } from '../../formats/lists.ts'
 import type { Mutable } from '../../formats/mutable.ts'
 import { hourMs } from '../../formats/time.ts'
 import type { TimeRange } from '../../formats/time-range.ts'
-import { readLine } from '../../journal/read-line.ts'
-import { isCharged, partsOfUse } from '../rules/amounts.ts'
+import { parseJournalLine } from '../../journal/journal-line.ts'
+import { chargeParts, isCharged } from '../rules/amounts.ts'
 import type { PastUsage, Spender } from '../rules/simulate.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
@@ -63,7 +63,7 @@ async function readLines(
   for (const { files } of kept) {
     for await (const { lines } of files) {
       for await (const text of lines) {
-        const line = readLine(text, unusableUsage)
+        const line = parseJournalLine(text, unusableUsage)
         if (line?.charge === undefined) continue
         const { usage, charge, startedAt } = line
         const { endedAt } = usage.response
@@ -77,7 +77,7 @@ async function readLines(
           startedAt,
           endedAt,
           tokens: charge.tokens ?? 0,
-          parts: partsOfUse(usage, charge),
+          parts: chargeParts(usage, charge),
         })
       }
     }

@@ -1,13 +1,13 @@
 /** Tracks how far each file of a journal was read, and which files are gone. */
 
 import { getOrAdd } from '../../formats/lists.ts'
-import type { Followed } from '../../journal/followed-files.ts'
-import type { Position } from '../../journal/follower.ts'
-import { headFromLedger } from '../../journal/head.ts'
+import { headFromLedger } from '../../journal/file-head.ts'
+import type { FollowedFile } from '../../journal/followed-files.ts'
+import type { JournalPosition } from '../../journal/follower.ts'
 import type { LedgerPlace } from '../store.ts'
 
 /** The state of a file besides its position. */
-export interface Place {
+export interface FilePlace {
   /** End of its last response, in milliseconds since the epoch, or null if it has none. */
   endedAt: number | null
   /** Whether no line of it is missing in the ledger, or that is recorded as a gap. */
@@ -24,10 +24,10 @@ const movedForMs = 10_000
 const maxAbsent = 32
 
 /** `stored`: the places in the ledger. `clock`: milliseconds since the epoch. */
-export function createPlaces(stored: readonly LedgerPlace[], clock: () => number) {
+export function createFilePlaces(stored: readonly LedgerPlace[], clock: () => number) {
   /** By head, like the position. */
-  const all = new Map<string, Place>()
-  const position: Position = new Map()
+  const all = new Map<string, FilePlace>()
+  const position: JournalPosition = new Map()
   /** When a file was first missing, in monotonic time, by head. */
   const missingSince = new Map<string, number>()
   /** The heads of an earlier version, which knows no others and would add these files again, by our head. */
@@ -60,11 +60,11 @@ export function createPlaces(stored: readonly LedgerPlace[], clock: () => number
   }
 
   return {
-    all: (): Iterable<Place> => all.values(),
+    all: (): Iterable<FilePlace> => all.values(),
     /** Live: a follower advances it. */
     position,
     /** `rotatedAt`: returns when its file was rotated, in milliseconds since the epoch, if it is not current. */
-    of(head: string, rotatedAt: () => number | undefined): Place {
+    of(head: string, rotatedAt: () => number | undefined): FilePlace {
       const known = all.get(head)
       if (known !== undefined) return known
       const isReadBefore = (rotatedAt() ?? Number.POSITIVE_INFINITY) < forgottenBefore()
@@ -73,7 +73,7 @@ export function createPlaces(stored: readonly LedgerPlace[], clock: () => number
       return place
     },
     /** Notes which of the present files are complete; returns whether that has changed. */
-    noteComplete(present: readonly Readonly<Followed>[]): boolean {
+    noteComplete(present: readonly Readonly<FollowedFile>[]): boolean {
       let isChanged = false
       for (const { head, isCurrent, isRead } of present) {
         missingSince.delete(head)
@@ -89,7 +89,10 @@ export function createPlaces(stored: readonly LedgerPlace[], clock: () => number
      * Returns the files that are gone before they were read to their end, each once. Their places are retained, as those
      * of other missing files. `now`: a monotonic clock.
      */
-    findGone(present: readonly Readonly<Followed>[], now: number): readonly Readonly<Place>[] {
+    findGone(
+      present: readonly Readonly<FollowedFile>[],
+      now: number,
+    ): readonly Readonly<FilePlace>[] {
       const heads = new Set(present.map(({ head }) => head))
       const absent = [...all].filter(([head]) => !heads.has(head))
       for (const [head] of absent.slice(0, -maxAbsent)) forget(head)

@@ -18,14 +18,14 @@ const maxRows = 200_000
 const resourceLimits = { maxOldGenerationSizeMb: 192 }
 
 /** Undefined if there is no ledger. */
-export type Simulate = ReturnType<typeof createSimulate>
+export type Simulate = ReturnType<typeof createSimulator>
 
 /**
  * The function returns the result for the documents of a text, or their problems. Undefined if there is no journal,
  * hence no past usage. Rejects with `usage_timeout` if a simulation takes too long or too much memory. `admissionMode`:
  * that of Subscriptions that set none.
  */
-export function createSimulate(
+export function createSimulator(
   kept: KeptPlaces,
   unusableUsage: UnusableUsage,
   readSums: (from: number, to: number, maxRows: number) => Promise<PastSums>,

@@ -4,7 +4,7 @@ import { addExact } from '../../formats/exact.ts'
 import { appendTo } from '../../formats/lists.ts'
 import type { Mutable } from '../../formats/mutable.ts'
 import { hourMs } from '../../formats/time.ts'
-import { costOf, isCharged, partsOfUse, weightedTokens } from '../rules/amounts.ts'
+import { chargeParts, costInNano, isCharged, weightedTokens } from '../rules/amounts.ts'
 import { type Charge, tokensByType, type Usage } from '../rules/usage.ts'
 import { type UsageRow, type UsageSums, usageFigures } from '../store.ts'
 import { addFigure } from './merge.ts'
@@ -59,9 +59,9 @@ export function createUsageSums() {
       if (!isCharged(usage, charge)) return
       const { tokens, unusable, estimated } = charge
       const row = rowOf(usage, endedAt)
-      const parts = partsOfUse(usage, charge)
+      const parts = chargeParts(usage, charge)
       row.answers += 1
-      if (row.cost !== null) row.cost = addExact(row.cost, costOf(parts, row.prices))
+      if (row.cost !== null) row.cost = addExact(row.cost, costInNano(parts, row.prices))
       if (tokens === undefined) return
       row.total = addFigure(row.total, tokens)
       row.estimated = addFigure(row.estimated, estimated)

@@ -5,7 +5,7 @@ import { addExact, type ExactInt, subtractExact } from '../../formats/exact.ts'
 import { appendTo } from '../../formats/lists.ts'
 import { hourMs } from '../../formats/time.ts'
 import type { TimeRange } from '../../formats/time-range.ts'
-import { readLine } from '../../journal/read-line.ts'
+import { parseJournalLine } from '../../journal/journal-line.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import {
   type LedgerState,
@@ -18,7 +18,7 @@ import {
 import type { LineSource } from './journal-files.ts'
 import type { KeptFile, KeptJournal } from './ledger-lines.ts'
 import { createLimitSums } from './limit-sums.ts'
-import { addCharge, addUsage, mergeBy } from './merge.ts'
+import { addCharge, addUsage, mergeRow } from './merge.ts'
 import { comparedWindows } from './moved-windows.ts'
 import { createUsageSums } from './sums.ts'
 
@@ -91,7 +91,7 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
     for (const row of sums.drain()) {
       const [user, keyId, model] = [cutName(row.user), cutName(row.keyId), cutName(row.model)]
       const cut = { ...row, user, keyId, model, cost: row.cost ?? 0 }
-      mergeBy(found, nameOf(cut), cut, addUsage)
+      mergeRow(found, nameOf(cut), cut, addUsage)
     }
   }
   /**
@@ -100,7 +100,7 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
   async function readFile({ lines }: KeptFile): Promise<number | undefined> {
     let begin: number | undefined
     for await (const text of lines) {
-      const line = readLine(text, unusableUsage)
+      const line = parseJournalLine(text, unusableUsage)
       if (line === undefined) continue
       const { usage, charge } = line
       const { endedAt } = usage.response
@@ -194,7 +194,7 @@ function compareLimits(
 }
 
 function mergeLimit(all: Map<string, LimitRow>, row: LimitRow): void {
-  mergeBy(all, limitNameOf(row), row, addCharge)
+  mergeRow(all, limitNameOf(row), row, addCharge)
 }
 
 function limitNameOf({ resource, name, kind, per, whom, window, begin }: LimitGroup): string {

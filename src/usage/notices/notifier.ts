@@ -6,7 +6,7 @@ import { createLineLimit } from '../../runtime/line-limit.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createNotices, type NoticesDeps } from './notices.ts'
 import type { NoticeStore } from './postgres-notices.ts'
-import { createSend } from './send.ts'
+import { createNoticeSender } from './send.ts'
 
 interface NotifierOptions extends Omit<NoticesDeps, 'store'> {
   readonly store: NoticeStore
@@ -27,7 +27,7 @@ export function startNotifier(options: NotifierOptions) {
   const lines = createLineLimit(quietMs)
   const ending = new AbortController()
   const { signal } = ending
-  const send = createSend({
+  const send = createNoticeSender({
     url,
     secret,
     store,

@@ -26,7 +26,7 @@ const backoff = { firstMs: 1_000, maxMs: 3_600_000 }
 const maxAgeMs = 24 * 3_600_000
 
 /** Sends due notices; resolves when none are left. Concurrent processes share the work. */
-export function createSend(options: SendOptions): () => Promise<void> {
+export function createNoticeSender(options: SendOptions): () => Promise<void> {
   const { url, secret, store, clock, onFailed, signal = new AbortController().signal } = options
 
   async function send(notice: DueNotice): Promise<void> {

@@ -4,10 +4,10 @@ import { type ExactInt, maxExactInt, toExact } from '../../formats/exact.ts'
 import { memoize } from '../../formats/memoize.ts'
 import { priceUnitsToNano, toPriceUnits } from '../../formats/money.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
-import { type Charge, isSuccess, tokensByType, type Usage } from './usage.ts'
+import { type Charge, isSuccessfulResponse, tokensByType, type Usage } from './usage.ts'
 
 /** The tokens of a charge by kind, which add up to it. */
-export interface Parts {
+export interface ChargeParts {
   /** Input that was neither read from a cache nor written to one. */
   readonly input: number
   readonly cached: number
@@ -22,10 +22,10 @@ export interface Parts {
  * The parts of a charge. If a total is less than its parts, output counts first, then input written to a cache, so that
  * a server that contradicts itself does not lower the cost.
  */
-export function partsOfUse(
+export function chargeParts(
   usage: Usage,
   { tokens = 0, estimated }: Pick<Charge, 'tokens' | 'estimated'>,
-): Parts {
+): ChargeParts {
   const known = tokensByType(usage.reported)
   const estimate = estimated > 0 ? usage.estimate : undefined
   const read = known.input || estimate?.input || 0
@@ -44,7 +44,7 @@ export function partsOfUse(
 
 /** Whether the response counts: a failure that is charged nothing does not. */
 export function isCharged(usage: Pick<Usage, 'status'>, { tokens }: Charge): boolean {
-  return tokens !== undefined || isSuccess(usage)
+  return tokens !== undefined || isSuccessfulResponse(usage)
 }
 
 export type Rates = ReturnType<typeof ratesOf>
@@ -76,7 +76,7 @@ export const ratesOf = memoize(mostTexts, (prices) => {
 })
 
 /** The cost in nano-units, rounded up once. */
-export function costOf(parts: Parts, prices: string, requests = 1): ExactInt {
+export function costInNano(parts: ChargeParts, prices: string, requests = 1): ExactInt {
   const rates = ratesOf(prices)
   const units =
     BigInt(parts.input) * rates.input +
@@ -99,7 +99,7 @@ const weightingOf = memoize(mostTexts, (weights) => {
 })
 
 /** The weighted sum of tokens, rounded up once. Tokens of unknown kind have the weight 1. */
-export function weightedTokens(parts: Parts, weights: string | undefined): number {
+export function weightedTokens(parts: ChargeParts, weights: string | undefined): number {
   const { input, cached, cacheWrite, output, isWhole } = parts
   if (weights === undefined || isWhole) return input + cached + cacheWrite + output
   const weight = weightingOf(weights)
@@ -117,7 +117,7 @@ export function amountOf(kind: LimitKind, usage: Usage, charge: Charge): ExactIn
   if (kind === 'concurrency' || !isCharged(usage, charge)) return 0
   // A fast path, because each process does this for each line, and most have no weights.
   if (kind === 'tokens' && usage.weights === undefined) return charge.tokens ?? 0
-  return amountOfParts(kind, partsOfUse(usage, charge), usage)
+  return amountOfParts(kind, chargeParts(usage, charge), usage)
 }
 
 /** Prices and weights in the form that lines have. */
@@ -126,7 +126,7 @@ export type PricesAndWeights = Pick<Usage, 'prices' | 'weights'>
 /** The amount that a response with these tokens adds, if it counts. */
 export function amountOfParts(
   kind: LimitKind,
-  parts: Parts,
+  parts: ChargeParts,
   { prices, weights }: PricesAndWeights,
 ): ExactInt {
   if (kind === 'requests') return 1
@@ -134,7 +134,7 @@ export function amountOfParts(
   if (kind === 'tokens') return weightedTokens(parts, weights)
   if (kind === 'output') return parts.output
   if (kind === 'input') return parts.input + parts.cached + parts.cacheWrite
-  return prices === undefined ? 0 : costOf(parts, prices)
+  return prices === undefined ? 0 : costInNano(parts, prices)
 }
 
 const form = /^(\w+)=(\d{1,12}(?:\.\d{1,24})?)$/

@@ -27,7 +27,7 @@ import {
   type Usage,
 } from './usage.ts'
 
-/** The fields of a line that counting needs (journal/read-line.ts). */
+/** The fields of a line that counting needs (journal/journal-line.ts). */
 export interface CountableLine {
   readonly state: 'ended' | 'running'
   /** Whether its tokens are counted; lines of other operations serve durations and health alone. */
@@ -59,7 +59,7 @@ export function chargeOfLine(
 }
 
 /** The amounts that the line adds to counters; none while its request runs. Never throws. */
-export function countedOf(line: CountableLine, snapshot: Snapshot): readonly LineUse[] {
+export function lineUses(line: CountableLine, snapshot: Snapshot): readonly LineUse[] {
   const { usage, isMetered, state } = line
   if (state === 'running') return nothing
   const counted: LineUse[] = []
@@ -77,7 +77,7 @@ export function countedOf(line: CountableLine, snapshot: Snapshot): readonly Lin
   if (isMetered || (usage.held?.admittedAt ?? 0) > 0) {
     add('requests', true, countersOfKind(usage, snapshot, 'requests'))
   }
-  for (const { at, amount, counter } of chargedOf(line)) {
+  for (const { at, amount, counter } of namedLimitCharges(line)) {
     counted.push({ at, amount, counters: [counter] })
   }
   return counted
@@ -86,11 +86,11 @@ export function countedOf(line: CountableLine, snapshot: Snapshot): readonly Lin
 const nothing: readonly LineUse[] = []
 
 /** The amounts that the line adds to the limits by name that it lists; none while its request runs. Never throws. */
-export function chargedOf(line: CountableLine): readonly ChargedAmount[] {
+export function namedLimitCharges(line: CountableLine): readonly ChargedAmount[] {
   const { usage, state } = line
   const { limits } = usage
   if (limits === undefined || state === 'running') return []
-  const whose = requesterOf(usage)
+  const whose = requestOwnerOf(usage)
   return limits.flatMap((text) => {
     const limit = parseChargedLimit(text)
     const added = limit && additionOf(line, limit.kind, usage.chargesAdmission === true)
@@ -119,7 +119,7 @@ function additionOf(
 }
 
 /** The names that determine whose request it is. */
-export function requesterOf(usage: Usage): RequestOwner {
+export function requestOwnerOf(usage: Usage): RequestOwner {
   const { user, subscription, keyId = '', pool = '', organization = '' } = usage
   return { user, subscription, keyId, pool, organization }
 }

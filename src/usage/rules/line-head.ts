@@ -20,7 +20,7 @@ export const lineBytes = 16_384
 export type DecidedBy = 'check' | 'table'
 
 /** The part that many requests share. */
-export interface Subject {
+export interface LineSubject {
   readonly subscription: string
   /** `<namespace>/<name>`. */
   readonly model: string
@@ -64,7 +64,7 @@ const most = {
 }
 
 /** Members of the object; cache them for the requests that share them. */
-export function writeSubject({ subscription, model, payer, group, tariff }: Subject): string {
+export function formatSubject({ subscription, model, payer, group, tariff }: LineSubject): string {
   let text = `"subscription":${toBoundedJson(subscription, most.subscription)},"model":${toBoundedJson(model, most.model)}`
   if (payer !== undefined) text += `,"payer":${JSON.stringify(boundPayer(payer))}`
   if (group !== undefined) text += `,"group":${toBoundedJson(group, most.group)}`
@@ -72,7 +72,7 @@ export function writeSubject({ subscription, model, payer, group, tariff }: Subj
 }
 
 /** Members of the object that describe the caller. */
-export function writeCaller({
+export function formatCaller({
   user,
   keyId,
   keyCounters,
@@ -87,15 +87,19 @@ export function writeCaller({
   return text
 }
 
-/** The object up to its subject, which `writeSubject` returns. `start` is first, because the script reads it there. */
-export function beforeSubject({ startedAt, id, by }: Pick<LineRequest, 'startedAt' | 'id' | 'by'>) {
+/** The object up to its subject, which `formatSubject` returns. `start` is first, because the script reads it there. */
+export function headBeforeSubject({
+  startedAt,
+  id,
+  by,
+}: Pick<LineRequest, 'startedAt' | 'id' | 'by'>) {
   return `{"start":${startedAt},"id":${toBoundedJson(id, most.id)},"by":"${by}",`
 }
 
 /** The object after its subject. */
-export function afterSubject(asked: Omit<LineRequest, 'startedAt' | 'id' | 'by'>): string {
+export function headAfterSubject(asked: Omit<LineRequest, 'startedAt' | 'id' | 'by'>): string {
   const { held } = asked
-  return `,${writeCaller(asked)}${held === undefined ? '' : writeHeld(held)}}`
+  return `,${formatCaller(asked)}${held === undefined ? '' : writeHeld(held)}}`
 }
 
 /** Leaves out unknown numbers. Concatenated, because `JSON.stringify` takes longer than the rest of the line. */

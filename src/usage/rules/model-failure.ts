@@ -20,7 +20,7 @@ export interface ModelFailure {
 }
 
 /** One allowed request. */
-export interface Outcome {
+export interface RequestOutcome {
   /** `<namespace>/<name>`. */
   readonly model: string
   readonly subscription: string
@@ -49,7 +49,7 @@ interface EndedStream {
 }
 
 /** Returns undefined if the model's server did not fail. */
-export function failureOf(ended: EndedStream): ModelFailure | undefined {
+export function modelFailureOf(ended: EndedStream): ModelFailure | undefined {
   const { flags, details, transport, failure } = ended
   if (failure === 'credential_refused') return { reason: failure, detail: details }
   const reason = reasonOf(new Set(flags.split(',')), `${details} ${transport}`)
@@ -58,12 +58,12 @@ export function failureOf(ended: EndedStream): ModelFailure | undefined {
 }
 
 /** Whether the server's own response was forwarded. */
-export function hasResponded({ details }: Pick<EndedStream, 'details'>): boolean {
+export function hasServerResponded({ details }: Pick<EndedStream, 'details'>): boolean {
   return details.startsWith('via_upstream')
 }
 
 /** Whether the client disconnected, for which Envoy has two flags. */
-export function hasClientLeft(flags: string): boolean {
+export function hasClientDisconnected(flags: string): boolean {
   return /\bD[CR]\b/.test(flags)
 }
 

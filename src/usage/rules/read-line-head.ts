@@ -17,12 +17,12 @@ export interface LineHead {
 }
 
 /** Reads a head, from text or parsed; returns undefined for anything else. Never throws. */
-export function readLineHead(written: unknown): LineHead | undefined {
+export function parseLineHead(written: unknown): LineHead | undefined {
   const fields = typeof written === 'string' ? parseObject(written) : written
   if (!isObject(fields)) return undefined
   const { start, id, by, user, subscription, model, key, group, payer, cap, held } = fields
   const { prices, weights, limits, windows, key_limits: keyLimits, pool, organization } = fields
-  if (!isWhole(start) || typeof id !== 'string' || id === '') return undefined
+  if (!isWholeNumber(start) || typeof id !== 'string' || id === '') return undefined
   if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
   if (typeof model !== 'string' || (by !== 'check' && by !== 'table')) return undefined
   // Assigned one by one: this runs for each line, and spreading takes longer than parsing.
@@ -59,18 +59,18 @@ function textsIn(list: unknown): readonly string[] {
 }
 
 function readHeld({ at, bytes, max, choices, cap }: Readonly<Record<string, unknown>>) {
-  if (!isWhole(at)) return undefined
+  if (!isWholeNumber(at)) return undefined
   return {
     admittedAt: at,
-    bytes: isWhole(bytes) ? bytes : undefined,
-    maxOutput: isWhole(max) ? max : undefined,
-    choices: isWhole(choices) ? choices : undefined,
+    bytes: isWholeNumber(bytes) ? bytes : undefined,
+    maxOutput: isWholeNumber(max) ? max : undefined,
+    choices: isWholeNumber(choices) ? choices : undefined,
     ceiling: typeof cap === 'number' ? cap : undefined,
   }
 }
 
 /** A whole number of 0 or more that JSON has not rounded. */
-export function isWhole(value: unknown): value is number {
+export function isWholeNumber(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0
 }
 

@@ -29,7 +29,7 @@ import {
   limitStates,
 } from '../../ratelimit/rules/limit.ts'
 import { boundsAt } from '../../ratelimit/rules/windows.ts'
-import { amountOfParts, type Parts, type PricesAndWeights } from './amounts.ts'
+import { amountOfParts, type ChargeParts, type PricesAndWeights } from './amounts.ts'
 
 /** A user, model and subscription; one object for all their usage, which is grouped by it. */
 export interface Spender {
@@ -49,7 +49,7 @@ export interface PastUsage {
   readonly endedAt: number
   readonly tokens: number
   /** The tokens by kind, or undefined if only their sum is known. */
-  readonly parts?: Parts
+  readonly parts?: ChargeParts
   /**
    * For the sum of an hour: its number of responses. Such sums decide only about windows of a day or longer, to the
    * hour.
@@ -319,7 +319,7 @@ function replay(
 }
 
 /** If only the total is known, all tokens count as output. */
-function partsOf({ parts, tokens }: PastUsage): Parts {
+function partsOf({ parts, tokens }: PastUsage): ChargeParts {
   return parts ?? { input: 0, cached: 0, cacheWrite: 0, output: tokens, isWhole: true }
 }
 

@@ -94,7 +94,7 @@ export const nothingReported: ReportedFigures = new Map()
 export type UnusableUsage = 'allow' | 'estimate'
 
 /** Whether a response is a success and therefore counts. */
-export function isSuccess({ status }: Pick<Usage, 'status'>): boolean {
+export function isSuccessfulResponse({ status }: Pick<Usage, 'status'>): boolean {
   return status >= 200 && status <= 299
 }
 
@@ -104,7 +104,7 @@ export function isSuccess({ status }: Pick<Usage, 'status'>): boolean {
  * usable. Under an enforced limit on cost 0 is not usable: every request has input.
  */
 export function countedTokens(usage: Usage): number | undefined {
-  if (!isSuccess(usage)) return undefined
+  if (!isSuccessfulResponse(usage)) return undefined
   const tokens = reportedTokens(usage.reported)
   return tokens === 0 && usage.hasCostLimit ? undefined : tokens
 }
@@ -158,7 +158,7 @@ export interface Charge {
  */
 export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   const reported = countedTokens(usage)
-  const unusable = reported === undefined && isSuccess(usage)
+  const unusable = reported === undefined && isSuccessfulResponse(usage)
   const { estimate, hasLeft } = usage
   if (estimate !== undefined && hasLeft) {
     return { tokens: estimate.input, unusable: false, estimated: estimate.input }
@@ -183,13 +183,13 @@ function bounded(tokens: number): number {
 /** Whether a message's beginning was reported and its end was not. */
 function isCutShort({ reported, status }: Usage): boolean {
   if (!reported.has(atStart.input) || reported.has(atEnd.output)) return false
-  return isSuccess({ status })
+  return isSuccessfulResponse({ status })
 }
 
 /** The reported figures, and an estimate of the rest. */
 function chargeWith(estimate: Estimate, usage: Usage): Charge {
   const known = partsOf(usage.reported)
-  const rest = estimateOutput(estimate, sentOf(usage))
+  const rest = estimateOutput(estimate, sentPartOf(usage))
   // Of a stream that was cut short, the output reported at its start is incomplete.
   const output = isCutShort(usage) ? Math.max(known.output ?? 0, rest) : known.output || rest
   const tokens = bounded((known.input || estimate.input) + output)
@@ -199,7 +199,7 @@ function chargeWith(estimate: Estimate, usage: Usage): Charge {
 }
 
 /** The sent part of a response, according to its usage. */
-export function sentOf({ reported, bytes }: Pick<Usage, 'reported' | 'bytes'>): SentResponse {
+export function sentPartOf({ reported, bytes }: Pick<Usage, 'reported' | 'bytes'>): SentResponse {
   const isStream = reported.get('streamed') === true
   return { bytes, isStream, textBytes: whole(reported.get('text_bytes')) ?? 0 }
 }

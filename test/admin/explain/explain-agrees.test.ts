@@ -4,7 +4,7 @@ import { explainRequests } from '../../../src/admin/explain/explain.ts'
 import { auditRoutes } from '../../../src/admin/http/audit.ts'
 import { noPolicies } from '../../../src/cluster/rules/policies.ts'
 import { createCheck } from '../../../src/extauthz/check.ts'
-import { createLimits } from '../../../src/extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../../../src/extauthz/check-limits.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
 import { createAuthenticate, createVerifyKey } from '../../../src/identity/authenticate.ts'
 import type { Caller } from '../../../src/identity/rules/caller.ts'
@@ -88,7 +88,7 @@ test('explain agrees with Check in random worlds', async (t) => {
   t.comment(`SEED=${random.seed}`)
   const outcomes = new Map<string, number>()
   const counters = createTestCounters()
-  const limits = createLimits({ counters })
+  const limits = createLimitEnforcer({ counters })
   const pastRefusals = createRefusalMemory()
   const byId = new Map<string, ApiKeyRecord>()
   let snapshot = snapshotOf()

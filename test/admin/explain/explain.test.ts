@@ -1,6 +1,6 @@
 import { type Test, test } from 'tap'
 import type { PeerRefusals } from '../../../src/decide/past-refusal.ts'
-import { createLimits } from '../../../src/extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../../../src/extauthz/check-limits.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
 import type { ApiKeyRecord } from '../../../src/keys/rules/api-key.ts'
 import { compileCaps } from '../../../src/keys/rules/compiled-caps.ts'
@@ -336,7 +336,7 @@ test('what requests hold and take is neither ended nor asked about a later time'
   const api = await createKeyApi(t, {
     snapshot: world,
     readCounters: withOpenRequests(counters.readFresh, holds),
-    limits: createLimits({
+    limits: createLimitEnforcer({
       counters,
       holding: { holds, estimators: createEstimators(), onLoss: 'allow', isDry: true },
     }),

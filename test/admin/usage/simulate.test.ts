@@ -1,13 +1,13 @@
 import { writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { type Test, test } from 'tap'
-import { openFolder } from '../../../src/journal/folder.ts'
+import { openJournalFolder } from '../../../src/journal/journal-folder.ts'
 import { createLedgerFeed } from '../../../src/usage/ledger/feed.ts'
 import { sourceNames } from '../../../src/usage/ledger/journal-files.ts'
-import { nameJournal } from '../../../src/usage/ledger/journal-name.ts'
+import { ensureJournalName } from '../../../src/usage/ledger/journal-name.ts'
 import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { readPastSums } from '../../../src/usage/ledger/postgres/state.ts'
-import { createSimulate } from '../../../src/usage/ledger/simulation.ts'
+import { createSimulator } from '../../../src/usage/ledger/simulation.ts'
 import { runAt } from '../../support/command.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { createKeyApi } from '../../support/key-api.ts'
@@ -57,8 +57,8 @@ async function start(t: Test, responses: readonly Past[]) {
   const api = await createKeyApi(t, { journal: path })
   const ledger = createUsageLedger(api.sql)
   const feed = createLedgerFeed({
-    ...{ folder: openFolder(dirname(path)), names: sourceNames(path) },
-    ...{ journal: nameJournal(path), ledger, unusableUsage: 'allow' },
+    ...{ folder: openJournalFolder(dirname(path)), names: sourceNames(path) },
+    ...{ journal: ensureJournalName(path), ledger, unusableUsage: 'allow' },
     ...{ clock: () => api.now, monotonic: () => 0, onGap() {} },
   })
   await feed.step()
@@ -139,7 +139,7 @@ test('Subscriptions without a mode have that of ADMISSION_MODE', async (t) => {
     ['reserve', 0],
   ] as const) {
     const readSums = (...asked: [number, number, number]) => readPastSums(api.sql, ...asked)
-    const simulate = createSimulate({ path, folder: undefined }, 'allow', readSums, mode)
+    const simulate = createSimulator({ path, folder: undefined }, 'allow', readSums, mode)
     const result = await simulate?.(bundle([[100, '1m']]), span)
     t.match(result, { simulation: { answers: 2, refusals: { length: refused } } })
   }
@@ -147,7 +147,7 @@ test('Subscriptions without a mode have that of ADMISSION_MODE', async (t) => {
 
 test('sums of hours judge days, and say what they do not judge', async (t) => {
   const { ask, ledger, path } = await start(t, [{ ms: 10 * hour }])
-  const journal = nameJournal(path)
+  const journal = ensureJournalName(path)
   const { revision, places } = await ledger.open(journal)
   const group = { user: 'ann', subscription: 'plenty', model: 'llm/sim', keyId: '', payer: '' }
   const sums = { input: 0, output: 0, cached: 0, reasoning: 0, estimated: 0, ...unpriced }

@@ -4,7 +4,7 @@ import { type StepName, traceDecision } from '../../../src/decide/decide.ts'
 import type { Decision, Grant } from '../../../src/decide/decision.ts'
 import { explain } from '../../../src/decide/explain.ts'
 import { denialMessage } from '../../../src/decide/refusal-message.ts'
-import { createLimits } from '../../../src/extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../../../src/extauthz/check-limits.ts'
 import type { KeyCaller } from '../../../src/identity/rules/caller.ts'
 import { compileCaps, keyCountersOf } from '../../../src/keys/rules/compiled-caps.ts'
 import type { KeyCaps } from '../../../src/keys/rules/key-caps.ts'
@@ -12,7 +12,7 @@ import { pathRules } from '../../../src/operations/operations.ts'
 import { parseTarget, type RequestTarget } from '../../../src/operations/request-target.ts'
 import { hashTags } from '../../../src/ratelimit/redis/keys.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter-cache.ts'
-import { writeSubject } from '../../../src/usage/rules/line-head.ts'
+import { formatSubject } from '../../../src/usage/rules/line-head.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { readHead, writeLineHead } from '../../support/line-head.ts'
@@ -68,7 +68,7 @@ function createWorld(of = snapshot) {
       const traced = traceDecision(request, of, pathRules())
       const granted = traced.decision
       const decision = granted.allowed
-        ? (createLimits({ counters })(granted, request, now) as Decision)
+        ? (createLimitEnforcer({ counters })(granted, request, now) as Decision)
         : granted
       steps.push(...explain(request, traced, decision, of).steps)
       return decision
@@ -242,7 +242,7 @@ test('under a cost limit of the key nothing is free', async (t) => {
     const subject = { subscription: 'basic', model: 'llm/small', payer: undefined }
     const asked = { startedAt: now, id: 'r', by: 'check', user: 'ada', keyId: 'id-1' } as const
     const more = { keyCounters: undefined, keyLimits: keyLimits?.charged, held: undefined }
-    const text = writeSubject({ ...subject, group: undefined, tariff })
+    const text = formatSubject({ ...subject, group: undefined, tariff })
     return readHead(writeLineHead({ ...asked, ...more }, text))
   }
   t.match(headOf(key), {

@@ -7,7 +7,7 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseExact } from '../../../src/formats/exact.ts'
 import { openDurableFiles } from '../../../src/journal/durable-files.ts'
-import { openFolder } from '../../../src/journal/folder.ts'
+import { openJournalFolder } from '../../../src/journal/journal-folder.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
 import { startSums } from '../../../src/ratelimit/sums/process-sums.ts'
@@ -20,7 +20,7 @@ const file = 'usage.jsonl'
 const renameAt = 8_000
 const connection = connectRedis(url, () => {}, 300)
 const clocks = { now: Date.now, monotonic: () => performance.now() }
-const folder = openFolder(path)
+const folder = openJournalFolder(path)
 const sums = await openGatewaySums({
   ...clocks,
   ...{ gateway, folder, files: [file], tags: ['all'], tagOf: () => 'all', longSums: undefined },

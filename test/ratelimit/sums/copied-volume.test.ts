@@ -11,7 +11,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
 import type { ExactInt } from '../../../src/formats/exact.ts'
-import { filesOf, keptJournalOf } from '../../../src/journal/files.ts'
+import { journalFilesOf, keptJournalOf } from '../../../src/journal/journal-files.ts'
 import { windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import type { SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
@@ -87,7 +87,7 @@ root.test(
     await first.sums.stop(1_000)
     copy('a', 'b')
     const { path, dataDir } = placesOf('b')
-    const names = [filesOf(path).name, keptJournalOf(path, dataDir).name]
+    const names = [journalFilesOf(path).name, keptJournalOf(path, dataDir).name]
     const before = names.map((name) => readFileSync(name))
     const heir = await open('b')
     await poll(() => heir.sums.name !== first.sums.name, 'it has another name')
@@ -138,7 +138,7 @@ root.test('lines count while the new name cannot be written', async (t) => {
   await poll(() => total() === 40, 'the store has it')
   await first.sums.stop(1_000)
   copy('a', 'b')
-  const { name } = filesOf(placesOf('b').path)
+  const { name } = journalFilesOf(placesOf('b').path)
   const heir = await open('b')
   rmSync(name)
   mkdirSync(name)

@@ -17,7 +17,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import root, { type Test } from 'tap'
-import { filesOf } from '../../../src/journal/files.ts'
+import { journalFilesOf } from '../../../src/journal/journal-files.ts'
 import { poll } from '../../support/poll.ts'
 import { createRandom } from '../../support/random.ts'
 import { mountSmallDisk, skipSmallDisk } from '../../support/small-disk.ts'
@@ -101,7 +101,7 @@ root.test('a folder that can’t be written', { skip: skipSmallDisk }, async (t)
   const one = await openHere(t, places)
   const lax = await openHere(t, places, { onLoss: 'allow' })
   // Nothing can be mounted otherwise while a file is being written.
-  await poll(() => existsSync(filesOf(places.path).ballast), 'one of them writes')
+  await poll(() => existsSync(journalFilesOf(places.path).ballast), 'one of them writes')
   const readOnly = spawnSync('mount', ['-o', 'remount,ro', path], { encoding: 'utf8' })
   t.equal(readOnly.stderr, '')
   await poll(() => one.problems.includes('unwritable'), 'it is noticed')
@@ -141,7 +141,7 @@ root.test('a full file system has room for lines', { skip: skipSmallDisk }, asyn
   const disk = mountSmallDisk(t)
   const { dataDir } = makePlaces(t)
   const places = { path: join(disk.path, 'shared', 'usage.jsonl'), dataDir }
-  const { ballast } = filesOf(places.path)
+  const { ballast } = journalFilesOf(places.path)
   const one = await openHere(t, places, { maxBytes: 2 ** 30 })
   await poll(() => existsSync(ballast), 'some of it is held free')
   disk.fill()

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { filesOf } from '../../../src/journal/files.ts'
-import { type ReadLine, readLine } from '../../../src/journal/read-line.ts'
+import { journalFilesOf } from '../../../src/journal/journal-files.ts'
+import { type JournalLine, parseJournalLine } from '../../../src/journal/journal-line.ts'
 import type { WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
 import { openJournalSums, type SumsOptions } from '../../../src/ratelimit/sums/journal-sums.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
@@ -23,7 +23,7 @@ export function lineOf(tokens: number): string {
   return `\n${JSON.stringify({ ...fields, ...told, reported: { total_tokens: tokens } })}\n`
 }
 
-export function tokensOf({ usage }: ReadLine): number {
+export function tokensOf({ usage }: JournalLine): number {
   return Number(usage.reported.get('total_tokens'))
 }
 
@@ -33,11 +33,13 @@ export interface Places {
   readonly dataDir: string
 }
 
-export function makePlaces(t: Test): Places & { readonly files: ReturnType<typeof filesOf> } {
+export function makePlaces(
+  t: Test,
+): Places & { readonly files: ReturnType<typeof journalFilesOf> } {
   const folder = makeTemporaryFolder()
   t.teardown(() => folder.remove())
   const path = join(folder.path, 'shared', 'usage.jsonl')
-  return { path, dataDir: join(folder.path, 'data'), files: filesOf(path) }
+  return { path, dataDir: join(folder.path, 'data'), files: journalFilesOf(path) }
 }
 
 /** A process of a gateway, with what it has seen, told and complained of. */
@@ -52,7 +54,7 @@ export async function openProcess(places: Places, options: Partial<SumsOptions> 
     ...{ store: undefined, longSums: undefined, tags: ['all'], tagOf: () => 'all' },
     ...{ flushMs: 5, onLoss: 'deny', keptFiles: 1 },
     ...{ now: Date.now, monotonic: () => performance.now() },
-    readText: (text) => readLine(text, 'allow'),
+    readText: (text) => parseJournalLine(text, 'allow'),
     countedOf: (line) => [
       { at: line.usage.response.endedAt, amount: tokensOf(line), counters: [hour] },
     ],

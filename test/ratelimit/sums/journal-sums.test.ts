@@ -13,7 +13,7 @@ import {
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root from 'tap'
-import type { filesOf } from '../../../src/journal/files.ts'
+import type { journalFilesOf } from '../../../src/journal/journal-files.ts'
 import type { SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
 import '../../support/time-limit.ts'
@@ -76,7 +76,7 @@ root.test('each process knows the last line, whenever files are renamed', async 
 })
 
 /** Writes lines as the gateway's script does: to the file that is there when it hears of a renaming. */
-function createScript({ script, head }: ReturnType<typeof filesOf>): (line: string) => void {
+function createScript({ script, head }: ReturnType<typeof journalFilesOf>): (line: string) => void {
   let [file, renamed] = [-1, -1]
   return (line) => {
     const number = readFileSync(head).readUInt32LE(12)

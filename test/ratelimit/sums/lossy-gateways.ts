@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { addExact, type ExactInt, parseExact } from '../../../src/formats/exact.ts'
 import { openDurableFiles } from '../../../src/journal/durable-files.ts'
-import { openFolder } from '../../../src/journal/folder.ts'
+import { openJournalFolder } from '../../../src/journal/journal-folder.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { hashTags, windowKey } from '../../../src/ratelimit/redis/keys.ts'
 import { type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
@@ -105,7 +105,7 @@ async function startGateway(world: LossWorld, random: Random, path: string, gate
   const sums = await openGatewaySums({
     ...{ ...clocks, gateway, store, files: [file], longSums: undefined },
     ...tags,
-    folder: openFolder(path),
+    folder: openJournalFolder(path),
     kept: openDurableFiles(join(path, 'kept')),
     ...textLines((text) => {
       const { which, tokens } = JSON.parse(text)

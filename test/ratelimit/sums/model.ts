@@ -3,7 +3,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { addExact, type ExactInt, subtractExact } from '../../../src/formats/exact.ts'
 import type { DurableFiles } from '../../../src/journal/durable-files.ts'
-import type { Folder } from '../../../src/journal/folder.ts'
+import type { JournalFolder } from '../../../src/journal/journal-folder.ts'
 import { markMs } from '../../../src/ratelimit/sums/scripts.ts'
 import type {
   SumEntry,
@@ -75,7 +75,7 @@ export interface Life {
 }
 
 /** What a process sees of its gateway's folder. */
-export function folderOf(disk: Disk, { strike }: Life, now: () => number): Folder {
+export function folderOf(disk: Disk, { strike }: Life, now: () => number): JournalFolder {
   return {
     list: (isWanted = () => true) =>
       [...disk.files].flatMap(([name, { inode, bytes }]) => {

@@ -5,7 +5,7 @@ import root, { type Test } from 'tap'
 import { ServiceError } from '../../../src/formats/errors.ts'
 import { type ExactInt, parseExact } from '../../../src/formats/exact.ts'
 import { openDurableFiles } from '../../../src/journal/durable-files.ts'
-import { type Folder, openFolder } from '../../../src/journal/folder.ts'
+import { type JournalFolder, openJournalFolder } from '../../../src/journal/journal-folder.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
@@ -37,14 +37,14 @@ interface ProcessOptions {
 }
 
 /** A process of a gateway, as main.ts would build it. */
-async function startProcess(t: Test, options: ProcessOptions, folder?: Folder) {
+async function startProcess(t: Test, options: ProcessOptions, folder?: JournalFolder) {
   const { path, gateway = 'g1', valkey, onLoss = 'allow', longSums } = options
   const { monotonic = () => performance.now() } = options
   mkdirSync(join(path, 'lines'), { recursive: true })
   const connection = valkey && connectRedis(valkey.url, () => {})
   await connection?.connected(5_000)
   const clocks = { now: Date.now, monotonic }
-  const own = folder ?? openFolder(join(path, 'lines'))
+  const own = folder ?? openJournalFolder(join(path, 'lines'))
   const losses: string[] = []
   const faults: unknown[] = []
   const sums = await openGatewaySums({
@@ -138,7 +138,7 @@ root.test('a database that hangs at a save does not stop the upkeep', async (t) 
   const path = folder(t)
   mkdirSync(join(path, 'lines'))
   let [touches, saves, skippedMs, end] = [0, 0, 0, () => {}]
-  const real = openFolder(join(path, 'lines'))
+  const real = openJournalFolder(join(path, 'lines'))
   const counting = {
     ...real,
     touch(name: string) {
@@ -303,7 +303,7 @@ root.test('a folder that can’t be watched is looked at more often', async (t) 
   const path = folder(t)
   mkdirSync(join(path, 'lines'))
   let [lists, end] = [0, () => {}]
-  const real = openFolder(join(path, 'lines'))
+  const real = openJournalFolder(join(path, 'lines'))
   const options = { path, onLoss: 'deny' } as const
   const watching = {
     ...real,

@@ -1,10 +1,10 @@
 import { test } from 'tap'
 import {
   blockBytes,
-  checkSum,
   encodeTableHeader,
   recordBytes,
   recordDigest,
+  tableChecksum,
   tablePlaces,
   templateBytes,
   writeBlock,
@@ -14,7 +14,7 @@ import {
 
 test('a part of zeros is whole and in force nowhere', async (t) => {
   for (const bytes of [96, recordBytes, blockBytes, templateBytes]) {
-    t.equal(checkSum(Buffer.alloc(bytes), bytes), 0)
+    t.equal(tableChecksum(Buffer.alloc(bytes), bytes), 0)
   }
 })
 
@@ -26,18 +26,18 @@ test('a check sum notices each word, and their order', async (t) => {
     ...{ inputPerByte: 0.25, bytesPerToken: 4, text: '"user":"é"' },
   })
   const sum = part.readInt32LE(recordBytes - 4)
-  t.equal(checkSum(part, recordBytes), sum)
+  t.equal(tableChecksum(part, recordBytes), sum)
   t.equal(part.readUInt32LE(44), 0xffffffff, 'no second block')
   t.equal(part.toString('utf8', 88, 88 + part.readUInt32LE(52)), '"user":"é"')
   for (let at = 0; at < recordBytes - 4; at += 1) {
     part.writeUInt8(part.readUInt8(at) ^ 0x10, at)
-    t.not(checkSum(part, recordBytes), sum)
+    t.not(tableChecksum(part, recordBytes), sum)
     part.writeUInt8(part.readUInt8(at) ^ 0x10, at)
   }
   const [one, two] = [part.readInt32LE(0), part.readInt32LE(4)]
   part.writeInt32LE(two, 0)
   part.writeInt32LE(one, 4)
-  t.not(checkSum(part, recordBytes), sum)
+  t.not(tableChecksum(part, recordBytes), sum)
 })
 
 test('what was in a part before is not left in it', async (t) => {

@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { type Test, test } from 'tap'
-import { openFolder } from '../../../src/journal/folder.ts'
+import { openJournalFolder } from '../../../src/journal/journal-folder.ts'
 import type { Pool } from '../../../src/store/postgres/postgres.ts'
 import { createLedgerFeed } from '../../../src/usage/ledger/feed.ts'
 import { sourceNames } from '../../../src/usage/ledger/journal-files.ts'
@@ -38,7 +38,7 @@ function createReader(t: Test, { sql, path }: World, ledger?: Partial<UsageLedge
   const clock = { now: start, monotonic: 0 }
   const seen: UsageGap[] = []
   const feed = createLedgerFeed({
-    folder: openFolder(dirname(path)),
+    folder: openJournalFolder(dirname(path)),
     names: sourceNames(path),
     journal: 'journal',
     ledger: { ...createUsageLedger(sql), ...ledger },

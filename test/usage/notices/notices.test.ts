@@ -9,7 +9,7 @@ import { forgetUser } from '../../../src/usage/ledger/postgres/forget.ts'
 import { createNotices } from '../../../src/usage/notices/notices.ts'
 import { startNotifier } from '../../../src/usage/notices/notifier.ts'
 import { createNoticeStore, expiringKeys } from '../../../src/usage/notices/postgres-notices.ts'
-import { createSend } from '../../../src/usage/notices/send.ts'
+import { createNoticeSender } from '../../../src/usage/notices/send.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createMigrated } from '../../support/key-store.ts'
@@ -50,7 +50,7 @@ async function createWorld(t: Test) {
       clock: () => time.now,
     })
   const sender = (url: string, failures: string[] = [], clock = Date.now) =>
-    createSend({
+    createNoticeSender({
       ...{ url, secret: Buffer.alloc(32, 7), store, clock },
       onFailed: (_notice, problem, isLast) => failures.push(`${problem} ${isLast}`),
     })

@@ -2,9 +2,9 @@ import { test } from 'tap'
 import { maxExactInt } from '../../../src/formats/exact.ts'
 import {
   amountOf,
-  costOf,
+  chargeParts,
+  costInNano,
   isCharged,
-  partsOfUse,
   weightedTokens,
 } from '../../../src/usage/rules/amounts.ts'
 import { chargeOf, type Usage } from '../../../src/usage/rules/usage.ts'
@@ -27,7 +27,7 @@ function usageOf(fields: Readonly<Record<string, unknown>>, more: Partial<Usage>
 
 function partsOf(fields: Readonly<Record<string, unknown>>, more: Partial<Usage> = {}) {
   const usage = usageOf(fields, more)
-  const { input, cached, cacheWrite, output } = partsOfUse(usage, chargeOf(usage, 'estimate'))
+  const { input, cached, cacheWrite, output } = chargeParts(usage, chargeOf(usage, 'estimate'))
   return [input, cached, cacheWrite, output]
 }
 
@@ -106,7 +106,7 @@ test('parts add up to the charge, whatever a model reports', async (t) => {
       ...(isTold(50) && { estimate }),
     })
     const charge = chargeOf(usage, isTold(50) ? 'allow' : 'estimate')
-    const { input, cached, cacheWrite, output } = partsOfUse(usage, charge)
+    const { input, cached, cacheWrite, output } = chargeParts(usage, charge)
     const all = [input, cached, cacheWrite, output]
     const isFine = all.every((each) => Number.isInteger(each) && each >= 0)
     const sum = all.reduce((one, other) => one + other)
@@ -132,19 +132,19 @@ test("a kind without a price costs its parent's", async (t) => {
     ['token=nothing&output=-1&input=1e3&other', 0],
     ['', 0],
   ] as const) {
-    t.equal(costOf(parts, prices), nano, prices)
+    t.equal(costInNano(parts, prices), nano, prices)
   }
 })
 
 test('a cost is exact and rounded up once', async (t) => {
   const parts = { input: 1, cached: 1, cacheWrite: 1, output: 1, isWhole: false }
-  t.equal(costOf(parts, 'token=0.0000000001'), 1)
-  t.equal(costOf(parts, 'token=0.00000000025'), 1, 'nothing is rounded that is whole')
-  t.equal(costOf(parts, 'token=0.000000000250000000000001'), 2)
-  t.equal(costOf(parts, 'token=0&request=0.000000000000000000000001'), 1)
-  t.equal(costOf(parts, 'token=0.000002', 3), 8_000)
-  t.equal(costOf({ ...parts, output: most }, 'token=0.000000001'), BigInt(most) + 3n)
-  t.equal(costOf({ ...parts, output: most }, 'token=999999999999'), maxExactInt)
+  t.equal(costInNano(parts, 'token=0.0000000001'), 1)
+  t.equal(costInNano(parts, 'token=0.00000000025'), 1, 'nothing is rounded that is whole')
+  t.equal(costInNano(parts, 'token=0.000000000250000000000001'), 2)
+  t.equal(costInNano(parts, 'token=0&request=0.000000000000000000000001'), 1)
+  t.equal(costInNano(parts, 'token=0.000002', 3), 8_000)
+  t.equal(costInNano({ ...parts, output: most }, 'token=0.000000001'), BigInt(most) + 3n)
+  t.equal(costInNano({ ...parts, output: most }, 'token=999999999999'), maxExactInt)
 })
 
 test('weights add up before they are rounded', async (t) => {

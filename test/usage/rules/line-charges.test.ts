@@ -3,7 +3,7 @@ import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import {
   type CountableLine,
   chargeOfLine,
-  countedOf,
+  lineUses,
 } from '../../../src/usage/rules/line-charges.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
@@ -44,7 +44,7 @@ const charge = { tokens: 7, unusable: false, estimated: 0 }
 
 /** Each as amount, instant and keys. */
 const counted = (line: CountableLine, unusable: 'allow' | 'estimate' = 'allow') =>
-  countedOf({ ...line, charge: chargeOfLine(line, unusable) }, snapshot).map(
+  lineUses({ ...line, charge: chargeOfLine(line, unusable) }, snapshot).map(
     ({ at, amount, counters }) => [
       ...[amount, at],
       ...counters.map(({ key }) => key.replaceAll('\n', ' ')),
@@ -99,7 +99,7 @@ test('an estimate counts as it is charged', async (t) => {
 
 test('the counters of a key are those with which it was admitted', async (t) => {
   const line = lineOf('plain', { keyCounters: 'key-1 60000,3600000' })
-  const [one] = countedOf({ ...line, charge: chargeOfLine(line, 'allow') }, snapshot)
+  const [one] = lineUses({ ...line, charge: chargeOfLine(line, 'allow') }, snapshot)
   t.match(one?.counters, [
     { owner: 'ada' },
     { key: 'plain\n@key-1\n60000\nada', owner: 'key-1', window: { ms: 60_000 } },
@@ -126,8 +126,8 @@ test('limits without a name are those of the admission, in force or not', async 
   const charged = { windows: '60000/', chargesAdmission: true }
   t.match(counted(lineOf('gone', { held, ...charged })), [[7, times.admittedAt]])
   t.match(counted(lineOf('admitting', { held, windows: '60000/' })), [[7, times.endedAt]])
-  const [known] = countedOf({ ...lineOf('plain', { windows: '60000/' }), charge }, snapshot)
-  const [current] = countedOf({ ...lineOf('plain'), charge }, snapshot)
+  const [known] = lineUses({ ...lineOf('plain', { windows: '60000/' }), charge }, snapshot)
+  const [current] = lineUses({ ...lineOf('plain'), charge }, snapshot)
   t.strictSame(known?.counters, current?.counters)
   for (const odd of ['', '/', 'x', '60000', '0/0', '99999999999999/', '-1/', '6e4/']) {
     t.strictSame(counted(lineOf('plain', { windows: odd })), [], odd)

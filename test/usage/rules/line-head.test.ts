@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { formatPayer } from '../../../src/models/rules/payer.ts'
 import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
-import { lineBytes, writeSubject } from '../../../src/usage/rules/line-head.ts'
+import { formatSubject, lineBytes } from '../../../src/usage/rules/line-head.ts'
 import { readHead, writeLineHead } from '../../support/line-head.ts'
 
 const asked = {
@@ -16,7 +16,7 @@ const asked = {
 const subject = { subscription: 'plenty', model: 'llm/sim', payer: undefined, group: undefined }
 
 test('what is known of a request is read as it was written', async (t) => {
-  const text = writeLineHead(asked, writeSubject(subject))
+  const text = writeLineHead(asked, formatSubject(subject))
   t.match(text, /^\{"start":1795264413046,/, 'the script reads its time at the beginning')
   t.strictSame(readHead(text), {
     ...{ startedAt: asked.startedAt, id: asked.id, by: 'check', user: 'ann' },
@@ -32,7 +32,7 @@ test('a request that holds room says so', async (t) => {
   }
   const more = { ...asked, keyId: '', keyCounters: 'id-1 60000,3600000', held }
   const whole = { ...subject, payer: 'organization=acme&rate=0.1', group: 'red' }
-  const read = readHead(writeLineHead(more, writeSubject(whole)))
+  const read = readHead(writeLineHead(more, formatSubject(whole)))
   t.strictSame(read, {
     ...{ startedAt: asked.startedAt, id: asked.id, by: 'check', user: 'ann' },
     ...{ subscription: 'plenty', model: 'llm/sim', group: 'red' },
@@ -43,7 +43,7 @@ test('a request that holds room says so', async (t) => {
     },
   })
   const none = { ...held, ceiling: Number.POSITIVE_INFINITY, bytes: undefined }
-  const least = readHead(writeLineHead({ ...asked, held: none }, writeSubject(subject)))
+  const least = readHead(writeLineHead({ ...asked, held: none }, formatSubject(subject)))
   t.match(least?.held, { admittedAt: 1_795_264_413_050, bytes: undefined, ceiling: undefined })
 })
 
@@ -67,7 +67,7 @@ test('no name forges anything', async (t) => {
     const whole = { subscription: name, model: name, payer: name, group: name }
     const text = writeLineHead(
       { ...asked, user: name, keyCounters: name, id: 'i' },
-      writeSubject(whole),
+      formatSubject(whole),
     )
     t.notMatch(text, /[\n\r\0]/, `name ${i} is on one line`)
     const { startedAt, by, keyId } = asked
@@ -93,7 +93,7 @@ test('long names are cut, and still differ', async (t) => {
       const keyId = 'k'.repeat(64)
       return writeLineHead(
         { ...asked, user: value, keyId, keyCounters, held, id: value },
-        writeSubject(whole),
+        formatSubject(whole),
       )
     }
     const text = writeWith(name)
@@ -118,7 +118,7 @@ test('long names are cut, and still differ', async (t) => {
 })
 
 test('anything else is none', async (t) => {
-  const text = writeLineHead(asked, writeSubject(subject))
+  const text = writeLineHead(asked, formatSubject(subject))
   for (const other of [
     undefined,
     null,

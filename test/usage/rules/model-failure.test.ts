@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { failureOf, hasResponded } from '../../../src/usage/rules/model-failure.ts'
+import { hasServerResponded, modelFailureOf } from '../../../src/usage/rules/model-failure.ts'
 
 const ended = (details: string, flags: string, transport = '', failure?: string) => ({
   flags,
@@ -26,21 +26,25 @@ test('each failure has its reason', async (t) => {
     ['overflow', before('overflow'), 'UO', ''],
     ['no_cluster', 'cluster_not_found', 'NC', ''],
   ] as const) {
-    t.equal(failureOf(ended(details, flags, transport))?.reason, reason, `${reason} ${details}`)
+    t.equal(
+      modelFailureOf(ended(details, flags, transport))?.reason,
+      reason,
+      `${reason} ${details}`,
+    )
   }
-  const { detail } = failureOf(ended(before('x'), 'UF', untrusted)) ?? {}
+  const { detail } = modelFailureOf(ended(before('x'), 'UF', untrusted)) ?? {}
   t.equal(detail, untrusted)
 })
 
 test('a reason from Envoy’s script takes precedence', async (t) => {
   const answer = ended('via_upstream', '', '', 'credential_refused')
-  t.equal(failureOf(answer)?.reason, 'credential_refused')
-  t.equal(failureOf(ended('via_upstream', '', '', 'else')), undefined)
+  t.equal(modelFailureOf(answer)?.reason, 'credential_refused')
+  t.equal(modelFailureOf(ended('via_upstream', '', '', 'else')), undefined)
 })
 
 test('a client that disconnects and a body that we refuse are not failures', async (t) => {
-  t.equal(failureOf(ended('downstream_remote_disconnect', 'DC')), undefined)
-  t.equal(failureOf(ended('lua_response', '')), undefined)
-  t.notOk(hasResponded(ended('lua_response', '')))
-  t.ok(hasResponded(ended('via_upstream', '')))
+  t.equal(modelFailureOf(ended('downstream_remote_disconnect', 'DC')), undefined)
+  t.equal(modelFailureOf(ended('lua_response', '')), undefined)
+  t.notOk(hasServerResponded(ended('lua_response', '')))
+  t.ok(hasServerResponded(ended('via_upstream', '')))
 })

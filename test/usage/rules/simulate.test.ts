@@ -1,12 +1,12 @@
 import { test } from 'tap'
 import { authorize } from '../../../src/decide/decide.ts'
-import { createLimits } from '../../../src/extauthz/check-limits.ts'
+import { createLimitEnforcer } from '../../../src/extauthz/check-limits.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../../src/operations/operations.ts'
 import { parseTarget } from '../../../src/operations/request-target.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory-holds.ts'
 import { createEstimators } from '../../../src/ratelimit/rules/estimates/estimators.ts'
-import { countedOf } from '../../../src/usage/rules/line-charges.ts'
+import { lineUses } from '../../../src/usage/rules/line-charges.ts'
 import { type PastUsage, simulate } from '../../../src/usage/rules/simulate.ts'
 import { chargeOf, type Usage } from '../../../src/usage/rules/usage.ts'
 import { createTestCounters } from '../../support/counters.ts'
@@ -88,7 +88,10 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
   const holds = createMemoryHolds(counters.windows)
   const estimators = createEstimators()
   const pause = async () => {}
-  const limits = createLimits({ counters, holding: { holds, estimators, onLoss: 'deny', pause } })
+  const limits = createLimitEnforcer({
+    counters,
+    holding: { holds, estimators, onLoss: 'deny', pause },
+  })
   const idOf = (past: PastUsage) =>
     `00000000-0000-4000-8000-${String(requests.indexOf(past)).padStart(12, '0')}`
   const refused = new Set<PastUsage>()
@@ -111,7 +114,7 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
       const ended = { status: 200, bytes: 0, reported, response: { id, endedAt: now } }
       const usage = { ...past.spender, ...ended, ...tariffs.get(past) }
       const line = { state: 'ended', isMetered: true, startedAt: past.startedAt, usage } as const
-      const counted = countedOf({ ...line, charge: chargeOf(usage, 'allow') }, snapshot)
+      const counted = lineUses({ ...line, charge: chargeOf(usage, 'allow') }, snapshot)
       for (const { at, amount, counters: all } of counted) counters.add(all, amount, at)
       holds.release([], id)
       continue

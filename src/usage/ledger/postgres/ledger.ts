@@ -18,7 +18,7 @@ import {
   type UsageSums,
   usageFigures,
 } from '../../store.ts'
-import { addCharge, addUsage, figureNames, mergeBy } from '../merge.ts'
+import { addCharge, addUsage, figureNames, mergeRow } from '../merge.ts'
 
 /** Every method throws `store_unavailable` if the database is unavailable. */
 export function createUsageLedger(sql: Sql): UsageLedger {
@@ -138,7 +138,7 @@ export function* rowsInSteps(
     const names = Object.values(group)
     const id = digest128(JSON.stringify(prices === '' ? names : [...names, prices]))
     const columns = { hour: new Date(hour), id, ...group, prices }
-    mergeBy(merged, `${hour} ${id}`, { columns, row }, (one, other) => {
+    mergeRow(merged, `${hour} ${id}`, { columns, row }, (one, other) => {
       return { ...one, row: addUsage(one.row, other.row) }
     })
     yield
@@ -161,7 +161,7 @@ function* limitRowsInSteps(
     const cut = { ...row, resource: cutName(row.resource), whom: cutName(row.whom) }
     const { resource, name, kind, per, whom, window } = cut
     const id = digest128(JSON.stringify([resource, name, kind, per, whom, window]))
-    mergeBy(merged, `${row.begin} ${id}`, cut, addCharge)
+    mergeRow(merged, `${row.begin} ${id}`, cut, addCharge)
     yield
   }
   return [...merged].map(([key, { begin, window, amount, first, last, ...group }]) => ({

@@ -59,7 +59,7 @@ export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
   return sql<Row[]>`
     select (extract(epoch from ${sql.unsafe(unit === undefined ? 'null::timestamptz' : start)}) * 1000)::float8 as start,
       array[${sql.unsafe(names.join(', '))}]::text[] as "group",
-      ${sumsOf(sql, { ...usageFigures, refusals: 'refusals' })},
+      ${sumColumns(sql, { ...usageFigures, refusals: 'refusals' })},
       trim_scale(sum(coalesce(cost_nano * 0.000000001, total_tokens * rate)))::text as cost
     from tollgate_usage_hours ${labelled}
     where hour >= ${new Date(since)} and hour < ${new Date(to)} ${conditions}
@@ -73,7 +73,7 @@ export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
 export function createUsageReader(sql: Sql): UsageReader {
   return {
     async read(query) {
-      const rows = await withLongDeadline(usageQuery(sql, query)).catch(toTimeout)
+      const rows = await withLongDeadline(usageQuery(sql, query)).catch(rethrowTimeout)
       return rows.map(({ start, ...row }) => ({ ...row, start: start ?? undefined }))
     },
     async gaps(from, to) {
@@ -93,7 +93,7 @@ export function createUsageReader(sql: Sql): UsageReader {
 }
 
 /** The sums of these figures, by their names. */
-export function sumsOf(sql: Sql, figures: Readonly<Record<string, string>>): Fragment {
+export function sumColumns(sql: Sql, figures: Readonly<Record<string, string>>): Fragment {
   const most = Number.MAX_SAFE_INTEGER
   const sums = Object.entries(figures).map(
     ([name, column]) => `greatest(-${most}, least(sum(${column}), ${most}))::float8 as "${name}"`,
@@ -106,7 +106,7 @@ interface Row extends Omit<UsageTotal, 'start'> {
 }
 
 /** A slow query does not mean that the store is slow. */
-export function toTimeout(error: unknown): never {
+export function rethrowTimeout(error: unknown): never {
   if (!(error instanceof ServiceError) || error.code !== 'store_slow') throw error
   throw new ServiceError('usage_timeout', { cause: error.cause })
 }

@@ -11,7 +11,7 @@ import {
   usageFigures,
   type VerifiedSums,
 } from '../../store.ts'
-import { createUsageReader, sumsOf, toTimeout } from './reader.ts'
+import { createUsageReader, rethrowTimeout, sumColumns } from './reader.ts'
 
 /** The state with the sums of these whole hours, in milliseconds since the epoch. */
 export async function readLedgerState(sql: Pool, from: number, to: number): Promise<LedgerState> {
@@ -19,7 +19,7 @@ export async function readLedgerState(sql: Pool, from: number, to: number): Prom
     await snapshot`set local statement_timeout = 0`
     const rows = await snapshot<(Omit<VerifiedSums, 'cost'> & { readonly cost: string })[]>`
       select (extract(epoch from hour) * 1000)::float8 as hour, username as user, key_id as "keyId",
-        model, ${sumsOf(snapshot, usageFigures)}, coalesce(sum(cost_nano), 0)::text as cost
+        model, ${sumColumns(snapshot, usageFigures)}, coalesce(sum(cost_nano), 0)::text as cost
       from tollgate_usage_hours
       where hour >= ${new Date(from)} and hour < ${new Date(to)} and not demo
       group by hour, username, key_id, model`
@@ -76,7 +76,7 @@ export async function readPastSums(
     statements * statementDeadlineMs,
     'isolation level repeatable read read only',
   )
-  const past = await read.catch(toTimeout)
+  const past = await read.catch(rethrowTimeout)
   if (past.rows.length > maxRows) throw new ServiceError('usage_timeout')
   return past
 }

@@ -9,7 +9,7 @@ const soonMs = 30_000
  * Returns whether a request with this digest (`recordDigest`) was granted in the last half minute, or published in the
  * last minute, so that it is published again as soon as its record has expired. `max`: how many digests are remembered.
  */
-export function createRepeats(max: number, now: () => number) {
+export function createRepeatDetector(max: number, now: () => number) {
   const until = new BoundedMap<string, number>(max)
   return (digest: Buffer): boolean => {
     const name = digest.toString('latin1')

@@ -5,19 +5,19 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import type { Folder } from './folder.ts'
+import type { JournalFolder } from './journal-folder.ts'
 
 /** A writer that has not touched the file for this long has ended: it touches it every second. */
-export const silentMs = 4_000
+export const writerSilenceMs = 4_000
 /** Number of nonces that remain when the file is truncated, at twice as many. */
 const kept = 64
 /** Written in place of a nonce when the last writer resigns. */
 const nobody = '-'
 
-export type Writers = ReturnType<typeof createWriters>
+export type WriterElection = ReturnType<typeof createWriterElection>
 
 /** `now`: milliseconds since the epoch. */
-export function createWriters(folder: Folder, name: string, now: () => number) {
+export function createWriterElection(folder: JournalFolder, name: string, now: () => number) {
   const nonce = randomBytes(6).toString('base64url')
   let isIn = false
 
@@ -58,7 +58,7 @@ export function createWriters(folder: Folder, name: string, now: () => number) {
     isFree(): boolean {
       const at = folder.touchedAt(name)
       if (at === undefined || all().at(-1) === nobody) return true
-      return Math.abs(now() - at) >= silentMs
+      return Math.abs(now() - at) >= writerSilenceMs
     },
   }
 }

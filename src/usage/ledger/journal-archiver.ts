@@ -5,43 +5,43 @@
 
 import { join } from 'node:path'
 import { dayMs } from '../../formats/time.ts'
-import type { Folder, Listed, OpenFile } from '../../journal/folder.ts'
-import { beginningOf, headFromLedger, headIn } from '../../journal/head.ts'
-import { readLine } from '../../journal/read-line.ts'
+import { fileHeadOf, headFromLedger, readFileStart } from '../../journal/file-head.ts'
+import type { JournalFolder, ListedFile, OpenFile } from '../../journal/journal-folder.ts'
+import { parseJournalLine } from '../../journal/journal-line.ts'
 import type { ArchiveHead, ArchiveHeads } from '../store.ts'
 import {
   inspectArchive,
   listArchives,
   maxLineBytes,
-  removeDrafts,
+  removeArchiveDrafts,
   writeArchive,
 } from './archive-file.ts'
 import { bytesOf, type JournalFile, listJournalFiles, type SourceNames } from './journal-files.ts'
 
 interface ArchiveOptions {
   /** The folder that the gateway shares with the service. */
-  readonly folder: Pick<Folder, 'list' | 'open' | 'touchedAt'>
+  readonly folder: Pick<JournalFolder, 'list' | 'open' | 'touchedAt'>
   readonly names: SourceNames
   readonly journal: string
   /** The folder with the archives of all journals, in a folder each. */
   readonly archives: string
   readonly heads: ArchiveHeads
   /** Whether the whole file is in the ledger. */
-  readonly isDone: (file: Listed) => boolean
+  readonly isDone: (file: ListedFile) => boolean
 }
 
 /** Maximum number of files whose archived offsets are stored. */
 const maxPlaces = 128
 
 /** Calls of `step` must not overlap within a process; other processes may archive at the same time. */
-export function createArchive(options: ArchiveOptions) {
+export function createJournalArchiver(options: ArchiveOptions) {
   const { folder, names, journal, archives, heads, isDone } = options
   const own = join(archives, journal)
   /** Archived bytes by inode. */
   let archived = new Map<string, number>()
 
   async function archiveFile(listed: JournalFile, file: OpenFile): Promise<void> {
-    const head = headIn(beginningOf(file))
+    const head = fileHeadOf(readFileStart(file))
     for (;;) {
       const last = await heads.open(journal)
       const from = last.places.find((place) => headFromLedger(place.head) === head)?.offset ?? 0
@@ -87,7 +87,7 @@ export function createArchive(options: ArchiveOptions) {
     const text = bytes.toString('utf8', 0, file.read(bytes, from))
     const writtenAt = folder.touchedAt(name) ?? 0
     const lines = text.split('\n')
-    const [first] = lines.flatMap((line) => readLine(line)?.usage.response.endedAt ?? [])
+    const [first] = lines.flatMap((line) => parseJournalLine(line)?.usage.response.endedAt ?? [])
     const day = new Date(Math.min(first ?? writtenAt, writtenAt + dayMs))
     return day.toISOString().slice(0, 10)
   }
@@ -108,11 +108,11 @@ export function createArchive(options: ArchiveOptions) {
         } finally {
           file?.close()
         }
-        await removeDrafts(own)
+        await removeArchiveDrafts(own)
       }
     },
     /** Whether the whole file is archived. */
-    isDone: ({ inode, size }: Pick<Listed, 'inode' | 'size'>): boolean =>
+    isDone: ({ inode, size }: Pick<ListedFile, 'inode' | 'size'>): boolean =>
       (archived.get(inode) ?? 0) >= size,
   }
 }

@@ -21,15 +21,20 @@
 
 import { isObject } from '../formats/fields.ts'
 import type { Mutable } from '../formats/mutable.ts'
-import { type Lane, readLane } from '../table/rules/lane.ts'
+import { type Lane, parseLane } from '../table/rules/lane.ts'
 import { type CountableLine, chargeOfLine } from '../usage/rules/line-charges.ts'
-import { hasClientLeft } from '../usage/rules/model-failure.ts'
-import { isWhole, type LineHead, parseObject, readLineHead } from '../usage/rules/read-line-head.ts'
+import { hasClientDisconnected } from '../usage/rules/model-failure.ts'
+import {
+  isWholeNumber,
+  type LineHead,
+  parseLineHead,
+  parseObject,
+} from '../usage/rules/read-line-head.ts'
 import type { UnusableUsage } from '../usage/rules/usage.ts'
-import { earlierLines, fromEarlier } from './earlier-line.ts'
+import { convertEarlierLine, earlierLineStarts } from './earlier-line.ts'
 
 /** Every admitted request has exactly one line `ended`, and before it one `running` every 10 s. */
-export interface ReadLine extends CountableLine {
+export interface JournalLine extends CountableLine {
   /** Whether a Check or the decision table admitted the request. */
   readonly by: 'check' | 'table'
   /** Milliseconds from the request's first byte to the response's, or undefined if there was no response. */
@@ -51,7 +56,7 @@ export interface ReadLine extends CountableLine {
  * First bytes of Envoy's lines. Envoy does not frame its writes, so a torn line may precede a whole one; strings can't
  * contain these bytes, because their quotes would be escaped.
  */
-const beginnings = ['{"bytes":', ...earlierLines]
+const beginnings = ['{"bytes":', ...earlierLineStarts]
 /** First bytes of the script's lines, which are framed. */
 const ofScript = '{"v"'
 
@@ -59,11 +64,14 @@ const ofScript = '{"v"'
  * Returns undefined for a torn line or an unknown format. Never throws. Charges the response, unless `unusableUsage` is
  * missing: then `charge` is undefined.
  */
-export function readLine(text: string, unusableUsage?: UnusableUsage): ReadLine | undefined {
+export function parseJournalLine(
+  text: string,
+  unusableUsage?: UnusableUsage,
+): JournalLine | undefined {
   const found = parseObject(text) ?? parseRest(text)
-  const fields = found !== undefined && found.v === undefined ? fromEarlier(found) : found
+  const fields = found !== undefined && found.v === undefined ? convertEarlierLine(found) : found
   if (fields?.v !== 1) return undefined
-  const head = readLineHead(fields.check)
+  const head = parseLineHead(fields.check)
   const line = head && toLine(fields, head)
   if (line !== undefined && unusableUsage !== undefined) {
     line.charge = chargeOfLine(line, unusableUsage)
@@ -71,7 +79,7 @@ export function readLine(text: string, unusableUsage?: UnusableUsage): ReadLine 
   return line
 }
 
-/** Whether a torn line of Envoy precedes what `readLine` reads. */
+/** Whether a torn line of Envoy precedes what `parseJournalLine` reads. */
 export function isAfterTorn(text: string): boolean {
   return !text.startsWith(ofScript) && beginnings.some((each) => text.indexOf(each, 1) > 0)
 }
@@ -83,22 +91,22 @@ function parseRest(text: string): Fields | undefined {
 
 type Fields = Readonly<Record<string, unknown>>
 
-function toLine(fields: Fields, head: LineHead): Mutable<ReadLine> | undefined {
+function toLine(fields: Fields, head: LineHead): Mutable<JournalLine> | undefined {
   const { type, ms, fb, status, bytes, sent, reported } = fields
   const [isOfScript, isRunning] = [type === undefined, type === 'DownstreamPeriodic']
   if (!isOfScript && !isRunning && type !== 'DownstreamEnd') return undefined
-  if (!isWhole(ms) || !isWhole(status)) return undefined
+  if (!isWholeNumber(ms) || !isWholeNumber(status)) return undefined
   const flags = textOf(fields.flags)
-  const isSent = sent === true || isWhole(sent)
+  const isSent = sent === true || isWholeNumber(sent)
   const figures = typeof reported === 'string' ? parseObject(reported) : reported
   const { startedAt, by, held, usage } = head
   const { id } = usage.response
   usage.status = status
-  if (isWhole(bytes)) usage.bytes = bytes
+  if (isWholeNumber(bytes)) usage.bytes = bytes
   if (isObject(figures)) usage.reported = new Map(Object.entries(figures))
   usage.response = { id, endedAt: startedAt + ms }
   if (held !== undefined) usage.held = { ...held, id, tookMs: ms, isBroken: flags !== '' }
-  if (status === 0 && isSent && hasClientLeft(flags)) usage.hasLeft = true
+  if (status === 0 && isSent && hasClientDisconnected(flags)) usage.hasLeft = true
   return {
     state: isRunning ? 'running' : 'ended',
     // The table admits metered requests only, and without a Check the flag is not set.
@@ -107,14 +115,14 @@ function toLine(fields: Fields, head: LineHead): Mutable<ReadLine> | undefined {
     usage,
     charge: undefined,
     startedAt,
-    firstByteMs: isWhole(fb) ? fb : undefined,
+    firstByteMs: isWholeNumber(fb) ? fb : undefined,
     flags,
     // The script writes lines only for responses of the model server.
     details: isOfScript ? 'via_upstream' : textOf(fields.details),
     isSent,
     transport: textOf(fields.transport),
     failure: textOf(fields.failure) || undefined,
-    lane: readLane(fields.lane),
+    lane: parseLane(fields.lane),
   }
 }
 

@@ -8,7 +8,7 @@ import type { Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf } from '../operations/dialect.ts'
 import type { PathRules } from '../operations/operations.ts'
 import type { RequestTarget } from '../operations/request-target.ts'
-import { missRuleOf, type UnpublishedReason } from '../table/rules/rules.ts'
+import { tableMissRule, type UnpublishedReason } from '../table/rules/miss-rules.ts'
 import type { DecisionTable, PublishedEstimate } from '../table/table.ts'
 import type { CheckRequest } from './check-request.ts'
 
@@ -42,12 +42,12 @@ export interface CheckedRequest {
  * Call it in the turn of the decision, with nothing awaited in between. Returns why the next such request will be
  * a miss. Never throws.
  */
-export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
+export function createTableOffer({ table, paths, snapshot }: AdmitDeps) {
   return (allowed: Allowed): UnpublishedReason | undefined => {
     const { grant, key, credential, request, target, now, traceparent, mark } = allowed
     const { operation, query, modelKey } = target
     const rule =
-      missRuleOf(grant, {
+      tableMissRule(grant, {
         method: request.method,
         operation,
         query,

@@ -4,7 +4,7 @@
  */
 
 import { hash } from 'node:crypto'
-import type { OpenFile } from './folder.ts'
+import type { OpenFile } from './journal-folder.ts'
 
 /** Maximum number of bytes of the first line that are hashed; lines are usually shorter. */
 export const headBytes = 4_096
@@ -14,7 +14,7 @@ const [openingBrace, closingBrace] = [123, 125]
 const digits = 16
 
 /** The first bytes of a file, at most `headBytes`. */
-export function beginningOf(file: Pick<OpenFile, 'read'>): Buffer {
+export function readFileStart(file: Pick<OpenFile, 'read'>): Buffer {
   const bytes = Buffer.allocUnsafe(headBytes)
   return bytes.subarray(0, file.read(bytes, 0))
 }
@@ -23,7 +23,7 @@ export function beginningOf(file: Pick<OpenFile, 'read'>): Buffer {
  * Digest of the first whole line in the bytes at a file's start: a line that a full disk has cut off may lack the id, so
  * two files can have the same. Empty until there is one, or `headBytes` are full; constant afterwards.
  */
-export function headIn(bytes: Buffer): string {
+export function fileHeadOf(bytes: Buffer): string {
   let begin = 0
   let end = -1
   do {

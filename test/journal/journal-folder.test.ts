@@ -4,7 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { openFolder } from '../../src/journal/folder.ts'
+import { openJournalFolder } from '../../src/journal/journal-folder.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { runUnnamed, skipUnnamedUser } from '../support/unnamed-user.ts'
@@ -15,10 +15,10 @@ test('nothing waits at a pipe in the place of a file', async (t) => {
   const path = temporaryFolder(t)
   execFileSync('mkfifo', [join(path, name)])
   // In a process of its own, which would never end.
-  const source = join(packageRoot, 'src/journal/folder.ts')
+  const source = join(packageRoot, 'src/journal/journal-folder.ts')
   const script = `
-    import { openFolder } from ${JSON.stringify(source)}
-    const folder = openFolder(${JSON.stringify(path)})
+    import { openJournalFolder } from ${JSON.stringify(source)}
+    const folder = openJournalFolder(${JSON.stringify(path)})
     const messageOf = (act) => { try { act(); return 'none' } catch ({ message }) { return message } }
     const acts = [() => folder.readText('${name}'), () => folder.open('${name}'), () => folder.appendText('${name}', 'x')]
     console.log(JSON.stringify(acts.map(messageOf)))`
@@ -33,7 +33,7 @@ test('nothing waits at a pipe in the place of a file', async (t) => {
 
 test('what is too long for a small file is not read', async (t) => {
   const path = temporaryFolder(t)
-  const folder = openFolder(path)
+  const folder = openJournalFolder(path)
   writeFileSync(join(path, name), 'x\n')
   t.equal(folder.readText(name), 'x\n')
   // With a terabyte of holes it would fill all memory.

@@ -1,10 +1,14 @@
 /** Derives from a line how its request ended at its model's server. */
 
-import { failureOf, hasResponded, type Outcome } from '../usage/rules/model-failure.ts'
-import type { ReadLine } from './read-line.ts'
+import {
+  hasServerResponded,
+  modelFailureOf,
+  type RequestOutcome,
+} from '../usage/rules/model-failure.ts'
+import type { JournalLine } from './journal-line.ts'
 
 /** For a line of a request that has ended. */
-export function outcomeOf(line: ReadLine): Outcome {
+export function requestOutcomeOf(line: JournalLine): RequestOutcome {
   const { usage, startedAt, firstByteMs } = line
   return {
     model: usage.model,
@@ -14,7 +18,7 @@ export function outcomeOf(line: ReadLine): Outcome {
     endedAt: usage.response.endedAt,
     durationMs: usage.response.endedAt - startedAt,
     firstByteMs,
-    failure: failureOf(line),
-    hasResponded: hasResponded(line),
+    failure: modelFailureOf(line),
+    hasResponded: hasServerResponded(line),
   }
 }

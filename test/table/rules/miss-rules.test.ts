@@ -1,8 +1,8 @@
 import { test } from 'tap'
 import type { Grant } from '../../../src/decide/decision.ts'
 import { toCountedLimits } from '../../../src/ratelimit/rules/counted-limits.ts'
-import { missRule } from '../../../src/table/rules/plan.ts'
-import { missRules } from '../../../src/table/rules/rules.ts'
+import { missRule } from '../../../src/table/rules/hit-plan.ts'
+import { missRules } from '../../../src/table/rules/miss-rules.ts'
 import { modelRef, snapshotOf } from '../../support/documents.ts'
 import { grantOf } from '../../support/table-world.ts'
 

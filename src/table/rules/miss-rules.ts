@@ -47,8 +47,8 @@ export interface AskedFor {
   readonly isOneAnswer: boolean
 }
 
-/** Returns undefined if it may be in the table, unless it is `too_long`, which only its plan shows (plan.ts). */
-export function missRuleOf(grant: Grant, asked: AskedFor): MissRule | undefined {
+/** Returns undefined if it may be in the table, unless it is `too_long`, which only its plan shows (hit-plan.ts). */
+export function tableMissRule(grant: Grant, asked: AskedFor): MissRule | undefined {
   const { caller, admission, limits, model, metered, sentName } = grant
   if (caller.by !== 'key') return 'identity_token'
   if (caller.keyAgeMs !== undefined || caller.endsSoonAt !== undefined) return 'key_news'

@@ -1,7 +1,7 @@
 import { copyFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { type Test, test } from 'tap'
-import { inventName, openName } from '../../src/journal/name.ts'
+import { openGatewayName, randomGatewayName } from '../../src/journal/gateway-name.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
 const nameIn = (path: string): unknown => JSON.parse(readFileSync(path, 'utf8')).name
@@ -10,7 +10,7 @@ function makeWorld(t: Test) {
   const folder = makeTemporaryFolder()
   t.teardown(() => folder.remove())
   const [kept, shared] = [join(folder.path, 'kept.name'), join(folder.path, 'shared.name')]
-  const open = (host = 'here') => openName({ kept, shared, journal: 'usage.jsonl', host })
+  const open = (host = 'here') => openGatewayName({ kept, shared, journal: 'usage.jsonl', host })
   return { kept, shared, open }
 }
 
@@ -27,7 +27,7 @@ test('a gateway has one name, whatever is restarted', async (t) => {
   t.equal(open().name, name, 'the disk is gone')
   t.equal(nameIn(kept), name)
   t.match(JSON.parse(readFileSync(kept, 'utf8')), { journal: 'usage.jsonl', host: 'here' })
-  t.not(inventName(), inventName())
+  t.not(randomGatewayName(), randomGatewayName())
 })
 
 test('a name that somebody removes is put back while it is known', async (t) => {

@@ -1,8 +1,8 @@
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { openFolder } from '../../src/journal/folder.ts'
-import { createWriters, silentMs } from '../../src/journal/writers.ts'
+import { openJournalFolder } from '../../src/journal/journal-folder.ts'
+import { createWriterElection, writerSilenceMs } from '../../src/journal/writer-election.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
 const name = 'usage.writers'
@@ -11,7 +11,7 @@ test('whoever was the last to enter writes', async (t) => {
   const { path, remove } = makeTemporaryFolder()
   t.teardown(remove)
   let aheadMs = 0
-  const open = () => createWriters(openFolder(path), name, () => Date.now() + aheadMs)
+  const open = () => createWriterElection(openJournalFolder(path), name, () => Date.now() + aheadMs)
   const [one, other] = [open(), open()]
   t.not(one.nonce, other.nonce)
   t.equal(one.isFree(), true)
@@ -25,9 +25,9 @@ test('whoever was the last to enter writes', async (t) => {
   one.leave()
   t.equal(other.isFree(), false, 'it is not its place')
   // The file's time has fractions of a millisecond.
-  aheadMs = silentMs + 1
+  aheadMs = writerSilenceMs + 1
   t.equal(one.isFree(), true)
-  aheadMs = -2 * silentMs
+  aheadMs = -2 * writerSilenceMs
   t.equal(one.isFree(), true, 'a clock was set back')
   aheadMs = 0
   other.leave()
@@ -41,7 +41,7 @@ test('whoever was the last to enter writes', async (t) => {
 test('a list that was removed is begun again by the one that writes', async (t) => {
   const { path, remove } = makeTemporaryFolder()
   t.teardown(remove)
-  const open = () => createWriters(openFolder(path), name, Date.now)
+  const open = () => createWriterElection(openJournalFolder(path), name, Date.now)
   const [one, other] = [open(), open()]
   one.enter()
   rmSync(join(path, name))
@@ -55,8 +55,8 @@ test('a list that was removed is begun again by the one that writes', async (t) 
 test('a list of writers stays short, and has the latest ones', async (t) => {
   const { path, remove } = makeTemporaryFolder()
   t.teardown(remove)
-  const folder = openFolder(path)
-  const all = Array.from({ length: 129 }, () => createWriters(folder, name, Date.now))
+  const folder = openJournalFolder(path)
+  const all = Array.from({ length: 129 }, () => createWriterElection(folder, name, Date.now))
   for (const each of all) each.enter()
   all.at(-1)?.show()
   t.strictSame(

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { createRepeats } from '../../src/table/repeats.ts'
+import { createRepeatDetector } from '../../src/table/repeat-detector.ts'
 import { recordDigest } from '../../src/table/rules/format.ts'
 import { laneOf } from '../../src/table/rules/lane.ts'
 import { createTableWorld, grantOf } from '../support/table-world.ts'
@@ -8,7 +8,7 @@ const digestOf = (key: string) => recordDigest(key, '/v1/chat/completions', 'sma
 
 test('what comes again within half a minute is repeated', async (t) => {
   let now = 0
-  const isRepeated = createRepeats(100, () => now)
+  const isRepeated = createRepeatDetector(100, () => now)
   const ask = (at: number, key = 'one') => {
     now = at
     return isRepeated(digestOf(key))
@@ -22,14 +22,14 @@ test('what comes again within half a minute is repeated', async (t) => {
 })
 
 test('what is forgotten for want of room is not repeated', async (t) => {
-  const isRepeated = createRepeats(10, () => 0)
+  const isRepeated = createRepeatDetector(10, () => 0)
   t.notOk(isRepeated(digestOf('one')))
   for (let i = 0; i < 20; i += 1) t.notOk(isRepeated(digestOf(`other ${i}`)))
   t.notOk(isRepeated(digestOf('one')))
 })
 
 test('only what is repeated is published, and it says so', async (t) => {
-  const isRepeated = createRepeats(100, () => world.now.boot)
+  const isRepeated = createRepeatDetector(100, () => world.now.boot)
   const world = await createTableWorld(t, { isRepeated })
   await world.opened()
   const grant = grantOf('ada', [[1_000, '1h']])

@@ -8,7 +8,7 @@ interface NamesOptions {
   readonly clear: (slot: number) => void
 }
 
-export function createNames({ buckets, write, clear }: NamesOptions) {
+export function createBlockIndex({ buckets, write, clear }: NamesOptions) {
   const taken = new Set<number>()
   return {
     /** Assigns a slot to this block; returns undefined if its bucket is full. */

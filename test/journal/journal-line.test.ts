@@ -1,11 +1,11 @@
 import { test } from 'tap'
 import { authorize } from '../../src/decide/decide.ts'
-import { outcomeOf } from '../../src/journal/outcome.ts'
-import { type ReadLine, readLine } from '../../src/journal/read-line.ts'
+import { type JournalLine, parseJournalLine } from '../../src/journal/journal-line.ts'
+import { requestOutcomeOf } from '../../src/journal/request-outcome.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import { parseTarget } from '../../src/operations/request-target.ts'
-import { countedOf } from '../../src/usage/rules/line-charges.ts'
-import { writeSubject } from '../../src/usage/rules/line-head.ts'
+import { lineUses } from '../../src/usage/rules/line-charges.ts'
+import { formatSubject } from '../../src/usage/rules/line-head.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { writeLineHead } from '../support/line-head.ts'
 
@@ -16,7 +16,7 @@ const head = (user = 'ann', held = {}) =>
       ...{ startedAt: start, id: 'r1', by: 'check', user, keyId: 'k1', keyCounters: undefined },
       held: { admittedAt: start, bytes: 9, maxOutput: 5, ceiling: 5, estimate: undefined, ...held },
     },
-    writeSubject({ subscription: 'plenty', model: 'llm/sim', payer: undefined, group: undefined }),
+    formatSubject({ subscription: 'plenty', model: 'llm/sim', payer: undefined, group: undefined }),
   )
 
 /** As the script writes it. */
@@ -37,7 +37,7 @@ const asked = { user: 'ann', subscription: 'plenty', model: 'llm/sim', keyId: 'k
 const held = { id: 'r1', admittedAt: start, bytes: 9, maxOutput: 5, ceiling: 5, tookMs: 38 }
 
 test('reads what the script has written', async (t) => {
-  t.match(readLine(ofScript()), {
+  t.match(parseJournalLine(ofScript()), {
     ...{ state: 'ended', isMetered: true, by: 'check', startedAt: start, firstByteMs: 12 },
     ...{ flags: '', details: 'via_upstream' },
     usage: {
@@ -45,21 +45,21 @@ test('reads what the script has written', async (t) => {
       ...{ response: { id: 'r1', endedAt: start + 38 }, held: { ...held, isBroken: false } },
     },
   })
-  t.equal(readLine(ofScript(head(), 'null'))?.usage.reported.size, 0)
-  t.match(readLine(ofScript()), { isSent: true, transport: '', failure: undefined })
+  t.equal(parseJournalLine(ofScript(head(), 'null'))?.usage.reported.size, 0)
+  t.match(parseJournalLine(ofScript()), { isSent: true, transport: '', failure: undefined })
 })
 
 test('reads what Envoy has written', async (t) => {
-  t.match(readLine(ofEnvoy()), {
+  t.match(parseJournalLine(ofEnvoy()), {
     ...{ state: 'ended', isMetered: true, flags: '', details: 'via_upstream', isSent: false },
     ...{ firstByteMs: undefined, usage: { ...asked, status: 500, reported: new Map() } },
   })
-  const running = readLine(ofEnvoy({ type: 'DownstreamPeriodic', status: 0, sent: 3 }))
+  const running = parseJournalLine(ofEnvoy({ type: 'DownstreamPeriodic', status: 0, sent: 3 }))
   t.match(running, { state: 'running', isSent: true, usage: { status: 0 } })
-  t.equal(readLine(ofEnvoy({ metered: 'if_reported' }))?.isMetered, false)
-  t.equal(readLine(ofEnvoy({ metered: null }))?.isMetered, false)
+  t.equal(parseJournalLine(ofEnvoy({ metered: 'if_reported' }))?.isMetered, false)
+  t.equal(parseJournalLine(ofEnvoy({ metered: null }))?.isMetered, false)
   const failed = { flags: 'UF,URX', transport: 'TLS_error:|x', failure: 'credential_refused' }
-  t.match(readLine(ofEnvoy(failed)), { ...failed, usage: { held: { isBroken: true } } })
+  t.match(parseJournalLine(ofEnvoy(failed)), { ...failed, usage: { held: { isBroken: true } } })
 })
 
 test('a line has the windows of the limits with which its request was admitted', async (t) => {
@@ -99,11 +99,11 @@ test('a line has the windows of the limits with which its request was admitted',
         ...{ startedAt: start, id: 'r1', by: 'check', user: 'ann', keyId: 'k1' },
         ...{ keyCounters: undefined, held: undefined },
       },
-      writeSubject({ ...subject, tariff: decision.tariff }),
+      formatSubject({ ...subject, tariff: decision.tariff }),
     )
-    const line = readLine(ofScript(check), 'allow')
+    const line = parseJournalLine(ofScript(check), 'allow')
     if (line === undefined) throw new Error('a line that cannot be read')
-    const counted = countedOf(line, snapshot)
+    const counted = lineUses(line, snapshot)
     t.match(
       counted,
       [
@@ -117,22 +117,22 @@ test('a line has the windows of the limits with which its request was admitted',
         ...each,
         counters: counters.map(({ key, owner, window }) => ({ key, owner, window })),
       }))
-    t.strictSame(shown(countedOf(line, snapshotOf(modelRef('sim')))), shown(counted), 'it is gone')
+    t.strictSame(shown(lineUses(line, snapshotOf(modelRef('sim')))), shown(counted), 'it is gone')
   }
 })
 
 test('a metered response is charged as its line is read', async (t) => {
-  const chargeOf = (text: string) => readLine(text, 'estimate')?.charge
+  const chargeOf = (text: string) => parseJournalLine(text, 'estimate')?.charge
   t.strictSame(chargeOf(ofScript()), { tokens: 17, unusable: false, estimated: 0 })
   t.match(chargeOf(ofScript(head(), 'null')), { tokens: 309, unusable: true, estimated: 309 })
-  t.match(readLine(ofScript(head(), 'null'), 'allow')?.charge, { tokens: undefined })
+  t.match(parseJournalLine(ofScript(head(), 'null'), 'allow')?.charge, { tokens: undefined })
   t.equal(chargeOf(ofEnvoy({ metered: null })), undefined)
   t.equal(chargeOf(ofEnvoy({ type: 'DownstreamPeriodic' })), undefined)
-  t.equal(readLine(ofScript())?.charge, undefined, 'without the setting nothing is')
+  t.equal(parseJournalLine(ofScript())?.charge, undefined, 'without the setting nothing is')
 })
 
 test('a line says what it has added to its lane', async (t) => {
-  const laneOf = (lane: unknown) => readLine(ofEnvoy({ lane }))?.lane
+  const laneOf = (lane: unknown) => parseJournalLine(ofEnvoy({ lane }))?.lane
   t.strictSame(laneOf('281474976710655 17 3'), { file: 2 ** 48 - 1, added: 17, blocks: [3] })
   t.strictSame(laneOf('5 0 3 4'), { file: 5, added: 0, blocks: [3, 4] })
   const broken = [
@@ -149,15 +149,15 @@ test('a line says what it has added to its lane', async (t) => {
     '5 1 3 ',
   ]
   for (const lane of broken) t.equal(laneOf(lane), undefined, String(lane))
-  t.equal(readLine(ofScript())?.lane, undefined)
-  const ofTable = readLine(
+  t.equal(parseJournalLine(ofScript())?.lane, undefined)
+  const ofTable = parseJournalLine(
     ofEnvoy({ metered: null }, head().replace('"by":"check"', '"by":"table"')),
   )
   t.match(ofTable, { by: 'table', isMetered: true })
 })
 
 test('a line says how its request ended at the server', async (t) => {
-  const outcome = (text: string) => outcomeOf(readLine(text) as ReadLine)
+  const outcome = (text: string) => requestOutcomeOf(parseJournalLine(text) as JournalLine)
   t.strictSame(outcome(ofScript()), {
     ...{ model: 'llm/sim', subscription: 'plenty', requestId: 'r1', status: 200 },
     ...{ durationMs: 38, firstByteMs: 12, failure: undefined, hasResponded: true },
@@ -183,7 +183,7 @@ test('a line says how its request ended at the server', async (t) => {
 })
 
 test('a client that left before its answer began is told from others', async (t) => {
-  const hasLeft = (changes: object) => readLine(ofEnvoy(changes))?.usage.hasLeft ?? false
+  const hasLeft = (changes: object) => parseJournalLine(ofEnvoy(changes))?.usage.hasLeft ?? false
   const left = { status: 0, sent: 5, flags: 'DC' }
   t.equal(hasLeft(left), true)
   t.equal(hasLeft({ ...left, flags: 'UC,DR' }), true)
@@ -195,13 +195,13 @@ test('a client that left before its answer began is told from others', async (t)
 test('a torn line takes no other with it', async (t) => {
   const whole = ofScript(head('","user":"bob'))
   for (let end = 0; end < whole.length; end += 1) {
-    if (readLine(whole.slice(0, end)) !== undefined) t.fail(`${end} bytes are no line`)
+    if (parseJournalLine(whole.slice(0, end)) !== undefined) t.fail(`${end} bytes are no line`)
   }
   const users = ['ann', '{"bytes":', '\\{"bytes":1', '"}{"bytes":"']
   for (const user of users) {
     const line = ofEnvoy({}, head(user))
     for (let end = 1; end < line.length; end += 1) {
-      const read = readLine(line.slice(0, end) + line)
+      const read = parseJournalLine(line.slice(0, end) + line)
       if (read?.usage.user !== user) t.fail(`after ${end} bytes the line is ${read?.usage.user}`)
     }
   }
@@ -209,12 +209,12 @@ test('a torn line takes no other with it', async (t) => {
 
 test('what is no line of a known form is none', async (t) => {
   for (const text of ['', '{}', 'null', '[]', '{"v":1}', 'x', '\0'])
-    t.equal(readLine(text), undefined)
+    t.equal(parseJournalLine(text), undefined)
   for (const changes of [
     ...[{ v: 2 }, { v: '1' }, { type: 'DownstreamStart' }, { check: null }, { check: '-' }],
     ...[{ ms: null }, { ms: -1 }, { status: '200' }, { status: null }],
   ]) {
-    t.equal(readLine(ofEnvoy(changes)), undefined, JSON.stringify(changes))
+    t.equal(parseJournalLine(ofEnvoy(changes)), undefined, JSON.stringify(changes))
   }
-  t.equal(readLine(ofEnvoy({ bytes: null }))?.usage.bytes, 0)
+  t.equal(parseJournalLine(ofEnvoy({ bytes: null }))?.usage.bytes, 0)
 })

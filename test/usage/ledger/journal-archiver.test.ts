@@ -11,12 +11,12 @@ import {
 import { dirname, join } from 'node:path'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import { type Test, test } from 'tap'
-import { openFolder } from '../../../src/journal/folder.ts'
+import { openJournalFolder } from '../../../src/journal/journal-folder.ts'
 import { migrate } from '../../../src/store/postgres/migrate.ts'
-import { createArchive } from '../../../src/usage/ledger/archive.ts'
 import { createLedgerFeed } from '../../../src/usage/ledger/feed.ts'
+import { createJournalArchiver } from '../../../src/usage/ledger/journal-archiver.ts'
 import { sourceNames } from '../../../src/usage/ledger/journal-files.ts'
-import { nameJournal } from '../../../src/usage/ledger/journal-name.ts'
+import { ensureJournalName } from '../../../src/usage/ledger/journal-name.ts'
 import { createArchiveHeads, createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import type { ArchiveHeads } from '../../../src/usage/store.ts'
 import { runAt } from '../../support/command.ts'
@@ -34,9 +34,9 @@ async function createWorld(t: Test, archives = temporaryFolder(t)) {
   const sql = await createPool(t, url)
   await migrate(sql)
   const path = join(temporaryFolder(t), 'usage.jsonl')
-  const journal = nameJournal(path)
+  const journal = ensureJournalName(path)
   const heads = createArchiveHeads(sql)
-  const files = { folder: openFolder(dirname(path)), names: sourceNames(path) }
+  const files = { folder: openJournalFolder(dirname(path)), names: sourceNames(path) }
   const feed = createLedgerFeed({
     ...{ ...files, journal, ledger: createUsageLedger(sql), unusableUsage: 'allow' },
     clock: () => start + 100 * day,
@@ -48,7 +48,7 @@ async function createWorld(t: Test, archives = temporaryFolder(t)) {
   const own = join(archives, journal)
   const names = () => readdirSync(own).sort()
   const create = (changed: Partial<ArchiveHeads> = {}) =>
-    createArchive({
+    createJournalArchiver({
       ...{ ...files, journal, archives, heads: { ...heads, ...changed } },
       isDone: feed.isDone,
     })

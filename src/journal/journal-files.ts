@@ -2,13 +2,13 @@
 
 import { basename, dirname, extname, join } from 'node:path'
 
-export type JournalFiles = ReturnType<typeof filesOf>
+export type JournalFiles = ReturnType<typeof journalFilesOf>
 
 /**
  * Paths in the folder that a gateway and its service processes share: `usage.jsonl` → `usage.jsonl`,
  * `usage.envoy.jsonl`, `usage.head` and so on, in its folder.
  */
-export function filesOf(usageJournal: string) {
+export function journalFilesOf(usageJournal: string) {
   const folder = dirname(usageJournal)
   const at = (end: string): string => join(folder, stemOf(usageJournal) + end)
   return {
@@ -44,7 +44,7 @@ export function keptJournalOf(usageJournal: string, dataDir: string) {
 }
 
 /** When `file` was rotated to `name`, in milliseconds since the epoch, or undefined if `name` has another form. */
-export function renamedAt(name: string, file: string): number | undefined {
+export function rotatedAt(name: string, file: string): number | undefined {
   const digits = name.startsWith(`${file}.`) ? name.slice(file.length + 1) : ''
   return /^\d{13}$/.test(digits) ? Number(digits) : undefined
 }
@@ -59,8 +59,8 @@ export function rotatedName(file: string, at: number, taken: ReadonlySet<string>
 }
 
 /** The one of these base names that a current or rotated file has, or undefined for other files. */
-export function growingOf(name: string, files: readonly string[]): string | undefined {
-  return files.find((file) => name === file || renamedAt(name, file) !== undefined)
+export function baseNameOf(name: string, files: readonly string[]): string | undefined {
+  return files.find((file) => name === file || rotatedAt(name, file) !== undefined)
 }
 
 function stemOf(usageJournal: string): string {

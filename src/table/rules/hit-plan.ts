@@ -7,16 +7,16 @@ import { forwardingFields } from '../../decide/forwarding-fields.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { type Dialect, dialectOf } from '../../operations/dialect.ts'
 import { toPolicyField } from '../../ratelimit/rules/limit-headers.ts'
-import { writeCaller, writeSubject } from '../../usage/rules/line-head.ts'
+import { formatCaller, formatSubject } from '../../usage/rules/line-head.ts'
 import { maxRecordText, maxTemplateText } from './format.ts'
-import { type AskedFor, type MissRule, missRuleOf } from './rules.ts'
+import { type AskedFor, type MissRule, tableMissRule } from './miss-rules.ts'
 
 /** Some of these would end a line, so that the rest would be read as a header. */
 const control = /\p{Cc}/u
 const bodyNamesLine = 3
 
 /** The script's data for a request: the part that many requests share, and the caller's. */
-export interface Plan {
+export interface HitPlan {
   readonly template: string
   readonly record: string
 }
@@ -24,12 +24,13 @@ export interface Plan {
 /** Why it may not be in the table, or undefined if it may. */
 export function missRule(grant: Grant, asked: AskedFor): MissRule | undefined {
   return (
-    missRuleOf(grant, asked) ?? (planOf(grant, dialectOf(asked.operation)) ? undefined : 'too_long')
+    tableMissRule(grant, asked) ??
+    (hitPlanOf(grant, dialectOf(asked.operation)) ? undefined : 'too_long')
   )
 }
 
 /** Returns undefined if a value does not fit the format; the request is then a miss each time. */
-export function planOf(grant: Grant, dialect: Dialect): Plan | undefined {
+export function hitPlanOf(grant: Grant, dialect: Dialect): HitPlan | undefined {
   const record = recordText(grant.caller, grant.keyLimits?.counted)
   const template = record === undefined ? undefined : templateText(grant, dialect)
   return record === undefined || template === undefined ? undefined : { template, record }
@@ -46,7 +47,7 @@ export function templateText(grant: Grant, dialect: Dialect): string | undefined
   ]
   const own: string[] = [
     flags.join(''),
-    writeSubject(subject),
+    formatSubject(subject),
     upstreamPath,
     ...[...body, ...counting].map(([, value = '']) => value),
     toPolicyField(limits),
@@ -65,6 +66,6 @@ export function templateText(grant: Grant, dialect: Dialect): string | undefined
 /** The caller's members of a line's head, or undefined if they are too long. `keyCounters` as in line-head.ts. */
 export function recordText(caller: Caller, keyCounters: string | undefined): string | undefined {
   const keyId = caller.by === 'key' ? caller.keyId : ''
-  const text = writeCaller({ user: caller.user, keyId, keyCounters })
+  const text = formatCaller({ user: caller.user, keyId, keyCounters })
   return Buffer.byteLength(text) > maxRecordText ? undefined : text
 }

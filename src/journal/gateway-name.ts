@@ -10,7 +10,7 @@ import { hostname } from 'node:os'
 import { dirname } from 'node:path'
 import { replaceFile, replaceFileSync } from '../runtime/replace-file.ts'
 import { unlessMissing } from '../runtime/unless-missing.ts'
-import type { Position } from './followed-files.ts'
+import type { JournalPosition } from './followed-files.ts'
 import { readSmallText } from './small-file.ts'
 
 interface NameFile {
@@ -40,7 +40,7 @@ const letters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const form = /^[0-9A-Za-z]{8}$/
 
 /** A random name. The probability that two of 5,000 gateways have the same is 1 in 17 million. */
-export function inventName(): string {
+export function randomGatewayName(): string {
   return Array.from({ length }, () => letters[randomInt(letters.length)]).join('')
 }
 
@@ -59,10 +59,10 @@ function hostId(): string {
  * Reads the gateway's name, or creates one; processes that start at once get the same. Throws if it can't be written,
  * or if the two files disagree.
  */
-export function openName({ kept, shared, journal, host = hostId() }: NameOptions) {
+export function openGatewayName({ kept, shared, journal, host = hostId() }: NameOptions) {
   const known = read(kept) ?? read(shared)
   let from = known?.from
-  const found = create(kept, known?.name ?? inventName())
+  const found = create(kept, known?.name ?? randomGatewayName())
   let beside = create(shared, found.name)
   if (beside.name === found.was) {
     // A process was killed while it changed the name.
@@ -108,7 +108,7 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
     /** Whether the name was created on another machine or disk, where a gateway may still use it. */
     isCopied,
     /** The position from which lines count under this name; undefined if it is the first one. */
-    get begunAt(): Position | undefined {
+    get begunAt(): JournalPosition | undefined {
       return from && new Map(from)
     },
     /** Reads the name again; returns whether another process has changed it. */
@@ -132,7 +132,7 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
       }
     },
     /** Changes the gateway's name to `next`, under which lines from this position on count. */
-    rename(next: string, position?: Position): void {
+    rename(next: string, position?: JournalPosition): void {
       if (position !== undefined) from = [...position]
       for (const path of new Set([kept, shared])) write(path, next, true, name)
       name = next

@@ -7,12 +7,12 @@ import { basename } from 'node:path'
 import { type Alarm, createAlarm, repeat } from '../runtime/loop.ts'
 import { createBallast } from './ballast.ts'
 import type { Copies } from './copies.ts'
-import { type AskEnvoy, createEnvoyLog, slowFlushMs } from './envoy-log.ts'
-import type { JournalFiles } from './files.ts'
-import type { Folder } from './folder.ts'
+import { createEnvoyLogCheck, type RequestEnvoyAdmin, slowFlushMs } from './envoy-log.ts'
 import { openHeadFile } from './head-file.ts'
 import type { JournalHealth } from './health.ts'
-import { createLineGuard } from './line-guard.ts'
+import type { JournalFiles } from './journal-files.ts'
+import type { JournalFolder } from './journal-folder.ts'
+import { createMissingLineDetector } from './line-guard.ts'
 import { type FileMode, findMismatch, prepareFolder } from './prepare-folder.ts'
 import { createRotation, type RotationOptions } from './rotation.ts'
 
@@ -21,11 +21,11 @@ export interface UpkeepOptions
   readonly files: JournalFiles
   /** Names of the current files. */
   readonly names: readonly string[]
-  readonly folder: Folder
+  readonly folder: JournalFolder
   readonly mode: FileMode
   /** Is undefined if the folder itself survives a reboot. */
   readonly copies: Copies | undefined
-  readonly askEnvoy: AskEnvoy
+  readonly askEnvoy: RequestEnvoyAdmin
   readonly isWriter: () => boolean
   /** Called when the folder, or all of its files, were removed and are restored. */
   readonly onRestored?: (() => void) | undefined
@@ -38,7 +38,7 @@ export interface UpkeepOptions
   readonly monotonic: () => number
 }
 
-export type Upkeep = ReturnType<typeof startUpkeep>
+export type JournalUpkeep = ReturnType<typeof startJournalUpkeep>
 
 const everyMs = 1_000
 const checkEnvoyEveryMs = 5_000
@@ -51,11 +51,11 @@ const scriptFailedMs = 60_000
 /** A disk that has not responded for this long is considered hanging. */
 const hangingMs = 5_000
 
-export function startUpkeep(options: UpkeepOptions) {
+export function startJournalUpkeep(options: UpkeepOptions) {
   const { files, names, folder, mode, copies, isWriter, health, now, monotonic } = options
   const ending = new AbortController()
   const keepingAlarm = createAlarm(ending.signal)
-  const envoy = createEnvoyLog(options.askEnvoy, monotonic)
+  const envoy = createEnvoyLogCheck(options.askEnvoy, monotonic)
   const ballast = createBallast(files.ballast)
   let flushMs = 0
   let failed: number | undefined
@@ -63,7 +63,7 @@ export function startUpkeep(options: UpkeepOptions) {
   let isFull = false
   let keepingSince: number | undefined
   let isSaveDue = false
-  const guard = createLineGuard({
+  const guard = createMissingLineDetector({
     withinMs: () => silentMs + (flushMs > slowFlushMs ? 2 * flushMs : 0),
     monotonic,
     onChange(isFailing) {

@@ -7,18 +7,18 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { replaceFileSync } from '../runtime/replace-file.ts'
-import { growingOf } from './files.ts'
+import { baseNameOf } from './journal-files.ts'
 import { createFile, type FileMode } from './prepare-folder.ts'
 import { openToRead, readSmallText } from './small-file.ts'
 
-export interface Listed {
+export interface ListedFile {
   readonly name: string
   readonly inode: string
   readonly size: number
 }
 
 /** A current or rotated file of lines. */
-export interface LineFile extends Listed {
+export interface LineFile extends ListedFile {
   /** Its base name, which the current file has. */
   readonly growing: string
   /** Whether it still has its base name. */
@@ -27,13 +27,13 @@ export interface LineFile extends Listed {
 
 /** Lists the current and rotated files of these base names: in this order, and per base name the oldest first. */
 export function listLineFiles(
-  folder: Pick<Folder, 'list'>,
+  folder: Pick<JournalFolder, 'list'>,
   names: readonly string[],
 ): readonly LineFile[] {
-  const listed = folder.list((name) => growingOf(name, names) !== undefined)
+  const listed = folder.list((name) => baseNameOf(name, names) !== undefined)
   return names.flatMap((growing) =>
     listed
-      .filter(({ name }) => growingOf(name, [growing]) !== undefined)
+      .filter(({ name }) => baseNameOf(name, [growing]) !== undefined)
       .map((each) => ({ ...each, growing, isCurrent: each.name === growing }))
       // The name of a rotated file ends with the time of its rotation.
       .sort((a, b) => Number(a.isCurrent) - Number(b.isCurrent) || (a.name < b.name ? -1 : 1)),
@@ -44,14 +44,14 @@ export function listLineFiles(
 export type OpenFile = ReturnType<typeof openFile>
 
 /** File names are never made from a request. */
-export type Folder = ReturnType<typeof openFolder>
+export type JournalFolder = ReturnType<typeof openJournalFolder>
 
 const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = fs.constants
 /** Follows no link and does not block on a pipe: other users of the folder could create either (prepare-folder.ts). */
 const appending = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK
 
 /** `mode`: of files that it creates. */
-export function openFolder(path: string, mode: FileMode = 0o600) {
+export function openJournalFolder(path: string, mode: FileMode = 0o600) {
   const at = (name: string): string => join(path, name)
   return {
     /** Identifies the folder that is at its path now, or undefined if there is none. */
