@@ -92,7 +92,7 @@ const ingress = `{{- if .Values.ingress.enabled }}
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 ${head('{{ .Release.Name }}-gateway')}
-{{- with merge (dict) .Values.ingress.annotations .Values.annotations }}
+{{- with merge (dict) (.Values.ingress.annotations | default dict) (.Values.annotations | default dict) }}
   annotations: {{ toJson . }}
 {{- end }}
 spec:
@@ -179,7 +179,7 @@ metadata:
   namespace: {{ $.Release.Namespace }}
   labels:
     app.kubernetes.io/name: {{ $.Release.Name }}
-{{- range $name, $value := merge (dict) $.Values.monitoring.dashboards.labels $.Values.labels }}
+{{- range $name, $value := merge (dict) ($.Values.monitoring.dashboards.labels | default dict) ($.Values.labels | default dict) }}
     {{ $name }}: {{ toJson $value }}
 {{- end }}
 {{- with $.Values.annotations }}

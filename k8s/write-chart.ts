@@ -206,8 +206,13 @@ function schemaOf(defaults: ReadonlyMap<string, Default>, fixed: ReadonlySet<str
   }
 }
 
+/** Sections are required, because templates read what is in them: null, or a key without entries, removes one. */
 function closed(properties: JsonObject): object {
-  return { type: 'object', additionalProperties: false, properties }
+  const required = Object.entries(properties).flatMap(([name, schema]) =>
+    (schema as JsonObject).additionalProperties === false ? [name] : [],
+  )
+  const more = required.length > 0 && { required }
+  return { type: 'object', additionalProperties: false, ...more, properties }
 }
 
 function schemaOfValue(name: string, value: unknown, fixed: ReadonlySet<string>): object {

@@ -305,6 +305,15 @@ test('the URLs of the stores may come from other files', { skip: noHelm }, async
   ])
 })
 
+test('maps without an entry count as empty', { skip: noHelm }, async (t) => {
+  const on = ['--set', 'ingress.enabled=true,ingress.hosts[0]=a,monitoring.dashboards.enabled=true']
+  for (const name of ['ingress.annotations', 'annotations', 'labels', 'podLabels', 'affinity']) {
+    t.equal(template(...on, '--set', `${name}=null`).stdout, template(...on).stdout, name)
+  }
+  const dashboards = template(...on, '--set', 'monitoring.dashboards.labels=null')
+  t.equal(dashboards.status, 0, dashboards.stderr)
+})
+
 test('a gateway with TLS is asked with TLS', { skip: noHelm }, async (t) => {
   const tls = ['--set', 'settings.GATEWAY_TLS_CERT_FILE=/tls/tls.crt']
   const route = ['--set', 'httpRoute.enabled=true,httpRoute.parentRefs[0].name=front']
@@ -346,6 +355,8 @@ test('helm names a misspelled or missing value', { skip: noHelm }, async (t) => 
     ['controller.replicas=none', '/controller/replicas'],
     ['settings.LOG_LEVEL=1', '/settings/LOG_LEVEL'],
     ['settings.logLevel=info', 'logLevel'],
+    // In a file: `settings:` without an entry.
+    ['settings=null', "missing property 'settings'"],
     ['settings.DRAIN_SECONDS_FILE=/a', 'DRAIN_SECONDS_FILE'],
     ['autoscaling.maxReplicas=2', 'maxReplicas: must not be below minReplicas'],
     ['ingress.enabled=true', 'ingress.hosts: name at least one'],
