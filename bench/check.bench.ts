@@ -13,7 +13,7 @@ import { createLimitEnforcer } from '../src/extauthz/check-limits.ts'
 import { traceCheck, traceDecisions, traceKey } from '../src/extauthz/check-spans.ts'
 import { createGrpcServer } from '../src/grpc/server.ts'
 import { WireWriter } from '../src/grpc/wire.ts'
-import { createAuthenticate, createVerifyKey } from '../src/identity/authenticate.ts'
+import { createAuthenticator, createKeyVerifier } from '../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../src/keys/cached-api-keys.ts'
 import type { KeyCaps } from '../src/keys/rules/key-caps.ts'
 import { pathRules } from '../src/operations/operations.ts'
@@ -60,9 +60,9 @@ export async function createWarmCheck(
   const snapshot = createSnapshot(models, teams)
   // No key becomes old: to read it again needs turns of the event loop, which a measurement does not have.
   const cached = createCachedApiKeys(table, { entries: 10_000, monotonic: () => 0 })
-  const verifyKey = createVerifyKey(cached, { own: 'tg', accepted: new Set() })
+  const verifyKey = createKeyVerifier(cached, { own: 'tg', accepted: new Set() })
   const check = createCheck({
-    authenticate: createAuthenticate({
+    authenticate: createAuthenticator({
       key: traceKey(tracing, tracing.waiting('database', verifyKey)),
       token: () => null,
     }),

@@ -9,7 +9,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { type Check, type CheckDeps, createCheck } from '../src/extauthz/check.ts'
 import { createLimitEnforcer } from '../src/extauthz/check-limits.ts'
-import { createAuthenticate, createVerifyKey } from '../src/identity/authenticate.ts'
+import { createAuthenticator, createKeyVerifier } from '../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../src/keys/cached-api-keys.ts'
 import { keyIdBytes, keySecretBytes, mintKey } from '../src/keys/rules/api-key.ts'
 import type { ApiKeyTable, FoundKey } from '../src/keys/store.ts'
@@ -96,13 +96,13 @@ function modelPath(i: number, models: number, subscriptions: number): string {
 
 function createBenchCheck(
   snapshot: Snapshot | (() => Snapshot),
-  keys: Parameters<typeof createVerifyKey>[0],
+  keys: Parameters<typeof createKeyVerifier>[0],
   counters: CounterStore,
   deps: Partial<CheckDeps> = {},
 ): Check {
   const markers = { own: 'tg', accepted: new Set<string>() }
   return createCheck({
-    authenticate: createAuthenticate({ key: createVerifyKey(keys, markers), token: () => null }),
+    authenticate: createAuthenticator({ key: createKeyVerifier(keys, markers), token: () => null }),
     snapshot: typeof snapshot === 'function' ? snapshot : () => snapshot,
     limits: createLimitEnforcer({ counters }),
     paths: pathRules(),

@@ -7,7 +7,7 @@ import { checkListeners } from '../src/gateway/envoy-files.ts'
 import { settings } from '../src/settings/all-settings.ts'
 import { checkDataDir, checkFiles } from '../src/settings/check-files.ts'
 import { type Config, loadConfig, type SocketAddress } from '../src/settings/config.ts'
-import { everyMeter } from '../src/settings/describe-paths.ts'
+import { allMeterNames } from '../src/settings/describe-paths.ts'
 import { sampleResourceFolder, sampleTokensFile } from '../src/settings/sample.ts'
 import { journalPlace } from './journal-place.ts'
 import {
@@ -51,7 +51,7 @@ export function readUpSettings(
     }),
     AUDIT_LOG: join(dataDir, 'audit', 'audit.jsonl'),
     // Agents also use the other operations of its models, and no bill depends on which operations were counted before.
-    ...(sampleResources && { METER_PATHS: everyMeter }),
+    ...(sampleResources && { METER_PATHS: allMeterNames }),
   })
   const config = loadConfig(withDefaults, (config) => [
     ...new Set([...checkDataDir(config), ...check(config)]),

@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { fileModeOf, folderModeOf } from '../src/journal/prepare-folder.ts'
 import { StartError } from '../src/runtime/start-error.ts'
-import { onStop } from '../src/runtime/stop-signals.ts'
+import { awaitStopSignal } from '../src/runtime/stop-signals.ts'
 import type { Config } from '../src/settings/config.ts'
 import { chooseModels } from './choose-models.ts'
 import { claim } from './claim.ts'
@@ -44,7 +44,7 @@ export async function runGateway(
     })
   }
   process.on('SIGUSR2', () => supervisor.signal('the service', 'SIGUSR2'))
-  const stopped = onStop(supervisor.kill).then((reason) => {
+  const stopped = awaitStopSignal(supervisor.kill).then((reason) => {
     log(`Stopping (${reason})`)
     return supervisor.stop()
   })

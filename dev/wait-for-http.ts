@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Address, formatAddress } from '../src/formats/address.ts'
-import { sendRequest, targetOf } from '../src/runtime/http-request.ts'
+import { requestOptionsOf, sendRequest } from '../src/runtime/http-request.ts'
 import { StartError } from '../src/runtime/start-error.ts'
 
 const pollMs = 50
@@ -23,7 +23,10 @@ export async function waitForHttp(
     try {
       const timeout = AbortSignal.timeout(responseWithinMs)
       const asked = { path, signal: AbortSignal.any([signal, timeout]) }
-      const response = await sendRequest('http://localhost', { ...targetOf(address), ...asked })
+      const response = await sendRequest('http://localhost', {
+        ...requestOptionsOf(address),
+        ...asked,
+      })
       response.destroy()
       if (response.statusCode === 200) return
       last = `status ${response.statusCode}`

@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
 import { asksForHelp } from '../../src/cli/parse-command.ts'
 import { StartError } from '../../src/runtime/start-error.ts'
-import { onStop } from '../../src/runtime/stop-signals.ts'
+import { awaitStopSignal } from '../../src/runtime/stop-signals.ts'
 import type { Burst } from './burst.ts'
 import type { Asking } from './cases.ts'
 import { readResults, renderComparison } from './compare.ts'
@@ -129,7 +129,7 @@ async function run(options: BenchOptions, env: NodeJS.ProcessEnv): Promise<Resul
     stopping.abort()
     await Promise.all([load.stop(), world.stop()])
   }
-  void onStop(world.kill).then(async (reason) => {
+  void awaitStopSignal(world.kill).then(async (reason) => {
     progress.line(`Stopping (${reason})`)
     await stop()
     process.exit(stoppedStatus)

@@ -91,10 +91,7 @@ export function actorOf(caller: Caller): AuditActor {
   return { user, source: proof.by, ...(proof.by === 'oidc' && { issuer: proof.issuer }) }
 }
 
-/**
- * The event's line, without secrets and with a line break at its end. `time` in milliseconds since
- * the epoch.
- */
+/** The event's line, without secrets and with a line break at its end. `time` in milliseconds since the epoch. */
 export function toLine(event: AuditEvent, replica: string, time: number): string {
   const { action, outcome, actor, count, changes, traceId } = event
   const line = JSON.stringify({

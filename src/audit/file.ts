@@ -3,7 +3,7 @@
 import { writeSync } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Logger, queueOf } from '../runtime/log.ts'
+import { type Logger, logQueueOf } from '../runtime/log.ts'
 import { repeat } from '../runtime/loop.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { withTimeout } from '../runtime/with-timeout.ts'
@@ -165,7 +165,7 @@ export function openAuditSink(
   if (auditLog === undefined) return undefined
   if (auditLog !== 'stdout') return openAuditFile(auditLog, onFault)
   if (typeof output === 'number') return openAuditStream(output)
-  const queue = queueOf(output)
+  const queue = logQueueOf(output)
   if (queue === undefined) return openAuditStream(1)
   return { write: (line) => queue.write(line, timeoutMs), async close() {} }
 }

@@ -5,9 +5,7 @@ import { type AuditEvent, toLine } from './event.ts'
 import type { AuditSink } from './file.ts'
 
 export interface AuditTrail {
-  /**
-   * Writes a line about something that has happened; returns whether it was written. Never rejects.
-   */
+  /** Writes a line about something that has happened; returns whether it was written. Never rejects. */
   note(event: AuditEvent): Promise<boolean>
   /**
    * Writes a line that must precede its event if the trail is required; then rejects with

@@ -1,10 +1,10 @@
 /** `tollgate check <folder>`: reports all problems of the resource files, by file and line. */
 
-import { adviceOn } from '../cluster/rules/advice.ts'
-import { statusOf } from '../cluster/rules/conditions.ts'
+import { resourceAdvice } from '../cluster/rules/advice.ts'
+import { resourceStatuses } from '../cluster/rules/conditions.ts'
 import { createPolicyConditions, policyStatuses } from '../cluster/rules/generated-policies.ts'
 import { type LimitBound, limitBounds } from '../cluster/rules/limit-bounds.ts'
-import { boundsOf } from '../cluster/rules/overshoot.ts'
+import { overshootBounds } from '../cluster/rules/overshoot.ts'
 import { policiesInSteps } from '../cluster/rules/policies.ts'
 import type { ExactInt } from '../formats/exact.ts'
 import { joinFirst } from '../formats/lists.ts'
@@ -54,7 +54,7 @@ async function examine(
   const policies = await inSlices(policiesInSteps(snapshot, refused))
   const policyConditions = createPolicyConditions(policies)
   return {
-    resources: statusOf(snapshot, { policyConditions }).map(
+    resources: resourceStatuses(snapshot, { policyConditions }).map(
       ({ kind, namespace, name, phase, conditions: [ready] }) => {
         const isWell = phase === 'Ready' || phase === 'Active'
         return { kind, namespace, name, phase, why: isWell ? '' : (ready?.message ?? '') }
@@ -66,11 +66,11 @@ async function examine(
         return { kind, namespace, name, reason, why: message }
       },
     ),
-    bounds: [...boundsOf(snapshot)],
+    bounds: [...overshootBounds(snapshot)],
     limits: limitBounds(snapshot),
     problems,
     advice: [
-      ...adviceOn(snapshot, refused),
+      ...resourceAdvice(snapshot, refused),
       ...(before ? [...newCounters(before, snapshot), ...removedLimits(before, snapshot)] : []),
     ],
   }

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { withRecordedAddresses } from '../../dev/own-addresses.ts'
 import { loopbackIfWildcard, parseAddress } from '../formats/address.ts'
 import { parseJson } from '../formats/parse-json.ts'
-import { readBody, sendRequest } from '../runtime/http-request.ts'
+import { readResponseBody, sendRequest } from '../runtime/http-request.ts'
 import { formatAddress, loadConfig } from '../settings/config.ts'
 import { type FlagsOf, type Run, Unreachable, WrongCall } from './command.ts'
 import type { cleanupFlags } from './commands/operate.ts'
@@ -17,9 +17,7 @@ const pauseMs = 1_000
 /** Larger than any response of the service. */
 const maxBytes = 65_536
 
-/**
- * Runs the command; returns the exit status. Rejects with a readable error if nothing was deleted.
- */
+/** Runs the command; returns the exit status. Rejects with a readable error if nothing was deleted. */
 export const cleanup: Run<typeof cleanupFlags> = async ({ operands: [raw], flags }, io) => {
   const call = readTarget(raw ?? defaultOf(io.env), flags)
   const { status, body } = await postWithin(call)
@@ -102,7 +100,7 @@ async function post(call: Target, tls: object): Promise<CleanupResponse> {
       ...{ method: 'POST', headers, signal, ...tls },
       ...(call.socketPath !== undefined && { socketPath: call.socketPath }),
     })
-    const body = await readBody(response, maxBytes)
+    const body = await readResponseBody(response, maxBytes)
     if (body === undefined) throw new Error('the answer is too long')
     return { status: response.statusCode ?? 0, body }
   } catch (error) {

@@ -10,7 +10,7 @@ import { listReplicas } from '../cluster/replicas.ts'
 import type { ResourceStatus } from '../cluster/rules/conditions.ts'
 import { parseSocketAddress } from '../formats/address.ts'
 import { dayMs } from '../formats/time.ts'
-import { askAdmin } from '../gateway/admin-page.ts'
+import { requestAdmin } from '../gateway/admin-page.ts'
 import { endedAfterMs as silentMs } from '../keys/revocations/revocation-follower.ts'
 import { loadSnapshot } from '../models/sources/pipeline.ts'
 import { formatProblem } from '../models/sources/resource-folder.ts'
@@ -204,7 +204,7 @@ async function problemsOf(folder: string | undefined): Promise<readonly string[]
 
 async function seeEnvoy({ envoyAdminAddress: admin }: Config) {
   try {
-    const stats = await askAdmin(admin, '/stats?filter=expiration_unix_time_seconds')
+    const stats = await requestAdmin(admin, '/stats?filter=expiration_unix_time_seconds')
     return { down: undefined, daysLeft: certificatesIn(stats) }
   } catch (error) {
     return { down: `${formatAddress(admin)}: ${errorMessage(error)}`, daysLeft: new Map() }

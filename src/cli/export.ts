@@ -15,10 +15,7 @@ import type { json } from './commands/flags.ts'
 import { readInput } from './input-file.ts'
 import { formatCount, printable, toJson } from './output.ts'
 
-/**
- * Runs the command; returns the exit status. Rejects with a readable error if something cannot be
- * read.
- */
+/** Runs the command; returns the exit status. Rejects with a readable error if something cannot be read. */
 export const runExport: Run<typeof json> = async ({ operands: names, flags }, io) => {
   const objects = names.length === 0 ? await readCluster(io.env) : await readFiles(names, io.input)
   const { documents, notes } = exportResources(objects)

@@ -43,9 +43,7 @@ export function renderBar(share: number): string {
   return '█'.repeat(Math.floor(size / 8)) + eighths[size % 8]
 }
 
-/**
- * Removes characters that would move a terminal's cursor, change its colours or reverse its text.
- */
+/** Removes characters that would move a terminal's cursor, change its colours or reverse its text. */
 export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, '\u{fffd}')
 }

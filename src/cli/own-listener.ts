@@ -1,6 +1,6 @@
 /** Requests of a command to the listeners of the service on this machine. */
 
-import { readBody, sendRequest, targetOf } from '../runtime/http-request.ts'
+import { readResponseBody, requestOptionsOf, sendRequest } from '../runtime/http-request.ts'
 import type { Address } from '../settings/config.ts'
 
 const responseWithinMs = 10_000
@@ -18,14 +18,14 @@ export async function askOwn(
 ): Promise<{ readonly status: number; readonly body: string }> {
   const hasTls = 'port' in address && isSecure
   const response = await sendRequest(hasTls ? 'https://localhost' : 'http://localhost', {
-    ...targetOf(address),
+    ...requestOptionsOf(address),
     path,
     method,
     signal: AbortSignal.timeout(responseWithinMs),
     // The certificate is for a public name; nothing secret is sent to this address.
     ...(hasTls && { rejectUnauthorized: false }),
   })
-  const body = await readBody(response, maxBytes)
+  const body = await readResponseBody(response, maxBytes)
   if (body === undefined) throw new Error('the response is too long')
   return { status: response.statusCode ?? 0, body }
 }

@@ -1,4 +1,4 @@
-import { onStop } from '../runtime/stop-signals.ts'
+import { awaitStopSignal } from '../runtime/stop-signals.ts'
 import { endAtRest, endNow } from './end-process.ts'
 
 interface Running {
@@ -15,7 +15,7 @@ export async function runUntilStopped(
   endWithinMs: number,
 ): Promise<number> {
   const starting = new AbortController()
-  const asked = onStop(() => {}).then(() => {
+  const asked = awaitStopSignal(() => {}).then(() => {
     starting.abort()
     setTimeout(() => endNow(1), endWithinMs).unref()
   })

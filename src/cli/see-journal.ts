@@ -1,6 +1,6 @@
 /** Problems of the folder that a gateway and its processes share, if another process can detect them. */
 
-import { askAdmin } from '../gateway/admin-page.ts'
+import { requestAdmin } from '../gateway/admin-page.ts'
 import { flushMsIn, serverInfoPath, slowFlushMs } from '../journal/envoy-log.ts'
 import { journalFilesOf } from '../journal/journal-files.ts'
 import { fileModeOf, findMismatch } from '../journal/prepare-folder.ts'
@@ -14,8 +14,8 @@ export async function seeJournal(
   if (usageJournal === undefined) return ['USAGE_JOURNAL is off: nothing is counted']
   const files = journalFilesOf(usageJournal)
   const [info = '', listeners = ''] = await Promise.all([
-    askAdmin(admin, serverInfoPath).catch(() => undefined),
-    askAdmin(admin, '/config_dump?resource=static_listeners').catch(() => undefined),
+    requestAdmin(admin, serverInfoPath).catch(() => undefined),
+    requestAdmin(admin, '/config_dump?resource=static_listeners').catch(() => undefined),
   ])
   const flushMs = flushMsIn(info)
   const written = [...listeners.matchAll(/"path":\s*"([^"]+\.jsonl)"/g)].map(([, path]) => path)

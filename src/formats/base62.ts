@@ -5,9 +5,7 @@ const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 /** Characters of a checksum: 62^6 just exceeds 2^32. */
 export const checksumLength = 6
 
-/**
- * The bytes as one big-endian number in base62; leading zero bytes are lost, as in the original.
- */
+/** The bytes as one big-endian number in base62; leading zero bytes are lost, as in the original. */
 export function toBase62(bytes: Uint8Array): string {
   let rest = 0n
   for (const byte of bytes) rest = (rest << 8n) | BigInt(byte)
@@ -43,10 +41,7 @@ export function toChecksum(crc: number): string {
   return digits
 }
 
-/**
- * Whether the text ends in the checksum of everything before it. Compares digits and allocates no
- * string.
- */
+/** Whether the text ends in the checksum of everything before it. Compares digits and allocates no string. */
 export function endsInChecksum(text: string): boolean {
   const end = text.length - checksumLength
   let rest = crc32(text, end)

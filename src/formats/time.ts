@@ -105,9 +105,8 @@ const window = /^([1-9]\d{0,3})([smh])$/
 export const maxWindowMs = 8_784 * unitMs.h
 
 /**
- * Milliseconds of `"30d"`, `"1.5d"`, `"2h30m"`, `"90m"`, `"3600s"`; undefined for everything else.
- * Days cannot be combined with other units, units must be in descending order, and signs are not
- * allowed.
+ * Milliseconds of `"30d"`, `"1.5d"`, `"2h30m"`, `"90m"`, `"3600s"`; undefined for everything else. Days cannot be
+ * combined with other units, units must be in descending order, and signs are not allowed.
  */
 export function parseDuration(text: string): number | undefined {
   const wholeDays = days.exec(text)
@@ -118,10 +117,7 @@ export function parseDuration(text: string): number | undefined {
   return Number(h ?? 0) * unitMs.h + Number(m ?? 0) * unitMs.m + Number(s ?? 0) * unitMs.s
 }
 
-/**
- * Milliseconds of a limit's window, `^[1-9]\d{0,3}(s|m|h)$` and at most 366 days; otherwise
- * undefined.
- */
+/** Milliseconds of a limit's window, `^[1-9]\d{0,3}(s|m|h)$` and at most 366 days; otherwise undefined. */
 export function parseWindow(text: string): number | undefined {
   const parts = window.exec(text)
   if (parts === null) return undefined

@@ -1,8 +1,6 @@
 /** Which servers may be trusted for identity. */
 
-/**
- * Whether a URL's server is authenticated: by its certificate, or because it is on this machine.
- */
+/** Whether a URL's server is authenticated: by its certificate, or because it is on this machine. */
 export function isTrustworthy(url: string): boolean {
   const { protocol, hostname } = URL.parse(url) ?? {}
   if (protocol === 'https:') return true

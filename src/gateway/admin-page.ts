@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Address } from '../formats/address.ts'
 import { serverInfoPath, workersIn } from '../journal/envoy-log.ts'
-import { sendRequest, targetOf } from '../runtime/http-request.ts'
+import { requestOptionsOf, sendRequest } from '../runtime/http-request.ts'
 
 const responseWithinMs = 2_000
 const warmingPath = '/config_dump?resource=dynamic_warming_clusters&mask=cluster.name'
@@ -16,7 +16,7 @@ class LateResponse extends Error {
 }
 
 /** The text of one response; rejects if the page does not respond within 2 s, or not with 200. */
-export async function askAdmin(
+export async function requestAdmin(
   admin: Address,
   path: string,
   method: 'GET' | 'POST' = 'GET',
@@ -29,7 +29,7 @@ export async function askAdmin(
   }
   try {
     const response = await sendRequest('http://localhost', {
-      ...targetOf(admin),
+      ...requestOptionsOf(admin),
       path,
       method,
       signal,
@@ -74,9 +74,9 @@ export async function readLoadedClusters(
   withinMs = responseWithinMs,
 ): Promise<LoadedClusters> {
   try {
-    const texts = await askAdmin(admin, '/stats?type=TextReadouts', 'GET', withinMs)
+    const texts = await requestAdmin(admin, '/stats?type=TextReadouts', 'GET', withinMs)
     const [, version] = /^cluster_manager\.cds\.version_text: "(.+)"$/m.exec(texts) ?? []
-    const dump = await askAdmin(admin, warmingPath, 'GET', withinMs)
+    const dump = await requestAdmin(admin, warmingPath, 'GET', withinMs)
     const { configs = [] } = JSON.parse(dump) as { configs?: { cluster?: { name?: string } }[] }
     const resolved = await readResolved(admin, named, withinMs)
     const warming = new Set(configs.flatMap(({ cluster }) => cluster?.name ?? []))
@@ -100,7 +100,7 @@ async function readResolved(
       .join('|')
       .replaceAll('.', '\\.')
     const path = `/clusters?filter=${encodeURIComponent(`^(${names})$`)}`
-    const text = await askAdmin(admin, path, 'GET', withinMs)
+    const text = await requestAdmin(admin, path, 'GET', withinMs)
     for (const [, name = ''] of text.matchAll(/^(\S+?)::\S+:\d+::cx_active::/gm)) resolved.add(name)
   }
   return resolved
@@ -118,7 +118,7 @@ const [workersMs, asksAtMost] = [100, 100]
  */
 export async function countWorkers(admin: Address, isStopped: () => boolean): Promise<number> {
   for (let asked = 0; asked < asksAtMost && !isStopped(); asked += 1) {
-    const info = await askAdmin(admin, serverInfoPath).catch(() => '')
+    const info = await requestAdmin(admin, serverInfoPath).catch(() => '')
     const workers = workersIn(info)
     if (workers > 0) return workers
     await delay(workersMs, undefined, { ref: false })

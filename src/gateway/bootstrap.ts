@@ -140,7 +140,7 @@ type Bootstrap = {
  * Fills the parsed envoy/bootstrap.yaml, which it changes, with these settings: JSON for Envoy's `--config-path` in a
  * file named `*.json`. Throws if the template lacks a part that must be replaced, or if `grpc` or `api` is empty.
  */
-export function fillTemplate(parsed: unknown, settings: BootstrapSettings): string {
+export function fillBootstrapTemplate(parsed: unknown, settings: BootstrapSettings): string {
   const bootstrap = parsed as Bootstrap
   const { clusters, listeners, secrets } = bootstrap.static_resources
   const files = bootstrap.dynamic_resources.cds_config.path_config_source
@@ -239,7 +239,7 @@ function named<Part extends { name: string }>(parts: readonly Part[], name: stri
  * predicate has no use and a cost, because Envoy creates it for each call.
  */
 function putElsewhere(connections: Connections, grpc: readonly Address[]): void {
-  if (grpc.length === 1 && !grpc.some(isName)) return
+  if (grpc.length === 1 && !grpc.some(isHostName)) return
   const { retry_host_predicate, host_selection_retry_max_attempts } =
     connections.route_config.virtual_hosts
       .flatMap(({ routes }) => routes)
@@ -413,7 +413,7 @@ function withHeader(route: Route, header: object): Route {
 function pointAt(cluster: Cluster, addresses: readonly Address[]): void {
   if (addresses.length === 0) throw new Error(`cluster ${cluster.name} needs an address`)
   // Envoy resolves names only in clusters of this type.
-  if (addresses.some(isName)) {
+  if (addresses.some(isHostName)) {
     cluster.type = 'STRICT_DNS'
     cluster.dns_lookup_family = 'V4_PREFERRED'
     cluster.wait_for_warm_on_init = false
@@ -426,7 +426,7 @@ function pointAt(cluster: Cluster, addresses: readonly Address[]): void {
 }
 
 /** Whether the address has a host name, which may have several addresses. */
-export function isName(address: Address): boolean {
+export function isHostName(address: Address): boolean {
   return 'host' in address && isIP(address.host) === 0
 }
 

@@ -17,18 +17,15 @@ import { createSingleFlight } from '../runtime/single-flight.ts'
 import { unlessMissing } from '../runtime/unless-missing.ts'
 import type { LoadedClusters } from './admin-page.ts'
 import {
+  type ClustersVersion,
   createClusterWaits,
   type RenderedCluster,
   type Unseen,
-  type Version,
 } from './cluster-waits.ts'
 import { clustersFile, joinClusters, noClusters, renderCluster, writeClusters } from './clusters.ts'
 import { locationOf, serverSecrets } from './secret-location.ts'
 
-/**
- * How long a cluster stays after its model was removed, because answered Checks still need it;
- * milliseconds.
- */
+/** How long a cluster stays after its model was removed, because answered Checks still need it; milliseconds. */
 const graceMs = 5_000
 /** Rests between two polls. */
 const rests = { firstMs: 5, maxMs: 250 }
@@ -64,7 +61,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   const waits = createClusterWaits()
   const { waiting, unseen } = waits
   let models: Snapshot['models'] | undefined
-  let planned: Version | undefined
+  let planned: ClustersVersion | undefined
   let written: { readonly name: string; readonly clusters: Written } | undefined
   /** Polls since the last `write`, about models that wait and about those that no longer wait. */
   let polls = 0
@@ -73,7 +70,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   let cleanup: NodeJS.Timeout | undefined
   let nextPoll: NodeJS.Timeout | undefined
 
-  const put = (clusters: Written, { name }: Version): Promise<void> =>
+  const put = (clusters: Written, { name }: ClustersVersion): Promise<void> =>
     withLock(async () => {
       // Equal clusters under another name: a removed model has been added again.
       if (written?.name === name && isDeepStrictEqual(clusters, written.clusters)) return
@@ -122,7 +119,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   }
 
   /** Drops the clusters of removed models from the list, unless another process has written a later version of it. */
-  const drop = (current: Version): Promise<void> =>
+  const drop = (current: ClustersVersion): Promise<void> =>
     withLock(async () => {
       written = { name: current.name, clusters: textsOf(current) }
       const text = joinClusters(written.clusters.values(), current.name)
@@ -131,7 +128,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     })
 
   /** Drops them once no model is held in its previous version. */
-  function dropLater(current: Version): void {
+  function dropLater(current: ClustersVersion): void {
     cleanup = setTimeout(() => {
       if (waiting.size > 0) dropLater(current)
       else drop(current).catch(deps.onFault)
@@ -154,9 +151,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   return {
     /** Keys of the models that Envoy cannot serve yet as in the planned snapshot. */
     waiting: waiting as ReadonlyMap<string, unknown>,
-    /**
-     * By key: why models stopped waiting although Envoy was not seen to load their cluster.
-     */
+    /** By key: why models stopped waiting although Envoy was not seen to load their cluster. */
     unseen,
     /**
      * Sets the snapshot for the next `write`. When it has run to its end, the affected models
@@ -228,6 +223,6 @@ function readFrom({ metadata, server }: ModelRef, directory: string) {
   }
 }
 
-function textsOf({ clusters }: Version): Written {
+function textsOf({ clusters }: ClustersVersion): Written {
   return new Map([...clusters.values()].map(({ cluster, text }) => [cluster, text]))
 }

@@ -15,7 +15,7 @@ export interface RenderedCluster {
 }
 
 /** The clusters of a snapshot by model key, and the `version_info` of their file. */
-export interface Version {
+export interface ClustersVersion {
   readonly name: string
   readonly clusters: ReadonlyMap<string, RenderedCluster>
 }
@@ -37,7 +37,7 @@ const versionsKept = 16
 export function createClusterWaits() {
   const waiting = new Map<string, RenderedCluster & { since: number }>()
   const unseen = new Map<string, { readonly is: RenderedCluster; readonly reason: Unseen }>()
-  const versions: Version[] = []
+  const versions: ClustersVersion[] = []
   let served: ReadonlyMap<string, RenderedCluster> = new Map()
   let isFirst = true
 
@@ -63,7 +63,7 @@ export function createClusterWaits() {
     /** By key: why models stopped waiting although Envoy was not seen to load their cluster. */
     unseen: unseen as ReadonlyMap<string, { readonly reason: Unseen }>,
     /** Makes models with a new cluster wait. */
-    plan({ clusters }: Version): void {
+    plan({ clusters }: ClustersVersion): void {
       served = new Map([...served].filter(([key]) => clusters.has(key)))
       for (const key of waiting.keys()) if (!clusters.has(key)) waiting.delete(key)
       for (const [key, { is }] of unseen) {
@@ -75,7 +75,7 @@ export function createClusterWaits() {
       }
     },
     /** The planned version is in the file: the time to wait begins. */
-    begin(version: Version, now: number): void {
+    begin(version: ClustersVersion, now: number): void {
       versions.unshift(version)
       versions.length = Math.min(versions.length, versionsKept)
       for (const wait of waiting.values()) wait.since = Math.min(wait.since, now)

@@ -1,6 +1,5 @@
 /**
- * Envoy's dynamic configuration: one cluster for each model backend, in the file that Envoy's
- * filesystem CDS watches.
+ * Envoy's dynamic configuration: one cluster for each model backend, in the file that Envoy's filesystem CDS watches.
  */
 
 import { mkdir } from 'node:fs/promises'
@@ -10,9 +9,7 @@ import { addressOfUrl } from '../formats/address.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import type { SecretLocation } from './secret-location.ts'
 
-/**
- * The target of a model's requests: `backendUrl` is `http://` or `https://`, host, port, base path.
- */
+/** The target of a model's requests: `backendUrl` is `http://` or `https://`, host, port, base path. */
 export type Backend = {
   readonly cluster: string
   readonly backendUrl: string
@@ -20,10 +17,7 @@ export type Backend = {
   readonly host?: string | undefined
   /** Milliseconds; 5 s by default. */
   readonly connectMs?: number
-  /**
-   * Secrets that Envoy reads from files: the header with its credential, and the trusted
-   * authorities.
-   */
+  /** Secrets that Envoy reads from files: the header with its credential, and the trusted authorities. */
   readonly credential?: { readonly header: string; readonly secret: SecretLocation } | undefined
   readonly authorities?: SecretLocation | undefined
 }
@@ -96,14 +90,21 @@ function toCluster(backend: Backend): object {
         ...(credential && { http_filters: identifying(credential) }),
       },
     },
-    ...(url.protocol === 'https:' && { transport_socket: tlsTo(written ?? host, authorities) }),
+    ...(url.protocol === 'https:' && {
+      transport_socket: upstreamTls(written ?? host, authorities),
+    }),
     // The Host header for the backend, by the route's auto_host_rewrite.
-    load_assignment: assignment(cluster, host, port, written ?? url.host),
+    load_assignment: loadAssignment(cluster, host, port, written ?? url.host),
   }
 }
 
 /** The one address of a cluster. */
-export function assignment(cluster: string, host: string, port: number, hostname?: string): object {
+export function loadAssignment(
+  cluster: string,
+  host: string,
+  port: number,
+  hostname?: string,
+): object {
   const address = { socket_address: { address: host, port_value: port } }
   const endpoint = { ...(hostname !== undefined && { hostname }), address }
   return { cluster_name: cluster, endpoints: [{ lb_endpoints: [{ endpoint }] }] }
@@ -197,7 +198,7 @@ function fromFile({ name, path }: SecretLocation): object {
 }
 
 /** TLS to a server with this name or address, verified against the authorities. */
-export function tlsTo(host: string, authorities?: SecretLocation): object {
+export function upstreamTls(host: string, authorities?: SecretLocation): object {
   const isName = isIP(host) === 0
   return {
     name: 'envoy.transport_sockets.tls',

@@ -6,14 +6,11 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Address } from '../formats/address.ts'
-import { askAdmin } from './admin-page.ts'
+import { requestAdmin } from './admin-page.ts'
 
 interface DrainOptions {
   readonly admin: Address
-  /**
-   * How long new connections are still accepted, because load balancers may not have noticed yet;
-   * milliseconds.
-   */
+  /** How long new connections are still accepted, because load balancers may not have noticed yet; milliseconds. */
   readonly minMs: number
   /** The longest wait for requests in progress; milliseconds. */
   readonly maxMs: number
@@ -46,7 +43,7 @@ export async function drainEnvoy(options: DrainOptions) {
     const giveUpAt = Math.min(maxMs, tookMs() + silentMs)
     for (;;) {
       try {
-        return await askAdmin(admin, path, method)
+        return await requestAdmin(admin, path, method)
       } catch (error) {
         const { code = '' } = error as NodeJS.ErrnoException
         if (['ECONNREFUSED', 'ENOENT'].includes(code) || tookMs() >= giveUpAt) throw error
@@ -80,7 +77,7 @@ export async function drainEnvoy(options: DrainOptions) {
 
 /** Whether an Envoy is running that is not drained. Rejects if none responds. */
 export async function isServing(admin: Address): Promise<boolean> {
-  return (await askAdmin(admin, '/ready')).startsWith('LIVE')
+  return (await requestAdmin(admin, '/ready')).startsWith('LIVE')
 }
 
 /** Statistics of the connection manager `gateway` in envoy/bootstrap.yaml. */

@@ -10,9 +10,14 @@ import { fileModeOf, prepareFolder } from '../journal/prepare-folder.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import { checkSockets } from '../settings/check-files.ts'
 import type { Config } from '../settings/config.ts'
-import { fillTemplate, findAuthorities, isName, renderCertificate } from './bootstrap.ts'
+import {
+  fillBootstrapTemplate,
+  findAuthorities,
+  isHostName,
+  renderCertificate,
+} from './bootstrap.ts'
+import { parseBootstrapTemplate, readBootstrapTemplate } from './bootstrap-template.ts'
 import { clustersFile, noClusters, writeClusters } from './clusters.ts'
-import { parseTemplate, readTemplate } from './template.ts'
 
 /**
  * The texts of `bootstrap.json` in ENVOY_CONFIG_DIR, and of `certificate.json`, which names the listener's certificate;
@@ -22,7 +27,7 @@ export function renderEnvoyFiles(config: Config) {
   const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key, envoyConfigDir } = config
   const certificate =
     cert === undefined || key === undefined ? undefined : renderCertificate(cert, key)
-  const bootstrap = fillTemplate(parseTemplate(readTemplate()), {
+  const bootstrap = fillBootstrapTemplate(parseBootstrapTemplate(readBootstrapTemplate()), {
     gateway: config.gatewayAddress,
     admin: config.envoyAdminAddress,
     hopMark: config.hopMark,
@@ -103,6 +108,8 @@ export function checkCertificate(config: Config): readonly string[] {
 /** `NAME: what is wrong` for names at which Envoy cannot listen. */
 export function checkListeners({ gatewayAddress, envoyAdminAddress }: Config): readonly string[] {
   return Object.entries({ GATEWAY_ADDRESS: gatewayAddress, ENVOY_ADMIN_ADDRESS: envoyAdminAddress })
-    .filter(([, address]) => isName(address) && 'host' in address && address.host !== 'localhost')
+    .filter(
+      ([, address]) => isHostName(address) && 'host' in address && address.host !== 'localhost',
+    )
     .map(([name]) => `${name}: Envoy listens at an IP address: that of an interface, or 0.0.0.0`)
 }

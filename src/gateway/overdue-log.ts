@@ -1,12 +1,12 @@
 /** Log lines about models that no longer wait, although Envoy was not seen to load their clusters. */
 
 import type { Logger } from 'pino'
-import { linesShown } from '../runtime/line-limit.ts'
+import { maxLinesShown } from '../runtime/line-limit.ts'
 import type { Unseen } from './cluster-waits.ts'
 
 export function createOverdueLog(log: Logger) {
   return (models: readonly string[], reason: Unseen): void => {
-    const about = { models: models.length, first: models.slice(0, linesShown) }
+    const about = { models: models.length, first: models.slice(0, maxLinesShown) }
     if (reason === 'not taken')
       log.warn(
         { code: 'clusters_not_loaded', ...about },

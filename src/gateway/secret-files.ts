@@ -22,9 +22,7 @@ import type { SecretReading } from './secret-source.ts'
 
 /** Milliseconds between two checks of the files. */
 const restMs = 1_000
-/**
- * How long an unused file stays, because clusters that name it may still be draining; milliseconds.
- */
+/** How long an unused file stays, because clusters that name it may still be draining; milliseconds. */
 const graceMs = 60_000
 /** How long a snapshot waits for secrets that are new, and a check of the files for all; milliseconds. */
 const defaultWaitsMs = { fresh: 10_000, check: 2_000 }
@@ -154,9 +152,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
   }
 }
 
-/**
- * A `DiscoveryResponse` with the secret. Without a text Envoy has no secret, and sends no request.
- */
+/** A `DiscoveryResponse` with the secret. Without a text Envoy has no secret, and sends no request. */
 function render(secret: Secret, { name }: SecretLocation, text: string | undefined): string {
   const value = { inline_string: text ?? '' }
   const resource = {

@@ -20,7 +20,7 @@ const headerValue = /^[!-~](?:[ -~]*[!-~])?$/
 const certificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
 
 /** Reads the secret that a resource names: from a Secret with `readEntry`, otherwise from a file of the folder. */
-export function createReadSecret(folder: string | undefined, readEntry?: ReadEntry) {
+export function createSecretReader(folder: string | undefined, readEntry?: ReadEntry) {
   return async (secret: Secret): Promise<SecretReading> => {
     const { namespace, secretRef, prefix } = secret
     if (secretRef === undefined || readEntry === undefined) return await readSecret(folder, secret)

@@ -1,7 +1,4 @@
-/**
- * Requests the list of models from a model's server as Envoy would: with its credential and its
- * authorities.
- */
+/** Requests the list of models from a model's server as Envoy would: with its credential and its authorities. */
 
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
@@ -10,7 +7,7 @@ import { isIP } from 'node:net'
 import { hopHeader } from '../formats/hop-mark.ts'
 import type { ModelRef } from '../kinds/resources.ts'
 import { readServedModels, type ServedModel } from '../models/rules/model-list.ts'
-import { readBody, sendRequest } from '../runtime/http-request.ts'
+import { readResponseBody, sendRequest } from '../runtime/http-request.ts'
 import { inSlices } from '../runtime/slices.ts'
 import { findAuthorities } from './bootstrap.ts'
 import { type ListAllowance, readListWithin } from './list-allowance.ts'
@@ -32,10 +29,8 @@ interface ServerListOptions {
 
 const maxResponseBytes = 4 * 1_048_576
 
-/**
- * Identifies a server and our credential there. ModelRefs with the same identity get the same list.
- */
-export function serverOf({ backendUrl, backendHost, metadata, server }: ModelRef): string {
+/** Identifies a server and our credential there. ModelRefs with the same identity get the same list. */
+export function modelServerId({ backendUrl, backendHost, metadata, server }: ModelRef): string {
   const { credential, caFile } = server
   const isOwn = credential !== undefined || caFile !== undefined
   const all = [backendUrl, credential, caFile, isOwn && metadata.namespace]
@@ -43,11 +38,8 @@ export function serverOf({ backendUrl, backendHost, metadata, server }: ModelRef
   return createHash('sha256').update(JSON.stringify(all)).digest('base64url')
 }
 
-/**
- * The models that the server lists. Rejects for any status but 2xx, and for a late, oversized or
- * invalid response.
- */
-export async function askServer(
+/** The models that the server lists. Rejects for any status but 2xx, and for a late, oversized or invalid response. */
+export async function requestServedModels(
   ref: ModelRef,
   options: ServerListOptions,
 ): Promise<readonly ServedModel[]> {
@@ -81,7 +73,7 @@ async function readList(
     throw new Error(`it answered ${statusCode}`)
   }
   return readListWithin(allowance, response, async () => {
-    const text = await readBody(response, maxResponseBytes)
+    const text = await readResponseBody(response, maxResponseBytes)
     if (text === undefined) throw new Error('its list is larger than 4 MiB, or in too many pieces')
     return inSlices(readServedModels(text))
   })

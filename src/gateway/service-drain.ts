@@ -13,9 +13,8 @@ const responseWithinMs = 5_000
 const pollMs = 1_000
 
 /**
- * From the first call on the process is not ready, but continues to serve. It is ready again when
- * an Envoy responds that is not drained, because a container whose probe failed is drained and
- * restarted.
+ * From the first call on the process is not ready, but continues to serve. It is ready again when an Envoy responds
+ * that is not drained, because a container whose probe failed is drained and restarted.
  */
 export function createGatewayDrain({ config, log, stops }: ProcessContext): GatewayDrain {
   const closing = new AbortController()

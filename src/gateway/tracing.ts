@@ -3,7 +3,7 @@
 import { isIP } from 'node:net'
 import { addressOfUrl } from '../formats/address.ts'
 import type { GatewayTracing } from '../settings/otel-variables.ts'
-import { assignment, tlsTo } from './clusters.ts'
+import { loadAssignment, upstreamTls } from './clusters.ts'
 
 interface Traced {
   early_header_mutation_extensions?: {
@@ -118,8 +118,8 @@ function toCluster({ endpoint, protocol }: GatewayTracing): object {
         },
       },
     }),
-    ...(url.protocol === 'https:' && { transport_socket: tlsTo(host) }),
-    load_assignment: assignment(cluster, host, port),
+    ...(url.protocol === 'https:' && { transport_socket: upstreamTls(host) }),
+    load_assignment: loadAssignment(cluster, host, port),
   }
 }
 

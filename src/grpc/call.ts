@@ -7,29 +7,29 @@ import type { FieldList } from './http2/hpack-encoder.ts'
 import type { RequestHead } from './http2/request-head.ts'
 import { ignoreStream, type Stream, type StreamHandler } from './http2/stream.ts'
 import {
-  charge,
-  copyOf,
+  chargeAllowance,
+  copyBytes,
   isMessage,
   type MessageForm,
   MessageReader,
   prefixBytes,
 } from './message-reader.ts'
-import { CallError, code, encodeMessage, toCallError } from './status.ts'
+import { CallError, encodeGrpcMessage, grpcStatus, toCallError } from './status.ts'
 
 const status200 = { name: ':status', value: '200' }
 const contentType = { name: 'content-type', value: 'application/grpc+proto', agreed: true }
 const okHeaders: FieldList = [status200, contentType]
-const okTrailers: FieldList = [{ name: 'grpc-status', value: String(code.ok), agreed: true }]
+const okTrailers: FieldList = [{ name: 'grpc-status', value: String(grpcStatus.ok), agreed: true }]
 const acceptedEncodings = { name: 'grpc-accept-encoding', value: 'identity,gzip' }
 const prefix = Buffer.alloc(prefixBytes)
 
-const tooLate = new CallError(code.deadlineExceeded, 'deadline exceeded')
-const overdue = new CallError(code.deadlineExceeded, 'the request was not completed in time')
+const tooLate = new CallError(grpcStatus.deadlineExceeded, 'deadline exceeded')
+const overdue = new CallError(grpcStatus.deadlineExceeded, 'the request was not completed in time')
 
 type OnFault = (error: unknown) => void
 
 /** Handles a stream that is a gRPC call of its method. */
-export type Serve = (stream: Stream, head: RequestHead, form: MessageForm) => StreamHandler
+export type ServeCall = (stream: Stream, head: RequestHead, form: MessageForm) => StreamHandler
 
 /**
  * Returns the response message to a request message, at once or later. `traceparent` is the call's own header (W3C
@@ -51,7 +51,7 @@ export interface Subscriber {
 }
 
 /** Serves a unary method: one request message, one response message. */
-export function serveUnary(unary: Unary, onFault: OnFault): Serve {
+export function serveUnary(unary: Unary, onFault: OnFault): ServeCall {
   return serve(onFault, (call, message) => {
     const { stream } = call
     const response = unary(message, call.traceparent, stream)
@@ -63,7 +63,7 @@ export function serveUnary(unary: Unary, onFault: OnFault): Serve {
 }
 
 /** Serves a server-streaming method: one request message, any number of responses. */
-export function serveServerStreaming(subscribe: ServerStreaming, onFault: OnFault): Serve {
+export function serveServerStreaming(subscribe: ServerStreaming, onFault: OnFault): ServeCall {
   return serve(onFault, (call) => {
     const { stream } = call
     stream.respond(okHeaders)
@@ -80,7 +80,7 @@ export function serveServerStreaming(subscribe: ServerStreaming, onFault: OnFaul
 /** Processes the message of a call; an exception ends the call. */
 type Act = (call: Call, message: Buffer) => void
 
-function serve(onFault: OnFault, act: Act): Serve {
+function serve(onFault: OnFault, act: Act): ServeCall {
   return (stream, head, form) => new Call(stream, head, form, onFault, act)
 }
 
@@ -114,8 +114,8 @@ class Call implements StreamHandler {
       this.#read(payload, last)
       if (!last) return
       this.#over = true
-      if (this.#reader?.midway) throw new CallError(code.internal, 'message is cut short')
-      if (this.#message === undefined) throw new CallError(code.unimplemented, 'no message')
+      if (this.#reader?.midway) throw new CallError(grpcStatus.internal, 'message is cut short')
+      if (this.#message === undefined) throw new CallError(grpcStatus.unimplemented, 'no message')
       const act = this.#act
       act(this, this.#message)
     } catch (error) {
@@ -128,16 +128,16 @@ class Call implements StreamHandler {
   /** Ends the call with DEADLINE_EXCEEDED after its `grpc-timeout`, counted from now. */
   startTimer(): void {
     const ms = readTimeout(this.#timeout)
-    if (ms !== undefined) this.#timer = setTimeout(() => endWith(this.stream, tooLate), ms)
+    if (ms !== undefined) this.#timer = setTimeout(() => endCallWithError(this.stream, tooLate), ms)
   }
 
   /** Has a deadline of its own, because a client need not send `grpc-timeout`. */
   overdue(): void {
-    endWith(this.stream, overdue)
+    endCallWithError(this.stream, overdue)
   }
 
   fail(error: unknown): void {
-    endWith(this.stream, toCallError(error, this.#onFault))
+    endCallWithError(this.stream, toCallError(error, this.#onFault))
   }
 
   closed(): void {
@@ -162,9 +162,9 @@ class Call implements StreamHandler {
   /** `last`: nothing follows it in the data read so far. Else it is copied, because it would retain the whole buffer that was read. */
   #take(message: Buffer, last: boolean): void {
     if (this.#message !== undefined)
-      throw new CallError(code.unimplemented, 'more than one message')
-    if (!last) this.#kept += charge(this.#form, message.length)
-    this.#message = last ? message : copyOf(message)
+      throw new CallError(grpcStatus.unimplemented, 'more than one message')
+    if (!last) this.#kept += chargeAllowance(this.#form, message.length)
+    this.#message = last ? message : copyBytes(message)
   }
 }
 
@@ -183,18 +183,18 @@ function respondWith(stream: Stream, message: Buffer): void {
 }
 
 /** Ends a call with an error: alone ("Trailers-Only"), or after messages that were sent already. */
-export function endWith(stream: Stream, error: CallError): void {
+export function endCallWithError(stream: Stream, error: CallError): void {
   const status = [
     { name: 'grpc-status', value: String(error.code) },
-    { name: 'grpc-message', value: encodeMessage(error.message) },
+    { name: 'grpc-message', value: encodeGrpcMessage(error.message) },
   ]
-  if (error.code === code.unimplemented) status.push(acceptedEncodings)
+  if (error.code === grpcStatus.unimplemented) status.push(acceptedEncodings)
   if (stream.responded) stream.finish(status)
   else stream.respond([status200, contentType, ...status], true)
 }
 
 /** Refuses a request that is not a gRPC call, with this HTTP status. */
-export function refuse(stream: Stream, status: number): StreamHandler {
+export function refuseNonGrpc(stream: Stream, status: number): StreamHandler {
   stream.respond([{ name: ':status', value: String(status) }], true)
   return ignoreStream
 }

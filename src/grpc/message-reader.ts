@@ -1,9 +1,7 @@
-/**
- * Reads length-prefixed messages from HTTP/2 DATA (gRPC over HTTP/2, "Length-Prefixed-Message").
- */
+/** Reads length-prefixed messages from HTTP/2 DATA (gRPC over HTTP/2, "Length-Prefixed-Message"). */
 
 import { gunzipSync } from 'node:zlib'
-import { CallError, code } from './status.ts'
+import { CallError, grpcStatus } from './status.ts'
 
 /** One byte of flags, four bytes of length. */
 export const prefixBytes = 5
@@ -33,16 +31,19 @@ export function isMessage(bytes: Buffer, { maxBytes }: MessageForm): boolean {
 }
 
 /** Takes this much of the connection's allowance; returns how much was taken. */
-export function charge({ allowance }: MessageForm, bytes: number): number {
+export function chargeAllowance({ allowance }: MessageForm, bytes: number): number {
   const charged = bytes + partBytes
   allowance.left -= charged
   if (allowance.left >= 0) return charged
   allowance.left += charged
-  throw new CallError(code.resourceExhausted, 'too many unfinished messages on this connection')
+  throw new CallError(
+    grpcStatus.resourceExhausted,
+    'too many unfinished messages on this connection',
+  )
 }
 
 /** A copy that retains no other memory; `Buffer.from` takes small ones from a pool, whose slabs a few bytes would retain. */
-export function copyOf(part: Buffer): Buffer {
+export function copyBytes(part: Buffer): Buffer {
   const copy = Buffer.allocUnsafeSlow(part.length)
   copy.set(part)
   return copy
@@ -96,10 +97,10 @@ export class MessageReader {
 
   /** Stores a part; returns whether the awaited prefix or message is now complete. */
   #keep(part: Buffer): boolean {
-    this.#charged += charge(this.#form, part.length)
+    this.#charged += chargeAllowance(this.#form, part.length)
     this.#held += part.length
     // A part is a slice of the buffer that was read; keeping it would retain the whole buffer.
-    this.#parts.push(part.length * 2 < part.buffer.byteLength ? copyOf(part) : part)
+    this.#parts.push(part.length * 2 < part.buffer.byteLength ? copyBytes(part) : part)
     return this.#held >= this.#needed
   }
 
@@ -116,7 +117,7 @@ export class MessageReader {
     const { maxBytes } = this.#form
     if (length <= maxBytes) return length
     throw new CallError(
-      code.resourceExhausted,
+      grpcStatus.resourceExhausted,
       `message of ${length} bytes is longer than ${maxBytes}`,
     )
   }
@@ -124,18 +125,18 @@ export class MessageReader {
   #inflate(message: Buffer): Buffer {
     const { encoding = 'identity', maxBytes } = this.#form
     if (encoding === 'identity') {
-      throw new CallError(code.internal, 'compressed message without grpc-encoding')
+      throw new CallError(grpcStatus.internal, 'compressed message without grpc-encoding')
     }
     if (encoding !== 'gzip') {
-      throw new CallError(code.unimplemented, `grpc-encoding ${encoding} is not supported`)
+      throw new CallError(grpcStatus.unimplemented, `grpc-encoding ${encoding} is not supported`)
     }
     try {
       return gunzipSync(message, { maxOutputLength: maxBytes })
     } catch (error) {
       const tooLong = error instanceof RangeError
       throw tooLong
-        ? new CallError(code.resourceExhausted, `message is longer than ${maxBytes} bytes`)
-        : new CallError(code.internal, 'message cannot be decompressed')
+        ? new CallError(grpcStatus.resourceExhausted, `message is longer than ${maxBytes} bytes`)
+        : new CallError(grpcStatus.internal, 'message cannot be decompressed')
     }
   }
 }

@@ -13,9 +13,9 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:tls'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import {
-  endWith,
-  refuse,
-  type Serve,
+  endCallWithError,
+  refuseNonGrpc,
+  type ServeCall,
   serveServerStreaming,
   serveUnary,
   type Unary,
@@ -26,7 +26,7 @@ import { type ConnectionLimits, defaultLimits } from './http2/limits.ts'
 import type { RequestHead } from './http2/request-head.ts'
 import { ignoreStream, type Stream, type StreamHandler } from './http2/stream.ts'
 import type { MessageForm } from './message-reader.ts'
-import { CallError, code } from './status.ts'
+import { CallError, grpcStatus } from './status.ts'
 
 export interface GrpcMethods {
   /** By full path, `/package.Service/Method`. */
@@ -50,10 +50,10 @@ const mebibyte = 2 ** 20
 const maxMessageBytes = 4 * mebibyte
 /** Maximum number of bytes of all unfinished messages of one connection. */
 const maxUnfinishedBytes = 64 * mebibyte
-const unknownMethod = new CallError(code.unimplemented, 'unknown method')
+const unknownMethod = new CallError(grpcStatus.unimplemented, 'unknown method')
 
 const loop = new CallError(
-  code.failedPrecondition,
+  grpcStatus.failedPrecondition,
   'the call comes from a model of this gateway whose address leads back to it',
 )
 
@@ -68,7 +68,7 @@ const socketOptions = {
 export function createGrpcServer(methods: GrpcMethods) {
   const { onFault, tls, limits = defaultLimits, hopMark } = methods
   const health = createHealth()
-  const serves = new Map<string, Serve>()
+  const serves = new Map<string, ServeCall>()
   for (const [path, unary] of Object.entries({ ...methods.unary, ...health.unary })) {
     serves.set(path, serveUnary(unary, onFault))
   }
@@ -83,13 +83,13 @@ export function createGrpcServer(methods: GrpcMethods) {
   let draining = false
 
   function open(stream: Stream, head: RequestHead, plain: MessageForm): StreamHandler {
-    if (head.method !== 'POST') return refuse(stream, 405)
-    if (!isGrpc(head.contentType)) return refuse(stream, 415)
+    if (head.method !== 'POST') return refuseNonGrpc(stream, 405)
+    if (!isGrpc(head.contentType)) return refuseNonGrpc(stream, 415)
     const serve = serves.get(head.path)
     const isLoop = head.hop !== undefined && head.hop === hopMark
     if (serve === undefined || isLoop) {
       if (!isLoop) methods.onUnknown?.(head.path)
-      endWith(stream, isLoop ? loop : unknownMethod)
+      endCallWithError(stream, isLoop ? loop : unknownMethod)
       return ignoreStream
     }
     const { encoding } = head

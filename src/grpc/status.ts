@@ -3,7 +3,7 @@
 import { WireError } from './wire.ts'
 
 /** The codes of gRPC's statuscodes.md that this server uses itself. */
-export const code = {
+export const grpcStatus = {
   ok: 0,
   invalidArgument: 3,
   deadlineExceeded: 4,
@@ -28,17 +28,14 @@ export class CallError extends Error {
 export function toCallError(error: unknown, onFault: (error: unknown) => void): CallError {
   if (error instanceof CallError) return error
   if (error instanceof WireError) {
-    return new CallError(code.invalidArgument, `malformed message: ${error.message}`)
+    return new CallError(grpcStatus.invalidArgument, `malformed message: ${error.message}`)
   }
   onFault(error)
-  return new CallError(code.internal, 'internal error')
+  return new CallError(grpcStatus.internal, 'internal error')
 }
 
-/**
- * Encodes a `grpc-message`: UTF-8, percent-encoded except for printable ASCII other than the
- * percent sign.
- */
-export function encodeMessage(message: string): string {
+/** Encodes a `grpc-message`: UTF-8, percent-encoded except for printable ASCII other than the percent sign. */
+export function encodeGrpcMessage(message: string): string {
   let encoded = ''
   for (const byte of Buffer.from(message)) {
     const plain = byte >= 0x20 && byte <= 0x7e && byte !== 0x25

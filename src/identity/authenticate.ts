@@ -51,7 +51,7 @@ const maxHeaderLength = maxCredentialLength + 'Bearer '.length
 const maxTwice = 2 * (maxCredentialLength + 'Bearer , '.length)
 
 /** Verifies API keys and identity tokens separately. */
-export function createAuthenticate(deps: { key: Verify; token: Verify }): Authenticate {
+export function createAuthenticator(deps: { key: Verify; token: Verify }): Authenticate {
   return function authenticate(credential, now, source) {
     if (credential === undefined) return null
     const verify = looksLikeKey(credential) ? deps.key : deps.token
@@ -110,14 +110,14 @@ type NoteUse = (hash: string, now: number) => void
  * Accepts keys that are in the store and active at this instant, and records their use. For a
  * complete key that has ended, throws `credential_invalid` with the reason and the time.
  */
-export function createVerifyKey(
+export function createKeyVerifier(
   keys: KeyLookup,
   markers: KeyMarkers,
   noteUse: NoteUse = () => {},
 ): Verify {
   function toCaller(found: KnownKey | undefined, hash: string, now: number): Caller | null {
     if (found === undefined) return null
-    const ended = describeEnd(found, now)
+    const ended = describeInvalidKey(found, now)
     if (ended !== undefined) throw new ServiceError('credential_invalid', { message: ended })
     const { user, groups, id, subscription, capped, ageMs } = found
     noteUse(hash, now)
@@ -149,7 +149,7 @@ export function createVerifyKey(
 }
 
 /** Why a key is not valid at this instant; undefined if it is. */
-export function describeEnd(key: KnownKey, now: number): string | undefined {
+export function describeInvalidKey(key: KnownKey, now: number): string | undefined {
   const status = statusAt(key, now)
   if (status === 'active') return undefined
   const { expiresAt, revokedAt } = key

@@ -25,7 +25,7 @@ type ProofSource = Proof['by'] | 'none'
 type ProofResult = 'ok' | 'refused' | 'unavailable' | 'failed'
 
 /** File, OIDC, cluster. */
-export function createVerifyToken(proofs: Proofs): Verify {
+export function createTokenVerifier(proofs: Proofs): Verify {
   const { file, oidc, cluster, onProved = () => {} } = proofs
 
   function observed(by: ProofSource, verdict: Caller | null): Caller | null {
@@ -45,7 +45,7 @@ export function createVerifyToken(proofs: Proofs): Verify {
   return function verifyToken(token, now, source) {
     const listed = file(token, now)
     if (listed !== null) return observed('file', listed)
-    const issuer = issuerOf(token)
+    const issuer = claimedIssuerOf(token)
     const ofIssuer = issuer === undefined ? undefined : oidc(issuer)
     const verify = ofIssuer ?? cluster
     if (verify === undefined) return observed('none', null)
@@ -61,7 +61,7 @@ function resultOf(error: unknown): ProofResult {
 }
 
 /** The issuer that a JWT claims, unverified; undefined for any other token. */
-export function issuerOf(token: string): string | undefined {
+export function claimedIssuerOf(token: string): string | undefined {
   if (token.split('.', 4).length !== 3) return undefined
   try {
     const { iss } = decodeJwt(token)

@@ -6,7 +6,7 @@
 import type { VerifyNow } from './authenticate.ts'
 import { followFile } from './followed-file.ts'
 import type { TokenCaller } from './rules/caller.ts'
-import { hashOfToken } from './verdicts.ts'
+import { hashOfToken } from './verdict-cache.ts'
 
 /** Characters that a bearer credential in a header may have. */
 const sendable = /^[!-+\--~]+$/
@@ -24,7 +24,7 @@ export function openTokenFile(path: string, onProblem: (message: string) => void
   const file = followFile(
     path,
     (text) => {
-      const read = parseTokens(text)
+      const read = parseTokenFile(text)
       callers = read.callers
       for (const problem of read.problems) onProblem(`${path}, ${problem}`)
       if (callers.size === 0) onProblem(`${path} has no tokens: no identity token is valid by it`)
@@ -39,7 +39,7 @@ export function openTokenFile(path: string, onProblem: (message: string) => void
 export const noTokenFile: VerifyNow = () => null
 
 /** Parses the whole file; an invalid line is skipped and reported. */
-export function parseTokens(text: string): TokenTable {
+export function parseTokenFile(text: string): TokenTable {
   const callers = new Map<string, TokenCaller>()
   const problems: string[] = []
   // Spreadsheets write a byte-order mark before the first line.

@@ -4,7 +4,7 @@
  */
 
 import { basename } from 'node:path'
-import { type Alarm, createAlarm, repeat } from '../runtime/loop.ts'
+import { createRestTimer, type RestTimer, repeat } from '../runtime/loop.ts'
 import { createBallast } from './ballast.ts'
 import type { Copies } from './copies.ts'
 import { createEnvoyLogCheck, type RequestEnvoyAdmin, slowFlushMs } from './envoy-log.ts'
@@ -54,7 +54,7 @@ const hangingMs = 5_000
 export function startJournalUpkeep(options: UpkeepOptions) {
   const { files, names, folder, mode, copies, isWriter, health, now, monotonic } = options
   const ending = new AbortController()
-  const keepingAlarm = createAlarm(ending.signal)
+  const keepingAlarm = createRestTimer(ending.signal)
   const envoy = createEnvoyLogCheck(options.askEnvoy, monotonic)
   const ballast = createBallast(files.ballast)
   let flushMs = 0
@@ -193,7 +193,7 @@ export function startJournalUpkeep(options: UpkeepOptions) {
     await rotation.step()
   }
 
-  function every(restMs: number, step: () => Promise<void>, alarm?: Alarm): void {
+  function every(restMs: number, step: () => Promise<void>, alarm?: RestTimer): void {
     // Errors are dropped: each step is repeated, and a lasting failure shows in its effects.
     const { signal } = ending
     void repeat({ step, restMs, onFault: () => {}, signal, ...(alarm && { alarm }) })

@@ -4,7 +4,7 @@
  */
 
 import { LRUCache } from 'lru-cache'
-import { createPools } from '../runtime/bounded-map.ts'
+import { createInternPools } from '../runtime/bounded-map.ts'
 import { keyStatuses } from './rules/api-key.ts'
 import type { KnownKey } from './store.ts'
 
@@ -21,7 +21,7 @@ interface Entry extends CachedKey {
 /** Caches at most this many keys; the least recently used are evicted. */
 export function createKeyCache(entries: number) {
   const kept = new LRUCache<string, Entry>({ max: entries })
-  const { text, list } = createPools()
+  const { text, list } = createInternPools()
   let round = 0
 
   return {

@@ -1,11 +1,11 @@
 /** API keys in Postgres: one tagged query per method. */
 
 import { ServiceError } from '../formats/errors.ts'
-import { advisoryLocks, lockDeadlineMs, takeLock } from '../store/postgres/advisory-locks.ts'
+import { acquireLock, advisoryLocks, lockDeadlineMs } from '../store/postgres/advisory-locks.ts'
 import {
+  inTransaction,
   type Pool,
   requestDeadlineMs,
-  transact,
   withDeadline,
   withLongDeadline,
 } from '../store/postgres/postgres.ts'
@@ -38,7 +38,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
     async insert(record, attempt, most) {
       if (most === undefined)
         return await withDeadline(insertOne(sql, record, attempt)).then(requireOne)
-      const inserted = await transact(
+      const inserted = await inTransaction(
         sql,
         async (transaction) =>
           (await hasRoom(transaction, record.user, most, record.createdAt))
@@ -292,7 +292,7 @@ function requireOne({ count }: { readonly count: number }): void {
 
 /** Call it within a transaction: until that ends, no other such transaction counts the user's keys. */
 async function hasRoom(sql: Sql, user: string, most: number, now: number): Promise<boolean> {
-  await takeLock(sql, advisoryLocks.userKeys, user)
+  await acquireLock(sql, advisoryLocks.userKeys, user)
   const [row] = await sql<{ count: number }[]>`
     select count(*)::int as count from (
       select from api_keys where username = ${user} and ${isActiveAt(sql, now)} limit ${most}

@@ -1,7 +1,4 @@
-/**
- * The address and credentials of the cluster's API server, from a pod's service account or a
- * KUBECONFIG.
- */
+/** The address and credentials of the cluster's API server, from a pod's service account or a KUBECONFIG. */
 
 import { readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
@@ -21,9 +18,7 @@ interface ClusterSettings {
   readonly kubernetesPort: number
 }
 
-/**
- * The address and credentials of the API server. Throws an error that names the setting to check.
- */
+/** The address and credentials of the API server. Throws an error that names the setting to check. */
 export function accessOf({
   kubeconfig,
   kubernetesHost,

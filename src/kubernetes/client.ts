@@ -8,12 +8,10 @@ import { readFile } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { Agent } from 'node:https'
 import { isObject, type JsonObject } from '../formats/fields.ts'
-import { readBody, sendRequest } from '../runtime/http-request.ts'
+import { readResponseBody, sendRequest } from '../runtime/http-request.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
 
-/**
- * The address of the API server, and our credentials. Files are PEM, and read again each minute.
- */
+/** The address of the API server, and our credentials. Files are PEM, and read again each minute. */
 export interface ClusterAccess {
   readonly server: string
   readonly tokenFile?: string | undefined
@@ -148,7 +146,7 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
   }
 
   async function readWhole(response: IncomingMessage): Promise<string> {
-    const text = await readBody(response, maxBytes)
+    const text = await readResponseBody(response, maxBytes)
     if (text !== undefined) return text
     throw new TooLarge(`the response of the API server is larger than ${maxBytes / 1_048_576} MiB`)
   }

@@ -1,11 +1,10 @@
 /**
- * The pods of a namespace that have ended according to the API server: deleted, replaced under
- * their name, Succeeded or Failed. A pod that is only unreachable has not ended. While the API
- * server is unavailable, none has.
+ * The pods of a namespace that have ended according to the API server: deleted, replaced under their name, Succeeded or
+ * Failed. A pod that is only unreachable has not ended. While the API server is unavailable, none has.
  */
 
 import { valueAt } from '../formats/fields.ts'
-import { type Alarm, createAlarm, repeat } from '../runtime/loop.ts'
+import { createRestTimer, type RestTimer, repeat } from '../runtime/loop.ts'
 import type { KubeClient } from './client.ts'
 import { type KubeObject, listObjects } from './list.ts'
 import { type Reflector, startReflector } from './reflector.ts'
@@ -31,7 +30,7 @@ export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptio
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`
   let silent: readonly Pod[] = []
   let closing: AbortController | undefined
-  let alarm: Alarm | undefined
+  let alarm: RestTimer | undefined
 
   /**
    * The watch may have been broken since before the pod began, so only a list that begins now tells that there is none.
@@ -57,7 +56,7 @@ export function createEndedPods<Pod extends PodIdentity>(options: EndedPodsOptio
   function start(): void {
     closing = new AbortController()
     const { signal } = closing
-    const rung = createAlarm(signal)
+    const rung = createRestTimer(signal)
     alarm = rung
     const onChange = (): void => rung.ring()
     const reflector = startReflector({ client, path, onChange, onProblem, signal })

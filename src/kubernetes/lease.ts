@@ -18,10 +18,7 @@ export interface LeaseOptions {
   readonly identity: string
   /** Called for each change: whether this process holds it. */
   readonly onChange: (isHeld: boolean) => void
-  /**
-   * Called when the Lease can be neither read nor written, with the reason, and once when it can be
-   * again.
-   */
+  /** Called when the Lease can be neither read nor written, with the reason, and once when it can be again. */
   readonly onProblem: (problem: string | undefined) => void
   readonly signal: AbortSignal
   readonly durationMs?: number
@@ -119,9 +116,7 @@ export function followLease(options: LeaseOptions) {
     signal,
   })
   return {
-    /**
-     * False as soon as another process may have taken it, even after a long pause of this process.
-     */
+    /** False as soon as another process may have taken it, even after a long pause of this process. */
     get isHeld(): boolean {
       return isHeld()
     },

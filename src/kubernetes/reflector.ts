@@ -1,7 +1,4 @@
-/**
- * Mirrors the objects of one collection: a list, then a watch from its version, until it is
- * stopped.
- */
+/** Mirrors the objects of one collection: a list, then a watch from its version, until it is stopped. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { isObject, type JsonObject } from '../formats/fields.ts'

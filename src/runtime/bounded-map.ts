@@ -52,7 +52,7 @@ const maxShared = 65_536
  * Returns equal texts, and equal lists of texts, as one: caches of many entries then store each once, while it is pooled.
  * `maxLists`: of a cache with fewer entries, their number: the pool would keep lists alive that no entry has.
  */
-export function createPools(maxLists = maxShared) {
+export function createInternPools(maxLists = maxShared) {
   const texts = new BoundedMap<string, string>(maxShared)
   const lists = new BoundedMap<string, readonly string[]>(maxLists)
 

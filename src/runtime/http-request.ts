@@ -44,13 +44,16 @@ export function sendRequest(url: string | URL, asked: HttpRequest): Promise<Inco
 }
 
 /** The options for a listener on this machine, or for a Unix socket. */
-export function targetOf(address: Address): RequestOptions {
+export function requestOptionsOf(address: Address): RequestOptions {
   if ('path' in address) return { socketPath: address.path }
   return { hostname: loopbackIfWildcard(address.host), port: address.port }
 }
 
 /** The text of a response; undefined if it has more than `maxBytes` bytes, or too many pieces; the rest is not read. */
-export function readBody(response: IncomingMessage, maxBytes: number): Promise<string | undefined> {
+export function readResponseBody(
+  response: IncomingMessage,
+  maxBytes: number,
+): Promise<string | undefined> {
   const pieces: Uint8Array[] = []
   let size = 0
   return new Promise((resolve, reject) => {

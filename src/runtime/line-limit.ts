@@ -6,7 +6,7 @@ import { BoundedMap } from './bounded-map.ts'
 const maxKeys = 100_000
 
 /** Maximum number of lines of one kind per change; the internal API lists all. */
-export const linesShown = 100
+export const maxLinesShown = 100
 
 /** At most one line about each subject in this many milliseconds. */
 export function createLineLimit(everyMs: number) {

@@ -16,7 +16,7 @@ interface LogQueue {
 const queues = new WeakMap<Logger, LogQueue>()
 
 /** The queue of a log, or undefined if it does not write to standard output. */
-export const queueOf = (log: Logger): LogQueue | undefined => queues.get(log)
+export const logQueueOf = (log: Logger): LogQueue | undefined => queues.get(log)
 
 /** Maximum bytes that wait to be written. */
 const maxWaiting = 4_194_304

@@ -1,9 +1,9 @@
 /** Work that is repeated until a signal, with rests that may be cut short. */
 
-export type Alarm = ReturnType<typeof createAlarm>
+export type RestTimer = ReturnType<typeof createRestTimer>
 
 /** Rests of one loop. They do not keep the process alive. */
-export function createAlarm(signal: AbortSignal) {
+export function createRestTimer(signal: AbortSignal) {
   let isRung = false
   let end = (): void => {}
   signal.addEventListener('abort', () => end(), { once: true })
@@ -72,7 +72,7 @@ interface Repetition {
   readonly onFault: (error: unknown) => void
   readonly signal: AbortSignal
   /** Cuts rests short. */
-  readonly alarm?: Alarm
+  readonly alarm?: RestTimer
   /** Milliseconds after a ring in which others count as the same. */
   readonly settleMs?: number
   /** Whether a rest comes before the first step. */
@@ -82,7 +82,7 @@ interface Repetition {
 /** Resolves when the signal has aborted and the last step has ended; rejects only if `onFault` throws. */
 export async function repeat(repetition: Repetition): Promise<void> {
   const { step, restMs, onFault, signal, settleMs } = repetition
-  const { alarm = createAlarm(signal) } = repetition
+  const { alarm = createRestTimer(signal) } = repetition
   let failures = 0
   const rest = () => alarm.rest(typeof restMs === 'number' ? restMs : restMs(failures), settleMs)
   if (repetition.restsFirst) await rest()

@@ -14,12 +14,12 @@ export function withPathInErrors(path: string, write: () => void): void {
   try {
     write()
   } catch (error) {
-    throw withPath(path, error)
+    throw withPathInError(path, error)
   }
 }
 
 /** Adds the file's name to an error of the disk; returns other errors unchanged. */
-export function withPath(path: string, error: unknown): unknown {
+export function withPathInError(path: string, error: unknown): unknown {
   const { code = '' } = error as NodeJS.ErrnoException
   const mend = mends[code]
   if (mend === undefined) return error

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { type FileHandle, link, open, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { withPath } from './path-in-errors.ts'
+import { withPathInError } from './path-in-errors.ts'
 
 interface ReplaceOptions {
   readonly mode?: number
@@ -39,7 +39,7 @@ export async function replaceFile(
     // A link never replaces a file.
     await (onlyIfAbsent ? link(draft, path) : rename(draft, path))
   } catch (error) {
-    if (!onlyIfAbsent || !isThere(error)) throw withPath(path, error)
+    if (!onlyIfAbsent || !isThere(error)) throw withPathInError(path, error)
   } finally {
     await rm(draft, { force: true })
   }
@@ -68,7 +68,7 @@ export function replaceFileSync(
     if (onlyIfAbsent) fs.linkSync(draft, path)
     else fs.renameSync(draft, path)
   } catch (error) {
-    if (!onlyIfAbsent || !isThere(error)) throw withPath(path, error)
+    if (!onlyIfAbsent || !isThere(error)) throw withPathInError(path, error)
   } finally {
     fs.rmSync(draft, { force: true })
   }

@@ -35,10 +35,9 @@ const defaultBudgetMs = 14_000
 const marginMs = 100
 
 /**
- * Stops the parts in this order. Each has a deadline: the sum of shares up to its own, counted from
- * the beginning, or its `maxMs` if earlier. A part that hangs is then abandoned with a log line
- * about what is lost, which takes no time from later parts. Returns whether every part stopped in
- * time and without an error.
+ * Stops the parts in this order. Each has a deadline: the sum of shares up to its own, counted from the beginning, or
+ * its `maxMs` if earlier. A part that hangs is then abandoned with a log line about what is lost, which takes no time
+ * from later parts. Returns whether every part stopped in time and without an error.
  */
 export async function stopInOrder(
   stops: readonly Stop[],

@@ -7,9 +7,8 @@ const sliceMs = 3
 const waiting: (() => void)[] = []
 
 /**
- * Runs steps to their end. After each slice all other ready work gets a turn, and only one such job
- * has a slice per turn. A promise that a step yields is awaited, and its value passed to the next
- * step.
+ * Runs steps to their end. After each slice all other ready work gets a turn, and only one such job has a slice per
+ * turn. A promise that a step yields is awaited, and its value passed to the next step.
  */
 export async function inSlices<Result>(steps: Generator<unknown, Result>): Promise<Result> {
   let until = Number.NEGATIVE_INFINITY

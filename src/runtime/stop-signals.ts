@@ -9,7 +9,7 @@ const parentPollMs = 500
  * Resolves with the reason when this process is asked to stop: SIGINT, SIGTERM, SIGHUP unless that is
  * ignored, or the end of its parent. A further signal half a second or more later calls `kill` and ends it at once.
  */
-export function onStop(kill: () => void): Promise<string> {
+export function awaitStopSignal(kill: () => void): Promise<string> {
   // A closed terminal must not end the process while it is stopping.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
   return new Promise((settle) => {

@@ -3,7 +3,7 @@
 import { type Document, isMap, isNode, isScalar, isSeq, type LineCounter } from 'yaml'
 
 /** The line of a field's name or item, from 1, or of its nearest existing ancestor. */
-export function lineIn(
+export function lineOfPath(
   { contents, range }: Document,
   path: readonly (string | number)[],
   lines: LineCounter,

@@ -1,7 +1,6 @@
 /**
- * Every setting: its name, default, accepted values and meaning. The Config, docs/settings.md (`npm
- * run settings`) and `tollgate serve --help` are derived from it. A setting that is added here is
- * at once a field of the Config.
+ * Every setting: its name, default, accepted values and meaning. The Config, docs/settings.md (`npm run settings`) and
+ * `tollgate serve --help` are derived from it. A setting that is added here is at once a field of the Config.
  */
 
 import * as form from './readers.ts'

@@ -15,7 +15,7 @@ import { type Setting, type Settings, settings } from './all-settings.ts'
 import { readOtel } from './otel-variables.ts'
 import { invalid } from './readers.ts'
 import { removedSettings } from './removed-settings.ts'
-import { isSample } from './sample.ts'
+import { isSampleInstallation } from './sample.ts'
 import { type Environment, readSetting, textOf } from './setting.ts'
 
 export { type Address, formatAddress, type SocketAddress }
@@ -188,7 +188,7 @@ function checkTogether(config: Config): readonly string[] {
   const { auditRequired, auditLog, drainMinMs, drainMs } = config
   const rules: readonly (readonly [isBroken: boolean, problem: string])[] = [
     [
-      config.sampleSignInCode !== undefined && !isSample(config),
+      config.sampleSignInCode !== undefined && !isSampleInstallation(config),
       'SAMPLE_SIGN_IN_CODE: is only for the sample of npm start, on this machine',
     ],
     [

@@ -3,7 +3,7 @@
 import { meterable, type PathRules } from '../operations/operations.ts'
 
 /** METER_PATHS with every operation that can be counted. */
-export const everyMeter = Object.keys(meterable).join(',')
+export const allMeterNames = Object.keys(meterable).join(',')
 
 /** There, an uncounted operation would evade the limit on cost. */
 const underBudget = '403 path_closed where an enforced limit on cost holds'

@@ -23,7 +23,7 @@ interface Served {
 }
 
 /** Whether identities and resources are the sample's, and only this machine reaches them. */
-export function isSample(config: Served): boolean {
+export function isSampleInstallation(config: Served): boolean {
   const { tokenAuthFile = '', resourceFolder, dataDir, gatewayAddress, apiAddress } = config
   const folders = [sampleResourceFolder, movedSampleFolder(dataDir)]
   return (

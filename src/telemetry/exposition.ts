@@ -4,7 +4,7 @@ import { millisToHrTime } from '@opentelemetry/core'
 import { PrometheusSerializer } from '@opentelemetry/exporter-prometheus'
 import { emptyResource } from '@opentelemetry/resources'
 import type { CollectionResult, MetricData } from '@opentelemetry/sdk-metrics'
-import { setTimes } from './metric-data.ts'
+import { setMetricTimes } from './metric-data.ts'
 import { readingsOf, type Sources } from './readings.ts'
 
 export type Exposition = ReturnType<typeof createExposition>
@@ -25,7 +25,7 @@ export function createExposition(
     const { readings, errors } = readingsOf(sources)
     const all = [...readings, ...(await collectMore())]
     const metrics = all.filter(({ dataPoints }) => dataPoints.length > 0)
-    setTimes(metrics, startTime, millisToHrTime(startedAt + monotonic()))
+    setMetricTimes(metrics, startTime, millisToHrTime(startedAt + monotonic()))
     const scopeMetrics = [{ scope: { name: 'tollgate' }, metrics }]
     return { resourceMetrics: { resource: emptyResource(), scopeMetrics }, errors }
   }

@@ -1,7 +1,7 @@
 /** The servers' time to first byte in their last responses, for a page that shows one figure. */
 
 /** The last `kept` responses; noting one is cheap enough for every request, reading sorts them. */
-export function createFirstBytes(kept = 1_000) {
+export function createFirstByteTimes(kept = 1_000) {
   const last = new Float64Array(kept)
   let noted = 0
   return {

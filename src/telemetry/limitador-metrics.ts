@@ -29,10 +29,7 @@ export interface LimitadorMetricsOptions {
 
 const maxSubscriptions = 500
 
-/**
- * Starts without counts. When the choice of labels changes, all figures restart at 0, as after a
- * restart.
- */
+/** Starts without counts. When the choice of labels changes, all figures restart at 0, as after a restart. */
 export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
   const { maxSeries, userKey, attributionOf } = options
   const captured = userKey === undefined ? 'on' : 'hash'

@@ -60,7 +60,11 @@ export function soleHistogram(
 }
 
 /** Sets the times of new data: the start of the figures and the time of reading. */
-export function setTimes(data: readonly MetricData[], startTime: HrTime, endTime: HrTime): void {
+export function setMetricTimes(
+  data: readonly MetricData[],
+  startTime: HrTime,
+  endTime: HrTime,
+): void {
   for (const { dataPoints } of data) {
     for (const point of dataPoints) Object.assign(point, { startTime, endTime })
   }

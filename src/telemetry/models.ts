@@ -4,7 +4,7 @@ import type { MetricData } from '@opentelemetry/sdk-metrics'
 import type { RequestOutcome } from '../usage/rules/model-failure.ts'
 import { type ReportedFigures, tokensByType } from '../usage/rules/usage.ts'
 import { responseBounds } from './durations.ts'
-import { createFirstBytes } from './first-bytes.ts'
+import { createFirstByteTimes } from './first-bytes.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations, createModelCounter } from './model-figures.ts'
 
@@ -22,7 +22,7 @@ export function createModelMetrics() {
   const uncounted = createModelCounter()
   const firstBytes = createLabelledDurations('model', responseBounds, maxMeasured)
   const durations = createLabelledDurations('model', responseBounds, maxMeasured)
-  const lastFirstBytes = createFirstBytes()
+  const lastFirstBytes = createFirstByteTimes()
   return {
     /** Check made this decision for the model; empty if the model does not exist. */
     countCheck: (model: string, decision: string): void => checks.add(model, 1, decision),

@@ -18,10 +18,7 @@ import { isTraceSampled, parseTraceParent } from '../formats/headers.ts'
 export interface Tracing {
   /** false: every function is returned unchanged, and no span is created. */
   readonly isOn: boolean
-  /**
-   * Calls `act` within a child span of `traceparent`, if that is sampled. The span ends with its
-   * result or promise.
-   */
+  /** Calls `act` within a child span of `traceparent`, if that is sampled. The span ends with its result or promise. */
   server<Result>(name: string, traceparent: string | undefined, act: () => Result): Result
   /** Opens such a span, which the caller must end; undefined if it is not sampled. */
   open(name: string, traceparent: string | undefined): OpenSpan | undefined

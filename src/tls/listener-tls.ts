@@ -54,10 +54,7 @@ const defaultEveryMs = 1_000
 const handshakeTimeoutMs = 5_000
 const pemCertificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
 
-/**
- * Reads the files and checks them every second. Throws an error that begins with the setting's
- * name.
- */
+/** Reads the files and checks them every second. Throws an error that begins with the setting's name. */
 export function openListenerTls(
   settings: TlsSettings,
   { onRead, onProblem, everyMs = defaultEveryMs }: ListenerTlsOptions,

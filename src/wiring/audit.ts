@@ -8,9 +8,7 @@ import { errorMessage } from '../runtime/error-message.ts'
 import { timedStop } from '../runtime/stops.ts'
 import type { Context } from './context.ts'
 
-/**
- * Opens the configured trail. Call it before the parts that use it, so that it closes after them.
- */
+/** Opens the configured trail. Call it before the parts that use it, so that it closes after them. */
 export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>): AuditTrail {
   const noFault = 'the disk does not respond'
   let fault: unknown = noFault

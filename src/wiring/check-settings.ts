@@ -39,10 +39,7 @@ function checkListenerTls(config: Config): readonly string[] {
   return tls === undefined ? [] : checkTls(tls)
 }
 
-/**
- * A file of providers that is invalid at the start; one that becomes invalid later keeps its last
- * content.
- */
+/** A file of providers that is invalid at the start; one that becomes invalid later keeps its last content. */
 function checkProviders({ oidcProvidersFile: path, oidcIssuerUrl }: Config): readonly string[] {
   let broken: readonly string[] = []
   const unread = attempt('OIDC_PROVIDERS_FILE', path, 'read', (file) => {

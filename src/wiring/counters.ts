@@ -1,7 +1,7 @@
 /** Counters: sums of the gateway's lines, alone or shared with other gateways through Redis. */
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
-import { askAdmin } from '../gateway/admin-page.ts'
+import { requestAdmin } from '../gateway/admin-page.ts'
 import { parseJournalLine } from '../journal/journal-line.ts'
 import { fileModeOf } from '../journal/prepare-folder.ts'
 import { createCounters, type ResettableCounters, refusingCounters } from '../ratelimit/counters.ts'
@@ -100,7 +100,7 @@ export async function openCounters(
     maxBytes: config.usageJournalBytes,
     daily: config.usageArchiveDir !== undefined,
     ...(ledger && { isDone: ledger.isDone }),
-    askEnvoy: (page, method) => askAdmin(config.envoyAdminAddress, page, method),
+    askEnvoy: (page, method) => requestAdmin(config.envoyAdminAddress, page, method),
     flushMs,
     onLoss: config.onCounterLoss,
     ...logged,

@@ -13,10 +13,7 @@ import type { Keys } from './keys.ts'
 /** From the end of a cleanup of keys to the next one (contract, 3.13). */
 const cleanupEveryMs = 900_000
 
-/**
- * Cleans until the service stops. Returns the last count of keys about to expire, or undefined before
- * the first.
- */
+/** Cleans until the service stops. Returns the last count of keys about to expire, or undefined before the first. */
 export function startKeyCleanup(
   { log, audit, clock, onFault, stops }: Context,
   { pool }: Database,

@@ -1,6 +1,6 @@
 /** API keys: the table, the cache, and the follower of revocations, which also reports increases of limits. */
 
-import { noteStart } from '../cluster/in-force/report-rows.ts'
+import { recordProcessStart } from '../cluster/in-force/report-rows.ts'
 import { createCachedApiKeys, minGraceMs } from '../keys/cached-api-keys.ts'
 import { createIdempotency } from '../keys/idempotency.ts'
 import { createPostgresApiKeys } from '../keys/postgres-api-keys.ts'
@@ -116,7 +116,7 @@ export async function openKeys(
     }),
   )
   // Before the process is listed as serving.
-  await untilAvailable(() => noteStart(pool, follower.id), context)
+  await untilAvailable(() => recordProcessStart(pool, follower.id), context)
   await untilAvailable(() => follower.start(), context)
   // From here on the follower misses no logged revocation; the keeper reads earlier ones.
   await keeper.start()

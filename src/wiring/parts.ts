@@ -4,8 +4,8 @@ import { createOthersRefusals } from '../cluster/shared-refusals.ts'
 import { traceKey } from '../extauthz/check-spans.ts'
 import { createDenialLog } from '../extauthz/denial-log.ts'
 import { createRefusalMemory } from '../extauthz/refusal-memory.ts'
-import { askServer } from '../gateway/server-list.ts'
-import { createAuthenticate, createVerifyKey } from '../identity/authenticate.ts'
+import { requestServedModels } from '../gateway/server-list.ts'
+import { createAuthenticator, createKeyVerifier } from '../identity/authenticate.ts'
 import { createListingSeal } from '../identity/listing-seal.ts'
 import { createModelHealth } from '../models/model-health.ts'
 import { createNameDiscovery, type NameDiscovery } from '../models/names/name-discovery.ts'
@@ -13,7 +13,7 @@ import { shareLearnedSums } from '../ratelimit/estimates/share-learned-sums.ts'
 import { createEstimators, type Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import { resetsChannel } from '../ratelimit/sums/postgres-resets.ts'
 import { timedStop } from '../runtime/stops.ts'
-import { startListener } from '../store/postgres/listener.ts'
+import { startNotificationListener } from '../store/postgres/listener.ts'
 import { untilAvailable } from '../store/postgres/until-available.ts'
 import { readSharedSecret } from '../store/shared-secret.ts'
 import type { Context } from './context.ts'
@@ -47,8 +47,8 @@ export async function openParts(context: Context) {
   // Markers of keys: our own, and others that are accepted.
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
   const tokens = openTokens(context, resources, tracing)
-  const verifyKey = createVerifyKey(keyParts.keys, markers, keyParts.noteUse)
-  const authenticate = createAuthenticate({
+  const verifyKey = createKeyVerifier(keyParts.keys, markers, keyParts.noteUse)
+  const authenticate = createAuthenticator({
     key: traceKey(tracing, tracing.waiting('database', verifyKey)),
     token: tokens.verify,
   })
@@ -120,7 +120,7 @@ function startNotifications(
   { resets }: Pick<Counters, 'resets'>,
 ) {
   const othersRefusals = createOthersRefusals({ ...own, sql: pool, clock, onFault })
-  const listener = startListener({
+  const listener = startNotificationListener({
     url,
     channels: [...othersRefusals.channels, resetsChannel],
     onNotification(notification) {
@@ -152,7 +152,7 @@ function openServedNames(
     onFault,
     onNames: table.beginAnew,
     ask: (ref) =>
-      askServer(ref, { ...shared, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),
+      requestServedModels(ref, { ...shared, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),
   })
   stops.push(() => discovery.close())
   return discovery

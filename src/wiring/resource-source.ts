@@ -1,6 +1,6 @@
 /** The source of resources and secrets: a folder or a cluster. */
 
-import { createReadSecret } from '../gateway/secret-source.ts'
+import { createSecretReader } from '../gateway/secret-source.ts'
 import { accessOf } from '../kubernetes/access.ts'
 import { createClient } from '../kubernetes/client.ts'
 import { createReadSecretEntry } from '../kubernetes/secrets.ts'
@@ -18,7 +18,7 @@ export function openResourceSource({ config, log }: Context) {
     const source = createFolderSource(resourceFolder)
     return {
       source,
-      readSecret: createReadSecret(secretsDir),
+      readSecret: createSecretReader(secretsDir),
       degraded: (): readonly string[] => (source.isUnavailable ? ['resources'] : []),
       shown: resourceFolder,
     }
@@ -39,7 +39,7 @@ export function openResourceSource({ config, log }: Context) {
   })
   return {
     source,
-    readSecret: createReadSecret(secretsDir, createReadSecretEntry(client)),
+    readSecret: createSecretReader(secretsDir, createReadSecretEntry(client)),
     degraded: (): readonly string[] => (source.isUnavailable ? ['kubernetes'] : []),
     shown: 'the cluster',
   }

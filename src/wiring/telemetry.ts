@@ -1,7 +1,7 @@
 /** The process's metrics, read from its parts. */
 
 import { bypassedModels } from '../cluster/rules/bypass.ts'
-import { maxBound } from '../cluster/rules/overshoot.ts'
+import { maxOvershoot } from '../cluster/rules/overshoot.ts'
 import type { JournalSums } from '../ratelimit/sums/journal-sums.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { timedStop } from '../runtime/stops.ts'
@@ -74,7 +74,7 @@ export function sourcesOf(
     tollgate_resources_failing: () => measured.degraded().length > 0,
     tollgate_snapshot_compile_seconds: () => published().compileS,
     tollgate_snapshot_age_seconds: () => published().ageS,
-    tollgate_overshoot_bound_tokens: () => maxBound(snapshot()),
+    tollgate_overshoot_bound_tokens: () => maxOvershoot(snapshot()),
     ...(config.usageJournal && {
       tollgate_counters: () => sums().size,
       tollgate_journal_lines: () => sums().stats.lines,

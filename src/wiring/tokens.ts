@@ -1,9 +1,9 @@
 /** The verifiers of identity tokens: a file, OIDC providers, the cluster. */
 
 import type { VerifyNow } from '../identity/authenticate.ts'
-import { createVerifyToken } from '../identity/identity-token.ts'
-import { openCluster } from '../identity/kubernetes/reviews.ts'
-import { openOidc } from '../identity/oidc/configured-providers.ts'
+import { createTokenVerifier } from '../identity/identity-token.ts'
+import { openClusterIdentity } from '../identity/kubernetes/cluster-identity.ts'
+import { openOidcProviders } from '../identity/oidc/configured-providers.ts'
 import { createRefusalLog } from '../identity/refusal-log.ts'
 import { noTokenFile, openTokenFile } from '../identity/token-file.ts'
 import { createIdentityCounts } from '../telemetry/identity-counts.ts'
@@ -18,10 +18,10 @@ export function openTokens(
 ) {
   const refusals = createRefusalLog(context)
   const counts = createIdentityCounts()
-  const cluster = openCluster(context, refusals, counts.onAccessReviewed)
-  const oidc = openOidc(context, () => snapshot().tenant?.externalOidc, refusals)
+  const cluster = openClusterIdentity(context, refusals, counts.onAccessReviewed)
+  const oidc = openOidcProviders(context, () => snapshot().tenant?.externalOidc, refusals)
   return {
-    verify: createVerifyToken({
+    verify: createTokenVerifier({
       file: openFile(context),
       oidc(issuer) {
         const verify = oidc.find(issuer)

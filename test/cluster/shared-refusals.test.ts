@@ -5,7 +5,7 @@ import { createOthersRefusals } from '../../src/cluster/shared-refusals.ts'
 import { isRefusalOf, type PastRefusal, type PastRefusals } from '../../src/decide/past-refusal.ts'
 import { toCountedLimits } from '../../src/ratelimit/rules/counted-limits.ts'
 import type { CountedLimit } from '../../src/ratelimit/rules/limit.ts'
-import { startListener } from '../../src/store/postgres/listener.ts'
+import { startNotificationListener } from '../../src/store/postgres/listener.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool } from '../../src/store/postgres/postgres.ts'
 import { createDatabase } from '../support/database.ts'
@@ -67,7 +67,7 @@ async function createWorld(t: Test) {
       ...{ sql: pool, id, own: remembering(refusals), clock: () => at },
       onFault: (error) => t.fail(String(error)),
     })
-    const listener = startListener({
+    const listener = startNotificationListener({
       url: own,
       channels: others.channels,
       onNotification: (notification) => notification && others.hear(notification),
@@ -122,7 +122,7 @@ test('those of one user or key are asked for alone', async (t) => {
   const old = randomUUID()
   await sql`insert into tollgate_replicas (id, name, place, seen_at, serves_until, acknowledged)
     values (${old}, 'old', 'here', now(), now() + interval '1 hour', 0)`
-  const listener = startListener({
+  const listener = startNotificationListener({
     url,
     channels: ['tollgate_refusals'],
     onNotification(notification) {

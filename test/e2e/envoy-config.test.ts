@@ -4,7 +4,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync 
 import { type RequestOptions, request } from 'node:https'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { askAdmin } from '../../src/gateway/admin-page.ts'
+import { requestAdmin } from '../../src/gateway/admin-page.ts'
 import { serve } from '../../src/main.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
 import { runAt } from '../support/command.ts'
@@ -157,7 +157,7 @@ t.test('two processes behind a separately configured Envoy', { skip }, async (t)
   startEnvoy(t, path)
   await poll(
     () =>
-      askAdmin(admin, '/ready').then(
+      requestAdmin(admin, '/ready').then(
         () => true,
         () => false,
       ),
@@ -189,7 +189,7 @@ t.test('two processes behind a separately configured Envoy', { skip }, async (t)
       '{"model":"sim","messages":[]}',
     )
   t.equal((await chat()).status, 200)
-  await askAdmin(admin, '/reopen_logs', 'POST')
+  await requestAdmin(admin, '/reopen_logs', 'POST')
   await poll(
     () => readFileSync(log, 'utf8').includes('192.0.2.7\n'),
     'the address from the trusted proxy is used',

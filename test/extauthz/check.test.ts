@@ -3,7 +3,7 @@ import { type CheckDeps, createCheck } from '../../src/extauthz/check.ts'
 import { createLimitEnforcer } from '../../src/extauthz/check-limits.ts'
 import { ServiceError } from '../../src/formats/errors.ts'
 import { WireError } from '../../src/grpc/wire.ts'
-import { createAuthenticate, createVerifyKey } from '../../src/identity/authenticate.ts'
+import { createAuthenticator, createKeyVerifier } from '../../src/identity/authenticate.ts'
 import type { KeyLookup } from '../../src/keys/store.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import type { CounterStore } from '../../src/ratelimit/counters.ts'
@@ -41,11 +41,11 @@ function createWorld(deps: Partial<CheckDeps> & { keys?: KeyLookup } = {}) {
   const counters = createTestCounters()
   const faults: unknown[] = []
   const clock = { now: start }
-  const verify = createVerifyKey(deps.keys ?? keys, { own: 'tg', accepted: new Set(['oai']) })
+  const verify = createKeyVerifier(deps.keys ?? keys, { own: 'tg', accepted: new Set(['oai']) })
   const ada = { by: 'token', proof: { by: 'file' }, user: 'ada', groups: ['team-a'] } as const
   const token = (credential: string) => (credential === 'ada-token' ? ada : null)
   const check = createCheck({
-    authenticate: createAuthenticate({ key: verify, token }),
+    authenticate: createAuthenticator({ key: verify, token }),
     snapshot: () => snapshot,
     limits: createLimitEnforcer({ counters }),
     paths: pathRules(),

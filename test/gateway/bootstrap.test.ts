@@ -5,24 +5,27 @@ import { promisify } from 'node:util'
 import { test } from 'tap'
 import {
   type BootstrapSettings,
-  fillTemplate,
+  fillBootstrapTemplate,
   findAuthorities,
 } from '../../src/gateway/bootstrap.ts'
+import {
+  parseBootstrapTemplate,
+  readBootstrapTemplate,
+} from '../../src/gateway/bootstrap-template.ts'
 import { noClusters, writeClusters } from '../../src/gateway/clusters.ts'
-import { parseTemplate, readTemplate } from '../../src/gateway/template.ts'
 import { idleTimeouts } from '../../src/kinds/model-server-schema.ts'
 import { isNamedByBody, isNamedByPath } from '../../src/operations/operations.ts'
 import { modelHeaderPrefixes } from '../../src/settings/readers.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-const template = readTemplate()
-const parsed = JSON.parse(JSON.stringify(parseTemplate(template)))
+const template = readBootstrapTemplate()
+const parsed = JSON.parse(JSON.stringify(parseBootstrapTemplate(template)))
 const envoy = envoyPath()
 const needsEnvoy = envoy === undefined ? 'no Envoy' : false
 
 const renderBootstrap = (text: string, settings: BootstrapSettings) =>
-  fillTemplate(parseTemplate(text), settings)
+  fillBootstrapTemplate(parseBootstrapTemplate(text), settings)
 
 const settings = {
   gateway: { host: '0.0.0.0', port: 8443 },

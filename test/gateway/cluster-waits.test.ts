@@ -1,8 +1,8 @@
 import { test } from 'tap'
-import { createClusterWaits, type Version } from '../../src/gateway/cluster-waits.ts'
+import { type ClustersVersion, createClusterWaits } from '../../src/gateway/cluster-waits.ts'
 
 /** A version whose models have clusters of their own names. */
-function versionOf(name: string, ...models: readonly string[]): Version {
+function versionOf(name: string, ...models: readonly string[]): ClustersVersion {
   const clusters = models.map((model) => {
     return [model, { cluster: model, text: model, digest: model, isNamed: false }] as const
   })
@@ -10,7 +10,7 @@ function versionOf(name: string, ...models: readonly string[]): Version {
 }
 
 /** The waits of these models from time 0 on, and what an Envoy shows that has loaded this version. */
-function begin(version: Version) {
+function begin(version: ClustersVersion) {
   const waits = createClusterWaits()
   waits.plan(version)
   waits.begin(version, 0)

@@ -5,12 +5,15 @@ import { rootCertificates } from 'node:tls'
 import { promisify } from 'node:util'
 import { test } from 'tap'
 import {
+  parseBootstrapTemplate,
+  readBootstrapTemplate,
+} from '../../src/gateway/bootstrap-template.ts'
+import {
   type Backend,
   joinClusters,
   renderCluster,
   writeClusters,
 } from '../../src/gateway/clusters.ts'
-import { parseTemplate, readTemplate } from '../../src/gateway/template.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const envoy = process.env.ENVOY_PATH
@@ -105,7 +108,7 @@ test('secrets are referenced by name and file', async (t) => {
 })
 
 test('a cluster with a credential removes the same headers as the others', async (t) => {
-  const template = JSON.parse(JSON.stringify(parseTemplate(readTemplate())))
+  const template = JSON.parse(JSON.stringify(parseBootstrapTemplate(readBootstrapTemplate())))
   const [connections] = template.static_resources.listeners[0].filter_chains[0].filters
   const router = connections.typed_config.http_filters.at(-1).typed_config
   const backendUrl = 'http://model.example'

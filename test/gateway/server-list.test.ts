@@ -5,8 +5,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'tap'
 import type { Secret } from '../../src/gateway/secret-location.ts'
-import { createReadSecret } from '../../src/gateway/secret-source.ts'
-import { askServer, serverOf } from '../../src/gateway/server-list.ts'
+import { createSecretReader } from '../../src/gateway/secret-source.ts'
+import { modelServerId, requestServedModels } from '../../src/gateway/server-list.ts'
 import type { ModelRef } from '../../src/kinds/resources.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
 import { modelRef, resourceOf } from '../support/documents.ts'
@@ -15,7 +15,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const refOf = (spec: object, namespace?: string) =>
   resourceOf(modelRef('m', spec, namespace)) as ModelRef
-const from = (secretsDir?: string) => ({ readSecret: createReadSecret(secretsDir) })
+const from = (secretsDir?: string) => ({ readSecret: createSecretReader(secretsDir) })
 const options = (limitMs = 20_000) => ({
   ...from(),
   caFile: undefined,
@@ -29,10 +29,12 @@ test('sends the same request as Envoy', async (t) => {
   const secretsDir = temporaryFolder(t, { llm: { key: 'sk-of-the-server\n' } })
   const server = await startAnswering(t, 200, listOf('a'))
   const spec = { backendUrl: `${server.url}/base/`, credential: { header: 'x-auth', file: 'key' } }
-  t.match(await askServer(refOf(spec), { ...options(), ...from(secretsDir) }), [{ id: 'a' }])
+  t.match(await requestServedModels(refOf(spec), { ...options(), ...from(secretsDir) }), [
+    { id: 'a' },
+  ])
   const headers = { 'x-auth': 'sk-of-the-server', 'user-agent': 'tollgate' }
   t.match(server.asked, [{ path: '/base/v1/models', headers }])
-  await t.rejects(askServer(refOf(spec), options()), { message: /SECRETS_DIR/ })
+  await t.rejects(requestServedModels(refOf(spec), options()), { message: /SECRETS_DIR/ })
   t.equal(server.asked.length, 1, 'no request without the credential')
 })
 
@@ -45,7 +47,7 @@ test('the credential may be a Secret of the cluster', async (t) => {
     return { text: 'Bearer sk-of-the-cluster' }
   }
   const ref = refOf({ backendUrl: server.url, credential: { secretRef } })
-  t.match(await askServer(ref, { ...options(), readSecret }), [{ id: 'a' }])
+  t.match(await requestServedModels(ref, { ...options(), readSecret }), [{ id: 'a' }])
   t.match(asked, [{ namespace: 'llm', secretRef }])
   t.match(server.asked, [{ headers: { authorization: 'Bearer sk-of-the-cluster' } }])
 })
@@ -53,17 +55,18 @@ test('the credential may be a Secret of the cluster', async (t) => {
 test('a list may be bare, or in models', async (t) => {
   for (const body of ['[{"id":"a"}]', '{"models":[{"name":"a"}]}', '{"models":[{"model":"a"}]}']) {
     const { url } = await startAnswering(t, 200, body)
-    t.match(await askServer(refOf({ backendUrl: url }), options()), [{ id: 'a' }], body)
+    t.match(await requestServedModels(refOf({ backendUrl: url }), options()), [{ id: 'a' }], body)
   }
   const { url } = await startAnswering(t, 200, '[]')
-  t.same(await askServer(refOf({ backendUrl: url }), options()), [])
+  t.same(await requestServedModels(refOf({ backendUrl: url }), options()), [])
 })
 
 test('long lists share an allowance, and short ones need none', async (t) => {
   const { url: long } = await startAnswering(t, 200, listOf(...names(50_000)))
   const { url: short } = await startAnswering(t, 200, listOf('a'))
   const allowance = { left: 1_000_000 }
-  const ask = (backendUrl: string) => askServer(refOf({ backendUrl }), { ...options(), allowance })
+  const ask = (backendUrl: string) =>
+    requestServedModels(refOf({ backendUrl }), { ...options(), allowance })
   await t.rejects(ask(long), { message: /others are being read/ })
   t.equal(allowance.left, 1_000_000, 'it is given back')
   allowance.left = 0
@@ -76,18 +79,20 @@ test('long lists share an allowance, and short ones need none', async (t) => {
 test('anything but a list of models is an error', async (t) => {
   for (const status of [301, 401, 404, 500]) {
     const { url } = await startAnswering(t, status, listOf('a'))
-    await t.rejects(askServer(refOf({ backendUrl: url }), options()), { message: `${status}` })
+    await t.rejects(requestServedModels(refOf({ backendUrl: url }), options()), {
+      message: `${status}`,
+    })
   }
   for (const body of ['<html>', '', '"a"', '{"data":[{"id":', `"${'x'.repeat(5_000_000)}"`]) {
     const { url } = await startAnswering(t, 200, body)
-    await t.rejects(askServer(refOf({ backendUrl: url }), options()), body.slice(0, 9))
+    await t.rejects(requestServedModels(refOf({ backendUrl: url }), options()), body.slice(0, 9))
   }
   const silent = await startScripted(t, () => {})
   const trickling = await startScripted(t, (_, response) => void response.write('{'))
   for (const { url } of [silent, trickling]) {
-    await t.rejects(askServer(refOf({ backendUrl: url }), options(200)))
+    await t.rejects(requestServedModels(refOf({ backendUrl: url }), options(200)))
   }
-  await t.rejects(askServer(refOf({ backendUrl: 'http://127.0.0.1:9' }), options()))
+  await t.rejects(requestServedModels(refOf({ backendUrl: 'http://127.0.0.1:9' }), options()))
 })
 
 test('verifies the certificate of the server', { skip: noOpenssl }, async (t) => {
@@ -100,22 +105,22 @@ test('verifies the certificate of the server', { skip: noOpenssl }, async (t) =>
   await once(server, 'listening')
   t.teardown(() => server.close())
   const backendUrl = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
-  await t.rejects(askServer(refOf({ backendUrl }), { ...options(), ...from(secretsDir) }))
+  await t.rejects(requestServedModels(refOf({ backendUrl }), { ...options(), ...from(secretsDir) }))
   const vouched = refOf({ backendUrl, caFile: 'ca.pem' })
-  t.same(await askServer(vouched, { ...options(), ...from(secretsDir) }), [])
+  t.same(await requestServedModels(vouched, { ...options(), ...from(secretsDir) }), [])
   const caFile = join(secretsDir, 'llm', 'ca.pem')
-  t.same(await askServer(refOf({ backendUrl }), { ...options(), caFile }), [])
+  t.same(await requestServedModels(refOf({ backendUrl }), { ...options(), caFile }), [])
 })
 
 test('a server is identified by its address and credential', async (t) => {
   const [a, b] = ['http://a:80', 'http://b:80'].map((backendUrl) => ({ backendUrl }))
   const credential = { credential: { file: 'k' } }
-  t.equal(serverOf(refOf(a!)), serverOf(refOf(a!, 'other')))
-  t.not(serverOf(refOf(a!)), serverOf(refOf(b!)))
-  t.not(serverOf(refOf(a!)), serverOf(refOf({ ...a, ...credential })))
+  t.equal(modelServerId(refOf(a!)), modelServerId(refOf(a!, 'other')))
+  t.not(modelServerId(refOf(a!)), modelServerId(refOf(b!)))
+  t.not(modelServerId(refOf(a!)), modelServerId(refOf({ ...a, ...credential })))
   t.not(
-    serverOf(refOf({ ...a, ...credential })),
-    serverOf(refOf({ ...a, ...credential }, 'other')),
+    modelServerId(refOf({ ...a, ...credential })),
+    modelServerId(refOf({ ...a, ...credential }, 'other')),
     'the file of another namespace is another credential',
   )
 })

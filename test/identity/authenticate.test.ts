@@ -1,8 +1,8 @@
 import { test } from 'tap'
 import {
   type Authenticate,
-  createAuthenticate,
-  createVerifyKey,
+  createAuthenticator,
+  createKeyVerifier,
   credentialOf,
   hasNoCredential,
   type PresentedHeaders,
@@ -12,7 +12,7 @@ import { createMemoryApiKeys } from '../support/memory-api-keys.ts'
 
 /** Records which way a credential was verified. */
 const authenticate = presented(
-  createAuthenticate({
+  createAuthenticator({
     key: (credential) => ({
       by: 'token',
       proof: { by: 'file' },
@@ -108,7 +108,7 @@ test('a header of commas is refused quickly', async (t) => {
 test('the instant, the source and the refusal are passed on', async (t) => {
   const told: unknown[] = []
   const deny = presented(
-    createAuthenticate({
+    createAuthenticator({
       key: (_, now, source) => {
         told.push(now, source?.())
         return null
@@ -181,7 +181,7 @@ const markers = { own: 'tg', accepted: new Set(['oai']) }
 test('an active key gives its owner as of its creation', async (t) => {
   const keys = createMemoryApiKeys()
   const key = keys.mint({ id: 'id-1', user: 'ada', groups: ['then'], subscription: 'basic' })
-  t.strictSame(createVerifyKey(keys, markers)(key, now), {
+  t.strictSame(createKeyVerifier(keys, markers)(key, now), {
     by: 'key',
     user: 'ada',
     groups: ['then'],
@@ -199,7 +199,7 @@ test('what is decided for a key is remembered while it is trusted, and before it
       const found = keys.findByHash(hash)
       return found && { ...found, trustedUntil: performance.now() + 60_000, ...more }
     }
-    const caller = createVerifyKey({ findByHash }, markers)(key, now)
+    const caller = createKeyVerifier({ findByHash }, markers)(key, now)
     const { remembered } = caller as { remembered?: { hash: string; until: number } }
     if (remembered) t.equal(remembered.hash, hashOfKey(key, markers))
     return remembered?.until
@@ -221,10 +221,10 @@ test('the end of a replaced secret is news from the beginning', async (t) => {
     const found = keys.records.get(hash)
     return found && { ...found, isPrevious: true as const }
   }
-  const verifyKey = createVerifyKey({ findByHash }, markers)
+  const verifyKey = createKeyVerifier({ findByHash }, markers)
   t.match(verifyKey(key, 1_000), { by: 'key', endsSoonAt: 10_000 })
   t.match(
-    createVerifyKey(keys, markers)(key, 1_000),
+    createKeyVerifier(keys, markers)(key, 1_000),
     { endsSoonAt: undefined },
     'of other secrets near their end',
   )
@@ -232,15 +232,15 @@ test('the end of a replaced secret is news from the beginning', async (t) => {
 
 test('other keys give no caller', async (t) => {
   const keys = createMemoryApiKeys()
-  const verify = createVerifyKey(keys, markers)
+  const verify = createKeyVerifier(keys, markers)
   t.equal(verify('sk-oai-a_b', now), null, 'unknown')
   t.match(verify(keys.mint({ expiresAt: now + 1 }), now), { by: 'key' })
 })
 
 test('the holder of an ended key is told why and when it ended', async (t) => {
   const keys = createMemoryApiKeys()
-  const verify = createVerifyKey(keys, markers)
-  const late = createVerifyKey({ findByHash: async (hash) => keys.findByHash(hash) }, markers)
+  const verify = createKeyVerifier(keys, markers)
+  const late = createKeyVerifier({ findByHash: async (hash) => keys.findByHash(hash) }, markers)
   for (const [record, message] of [
     [{ status: 'revoked' }, 'The API key was revoked.'],
     [{ status: 'revoked', revokedAt: 5_999 }, 'The API key was revoked at 1970-01-01T00:00:05Z.'],
@@ -261,7 +261,7 @@ test('the holder of an ended key is told why and when it ended', async (t) => {
 
 test('only well-formed keys are looked up in the store', async (t) => {
   const keys = createMemoryApiKeys()
-  const verify = createVerifyKey(keys, markers)
+  const verify = createKeyVerifier(keys, markers)
   const key = keys.mint()
   for (const wrong of [
     '',
@@ -280,12 +280,12 @@ test('only well-formed keys are looked up in the store', async (t) => {
 
 test('a store that answers later is waited for', async (t) => {
   const keys = createMemoryApiKeys()
-  const verify = createVerifyKey({ findByHash: async (hash) => keys.findByHash(hash) }, markers)
+  const verify = createKeyVerifier({ findByHash: async (hash) => keys.findByHash(hash) }, markers)
   const answer = verify(keys.mint(), now)
   t.ok(answer instanceof Promise)
   t.match(await answer, { user: 'ada' })
   t.equal(await verify('sk-oai-a_b', now), null)
-  const broken = createVerifyKey(
+  const broken = createKeyVerifier(
     { findByHash: () => Promise.reject(new Error('unavailable')) },
     markers,
   )
@@ -297,9 +297,13 @@ test('a use is recorded if the key is valid', async (t) => {
   const uses: (readonly [string, number])[] = []
   const note = (hash: string, at: number) => void uses.push([hash, at])
   const good = keys.mint({ id: 'good' })
-  const verify = createVerifyKey(keys, markers, note)
+  const verify = createKeyVerifier(keys, markers, note)
   verify(good, now)
-  const late = createVerifyKey({ findByHash: async (hash) => keys.findByHash(hash) }, markers, note)
+  const late = createKeyVerifier(
+    { findByHash: async (hash) => keys.findByHash(hash) },
+    markers,
+    note,
+  )
   await late(good, now + 1)
   for (const key of [
     keys.mint({ status: 'revoked' }),
@@ -320,7 +324,7 @@ test('a use is recorded if the key is valid', async (t) => {
 
 test('the store is told where a request comes from', async (t) => {
   const told: unknown[] = []
-  const verify = createVerifyKey(
+  const verify = createKeyVerifier(
     { findByHash: (_, source) => void told.push(source?.()) as undefined },
     markers,
   )

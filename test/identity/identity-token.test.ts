@@ -2,7 +2,7 @@ import { base64url } from 'jose'
 import { test } from 'tap'
 import { ServiceError } from '../../src/formats/errors.ts'
 import type { VerifyNow } from '../../src/identity/authenticate.ts'
-import { createVerifyToken } from '../../src/identity/identity-token.ts'
+import { createTokenVerifier } from '../../src/identity/identity-token.ts'
 import type { TokenCaller } from '../../src/identity/rules/caller.ts'
 
 const caller = (user: string): TokenCaller => ({
@@ -27,7 +27,7 @@ function jwt(claims: unknown, header: unknown = { alg: 'ES256' }, signature = 'c
 }
 
 test('the first method that applies is final', async (t) => {
-  const verify = createVerifyToken({ file, oidc, cluster })
+  const verify = createTokenVerifier({ file, oidc, cluster })
   const userOf = async (token: string) => (await verify(token, 0))?.user
   const ours = jwt({ iss: 'https://ours' })
   t.equal(await userOf('listed'), 'file')
@@ -61,7 +61,7 @@ test('the first method that applies is final', async (t) => {
 })
 
 test('without a method that applies, a token is refused', async (t) => {
-  const verify = createVerifyToken({ file, oidc, cluster: undefined })
+  const verify = createTokenVerifier({ file, oidc, cluster: undefined })
   for (const token of ['opaque', jwt({ iss: 'https://theirs' })]) t.equal(verify(token, 0), null)
 })
 
@@ -73,13 +73,13 @@ test('the result of each verification is reported', async (t) => {
     if (token.endsWith('broken')) throw new Error('a fault')
     return token.endsWith('known') ? caller('cluster') : null
   }
-  const verify = createVerifyToken({ file, oidc, cluster: failing, onProved })
+  const verify = createTokenVerifier({ file, oidc, cluster: failing, onProved })
   const issued = { iss: 'https://ours' }
   for (const token of ['listed', jwt(issued), 'known', 'unknown-one']) await verify(token, 0)
   for (const token of [jwt(issued, {}, 'refused'), 'unavailable', 'broken']) {
     await t.rejects(async () => await verify(token, 0))
   }
-  createVerifyToken({ file, oidc, cluster: undefined, onProved })('opaque', 0)
+  createTokenVerifier({ file, oidc, cluster: undefined, onProved })('opaque', 0)
   t.strictSame(told, [
     'file ok',
     'oidc ok',
@@ -93,7 +93,7 @@ test('the result of each verification is reported', async (t) => {
 })
 
 test('a huge payload is refused quickly', async (t) => {
-  const verify = createVerifyToken({ file, oidc, cluster: undefined })
+  const verify = createTokenVerifier({ file, oidc, cluster: undefined })
   const startedAt = process.cpuUsage()
   for (const token of [
     jwt({ iss: 'x'.repeat(12_000) }).slice(0, 16_384),

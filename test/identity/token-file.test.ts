@@ -3,13 +3,13 @@ import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Test, test } from 'tap'
-import { noTokenFile, openTokenFile, parseTokens } from '../../src/identity/token-file.ts'
+import { noTokenFile, openTokenFile, parseTokenFile } from '../../src/identity/token-file.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 /** The callers of a file, in order, as `user group,group`. */
 function callersOf(text: string): string[] {
-  return [...parseTokens(text).callers.values()].map(
+  return [...parseTokenFile(text).callers.values()].map(
     ({ user, groups }) => `${user} ${groups.join(',')}`,
   )
 }
@@ -39,7 +39,7 @@ test('a line has a token, a user, a uid and groups', async (t) => {
     ['!+-./~=,ada,1', 'ada '],
   ] as const) {
     t.strictSame(callersOf(line), [caller], line)
-    t.strictSame(parseTokens(line).problems, [], line)
+    t.strictSame(parseTokenFile(line).problems, [], line)
   }
 })
 
@@ -48,7 +48,7 @@ test('both line endings are read, empty lines are skipped', async (t) => {
     'ada ',
     'bob ',
   ])
-  t.strictSame(parseTokens(''), { callers: new Map(), problems: [] })
+  t.strictSame(parseTokenFile(''), { callers: new Map(), problems: [] })
 })
 
 test('invalid lines are reported, the others are in force', async (t) => {
@@ -70,7 +70,7 @@ test('invalid lines are reported, the others are in force', async (t) => {
     'ü,una,14',
     'p\u0000,pat,15',
   ].join('\n')
-  const { problems } = parseTokens(text)
+  const { problems } = parseTokenFile(text)
   t.strictSame(callersOf(text), ['ada ', 'kim '])
   t.strictSame(problems, [
     'line 2: needs token, user and uid',
@@ -93,13 +93,13 @@ test('invalid lines are reported, the others are in force', async (t) => {
 test('groups without quotes around all of them are reported', async (t) => {
   const text = 'a,ada,1,team-a,team-b\nb,bob,2,"team-a",more\nc,carol,3,team-a,'
   t.strictSame(callersOf(text), ['ada team-a', 'bob team-a', 'carol team-a'])
-  t.strictSame(parseTokens(text).problems, [
+  t.strictSame(parseTokenFile(text).problems, [
     'line 1: only the first group counts: several groups need quotes around all of them',
   ])
 })
 
 test('a name with a NUL, or not in UTF-8, is reported', async (t) => {
-  const { callers, problems } = parseTokens(
+  const { callers, problems } = parseTokenFile(
     'a,ad\0a,1\nb,bob,2,"team\0"\nc,m\ufffdller,3\nd,da\tve,4,"one,\ttwo"\n',
   )
   t.equal(callers.size, 1)
@@ -112,7 +112,7 @@ test('a name with a NUL, or not in UTF-8, is reported', async (t) => {
 })
 
 test('tokens are not stored in plain text', async (t) => {
-  const { callers } = parseTokens('alice-token,ada,1')
+  const { callers } = parseTokenFile('alice-token,ada,1')
   t.notMatch([...callers.keys()].join(), 'alice-token')
 })
 
@@ -123,7 +123,7 @@ test('a hostile line is read quickly', async (t) => {
     `t,u,1,"${'""'.repeat(100_000)}`,
     `t,u,1,"${' '.repeat(100_000)}"x`,
   ])
-    parseTokens(line)
+    parseTokenFile(line)
   t.ok(process.cpuUsage(startedAt).user < 5_000_000)
 })
 

@@ -896,7 +896,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'ratelimit/increases/postgres-increases.ts',
     ['admin/increases/increases.test.ts'],
-    [['  await takeLock(sql, advisoryLocks.increases)\n', '']],
+    [['  await acquireLock(sql, advisoryLocks.increases)\n', '']],
   ),
   ...mutants(
     'admin/http/authenticate-api.ts',

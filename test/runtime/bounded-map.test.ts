@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { BoundedMap, createPools } from '../../src/runtime/bounded-map.ts'
+import { BoundedMap, createInternPools } from '../../src/runtime/bounded-map.ts'
 
 test('what was used last stays, and no more than fits', async (t) => {
   const map = new BoundedMap<number, string>(100)
@@ -31,7 +31,7 @@ test('what was not used between two turns is dropped', async (t) => {
 })
 
 test('equal texts and lists are one', async (t) => {
-  const { list } = createPools()
+  const { list } = createInternPools()
   const [one, other] = [list(['a', 'b']), list(['a', 'b'])]
   t.strictSame(one, ['a', 'b'])
   t.equal(other, one)
@@ -39,7 +39,7 @@ test('equal texts and lists are one', async (t) => {
 })
 
 test('a pool keeps no more lists than it may', async (t) => {
-  const { list } = createPools(4)
+  const { list } = createInternPools(4)
   const [first, second] = [list(['1']), list(['2'])]
   for (const each of ['3', '4', '5', '6']) {
     t.equal(list(['1']), first, 'it is read again and again')

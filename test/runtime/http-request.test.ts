@@ -3,7 +3,7 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { readBody, sendRequest, targetOf } from '../../src/runtime/http-request.ts'
+import { readResponseBody, requestOptionsOf, sendRequest } from '../../src/runtime/http-request.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 async function listen(t: Test, listener: RequestListener, path?: string): Promise<string> {
@@ -20,12 +20,12 @@ async function listen(t: Test, listener: RequestListener, path?: string): Promis
 
 test('a request carries its body and headers', async (t) => {
   const url = await listen(t, async (request, response) => {
-    const body = await readBody(request, 100)
+    const body = await readResponseBody(request, 100)
     response.end(`${request.method} ${request.url} ${request.headers.accept} ${body}`)
   })
   const headers = { accept: 'text/plain' }
   const answer = await sendRequest(`${url}/a?b=c`, { method: 'POST', headers, body: 'text' })
-  t.equal(await readBody(answer, 100), 'POST /a?b=c text/plain text')
+  t.equal(await readResponseBody(answer, 100), 'POST /a?b=c text/plain text')
 })
 
 test('a Unix socket is an address like any other', async (t) => {
@@ -35,9 +35,9 @@ test('a Unix socket is an address like any other', async (t) => {
   const onConnect = (): void => {
     connected += 1
   }
-  const request = { ...targetOf({ path }), path: '/x', onConnect }
+  const request = { ...requestOptionsOf({ path }), path: '/x', onConnect }
   const answer = await sendRequest('http://localhost', request)
-  t.equal(await readBody(answer, 100), '/x')
+  t.equal(await readResponseBody(answer, 100), '/x')
   t.equal(connected, 1)
 })
 
@@ -59,7 +59,7 @@ test('a body that is too long is not read to its end', async (t) => {
     closed = once(response, 'close')
     response.write('x'.repeat(11))
   })
-  t.equal(await readBody(await sendRequest(url, {}), 10), undefined)
+  t.equal(await readResponseBody(await sendRequest(url, {}), 10), undefined)
   await closed
 })
 
@@ -84,7 +84,7 @@ test('a body of single bytes is not read to its end', async (t) => {
     pieces += 1
   })
   const closed = once(response, 'close')
-  t.equal(await readBody(response, 1_000_000_000), undefined)
+  t.equal(await readResponseBody(response, 1_000_000_000), undefined)
   await closed
   // The rest of a packet is parsed nevertheless.
   t.ok(pieces < 30_000, `${pieces} pieces were read`)
@@ -99,14 +99,14 @@ test('interim responses without end are refused', async (t) => {
     const early = 'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(10)
     socket.end(`${early}HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi`)
   })
-  t.equal(await readBody(await sendRequest(some, {}), 100), 'hi')
+  t.equal(await readResponseBody(await sendRequest(some, {}), 100), 'hi')
 })
 
 test('a response that breaks off is an error', async (t) => {
   const url = await listen(t, ({ socket }) => {
     socket.end('HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nhi')
   })
-  await t.rejects(readBody(await sendRequest(url, {}), 100), { code: 'ECONNRESET' })
+  await t.rejects(readResponseBody(await sendRequest(url, {}), 100), { code: 'ECONNRESET' })
 })
 
 test('rejects without a response', async (t) => {

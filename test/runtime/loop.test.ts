@@ -1,5 +1,5 @@
 import { type Test, test } from 'tap'
-import { createAlarm, repeat, restAfter } from '../../src/runtime/loop.ts'
+import { createRestTimer, repeat, restAfter } from '../../src/runtime/loop.ts'
 
 const long = 60_000
 
@@ -58,7 +58,7 @@ test('the signal ends a rest', async (t) => {
 test('an alarm ends this rest or the next', async (t) => {
   keepAwake(t)
   const { signal } = new AbortController()
-  const alarm = createAlarm(signal)
+  const alarm = createRestTimer(signal)
   const resting = alarm.rest(undefined)
   alarm.ring()
   await resting
@@ -77,7 +77,7 @@ test('an alarm ends this rest or the next', async (t) => {
 test('rings while an alarm settles count as one', async (t) => {
   keepAwake(t)
   const { signal } = new AbortController()
-  const alarm = createAlarm(signal)
+  const alarm = createRestTimer(signal)
   alarm.ring()
   const begun = performance.now()
   const resting = alarm.rest(long, 30)

@@ -5,10 +5,13 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import {
   type BootstrapSettings,
-  fillTemplate,
+  fillBootstrapTemplate,
   findAuthorities,
 } from '../../src/gateway/bootstrap.ts'
-import { parseTemplate, readTemplate } from '../../src/gateway/template.ts'
+import {
+  parseBootstrapTemplate,
+  readBootstrapTemplate,
+} from '../../src/gateway/bootstrap-template.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { poll } from './poll.ts'
 
@@ -58,7 +61,7 @@ export interface EnvoySettings
 }
 
 /** Parsing its YAML takes 50 to 100 ms of CPU; a clone of the result shares what its anchors name. */
-const template = parseTemplate(readTemplate())
+const template = parseBootstrapTemplate(readBootstrapTemplate())
 const anyPort = { host: '127.0.0.1', port: 0 }
 
 /** Starts it on free ports and waits until it serves; it is killed when `t` ends. */
@@ -78,7 +81,7 @@ export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<Runn
   const authoritiesFile = findAuthorities()
   const admin = { ...anyPort, port: adminPort }
   const addresses = { gateway: { ...anyPort, port }, admin, hopMark, ...places, authoritiesFile }
-  writeFileSync(bootstrap, adjust(fillTemplate(structuredClone(template), addresses)))
+  writeFileSync(bootstrap, adjust(fillBootstrapTemplate(structuredClone(template), addresses)))
   const child = spawn(
     envoyPath() ?? 'envoy',
     [

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import type { Test } from 'tap'
-import { frameHeaderBytes, frameType, preface, putHead } from '../../src/grpc/http2/frames.ts'
+import { frameHeaderBytes, frameType, preface, putFrameHead } from '../../src/grpc/http2/frames.ts'
 import { poll } from './poll.ts'
 
 /** A frame of the named type with any content. */
@@ -14,7 +14,7 @@ export function frame(
   const bytes = Buffer.from(payload)
   const head = Buffer.alloc(frameHeaderBytes)
   const kind = typeof type === 'number' ? type : frameType[type]
-  putHead(head, 0, bytes.length, kind, flags, stream)
+  putFrameHead(head, 0, bytes.length, kind, flags, stream)
   return Buffer.concat([head, bytes])
 }
 

@@ -5,7 +5,7 @@ import type { Test } from 'tap'
 import type { TableCondition } from '../../src/admin/explain/explain-table.ts'
 import { createIsAdmin } from '../../src/admin/http/administrators.ts'
 import type { ListenerTimes } from '../../src/admin/http/listener.ts'
-import type { Rate } from '../../src/admin/http/request-limit.ts'
+import type { RequestRate } from '../../src/admin/http/request-limit.ts'
 import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
 import { createAuditTrail } from '../../src/audit/trail.ts'
 import type { BackendState } from '../../src/cluster/rules/conditions.ts'
@@ -14,8 +14,8 @@ import type { PastRefusals, PeerRefusals } from '../../src/decide/past-refusal.t
 import { createLimitEnforcer, type LimitEnforcer } from '../../src/extauthz/check-limits.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import {
-  createAuthenticate,
-  createVerifyKey,
+  createAuthenticator,
+  createKeyVerifier,
   type Verify,
 } from '../../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../../src/keys/cached-api-keys.ts'
@@ -53,8 +53,8 @@ export interface KeyApiOptions {
   readonly around?: (store: ApiKeyTable) => ApiKeyTable
   readonly times?: ListenerTimes
   /** None by default. */
-  readonly rate?: Rate
-  readonly addressRate?: Rate
+  readonly rate?: RequestRate
+  readonly addressRate?: RequestRate
   readonly trustedProxies?: readonly string[]
   /** None by default. */
   readonly trustedHops?: number
@@ -222,8 +222,8 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
       return await propagation.waitForIncreases()
     },
     idempotency,
-    authenticate: createAuthenticate({
-      key: createVerifyKey(keys, markers, noteUse),
+    authenticate: createAuthenticator({
+      key: createKeyVerifier(keys, markers, noteUse),
       token: verifyToken,
     }),
     serviceState: async () => wholeState,

@@ -1,18 +1,18 @@
 import { test } from 'tap'
-import { withPath } from '../../src/runtime/path-in-errors.ts'
+import { withPathInError } from '../../src/runtime/path-in-errors.ts'
 import { unreportedFaults } from '../../src/wiring/unreported-faults.ts'
 
 test('an error of the folder that is reported elsewhere is no fault', async (t) => {
   const faults: unknown[] = []
   const full = Object.assign(new Error('no space'), { code: 'ENOSPC' })
   const pass = unreportedFaults('/run/j/usage.jsonl', (error) => faults.push(error), ['ENOSPC'])
-  pass(withPath('/run/j/usage.told', full))
+  pass(withPathInError('/run/j/usage.told', full))
   const open = { code: 'ENOSPC', path: '/run/j' }
   pass(Object.assign(new Error('of the folder itself'), open))
   t.strictSame(faults, [])
   pass(Object.assign(new Error('beside it'), { ...open, path: '/run/journal' }))
   t.equal(faults.splice(0).length, 1)
-  const elsewhere = withPath('/data/usage.sums', full)
+  const elsewhere = withPathInError('/data/usage.sums', full)
   pass(elsewhere)
   unreportedFaults('/run/j/usage.jsonl', (error) => faults.push(error))(full)
   t.strictSame(faults, [elsewhere, full])

@@ -18,8 +18,8 @@ import { type Hypothetical, questionSchema, readQuestion } from './explain-quest
 import { responseSchema } from './explain-response.ts'
 import { toTableJson } from './explain-table.ts'
 import { type OtherKey, toExplanationJson, toPastJson } from './explain-view.ts'
-import { notInForce } from './not-in-force.ts'
-import { auditExplain, createWho, ofKey, type Who } from './who.ts'
+import { reasonsNotInForce } from './not-in-force.ts'
+import { auditExplain, createWho, ownerOfKey, type Who } from './who.ts'
 
 const schema = {
   operationId: 'explain',
@@ -58,7 +58,12 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const subscription = caller?.by === 'key' ? caller.subscription : requestedSubscription
     const model = parseTarget(path)?.modelKey ?? bodyModel
     const { policies } = await deps.enforcement()
-    return notInForce(explained, { model, subscription }, problems, policies.compared.refused)
+    return reasonsNotInForce(
+      explained,
+      { model, subscription },
+      problems,
+      policies.compared.refused,
+    )
   }
 
   /** The other keys with which the request would get another response. */
@@ -73,7 +78,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     for (const record of otherKeys) {
       // Each takes milliseconds if the person has thousands of subscriptions.
       await setImmediate()
-      const code = codeOf((await decide(ofKey(record, at), asked, at)).decision)
+      const code = codeOf((await decide(ownerOfKey(record, at), asked, at)).decision)
       const { id: keyId, name, subscription } = record
       if (code !== codeOf(decision)) found.push({ keyId, name, subscription, code })
     }

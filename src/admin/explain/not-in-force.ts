@@ -18,7 +18,7 @@ interface Names {
  * The problems that keep a resource out of force that the refused step needed, with file and line as the
  * source has written them. `problems` are all of the source, `refused` its documents about models.
  */
-export function notInForce(
+export function reasonsNotInForce(
   { decision, steps, model, closed, subscriptions }: Explanation,
   named: Names,
   problems: readonly string[],

@@ -5,7 +5,7 @@
 import type { FastifyRequest } from 'fastify'
 import { findSubscription } from '../../decide/subscription-selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
-import { describeEnd } from '../../identity/authenticate.ts'
+import { describeInvalidKey } from '../../identity/authenticate.ts'
 import type { Caller, TokenCaller } from '../../identity/rules/caller.ts'
 import { type ApiKeyRecord, endsSoon } from '../../keys/rules/api-key.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
@@ -40,7 +40,7 @@ type Known = Who & { readonly caller: Caller }
 export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference }: ExplainDeps) {
   async function findKey(id: string, at: number): Promise<Known | undefined> {
     const record = isKeyId(id) ? await keys.findById(id) : undefined
-    return record && ofKey(record, at)
+    return record && ownerOfKey(record, at)
   }
 
   /** A person as if with a key: the newest, of the subscription if one is named, else a new one. */
@@ -53,7 +53,7 @@ export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference
     if (record !== undefined) {
       const { id: keyId, name, subscription } = record
       const askedAs = { key: 'newest', keyId, name, subscription } as const
-      return { ...ofKey(record, at), askedAs, otherKeys }
+      return { ...ownerOfKey(record, at), askedAs, otherKeys }
     }
     const subscription =
       requested === undefined ? subscriptionOfNewKey(person, snapshot()) : undefined
@@ -104,7 +104,7 @@ export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference
 }
 
 /** The owner of a key, with it. */
-export function ofKey(record: ApiKeyRecord, at: number): Known {
+export function ownerOfKey(record: ApiKeyRecord, at: number): Known {
   const { user, groups, subscription, expiresAt } = record
   const caps = compileCaps(record)
   const caller = {
@@ -112,7 +112,7 @@ export function ofKey(record: ApiKeyRecord, at: number): Known {
     ...(caps && { caps }),
     ...(endsSoon(record, at) && expiresAt !== null && { endsSoonAt: expiresAt }),
   }
-  return { caller, ended: describeEnd(record, at), expiresAt }
+  return { caller, ended: describeInvalidKey(record, at), expiresAt }
 }
 
 /** Notes in the audit trail that an administrator asks about another user. */

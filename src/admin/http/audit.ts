@@ -79,9 +79,7 @@ export function auditRoutes(app: FastifyInstance, trail: AuditTrail = noTrail): 
   })
 }
 
-/**
- * Call it right before the statement: if the trail is required, nothing is done without this line.
- */
+/** Call it right before the statement: if the trail is required, nothing is done without this line. */
 export async function recordIntent(request: FastifyRequest, target: AuditTarget = {}) {
   const { audited } = request
   audited.target = target
@@ -101,10 +99,7 @@ export function noteForeignRead(request: FastifyRequest, target: AuditTarget): v
   addToOutcome(request, target)
 }
 
-/**
- * Call it before such a read is answered: if the trail is required, nothing is returned without
- * this line.
- */
+/** Call it before such a read is answered: if the trail is required, nothing is returned without this line. */
 export async function recordForeignRead(request: FastifyRequest, count?: number): Promise<void> {
   if (!request.audited.concernsOthers) return
   addToOutcome(request, {}, count)
@@ -113,7 +108,7 @@ export async function recordForeignRead(request: FastifyRequest, count?: number)
 }
 
 /** Records the request as this action instead of its route's. */
-export function recordAs(request: FastifyRequest, action: AuditAction): void {
+export function recordAsAction(request: FastifyRequest, action: AuditAction): void {
   request.audited.action = action
 }
 

@@ -14,7 +14,7 @@ import {
 import type { Caller, KeyCaller } from '../../identity/rules/caller.ts'
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import { rateLimitKey, revocationRateLimitKey } from './rate-limit-key.ts'
-import { createRequestLimit, enforceWait, type Rate } from './request-limit.ts'
+import { createRequestLimit, enforceWait, type RequestRate } from './request-limit.ts'
 import { addressOf, gatewayAddressOf, trustPeers } from './trusted-proxies.ts'
 
 declare module 'fastify' {
@@ -42,9 +42,9 @@ export interface CallerDeps {
   readonly authenticate: Authenticate
   readonly clock: () => number
   /** The rate limit of a share, and again of its revocations; none by default. */
-  readonly rate?: Rate | undefined
+  readonly rate?: RequestRate | undefined
   /** The rate limit of refused credentials from one address or IPv6 /64. */
-  readonly addressRate?: Rate | undefined
+  readonly addressRate?: RequestRate | undefined
   /** Addresses and networks whose `x-forwarded-for` is trusted: the gateway's. */
   readonly trustedProxies?: readonly string[] | undefined
   /** GATEWAY_TRUSTED_HOPS; none by default. */

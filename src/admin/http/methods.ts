@@ -3,10 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import { getOrAdd } from '../../formats/lists.ts'
 
-/**
- * The methods of the route that a path matches: one without parameters before one with. Empty if it
- * matches none.
- */
+/** The methods of the route that a path matches: one without parameters before one with. Empty if it matches none. */
 export type MethodsOf = (path: string) => readonly string[]
 
 /** Records the routes as they are added to `app`. */

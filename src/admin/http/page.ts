@@ -23,7 +23,7 @@ export const pageQuery = {
   },
 } as const
 
-export const hasMore = {
+export const hasMoreField = {
   type: 'boolean',
   description: 'Whether a further page has entries.',
 } as const

@@ -4,7 +4,7 @@ import type { FastifyReply } from 'fastify'
 import { ServiceError } from '../../formats/errors.ts'
 
 /** This many requests within this many milliseconds. */
-export interface Rate {
+export interface RequestRate {
   readonly limit: number
   readonly windowMs: number
 }
@@ -18,11 +18,13 @@ interface Window {
 const defaultOwners = 20_000
 
 /**
- * A limit per owner; a window begins with its first request. Beyond `owners` of them, those with
- * the fewest requests are dropped. So a flood of new owners does not reset one near its limit, and
- * a dropped owner loses nothing.
+ * A limit per owner; a window begins with its first request. Beyond `owners` of them, those with the fewest requests
+ * are dropped. So a flood of new owners does not reset one near its limit, and a dropped owner loses nothing.
  */
-export function createRequestLimit({ limit, windowMs }: Rate, owners: number = defaultOwners) {
+export function createRequestLimit(
+  { limit, windowMs }: RequestRate,
+  owners: number = defaultOwners,
+) {
   const windows = new Map<string, Window>()
   // A clock that was set back must not lengthen a window.
   const isOpen = ({ endsAt }: Window, now: number) => endsAt > now && endsAt - now <= windowMs

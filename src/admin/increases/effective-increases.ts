@@ -14,7 +14,7 @@ import { toMeantJson } from './wanted-limit.ts'
 type Figures = Map<string, ExactInt>
 
 /** `now`: milliseconds since the epoch. Rejects if the database is unavailable. */
-export async function effectiveOf(
+export async function effectiveIncreases(
   increases: readonly StoredIncrease[],
   snapshot: Snapshot,
   keys: Pick<ApiKeyStore, 'findById'>,

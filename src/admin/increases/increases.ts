@@ -34,7 +34,7 @@ import {
   type OwnLimit,
 } from '../usage/limit-state.ts'
 import { unknownLimit } from '../usage/unknown-limit.ts'
-import { effectiveOf } from './effective-increases.ts'
+import { effectiveIncreases } from './effective-increases.ts'
 import {
   auditTargetOf,
   limitIdentityFields,
@@ -42,7 +42,7 @@ import {
   readFigure,
   readUntil,
   requireEnforced,
-  requireHigher,
+  requireHigherLimit,
   toMeantJson,
   tooMany,
   wantedLimitFields,
@@ -190,7 +190,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     requireEnforced(chosen)
     const { limit, counter } = chosen
     const higher = readFigure(limit.kind, asked.limit)
-    requireHigher(higher, limit)
+    requireHigherLimit(higher, limit)
     await recordIntent(request, { ...target, ...(user !== undefined && { user }) })
     const { reason } = asked
     const { key } = counter
@@ -213,7 +213,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
   app.get('/v1/admin/increases', listing, async (request) => {
     noteForeignRead(request, {})
     const found = await increases.list()
-    const isEffective = await effectiveOf(found, snapshot(), keys, clock())
+    const isEffective = await effectiveIncreases(found, snapshot(), keys, clock())
     const data = found.map((each) => ({ ...toJson(each), effective: isEffective(each) }))
     await recordForeignRead(request, data.length)
     return { object: 'list', data, ...currencyOf(data, deps.billingCurrency) }

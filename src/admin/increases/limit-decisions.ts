@@ -12,7 +12,7 @@ import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { responses, untitledObject } from '../http/schema.ts'
 import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
-import { oneRequest, toLimitRequestJson, toRequestJson } from './limit-requests.ts'
+import { oneLimitRequest, toLimitRequestJson, toRequestJson } from './limit-requests.ts'
 import {
   auditTargetOf,
   limitsOfName,
@@ -20,8 +20,8 @@ import {
   readFigure,
   readRequestedUntil,
   requireEnforced,
-  requireHigher,
-  requireLower,
+  requireHigherLimit,
+  requireLowerLimit,
   tooMany,
   wantedLimitFields,
 } from './wanted-limit.ts'
@@ -50,7 +50,7 @@ const approveSchema = {
     },
   },
   response: responses('Approved.', [400, 404, 413], 'ApprovedLimitRequest', {
-    ...oneRequest,
+    ...oneLimitRequest,
     propagation: propagationSchema,
   }),
 } as const
@@ -67,7 +67,7 @@ const denySchema = {
     additionalProperties: false,
     properties: { reason },
   },
-  response: responses('Denied.', [400, 404, 413], 'DeniedLimitRequest', oneRequest),
+  response: responses('Denied.', [400, 404, 413], 'DeniedLimitRequest', oneLimitRequest),
 } as const
 
 const unsure =
@@ -115,9 +115,9 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
         const message = 'The limit is no longer in force; deny the request.'
         throw new ServiceError('not_found', { message })
       }
-      requireLower(own.limit, asked.limit)
+      requireLowerLimit(own.limit, asked.limit)
       requireEnforced(own)
-      requireHigher(grant.limit, own.limit)
+      requireHigherLimit(grant.limit, own.limit)
       return { grant, reason: null }
     })
     return { ...approved, propagation: await whenIncreased() }

@@ -16,7 +16,7 @@ import type { Api } from '../http/api.ts'
 import { addToOutcome, noteForeignRead, recordForeignRead, recordIntent } from '../http/audit.ts'
 import { callerOf, requireToken } from '../http/authenticate-api.ts'
 import { requirePlainText } from '../http/body.ts'
-import { hasMore, pageQuery, readPage } from '../http/page.ts'
+import { hasMoreField, pageQuery, readPage } from '../http/page.ts'
 import { objects, optional, responses, string, timestamp } from '../http/schema.ts'
 import { orUnsure } from '../keys/propagation.ts'
 import { currencyOf, currencySchema, figure, name, type OwnLimit } from '../usage/limit-state.ts'
@@ -28,7 +28,7 @@ import {
   readFigure,
   readRequestedUntil,
   requireEnforced,
-  requireHigher,
+  requireHigherLimit,
   toMeantJson,
   wantedLimitFields,
 } from './wanted-limit.ts'
@@ -50,7 +50,7 @@ const requestFields = {
 } as const
 
 /** For responses with one request. */
-export const oneRequest = { ...requestFields, currency: currencySchema } as const
+export const oneLimitRequest = { ...requestFields, currency: currencySchema } as const
 
 const route = { tags: ['Usage'], security: [{ identityToken: [] }] } as const
 
@@ -73,7 +73,12 @@ const createSchema = {
       },
     },
   },
-  response: responses('The request, which is open.', [400, 404, 413], 'LimitRequest', oneRequest),
+  response: responses(
+    'The request, which is open.',
+    [400, 404, 413],
+    'LimitRequest',
+    oneLimitRequest,
+  ),
 } as const
 
 const listSchema = {
@@ -96,7 +101,7 @@ const listSchema = {
     object: { type: 'string', const: 'list' },
     data: objects('ListedLimitRequest', requestFields),
     currency: currencySchema,
-    has_more: hasMore,
+    has_more: hasMoreField,
   }),
 } as const
 
@@ -132,7 +137,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     const { limit, counter } = own
     const higher = readFigure(limit.kind, asked.limit)
     // Figures that callers may not see are compared when an administrator approves.
-    if (showsFigures(limit)) requireHigher(higher, limit)
+    if (showsFigures(limit)) requireHigherLimit(higher, limit)
     await recordIntent(request, target)
     const { reason } = asked
     const added = await orUnsure(

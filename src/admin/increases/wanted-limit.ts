@@ -136,7 +136,7 @@ export function requireEnforced({ isEnforced }: OwnLimit): void {
 }
 
 /** A request may be older than the limit. */
-export function requireLower({ limit, kind }: CountedLimit, asked: ExactInt): void {
+export function requireLowerLimit({ limit, kind }: CountedLimit, asked: ExactInt): void {
   if (asked > limit) return
   const figure = toAmount({ kind }, limit)
   throw invalidRequest(
@@ -144,7 +144,7 @@ export function requireLower({ limit, kind }: CountedLimit, asked: ExactInt): vo
   )
 }
 
-export function requireHigher(asked: ExactInt, limit: CountedLimit): void {
+export function requireHigherLimit(asked: ExactInt, limit: CountedLimit): void {
   if (asked > limit.limit) return
   throw invalidRequest(`limit must be above that of the resource, ${toAmount(limit, limit.limit)}.`)
 }

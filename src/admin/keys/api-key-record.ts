@@ -65,9 +65,7 @@ export const apiKeyRecord = object('ApiKey', {
 
 export type ApiKeyResponse = FromSchema<typeof apiKeyRecord>
 
-/**
- * The record with its effective status; dates in both spellings, empty optional fields left out.
- */
+/** The record with its effective status; dates in both spellings, empty optional fields left out. */
 export function toRecordJson(record: ApiKeyRecord, now: number): Record<string, unknown> {
   const createdAt = toTimestamp(record.createdAt)
   const expiresAt = record.expiresAt === null ? null : toTimestamp(record.expiresAt)

@@ -8,7 +8,7 @@ import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { KeyScope } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { addToOutcome, recordAs, recordIntent } from '../http/audit.ts'
+import { addToOutcome, recordAsAction, recordIntent } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { boolean, optional, responses } from '../http/schema.ts'
@@ -80,7 +80,7 @@ export function bulkRevokeApiKeys(app: Api, deps: ExternalDeps): void {
   app.post('/v1/api-keys/bulk-revoke', { schema, config }, async (request) => {
     const caller = callerOf(request)
     const { dryRun, ...named } = request.body ?? {}
-    if (dryRun) recordAs(request, 'key.bulk_revoke_preview')
+    if (dryRun) recordAsAction(request, 'key.bulk_revoke_preview')
     const read = readScope(named, caller)
     const only = onlyKeyOf(caller, keyReach)
     addToOutcome(request, targetOf(read, only))

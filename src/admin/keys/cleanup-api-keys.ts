@@ -22,9 +22,7 @@ const schema = {
   },
 } as const
 
-/**
- * Adds the route. The body is ignored. Safe to run concurrently with the schedule and with itself.
- */
+/** Adds the route. The body is ignored. Safe to run concurrently with the schedule and with itself. */
 export function cleanupApiKeys(app: Api, { keys, clock }: OperatorDeps): void {
   app.register(async (scope) => {
     ignoreBodies(scope)

@@ -47,9 +47,8 @@ export const idempotencyRefusals = {
 } as const
 
 /**
- * Does the request, which must be valid, unless another one with its idempotency key is in progress or
- * had another body. `act` must not send its response, but return it: whoever has the response may repeat the
- * request at once.
+ * Does the request, which must be valid, unless another one with its idempotency key is in progress or had another
+ * body. `act` must not send its response, but return it: whoever has the response may repeat the request at once.
  */
 export async function runOnce<T>(
   request: FastifyRequest,

@@ -26,10 +26,7 @@ const schema = {
   response: revokedResponses(400, 404, 413),
 } as const
 
-/**
- * Adds the route. Text that is not a key of ours is not looked up, and gets the response for an
- * unknown key.
- */
+/** Adds the route. Text that is not a key of ours is not looked up, and gets the response for an unknown key. */
 export function revokeGivenKey(app: Api, deps: ExternalDeps): void {
   const { keys, clock, propagation, markers } = deps
   const config = {

@@ -39,9 +39,7 @@ const schema = {
   },
 } as const
 
-/**
- * Adds the route. An expired row is not updated: its date already makes it `expired` everywhere.
- */
+/** Adds the route. An expired row is not updated: its date already makes it `expired` everywhere. */
 export function validateApiKey(app: Api, deps: OperatorDeps): void {
   /** The cache does not hold names; a key that it answers for in an outage stays valid without. */
   async function nameOf({ id, ageMs }: KnownKey): Promise<{ readonly keyName?: string }> {

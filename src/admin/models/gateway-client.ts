@@ -18,10 +18,7 @@ export interface GatewayLocation {
   readonly certFile: string | undefined
 }
 
-/**
- * Requests a path (GET). Rejects if the gateway cannot be reached, or has another certificate than
- * the file has.
- */
+/** Requests a path (GET). Rejects if the gateway cannot be reached, or has another certificate than the file has. */
 export type GatewayClient = (
   path: string,
   headers: OutgoingHttpHeaders,

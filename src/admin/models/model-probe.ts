@@ -11,7 +11,7 @@ import { listingHeader } from '../../identity/authenticate.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { readServedModels, type ServedModel } from '../../models/rules/model-list.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { readBody } from '../../runtime/http-request.ts'
+import { readResponseBody } from '../../runtime/http-request.ts'
 import { restAfter } from '../../runtime/loop.ts'
 import { createSingleFlight } from '../../runtime/single-flight.ts'
 import { inSlices } from '../../runtime/slices.ts'
@@ -162,7 +162,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
 
 /** A response that is no list, or too long, is as none, and a retry would not change it. */
 async function readResult(response: IncomingMessage): Promise<Responded> {
-  const text = await readBody(response, maxResponseBytes)
+  const text = await readResponseBody(response, maxResponseBytes)
   try {
     return text === undefined ? 'missing' : await inSlices(readServedModels(text))
   } catch {

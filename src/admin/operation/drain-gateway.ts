@@ -37,8 +37,7 @@ export function drainGateway(app: Api, { gatewayDrain }: OperatorDeps): void {
 }
 
 /**
- * The peer of a Unix socket has no address. Not all of 127.0.0.0/8: Istio's proxy uses 127.0.0.6
- * for external callers.
+ * The peer of a Unix socket has no address. Not all of 127.0.0.0/8: Istio's proxy uses 127.0.0.6 for external callers.
  */
 function isLocal(address: string | undefined): boolean {
   return address === undefined || /^(::ffff:)?127\.0\.0\.1$|^::1$/.test(address)

@@ -8,7 +8,7 @@ import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { type Locate, resourceFields, toResourceJson } from '../explain/resource-place.ts'
 import type { Api } from '../http/api.ts'
-import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
+import { hasMoreField, pageOf, pageQuery, readPage } from '../http/page.ts'
 import { boolean, integer, objects, optional, responses, strings } from '../http/schema.ts'
 import { modelRefsSchema } from '../models/subscription-record.ts'
 
@@ -77,7 +77,7 @@ const schema = {
         },
         more_subscriptions: optional(more),
       }),
-      has_more: hasMore,
+      has_more: hasMoreField,
     },
   ),
 } as const

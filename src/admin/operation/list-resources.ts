@@ -4,14 +4,14 @@
  */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import { statusOf } from '../../cluster/rules/conditions.ts'
-import { viewOf } from '../../cluster/rules/enforcement.ts'
+import { resourceStatuses } from '../../cluster/rules/conditions.ts'
+import { statusViewsOf } from '../../cluster/rules/enforcement.ts'
 import { policyStatuses } from '../../cluster/rules/generated-policies.ts'
-import { boundsOf } from '../../cluster/rules/overshoot.ts'
+import { overshootBounds } from '../../cluster/rules/overshoot.ts'
 import type { ExternalDeps, SharedDeps } from '../deps.ts'
 import { placeOf } from '../explain/resource-place.ts'
 import type { Api } from '../http/api.ts'
-import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
+import { hasMoreField, pageOf, pageQuery, readPage } from '../http/page.ts'
 import { integer, objects, optional, responses, strings } from '../http/schema.ts'
 
 export function listResources(app: Api, deps: SharedDeps): void {
@@ -19,16 +19,16 @@ export function listResources(app: Api, deps: SharedDeps): void {
     object: 'list',
     data: await readResources(deps),
     problems: deps.resourceProblems(),
-    bounds: [...boundsOf(deps.snapshot())],
+    bounds: [...overshootBounds(deps.snapshot())],
   }))
 }
 
 /** Ordered by kind, namespace and name; generated policies come last. */
 async function readResources(deps: SharedDeps) {
   const enforcement = await deps.enforcement()
-  const view = viewOf(enforcement)
+  const view = statusViewsOf(enforcement)
   return [
-    ...statusOf(enforcement.snapshot, { backendOf: deps.backendOf, ...view }),
+    ...resourceStatuses(enforcement.snapshot, { backendOf: deps.backendOf, ...view }),
     ...policyStatuses(enforcement.policies, view.policyConditions),
   ]
 }
@@ -78,7 +78,7 @@ const schema = {
         file: optional({ ...text, description: 'Of resources in files.' }),
         line: optional({ type: 'integer', minimum: 1 }),
       }),
-      has_more: hasMore,
+      has_more: hasMoreField,
       problems: strings('One sentence each, with file and line where there are any.', {
         examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
       }),

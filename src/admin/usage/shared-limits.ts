@@ -7,7 +7,7 @@ import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { noteForeignRead, recordForeignRead } from '../http/audit.ts'
-import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
+import { hasMoreField, pageOf, pageQuery, readPage } from '../http/page.ts'
 import { objects, responses } from '../http/schema.ts'
 import {
   currencyOf,
@@ -52,7 +52,7 @@ const schema = {
       object: { type: 'string', const: 'list' },
       data: objects('SharedLimit', limitFields),
       currency: currencySchema,
-      has_more: hasMore,
+      has_more: hasMoreField,
     },
   ),
 } as const

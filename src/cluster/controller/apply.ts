@@ -64,11 +64,10 @@ export function replaceStatus(
 }
 
 /**
- * Removes the finalizers of a group (`<group>/<name>`) from an object that is being deleted, and
- * keeps others. Returns undefined if there are none. A 409 means that the object has changed since it was
- * read.
+ * Removes the finalizers of a group (`<group>/<name>`) from an object that is being deleted, and keeps others. Returns
+ * undefined if there are none. A 409 means that the object has changed since it was read.
  */
-export function takeOffFinalizers(
+export function removeFinalizers(
   path: string,
   group: string,
   { metadata: { deletionTimestamp, finalizers, resourceVersion } }: KubeObject,

@@ -16,7 +16,7 @@ import { startPipeline } from '../../models/sources/pipeline.ts'
 import { createResourceLogger } from '../../models/sources/resource-report.ts'
 import type { ProcessContext } from '../../settings/context.ts'
 import type { WatchedReportsOptions } from '../in-force/reports.ts'
-import { logController } from './log-lines.ts'
+import { controllerLogging } from './controller-logging.ts'
 import { startObjectWriter } from './object-writer.ts'
 import { followPolicyObjects } from './policy-objects.ts'
 import { createReconciler } from './reconciler.ts'
@@ -50,7 +50,7 @@ const resyncMs = 300_000
 /** Resolves once the cluster has been read. Throws an error that names the setting to check. */
 export async function startClusterController(options: ClusterControllerOptions) {
   const { config, log, clock, leaseMs, originalMs, database } = options
-  const lines = logController(log)
+  const lines = controllerLogging(log)
   const closing = new AbortController()
   const { signal } = closing
   const client = createClient(accessOf(config), { timeoutMs: 30_000 })

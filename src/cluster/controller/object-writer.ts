@@ -12,7 +12,7 @@ import {
 import type { KubeObject } from '../../kubernetes/list.ts'
 import { BoundedMap } from '../../runtime/bounded-map.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
-import { createAlarm, restAfter } from '../../runtime/loop.ts'
+import { createRestTimer, restAfter } from '../../runtime/loop.ts'
 import { createWriteQueue } from './write-queue.ts'
 
 /** An object that we write, or the status of one. */
@@ -63,7 +63,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
   const resting = new Set<string>()
   const contested = new Set<string>()
   let written = 0
-  const alarm = createAlarm(signal)
+  const alarm = createRestTimer(signal)
 
   const recentWrites = (path: string): number => {
     const { count = 0, at = 0 } = paces.get(path) ?? {}

@@ -1,6 +1,4 @@
-/**
- * The generated policies in the cluster, and the requests that bring them to their desired state.
- */
+/** The generated policies in the cluster, and the requests that bring them to their desired state. */
 
 import { valueAt } from '../../formats/fields.ts'
 import type { KubeClient, KubeRequest } from '../../kubernetes/client.ts'
@@ -13,8 +11,8 @@ import {
   type Owner,
   type PolicyConditions,
   type PolicyKind,
-  placeOfPolicy,
   policyKinds,
+  policyNameOf,
   specOf,
   toPolicyObject,
 } from '../rules/generated-policies.ts'
@@ -102,7 +100,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
 
   function* targetsOf(models: Iterable<string>): Generator<WriteTarget> {
     for (const model of models) {
-      for (const kind of policyKinds) yield* targetsAt(kind, placeOfPolicy(kind, model).join('/'))
+      for (const kind of policyKinds) yield* targetsAt(kind, policyNameOf(kind, model).join('/'))
     }
   }
 

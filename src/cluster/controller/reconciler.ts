@@ -5,7 +5,7 @@ import type { RefusedResource } from '../../models/rules/refused-resources.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ClusterObject } from '../../models/sources/object-cache.ts'
 import { inSlices } from '../../runtime/slices.ts'
-import { type Reports, viewOf } from '../rules/enforcement.ts'
+import { type Reports, statusViewsOf } from '../rules/enforcement.ts'
 import { policyKinds } from '../rules/generated-policies.ts'
 import { noPolicies, type Policies, policiesInSteps } from '../rules/policies.ts'
 import type { ObjectWriter } from './object-writer.ts'
@@ -37,7 +37,7 @@ export function createReconciler(deps: ReconcilerDeps, reports: Reports) {
   /** Takes the current state, and checks the objects of these models, or of all. */
   function reconcile(models: Iterable<string> = policies.byModel.keys()): void {
     if (published === undefined) return
-    const view = viewOf({ policies, reports })
+    const view = statusViewsOf({ policies, reports })
     policyObjects.setDesired(policies, view.policyConditions)
     statusObjects.setDesired({ ...published, ...view, gatewayUrl })
     const moved = new Set<string>()

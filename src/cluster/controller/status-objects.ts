@@ -13,7 +13,7 @@ import {
   toObjectStatus,
   toOriginalStatus,
 } from '../rules/object-status.ts'
-import { applyStatus, replaceStatus, takeOffFinalizers } from './apply.ts'
+import { applyStatus, removeFinalizers, replaceStatus } from './apply.ts'
 import type { WriteTarget } from './object-writer.ts'
 
 /** The inputs of statuses. */
@@ -67,7 +67,7 @@ export function createStatusObjects(options: StatusObjectsOptions) {
     if (isOriginal && object.isDeleting) {
       const next = (now: KubeObject | undefined): KubeRequest | undefined =>
         now && mayWriteOriginal()
-          ? (takeOffFinalizers(path, group, now) ?? nextOfOriginal(key, path, now))
+          ? (removeFinalizers(path, group, now) ?? nextOfOriginal(key, path, now))
           : undefined
       yield { path, current, next }
       return

@@ -17,24 +17,24 @@ export interface Edition {
 }
 
 /** Changes of models, by key; undefined for one that is no longer in force. */
-export type Changes = ReadonlyMap<string, InForce | undefined>
+export type InForceChanges = ReadonlyMap<string, InForce | undefined>
 
 /**
  * Records that a process is starting, so that it is not waited for until it has reported. Call it
  * before the process is listed as serving.
  */
-export async function noteStart(sql: Sql, replica: string): Promise<void> {
+export async function recordProcessStart(sql: Sql, replica: string): Promise<void> {
   await withLongDeadline(
     sql`insert into tollgate_reports (replica) values (${replica}) on conflict do nothing`,
   )
 }
 
 /** Reports everything, as the first revision of this edition. */
-export async function reportAll(
+export async function reportAllInForce(
   sql: Sql,
   replica: string,
   edition: string,
-  all: Changes,
+  all: InForceChanges,
 ): Promise<void> {
   const query = sql`
     with report as (
@@ -61,7 +61,7 @@ export async function reportChanges(
   sql: Sql,
   replica: string,
   last: Edition,
-  changes: Changes,
+  changes: InForceChanges,
 ): Promise<boolean> {
   const { edition, revision } = last
   if (changes.size === 0) {
@@ -81,7 +81,7 @@ export async function reportChanges(
 }
 
 /** Writes rows with the revision of `report`. */
-function writeRows(sql: Sql, replica: string, changes: Changes) {
+function writeRows(sql: Sql, replica: string, changes: InForceChanges) {
   return sql`
     insert into tollgate_in_force (replica, model, revision, access, limits, server, envoy)
     select ${replica}, model, report.revision, access, limits, server, envoy
@@ -91,7 +91,7 @@ function writeRows(sql: Sql, replica: string, changes: Changes) {
       envoy = excluded.envoy`
 }
 
-function rowsOf(sql: Sql, changes: Changes) {
+function rowsOf(sql: Sql, changes: InForceChanges) {
   const column = (field: keyof InForce) =>
     [...changes.values()].map((each) => each?.[field] ?? null)
   return sql`unnest(${[...changes.keys()]}::text[], ${column('access')}::text[],

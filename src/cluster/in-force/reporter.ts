@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto'
 import { ServiceError } from '../../formats/errors.ts'
 import type { RefusedResource } from '../../models/rules/refused-resources.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { createRestTimer, repeat } from '../../runtime/loop.ts'
 import { createMutex } from '../../runtime/mutex.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { databaseRetryMs } from '../../store/postgres/connection.ts'
@@ -15,10 +15,10 @@ import type { Sql } from '../../store/postgres/sql.ts'
 import type { EnvoyState, InForce } from '../rules/enforcement.ts'
 import { noPolicies, type Policies, policiesInSteps } from '../rules/policies.ts'
 import {
-  type Changes,
   type Edition,
+  type InForceChanges,
   purgeReports,
-  reportAll,
+  reportAllInForce,
   reportChanges,
 } from './report-rows.ts'
 
@@ -50,7 +50,7 @@ export function createInForceReport(deps: InForceReportDeps) {
   let reported = new Map<string, string>()
   let last: Edition | undefined
   let reports = 0
-  const alarm = createAlarm(signal)
+  const alarm = createRestTimer(signal)
   const withLock = createMutex()
 
   function inForceOf(model: string): InForce | undefined {
@@ -91,10 +91,10 @@ export function createInForceReport(deps: InForceReportDeps) {
     // Resets the reports before they contain too many removed models.
     if (reported.size > 2 * policies.byModel.size + 1_000) last = undefined
     if (last === undefined) reported = new Map()
-    const changes: Changes = await inSlices(findChanges())
+    const changes: InForceChanges = await inSlices(findChanges())
     if (last === undefined) {
       const edition = randomUUID()
-      await reportAll(sql, replica, edition, changes)
+      await reportAllInForce(sql, replica, edition, changes)
       last = { edition, revision: 1 }
     } else {
       const known = last

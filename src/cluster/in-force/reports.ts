@@ -1,10 +1,10 @@
 /** What all processes that may be serving report to have in force, from the database. */
 
 import { errorMessage } from '../../runtime/error-message.ts'
-import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { createRestTimer, repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
 import { createSingleFlight } from '../../runtime/single-flight.ts'
-import { startListener } from '../../store/postgres/listener.ts'
+import { startNotificationListener } from '../../store/postgres/listener.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { InForce, ProcessReport, Reports } from '../rules/enforcement.ts'
 import { databaseProblem, isSilent } from '../rules/enforcement.ts'
@@ -94,8 +94,8 @@ const believedMs = 5_000
 export function watchReports(options: WatchedReportsOptions): void {
   const { sql, url, onRead, onProblem, signal } = options
   const reader = followReports(sql)
-  const alarm = createAlarm(signal)
-  const listener = startListener({
+  const alarm = createRestTimer(signal)
+  const listener = startNotificationListener({
     url,
     channels: [inForceChannel],
     onNotification: () => alarm.ring(),

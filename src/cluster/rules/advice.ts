@@ -4,7 +4,7 @@ import { isCalendar } from '../../kinds/limit-schemas.ts'
 import type { RefusedResource } from '../../models/rules/refused-resources.ts'
 import { resourceKey, type Snapshot } from '../../models/rules/snapshot.ts'
 import { sharedPriorities } from './conditions.ts'
-import { missingFor } from './governance.ts'
+import { missingKindsFor } from './governance.ts'
 
 /** With more individual users than this, a resource is slow to read and to compile. */
 const manyUsers = 500
@@ -19,7 +19,7 @@ const addedByGateway = [
 ]
 
 /** One sentence per finding, shown by `tollgate check`. */
-export function adviceOn(
+export function resourceAdvice(
   snapshot: Snapshot,
   refused: readonly RefusedResource[] = [],
 ): readonly string[] {
@@ -95,7 +95,7 @@ function unsaid({ subscriptions, models, tenant }: Snapshot): string[] {
 function uncallable(snapshot: Snapshot, refused: readonly RefusedResource[]): string[] {
   const meaning = { AccessPolicy: 'nobody may use it', Subscription: 'no key can be used for it' }
   return [...snapshot.models.values()].flatMap((model) =>
-    missingFor(model, snapshot)
+    missingKindsFor(model, snapshot)
       // If a broken resource names the model, that is among the problems.
       .filter(
         (kind) => !refused.some((each) => each.kind === kind && each.modelKeys.includes(model.key)),

@@ -1,7 +1,4 @@
-/**
- * Models that can be reached without the gateway: by an HTTPRoute on a Gateway other than
- * GATEWAY_INTERNAL.
- */
+/** Models that can be reached without the gateway: by an HTTPRoute on a Gateway other than GATEWAY_INTERNAL. */
 
 import { joinFirst } from '../../formats/lists.ts'
 import type { ModelRef } from '../../kinds/resources.ts'

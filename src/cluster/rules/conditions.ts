@@ -16,7 +16,7 @@ import {
 import type { ModelFailure } from '../../usage/rules/model-failure.ts'
 import { bypassConditions } from './bypass.ts'
 import type { Condition } from './condition.ts'
-import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
+import { type PolicyConditions, type PolicyKind, policyNameOf } from './generated-policies.ts'
 import { governanceCondition } from './governance.ts'
 import { identityCondition } from './name-conflicts.ts'
 
@@ -47,7 +47,10 @@ export interface StatusView {
 export const deletedMessage = 'it is being deleted, so it is not in force'
 
 /** The status of every resource of the snapshot, ordered by kind, namespace and name. */
-export function statusOf(snapshot: Snapshot, view: StatusView = {}): readonly ResourceStatus[] {
+export function resourceStatuses(
+  snapshot: Snapshot,
+  view: StatusView = {},
+): readonly ResourceStatus[] {
   const { ofModel, ofPolicy, ofSubscription } = createStatusOf(snapshot, view)
   const statuses = [
     ...[...snapshot.policies.values()].map(ofPolicy),
@@ -164,7 +167,7 @@ function weaknessOf(
     const { type, status, message } = found
     const verb = status === 'Unknown' ? 'is not known to be' : 'is not'
     if (weak <= policiesNamed) {
-      const name = placeOfPolicy(kind, key).join('/')
+      const name = policyNameOf(kind, key).join('/')
       sentences.push(`${name} ${verb} ${type.toLowerCase()}${message && `: ${message}`}`)
     }
   }

@@ -26,10 +26,7 @@ export interface InForce {
 
 export interface ProcessReport {
   readonly name: string
-  /**
-   * Milliseconds since its last report, or undefined if it does not report, because it is an earlier
-   * version.
-   */
+  /** Milliseconds since its last report, or undefined if it does not report, because it is an earlier version. */
   readonly unreportedMs: number | undefined
   /** By model. */
   readonly inForce: ReadonlyMap<string, InForce>
@@ -51,7 +48,7 @@ export interface Enforcement {
 }
 
 /** The views for resources and policies (conditions.ts). */
-export function viewOf({ policies, reports, isHeld }: Omit<Enforcement, 'snapshot'>) {
+export function statusViewsOf({ policies, reports, isHeld }: Omit<Enforcement, 'snapshot'>) {
   const { byModel } = policies
   const heldCondition = (type: 'Enforced' | 'Programmed', model: string) =>
     isHeld?.(model) ? ({ ...held, type, reason: `Not${type}` } as const) : undefined

@@ -13,9 +13,6 @@ export interface DrainState {
 export interface GatewayDrain {
   /** Whether a drain was ever requested. */
   readonly isAsked: boolean
-  /**
-   * The first call starts the drain. Resolves when it has ended, or after some seconds with its
-   * state.
-   */
+  /** The first call starts the drain. Resolves when it has ended, or after some seconds with its state. */
   ask(): Promise<DrainState>
 }

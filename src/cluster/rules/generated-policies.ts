@@ -55,7 +55,7 @@ export function policyContent(
 }
 
 /** `<namespace>` and `<name>` of a model's policy. */
-export function placeOfPolicy(kind: PolicyKind, model: string): readonly [string, string] {
+export function policyNameOf(kind: PolicyKind, model: string): readonly [string, string] {
   const [namespace = '', name = ''] = model.split('/')
   return [namespace, `${about[kind].prefix}${name}`]
 }
@@ -86,7 +86,7 @@ export function toPolicyObject(policies: ModelPolicies, kind: PolicyKind, owner:
   const spec = specOf(policies, kind)
   const content = policyContent(policies, kind)
   if (spec === undefined || content === undefined) return undefined
-  const [namespace, name] = placeOfPolicy(kind, policies.model)
+  const [namespace, name] = policyNameOf(kind, policies.model)
   const { partOf, component, annotation } = about[kind]
   const isLimits = kind === 'TokenRateLimitPolicy'
   return {
@@ -118,9 +118,7 @@ export function toPolicyObject(policies: ModelPolicies, kind: PolicyKind, owner:
 /** The conditions of a model's policy; empty if there is no such policy. */
 export type PolicyConditions = (model: string, kind: PolicyKind) => readonly Condition[]
 
-/**
- * Whether everything written for the model is compiled, and, if reports are available, enforced.
- */
+/** Whether everything written for the model is compiled, and, if reports are available, enforced. */
 export function createPolicyConditions(
   { byModel }: Policies,
   enforcedCondition?: (policies: ModelPolicies, kind: PolicyKind) => Condition,
@@ -148,7 +146,7 @@ export function policyStatuses({ byModel }: Policies, conditionsOf: PolicyCondit
     models.flatMap((model) => {
       const spec = specOf(byModel.get(model) as ModelPolicies, kind)
       if (spec === undefined) return []
-      const [namespace, name] = placeOfPolicy(kind, model)
+      const [namespace, name] = policyNameOf(kind, model)
       return { kind, namespace, name, spec, conditions: conditionsOf(model, kind) }
     }),
   )

@@ -21,7 +21,7 @@ function coveredBy(subscriptions: Subscriptions): ReadonlySet<string> {
 }
 
 /** The kinds of which no resource names the model. */
-export function missingFor(
+export function missingKindsFor(
   { key, policies }: Model,
   { subscriptions }: Pick<Snapshot, 'subscriptions'>,
 ): readonly ('AccessPolicy' | 'Subscription')[] {
@@ -34,7 +34,7 @@ export function missingFor(
 /** The condition `GovernanceAttached` of a model, with the original's reasons. */
 export function governanceCondition(model: Model, snapshot: Snapshot): Condition {
   const type = 'GovernanceAttached'
-  const missing = missingFor(model, snapshot)
+  const missing = missingKindsFor(model, snapshot)
   if (missing.length === 0) return { type, status: 'True', reason: 'GovernancePaired', message: '' }
   const message = missing.map((kind) => `no ${kind} names the model`).join('; ')
   return { type, status: 'False', reason: 'NoPairingFound', message }

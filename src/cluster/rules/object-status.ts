@@ -11,7 +11,7 @@ import type {
 } from '../../models/rules/snapshot.ts'
 import type { Condition } from './condition.ts'
 import type { ResourceStatus } from './conditions.ts'
-import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
+import { type PolicyConditions, type PolicyKind, policyNameOf } from './generated-policies.ts'
 
 /** A Kubernetes condition (meta/v1 Condition). */
 interface ObjectCondition extends Readonly<Record<keyof Condition, string>> {
@@ -69,10 +69,7 @@ function withWarning(ready: Condition, warning: string | undefined): Condition {
   return { ...ready, message: ready.message === '' ? warning : `${ready.message}; ${warning}` }
 }
 
-/**
- * The conditions with their times. `lastTransitionTime` changes only with the status of a
- * condition.
- */
+/** The conditions with their times. `lastTransitionTime` changes only with the status of a condition. */
 export function toConditions(
   conditions: readonly Condition[],
   { before, generation, now }: Before,
@@ -106,10 +103,7 @@ function detailsOf(input: StatusInput): Readonly<Record<string, unknown>> {
   return {}
 }
 
-/**
- * Clients use the gateway's address, unless the resource gives another. A field that is undefined
- * is removed.
- */
+/** Clients use the gateway's address, unless the resource gives another. A field that is undefined is removed. */
 function ofModel(model: Model | undefined, gatewayUrl: string): Readonly<Record<string, unknown>> {
   if (model === undefined) return {}
   const { endpointOverride, routing } = model.resource
@@ -216,7 +210,7 @@ function noModel(said: string | undefined) {
 }
 
 function generatedAt(kind: PolicyKind, model: string) {
-  const [namespace, name] = placeOfPolicy(kind, model)
+  const [namespace, name] = policyNameOf(kind, model)
   return { name, namespace }
 }
 

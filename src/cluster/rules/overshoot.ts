@@ -3,7 +3,7 @@
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { limitBounds } from './limit-bounds.ts'
 
-export interface Bound {
+export interface OvershootBound {
   readonly subscription: string
   /** `<namespace>/<name>`. */
   readonly model: string
@@ -14,7 +14,7 @@ export interface Bound {
 }
 
 /** One for each limit of each Subscription that reserves, in order of their names; those by name are in limit-bounds.ts. */
-export function* boundsOf({ subscriptions, models }: Snapshot): Generator<Bound> {
+export function* overshootBounds({ subscriptions, models }: Snapshot): Generator<OvershootBound> {
   for (const { name: subscription, admission, limits } of subscriptions.values()) {
     if (admission === undefined) continue
     const { overshoot } = admission
@@ -30,9 +30,9 @@ export function* boundsOf({ subscriptions, models }: Snapshot): Generator<Bound>
 }
 
 /** The largest bound of all limits on tokens, with or without a name; 0 if no Subscription reserves. */
-export function maxBound(snapshot: Snapshot): number {
+export function maxOvershoot(snapshot: Snapshot): number {
   let largest = 0
-  for (const { tokens } of boundsOf(snapshot)) largest = Math.max(largest, tokens)
+  for (const { tokens } of overshootBounds(snapshot)) largest = Math.max(largest, tokens)
   for (const { of, beyond = 0 } of limitBounds(snapshot)) {
     if (of !== 'cost') largest = Math.max(largest, Number(beyond))
   }

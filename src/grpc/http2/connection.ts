@@ -11,10 +11,7 @@ import { Output } from './output.ts'
 import { putGoaway, putPing } from './put-frames.ts'
 import { Session, type SessionLink, type SessionOptions } from './session.ts'
 
-/**
- * The payload of the PING that follows our GOAWAY: its acknowledgement shows that the client has
- * read the GOAWAY.
- */
+/** The payload of the PING that follows our GOAWAY: its acknowledgement shows that the client has read the GOAWAY. */
 const partingPing = Buffer.from('tollgate')
 
 export class Connection implements SessionLink {

@@ -42,10 +42,7 @@ export const errorCode = {
 
 /** Bytes of a frame's head. */
 export const frameHeaderBytes = 9
-/**
- * The largest payload that every peer accepts, and the largest that we do
- * (SETTINGS_MAX_FRAME_SIZE).
- */
+/** The largest payload that every peer accepts, and the largest that we do (SETTINGS_MAX_FRAME_SIZE). */
 export const defaultFrameSize = 16_384
 export const frameSizeLimit = 2 ** 24 - 1
 /** The initial window of both sides (6.9.2), and the largest possible one (6.9.1). */
@@ -68,7 +65,7 @@ export class ConnectionError extends Error {
 }
 
 /** Writes a frame's head at `at`; returns the offset of its payload. */
-export function putHead(
+export function putFrameHead(
   buffer: Buffer,
   at: number,
   length: number,

@@ -35,9 +35,7 @@ export class HpackEncoder {
   #usesTable = true
   #toEmpty = false
 
-  /**
-   * The peer's SETTINGS_HEADER_TABLE_SIZE. If it was ever below the default, the table is not used.
-   */
+  /** The peer's SETTINGS_HEADER_TABLE_SIZE. If it was ever below the default, the table is not used. */
   limitTable(bytes: number): void {
     if (bytes >= defaultTableBytes || !this.#usesTable) return
     this.#usesTable = false

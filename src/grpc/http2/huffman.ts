@@ -68,10 +68,7 @@ function buildSteps(tree: Int16Array): Int32Array {
   return steps
 }
 
-/**
- * Nodes at which a text may end: its padding is less than a byte of EOS's first bits, which are all
- * ones.
- */
+/** Nodes at which a text may end: its padding is less than a byte of EOS's first bits, which are all ones. */
 function buildEnds(tree: Int16Array): Uint8Array {
   const ends = new Uint8Array(eos)
   for (let node = 0, bits = 0; bits < 8; bits += 1) {

@@ -26,8 +26,7 @@ export interface ConnectionLimits {
   /** How long such a socket may accept nothing, and a new one send nothing; milliseconds. */
   readonly stallMs: number
   /**
-   * After this time at the earliest, and twice this time at the latest, an unfinished request is
-   * overdue; milliseconds.
+   * After this time at the earliest, and twice this time at the latest, an unfinished request is overdue; milliseconds.
    */
   readonly requestMs: number
   /** How long a client may take to acknowledge GOAWAY, and then to close; milliseconds. */

@@ -1,6 +1,6 @@
 /** Writes connection frames, and RST_STREAM (RFC 9113, section 6). */
 
-import { frameFlag, frameHeaderBytes, frameType, putHead, putUint32 } from './frames.ts'
+import { frameFlag, frameHeaderBytes, frameType, putFrameHead, putUint32 } from './frames.ts'
 import type { Output } from './output.ts'
 
 export const pingBytes = 8
@@ -12,7 +12,7 @@ export function putSettings(output: Output, settings: SettingsToSend): void {
   const bytes = settings.length * settingBytes
   const begin = output.reserve(frameHeaderBytes + bytes)
   const { buffer } = output
-  let at = putHead(buffer, begin, bytes, frameType.settings, 0, 0)
+  let at = putFrameHead(buffer, begin, bytes, frameType.settings, 0, 0)
   for (const [name, value] of settings) {
     at = putUint32(buffer, buffer.writeUInt16BE(name, at), value)
   }
@@ -20,7 +20,7 @@ export function putSettings(output: Output, settings: SettingsToSend): void {
 
 export function putSettingsAck(output: Output): void {
   const at = output.reserve(frameHeaderBytes)
-  putHead(output.buffer, at, 0, frameType.settings, frameFlag.ack, 0)
+  putFrameHead(output.buffer, at, 0, frameType.settings, frameFlag.ack, 0)
 }
 
 /** The payload is in `payload` from `start` on. */
@@ -29,7 +29,7 @@ export function putPing(output: Output, flags: number, payload: Buffer, start: n
   const { buffer } = output
   payload.copy(
     buffer,
-    putHead(buffer, at, pingBytes, frameType.ping, flags, 0),
+    putFrameHead(buffer, at, pingBytes, frameType.ping, flags, 0),
     start,
     start + pingBytes,
   )
@@ -40,7 +40,7 @@ export function putGoaway(output: Output, last: number, code: number, message = 
   const bytes = 8 + message.length
   const at = output.reserve(frameHeaderBytes + bytes)
   const { buffer } = output
-  const to = putUint32(buffer, putHead(buffer, at, bytes, frameType.goaway, 0, 0), last)
+  const to = putUint32(buffer, putFrameHead(buffer, at, bytes, frameType.goaway, 0, 0), last)
   buffer.write(message, putUint32(buffer, to, code), 'latin1')
 }
 
@@ -55,5 +55,5 @@ export function putReset(output: Output, stream: number, code: number): void {
 function put32(output: Output, type: number, stream: number, value: number): void {
   const at = output.reserve(frameHeaderBytes + 4)
   const { buffer } = output
-  putUint32(buffer, putHead(buffer, at, 4, type, 0, stream), value)
+  putUint32(buffer, putFrameHead(buffer, at, 4, type, 0, stream), value)
 }

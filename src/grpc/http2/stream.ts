@@ -7,7 +7,7 @@ import {
   frameHeaderBytes,
   frameType,
   maxWindow,
-  putHead,
+  putFrameHead,
 } from './frames.ts'
 import type { FieldList, HpackEncoder } from './hpack-encoder.ts'
 import type { Output } from './output.ts'
@@ -148,7 +148,7 @@ export class Stream implements Sender {
     window.spend(bytes)
     let at = output.reserve(frameHeaderBytes + bytes)
     const { buffer } = output
-    at = putHead(buffer, at, bytes, frameType.data, 0, this.id)
+    at = putFrameHead(buffer, at, bytes, frameType.data, 0, this.id)
     buffer.set(prefix, at)
     buffer.set(body, at + prefix.length)
     connection.wrote()
@@ -194,7 +194,7 @@ export class Stream implements Sender {
     window.hold(-bytes)
     const at = output.reserve(frameHeaderBytes + bytes)
     const { buffer } = output
-    first.copy(buffer, putHead(buffer, at, bytes, frameType.data, 0, this.id), 0, bytes)
+    first.copy(buffer, putFrameHead(buffer, at, bytes, frameType.data, 0, this.id), 0, bytes)
     connection.wrote()
     const rest = this.#held.slice(1)
     this.#held = bytes < first.length ? [first.subarray(bytes), ...rest] : rest
@@ -251,7 +251,7 @@ export class Stream implements Sender {
       if (from + bytes === block.length) flags |= frameFlag.endHeaders
       const at = output.reserve(frameHeaderBytes + bytes)
       const { buffer } = output
-      block.copy(buffer, putHead(buffer, at, bytes, type, flags, this.id), from, from + bytes)
+      block.copy(buffer, putFrameHead(buffer, at, bytes, type, flags, this.id), from, from + bytes)
       from += bytes
       type = frameType.continuation
       flags = 0

@@ -217,10 +217,7 @@ export class Streams {
     }
   }
 
-  /**
-   * The stream with this id, if it is open. Frames for a stream that was never opened are an error
-   * (5.1).
-   */
+  /** The stream with this id, if it is open. Frames for a stream that was never opened are an error (5.1). */
   #find(id: number): Stream | undefined {
     if (id === 0 || id % 2 === 0 || id > this.#last) {
       throw new ConnectionError(errorCode.protocolError, `frame on stream ${id}, which is idle`)

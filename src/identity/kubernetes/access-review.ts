@@ -1,14 +1,11 @@
-/**
- * What a person may do in the cluster, according to its API server (authorization.k8s.io/v1
- * SubjectAccessReview).
- */
+/** What a person may do in the cluster, according to its API server (authorization.k8s.io/v1 SubjectAccessReview). */
 
 import { hash } from 'node:crypto'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createSingleFlight } from '../../runtime/single-flight.ts'
 import type { Person } from '../rules/caller.ts'
-import { createVerdicts } from '../verdicts.ts'
-import { createPauses } from './pauses.ts'
+import { createVerdictCache } from '../verdict-cache.ts'
+import { createFailurePauses } from './failure-pauses.ts'
 import type { Review } from './review.ts'
 
 /** Whether a person may. Any failure counts as no. */
@@ -36,8 +33,8 @@ const keptMs = 30_000
 
 export function createAccessReview(options: AccessReviewOptions): AccessReview {
   const { review, resource, onReviewed, monotonic = () => performance.now() } = options
-  const verdicts = createVerdicts<boolean>()
-  const pauses = createPauses(monotonic)
+  const verdicts = createVerdictCache<boolean>()
+  const pauses = createFailurePauses(monotonic)
 
   const ask = createSingleFlight(async (key: string, { user, groups }: Person) => {
     const at = monotonic()

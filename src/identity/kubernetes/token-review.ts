@@ -6,15 +6,15 @@ import type { JsonObject } from '../../formats/fields.ts'
 import { isPlainText } from '../../formats/plain-text.ts'
 import type { SourceAddress } from '../../keys/store.ts'
 import { isRefusal } from '../../kubernetes/client.ts'
-import { createPools } from '../../runtime/bounded-map.ts'
+import { createInternPools } from '../../runtime/bounded-map.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import { createOutage } from '../../runtime/outage.ts'
 import { createSingleFlight } from '../../runtime/single-flight.ts'
 import { withAbort } from '../../runtime/with-abort.ts'
 import type { TokenCaller } from '../rules/caller.ts'
-import { createVerdicts, hashOfToken, maxVerdicts } from '../verdicts.ts'
-import { createPauses } from './pauses.ts'
+import { createVerdictCache, hashOfToken, maxVerdicts } from '../verdict-cache.ts'
+import { createFailurePauses } from './failure-pauses.ts'
 import type { Review } from './review.ts'
 
 interface TokenReviewOptions {
@@ -43,14 +43,14 @@ export function createTokenReview(options: TokenReviewOptions) {
   const { review, audiences, graceMs, onUnavailable, onRefused = () => {} } = options
   const { monotonic = () => performance.now() } = options
   // A separate cache, so that a flood of refused tokens evicts no valid one.
-  const believed = createVerdicts<TokenCaller>()
-  const refused = createVerdicts<null>()
-  const pools = createPools(maxVerdicts)
+  const believed = createVerdictCache<TokenCaller>()
+  const refused = createVerdictCache<null>()
+  const pools = createInternPools(maxVerdicts)
   const inTurn = createFairLimiter({
     ...limits,
     refusal: () => new ServiceError('identity_unavailable'),
   })
-  const pauses = createPauses(monotonic)
+  const pauses = createFailurePauses(monotonic)
   const outage = createOutage(onUnavailable)
   let failedAt = Number.NEGATIVE_INFINITY
 

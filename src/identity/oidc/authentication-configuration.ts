@@ -18,7 +18,7 @@ import {
 import { isTrustworthy } from '../../formats/trustworthy.ts'
 import { pruneToSchema } from '../../models/rules/reading/prune.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
-import { lineIn } from '../../runtime/yaml-lines.ts'
+import { lineOfPath } from '../../runtime/yaml-lines.ts'
 import type { ClaimRules } from './claims.ts'
 
 /** A provider in the file. */
@@ -96,7 +96,7 @@ export function parseAuthenticationConfiguration(
   if (typeof plain === 'string') return { providers: [], broken: [plain], leftOut: [] }
   const [problems, strange]: [FieldProblem[], FieldProblem[]] = [[], []]
   const show = ({ path, message }: FieldProblem): string =>
-    `line ${lineIn(document, path, lines)}: ${formatPath(path)} ${message}`.replace('  ', ' ')
+    `line ${lineOfPath(document, path, lines)}: ${formatPath(path)} ${message}`.replace('  ', ' ')
 
   const root = readFields(plain.value, head, problems)
   for (const path of unknownFields(plain.value, head, [])) {

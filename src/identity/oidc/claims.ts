@@ -54,9 +54,7 @@ function readGroups(raw: unknown): readonly string[] | undefined {
   return named.every(isName) ? named : undefined
 }
 
-/**
- * By its whole name first (`https://example.com/groups`), then as a path (`realm_access.roles`).
- */
+/** By its whole name first (`https://example.com/groups`), then as a path (`realm_access.roles`). */
 function findClaim(claims: JsonObject, name: string): unknown {
   return Object.hasOwn(claims, name) ? claims[name] : valueAt(claims, name.split('.'))
 }

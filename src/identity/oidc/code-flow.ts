@@ -7,7 +7,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import type { JsonObject } from '../../formats/fields.ts'
 import { isTrustworthy } from '../../formats/trustworthy.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
-import { issuerOf } from '../identity-token.ts'
+import { claimedIssuerOf } from '../identity-token.ts'
 import type { ReadDocument } from './documents.ts'
 
 /** A provider at which users can sign in. */
@@ -88,7 +88,7 @@ export function createCodeFlow(options: CodeFlowOptions) {
       }
       // A provider vouches for its own users. With a credential of another source it could sign a user in as any user
       // of that source (OpenID Connect Core, 3.1.3.7).
-      if (issuerOf(token) === issuer) return token
+      if (claimedIssuerOf(token) === issuer) return token
       onRefused('the id_token in the response to a code has another issuer')
       throw new ServiceError('credential_invalid', {
         message: 'The identity provider answered with a token of another issuer; begin again.',

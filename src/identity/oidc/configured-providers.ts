@@ -10,7 +10,7 @@ import {
   type WrittenProvider,
 } from './authentication-configuration.ts'
 import { type CodeFlow, createCodeFlow } from './code-flow.ts'
-import { createReadDocument } from './documents.ts'
+import { createDocumentReader } from './documents.ts'
 import { createKeySource } from './key-source.ts'
 import { createProvider, type Provider, type SharedPrefixes } from './provider.ts'
 import { createProviders } from './providers.ts'
@@ -22,7 +22,7 @@ interface Configured extends WrittenProvider {
 }
 
 /** `tenant` returns the Tenant's current provider. */
-export function openOidc(
+export function openOidcProviders(
   context: ProcessContext,
   tenant: () => ExternalOidc | undefined,
   refusals: RefusalLog,
@@ -93,7 +93,7 @@ function openProvider(
 ): Provider {
   const { issuer, discoveryUrl, ca, audiences, claims, shared, ttlMs } = configured
   const { oidcCaFile: caFile, oidcOutageGraceMs: graceMs } = config
-  const readDocument = createReadDocument({ ca, caFile })
+  const readDocument = createDocumentReader({ ca, caFile })
   const keys = createKeySource({
     issuer,
     discoveryUrl,

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { isObject, type JsonObject } from '../../formats/fields.ts'
 import { parseJson } from '../../formats/parse-json.ts'
 import { isTrustworthy } from '../../formats/trustworthy.ts'
-import { readBody, sendRequest } from '../../runtime/http-request.ts'
+import { readResponseBody, sendRequest } from '../../runtime/http-request.ts'
 
 /** Reads a JSON object, posting a form if there is one. Rejects with a message for the log. */
 export type ReadDocument = (
@@ -25,7 +25,7 @@ interface DocumentOptions {
 const maxBytes = 1_048_576
 
 /** Reads over https, and over http only from this machine. Redirects are not followed. */
-export function createReadDocument(options: DocumentOptions = {}): ReadDocument {
+export function createDocumentReader(options: DocumentOptions = {}): ReadDocument {
   const { caFile, timeoutMs = 5_000 } = options
 
   return async function readDocument(url, signal, form) {
@@ -48,7 +48,7 @@ export function createReadDocument(options: DocumentOptions = {}): ReadDocument 
       response.destroy()
       throw new Error(`${url} answered ${response.statusCode}`)
     }
-    const text = await readBody(response, maxBytes)
+    const text = await readResponseBody(response, maxBytes)
     if (text === undefined) throw new Error(`${url} is larger than 1 MiB, or in too many pieces`)
     const value = parseJson(text)
     if (!isObject(value)) throw new Error(`${url} is not a JSON object`)

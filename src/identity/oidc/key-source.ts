@@ -1,8 +1,7 @@
 /**
- * An issuer's public keys: fetched in the background, and again when a token names an unknown one.
- * jose's own remote set is not used: its cool-down counts from the last success, so during an
- * outage of the provider every token would cause a fetch, and after its maximum age it drops valid
- * keys.
+ * An issuer's public keys: fetched in the background, and again when a token names an unknown one. jose's own remote
+ * set is not used: its cool-down counts from the last success, so during an outage of the provider every token would
+ * cause a fetch, and after its maximum age it drops valid keys.
  */
 
 import {

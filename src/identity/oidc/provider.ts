@@ -2,9 +2,9 @@
 
 import { type CryptoKey, errors, type JWSHeaderParameters, jwtVerify } from 'jose'
 import { ServiceError } from '../../formats/errors.ts'
-import { createPools } from '../../runtime/bounded-map.ts'
+import { createInternPools } from '../../runtime/bounded-map.ts'
 import type { TokenCaller } from '../rules/caller.ts'
-import { createVerdicts, hashOfToken, maxVerdicts } from '../verdicts.ts'
+import { createVerdictCache, hashOfToken, maxVerdicts } from '../verdict-cache.ts'
 import { type ClaimRules, readClaims } from './claims.ts'
 import type { CodeFlow } from './code-flow.ts'
 import type { FoundKeys, KeySource } from './key-source.ts'
@@ -42,8 +42,8 @@ const algorithms = [
 
 export function createProvider(options: ProviderOptions) {
   const { issuer, audiences, claims, ttlMs = 300_000, keys, shared, onRefused } = options
-  const verdicts = createVerdicts<{ caller: TokenCaller; provedBy: number }>()
-  const pools = createPools(maxVerdicts)
+  const verdicts = createVerdictCache<{ caller: TokenCaller; provedBy: number }>()
+  const pools = createInternPools(maxVerdicts)
   const proof = {
     by: 'oidc',
     issuer,
@@ -155,10 +155,7 @@ class Refusal extends Error {
   }
 }
 
-/**
- * jose's errors in our words, because its own may quote the token. Claims are verified after the
- * signature.
- */
+/** jose's errors in our words, because its own may quote the token. Claims are verified after the signature. */
 function toRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error
   if (error instanceof errors.JWTExpired) return new Refusal('has expired (exp)')

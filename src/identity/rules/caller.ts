@@ -64,9 +64,7 @@ export interface KeyCaller extends Person {
   readonly keyId: string
   /** Bare name of the subscription that the key is bound to. */
   readonly subscription: string
-  /**
-   * Milliseconds since the key's record was last confirmed; set while the key store is unavailable.
-   */
+  /** Milliseconds since the key's record was last confirmed; set while the key store is unavailable. */
   readonly keyAgeMs?: number
   /** Set only if something is capped. */
   readonly caps?: CompiledCaps

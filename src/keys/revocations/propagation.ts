@@ -1,6 +1,6 @@
 /** Whether all processes that may be serving have applied a revocation, or another change of keys. */
 
-import { createAlarm, repeat, restAfter } from '../../runtime/loop.ts'
+import { createRestTimer, repeat, restAfter } from '../../runtime/loop.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import {
   type Acknowledgement,
@@ -69,7 +69,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
   /** Duration of the last confirmation, in milliseconds. */
   let lastMs: number | undefined
   const { signal } = new AbortController()
-  const alarm = createAlarm(signal)
+  const alarm = createRestTimer(signal)
   let polls = 0
   const restMs = () => (waiting.size === 0 ? undefined : restAfter(polls, rests))
   void repeat({

@@ -9,7 +9,10 @@ import { ServiceError } from '../../formats/errors.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
 import { databaseRetryMs } from '../../store/postgres/connection.ts'
-import { type NotificationListener, startListener } from '../../store/postgres/listener.ts'
+import {
+  type NotificationListener,
+  startNotificationListener,
+} from '../../store/postgres/listener.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { EndedKey } from './ended-keys.ts'
 import { createCacheLease } from './lease.ts'
@@ -215,7 +218,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
         if (state() === 'unavailable' || isBehind) await delay(databaseRetryMs)
       }
       const { url } = options
-      listener = startListener({
+      listener = startNotificationListener({
         url,
         channels: [revocationChannel],
         onNotification: () => void catchUp(),

@@ -6,7 +6,7 @@
 
 import { rm, stat } from 'node:fs/promises'
 import { ServiceError } from '../../formats/errors.ts'
-import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { createRestTimer, repeat } from '../../runtime/loop.ts'
 import { withAbort } from '../../runtime/with-abort.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import {
@@ -64,7 +64,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const broken = new Map<string, number>()
   const stopped = new AbortController()
   const { signal } = stopped
-  const alarm = createAlarm(signal)
+  const alarm = createRestTimer(signal)
   let running: Promise<void> | undefined
   /** The database may lack revocations that this process knows. */
   let isDoubtful = true

@@ -5,7 +5,7 @@
 
 import type { Logger } from 'pino'
 import { memoizeLast } from '../../formats/memoize.ts'
-import { serverOf } from '../../gateway/server-list.ts'
+import { modelServerId } from '../../gateway/server-list.ts'
 import type { ModelRef } from '../../kinds/resources.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import { repeat } from '../../runtime/loop.ts'
@@ -58,7 +58,8 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
   let shown: { readonly from: Snapshot; readonly snapshot: Snapshot } | undefined
   let turnsFor: Snapshot['models'] | undefined
 
-  const idOf = ({ resource }: Model): string => identities(resource, [], () => serverOf(resource))
+  const idOf = ({ resource }: Model): string =>
+    identities(resource, [], () => modelServerId(resource))
 
   /** The current servers; others are forgotten. */
   function servers(): ReadonlyMap<string, Turn> {

@@ -17,9 +17,9 @@ import {
   type ReflectorOptions,
   startReflector,
 } from '../../kubernetes/reflector.ts'
-import { askThread } from '../../runtime/ask-thread.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
-import { type Alarm, createAlarm } from '../../runtime/loop.ts'
+import { createRestTimer, type RestTimer } from '../../runtime/loop.ts'
+import { runInThread } from '../../runtime/run-in-thread.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { kindsWithoutStatus } from '../rules/original/original-kinds.ts'
 import { tierMapping } from '../rules/original/tiers.ts'
@@ -99,10 +99,10 @@ export function createClusterSource(options: ClusterSourceOptions) {
   const watched = watchedOf(options)
   let kept = createObjectCache()
   let changed = false
-  let alarm: Alarm | undefined
+  let alarm: RestTimer | undefined
 
   function start(signal: AbortSignal): void {
-    alarm = createAlarm(signal)
+    alarm = createRestTimer(signal)
     for (const each of watched) {
       each.reflector = startReflector({
         ...each,
@@ -324,7 +324,7 @@ function* readFresh(object: KubeObject): Generator<unknown, Reading> {
   const { tiers } = isObject(object.data) ? object.data : {}
   const length = typeof tiers === 'string' ? tiers.length : 0
   if (length <= longTiers || length > maxSliceText) return parseObjectResource(object)
-  const reading = askThread<Reading>(worker, object).catch((error): Reading => {
+  const reading = runInThread<Reading>(worker, object).catch((error): Reading => {
     const message = `ConfigMap ${tierMapping}: cannot be read: ${errorMessage(error)}`
     return { problems: [{ path: [], severity: 'error', message }] }
   })

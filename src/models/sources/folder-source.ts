@@ -2,7 +2,7 @@
 
 import { type FSWatcher, watch } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Alarm, createAlarm } from '../../runtime/loop.ts'
+import { createRestTimer, type RestTimer } from '../../runtime/loop.ts'
 import { resourceFile } from './list-files.ts'
 import { createResourceFolder } from './resource-folder.ts'
 import type { ResourceSource } from './resource-source.ts'
@@ -20,13 +20,13 @@ export function createFolderSource(
   path: string,
 ): ResourceSource & { readonly isUnavailable: boolean } {
   const folder = createResourceFolder(path)
-  let alarm: Alarm | undefined
+  let alarm: RestTimer | undefined
   const listener = listen(path, () => alarm?.ring())
   let restMs = 0
   let isUnavailable = false
 
   async function rest(signal: AbortSignal): Promise<void> {
-    alarm ??= createAlarm(signal)
+    alarm ??= createRestTimer(signal)
     if (restMs === 0) return
     await delay(settleMs, undefined, { signal, ref: false })
     listener.open()

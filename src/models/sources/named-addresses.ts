@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
-import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { createRestTimer, repeat } from '../../runtime/loop.ts'
 import type { CheckAddress } from '../rules/refuse-addresses.ts'
 import type { Contents, ResourceSource } from './resource-source.ts'
 
@@ -50,7 +50,7 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
   let last: Contents | undefined
   let next: Promise<Contents> | undefined
   let change = Promise.withResolvers<void>()
-  const alarm = createAlarm(signal)
+  const alarm = createRestTimer(signal)
 
   function problemOf(backendUrl: string, addresses: readonly string[]): string | undefined {
     for (const address of addresses) {

@@ -3,7 +3,7 @@
 import { isUtf8 } from 'node:buffer'
 import { readFile } from 'node:fs/promises'
 import { relative } from 'node:path'
-import { askThread } from '../../runtime/ask-thread.ts'
+import { runInThread } from '../../runtime/run-in-thread.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { RefusedResource } from '../rules/refused-resources.ts'
 import {
@@ -24,7 +24,8 @@ import { isLimitedTenant } from './unreadable-tenant.ts'
 const worker = new URL('./document-worker.ts', import.meta.url)
 
 /** A document that is too long for one slice. */
-const readElsewhere = (text: string): Promise<readonly DocumentContent[]> => askThread(worker, text)
+const readElsewhere = (text: string): Promise<readonly DocumentContent[]> =>
+  runInThread(worker, text)
 
 interface KnownFile {
   /** Its last known state, and since when. */

@@ -3,7 +3,7 @@
 import type { Logger } from 'pino'
 import { bypassedModels } from '../../cluster/rules/bypass.ts'
 import { sharedPriorities } from '../../cluster/rules/conditions.ts'
-import { linesShown } from '../../runtime/line-limit.ts'
+import { maxLinesShown } from '../../runtime/line-limit.ts'
 import type { Snapshot } from '../rules/snapshot.ts'
 
 /**
@@ -19,7 +19,7 @@ export function createResourceLogger(
     before: ReadonlySet<string>,
   ): ReadonlySet<string> {
     const added = sentences.filter((sentence) => !before.has(sentence))
-    for (const sentence of added.slice(0, linesShown)) log.warn({ code }, sentence)
+    for (const sentence of added.slice(0, maxLinesShown)) log.warn({ code }, sentence)
     return new Set(sentences)
   }
 
@@ -30,11 +30,11 @@ export function createResourceLogger(
   let subscriptions: Snapshot['subscriptions'] | undefined
   return (fresh, problems) => {
     const added = problems.filter((problem) => !known.has(problem))
-    for (const problem of added.slice(0, linesShown))
+    for (const problem of added.slice(0, maxLinesShown))
       log.warn({ code: 'resource_problem', problem }, 'a resource is invalid or incomplete')
-    if (added.length > linesShown) {
+    if (added.length > maxLinesShown) {
       log.warn(
-        { code: 'resource_problems_omitted', problems: added.length - linesShown },
+        { code: 'resource_problems_omitted', problems: added.length - maxLinesShown },
         'more resource problems are not logged',
       )
     }

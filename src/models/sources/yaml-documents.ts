@@ -13,7 +13,7 @@ import {
 import type { FieldPath } from '../../formats/fields.ts'
 import { mergeKeys } from '../../formats/merge-keys.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
-import { lineIn } from '../../runtime/yaml-lines.ts'
+import { lineOfPath } from '../../runtime/yaml-lines.ts'
 
 export interface YamlDocument {
   /** undefined if it is invalid. */
@@ -53,7 +53,7 @@ export function parseYaml(text: string): readonly YamlDocument[] {
   const hasMerges = text.includes('<<')
   return [...parseAllDocuments(text, options)].map((document) => {
     const at = (position: number): number => lines.linePos(position).line
-    const lineOf = (path: FieldPath): number => lineIn(document, path, lines)
+    const lineOf = (path: FieldPath): number => lineOfPath(document, path, lines)
     const { value, problem } = read(document, at, hasMerges)
     return {
       value,

@@ -1,7 +1,7 @@
 /** Holds that several processes share through Redis: one call for each subject of a request's counters, usually one. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { createRestTimer, repeat } from '../../runtime/loop.ts'
 import type { CounterStore } from '../counters.ts'
 import type { HoldStore } from '../holds.ts'
 import { windowKey } from '../redis/keys.ts'
@@ -69,7 +69,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   let isFailing = false
   const ending = new AbortController()
   const { signal } = ending
-  const alarm = createAlarm(signal)
+  const alarm = createRestTimer(signal)
   const alone = createMemoryHolds(windows)
   const refused = createRefusedCalls(options)
   /** Hash tags, by the errors of calls that failed. */

@@ -1,10 +1,10 @@
 /** Increases in Postgres, where every gateway reads them. */
 
 import { type ExactInt, parseExact } from '../../formats/exact.ts'
-import { advisoryLocks, takeLock } from '../../store/postgres/advisory-locks.ts'
+import { acquireLock, advisoryLocks } from '../../store/postgres/advisory-locks.ts'
 import {
+  inTransaction,
   type Pool,
-  transact,
   withDeadline,
   withLongDeadline,
 } from '../../store/postgres/postgres.ts'
@@ -34,7 +34,7 @@ export function createIncreaseStore(pool: Pool, readMs?: number): IncreaseStore 
       )
       return rows.map(toIncrease)
     },
-    add: (increase) => transact(pool, (sql) => addIncrease(sql, increase)),
+    add: (increase) => inTransaction(pool, (sql) => addIncrease(sql, increase)),
     async remove(id, now) {
       const [row] = await withLongDeadline(pool<Row[]>`
         delete from tollgate_increases
@@ -50,7 +50,7 @@ export async function addIncrease(
   { counter, per, limit, until, reason, createdBy, createdAt }: NewIncrease,
 ): Promise<StoredIncrease | undefined> {
   const now = new Date(createdAt)
-  await takeLock(sql, advisoryLocks.increases)
+  await acquireLock(sql, advisoryLocks.increases)
   const [row] = await withLongDeadline(sql<Row[]>`
     with old as (
       delete from tollgate_increases where until < ${nowByBoth(sql, createdAt)} - ${keptFor}::interval

@@ -4,7 +4,7 @@
  * polled every few milliseconds, unless a Check has just read them.
  */
 
-import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { createRestTimer, repeat } from '../../runtime/loop.ts'
 import type { LineTail } from './line-tail.ts'
 
 export interface LineWatchOptions {
@@ -45,7 +45,7 @@ export type LineWatch = ReturnType<typeof startLineWatch>
 
 export function startLineWatch(options: LineWatchOptions) {
   const { tail, isAlone = false, monotonic, onFault, onRead, signal } = options
-  const alarm = createAlarm(signal)
+  const alarm = createRestTimer(signal)
   let endWatch: (() => void) | undefined
   let watched: string | undefined
   let isChanged = false

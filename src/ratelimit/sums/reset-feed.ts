@@ -2,7 +2,7 @@
  * Follows the resets of counters by all gateways, within a second: by notifications of the database, and by polling.
  */
 
-import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { createRestTimer, repeat } from '../../runtime/loop.ts'
 import type { CounterReset } from '../rules/windows.ts'
 import type { ResetStore, StoredReset } from './postgres-resets.ts'
 
@@ -17,7 +17,7 @@ export function createResetFeed(
 ) {
   const ending = new AbortController()
   const { signal } = ending
-  const alarm = createAlarm(signal)
+  const alarm = createRestTimer(signal)
   /** When the latest known reset was written. */
   let latest = 0
 

@@ -24,7 +24,7 @@ export const advisoryLocks = {
  * Waits for a lock in a transaction, at the end of which it is released; `of` has a lock of its own. A process that stops
  * in between would keep all others waiting, so the server ends a transaction that does nothing.
  */
-export async function takeLock(sql: Sql, lock: number, of?: string): Promise<void> {
+export async function acquireLock(sql: Sql, lock: number, of?: string): Promise<void> {
   await sql`
     select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true),
       set_config('idle_in_transaction_session_timeout', ${`${statementDeadlineMs}ms`}, true)`

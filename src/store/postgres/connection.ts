@@ -1,6 +1,4 @@
-/**
- * A connection to Postgres: how it is opened, how values are converted, and how it is abandoned.
- */
+/** A connection to Postgres: how it is opened, how values are converted, and how it is abandoned. */
 
 import { connect, type NetConnectOpts, type Socket } from 'node:net'
 import pg from 'pg'
@@ -110,7 +108,7 @@ function connectionString(written: ConnectionOptions['url']): string {
 /** Queries over this connection. */
 export function sqlOver(connection: PostgresConnection): Sql {
   return createSql((statement, deadlineMs) => {
-    return orGiveUp(ask(connection, statement), deadlineMs, () => {
+    return orGiveUp(runStatement(connection, statement), deadlineMs, () => {
       connection.abandon()
       return true
     })
@@ -118,7 +116,7 @@ export function sqlOver(connection: PostgresConnection): Sql {
 }
 
 /** Sends a statement and returns its rows; of several statements, the rows of the last one. */
-export async function ask(
+export async function runStatement(
   connection: PostgresConnection,
   { text, values }: Statement,
 ): Promise<Rows<readonly object[]>> {

@@ -15,15 +15,12 @@ export interface Notification {
   readonly payload?: string | undefined
 }
 
-export type NotificationListener = ReturnType<typeof startListener>
+export type NotificationListener = ReturnType<typeof startNotificationListener>
 
 const deadlineMs = 2_000
 
-/**
- * Listens until it is stopped. Notifications may be missed for a while, so nothing may depend on
- * them.
- */
-export function startListener({ url, channels, onNotification }: ListenerOptions) {
+/** Listens until it is stopped. Notifications may be missed for a while, so nothing may depend on them. */
+export function startNotificationListener({ url, channels, onNotification }: ListenerOptions) {
   const TollgateListener = connectionClass({
     url,
     applicationName: 'tollgate listener',

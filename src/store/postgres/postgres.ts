@@ -4,12 +4,12 @@ import pg from 'pg'
 import { ServiceError } from '../../formats/errors.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import {
-  ask,
   type ConnectionOptions,
   connectionClass,
   GivenUp,
   orGiveUp,
   type PostgresConnection,
+  runStatement,
   sqlOver,
 } from './connection.ts'
 import { createSql, type Query, type Rows, type Sql } from './sql.ts'
@@ -116,7 +116,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
   }
 
   const sql = createSql((statement, deadlineMs) =>
-    withConnection((connection) => ask(connection, statement), deadlineMs),
+    withConnection((connection) => runStatement(connection, statement), deadlineMs),
   )
   return Object.assign(sql, {
     begin<T>(work: (transaction: Sql) => Promise<T>, mode?: string, deadlineMs?: number) {
@@ -144,10 +144,9 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
 }
 
 /**
- * The query's rows. Rejects with `store_unavailable` if the database cannot be reached, is starting
- * or stopping; with `store_slow` if it does not respond in time; with `store_locked` if a
- * transaction holds the needed lock too long. The statement is then cancelled. Other errors are
- * bugs and are passed through.
+ * The query's rows. Rejects with `store_unavailable` if the database cannot be reached, is starting or stopping; with
+ * `store_slow` if it does not respond in time; with `store_locked` if a transaction holds the needed lock too long. The
+ * statement is then cancelled. Other errors are bugs and are passed through.
  */
 export async function withDeadline<R extends readonly object[]>(
   query: Query<R>,
@@ -162,7 +161,7 @@ export function withLongDeadline<R extends readonly object[]>(query: Query<R>): 
 }
 
 /** The result of `work` in a transaction; as `begin` of the pool, but rejects as `withDeadline` does. */
-export function transact<T>(
+export function inTransaction<T>(
   pool: Pool,
   work: (sql: Sql) => Promise<T>,
   deadlineMs = statementDeadlineMs,
@@ -196,11 +195,10 @@ function isSlow(error: unknown): boolean {
 }
 
 /**
- * PostgreSQL error classes (appendix A of its manual): 08 connection, 25006 read-only after a
- * failover, 28 authorization, 3D000, 3F000 and 42P01 database, schema or table missing (during a
- * restore), 40 rolled back (a deadlock with another transaction), 42501 privileges revoked, 53
- * resources, 54 limits, 57 operator intervention, 58 and XX internal errors of the server, F0 its
- * configuration. An error that is not the server's is a connection error.
+ * PostgreSQL error classes (appendix A of its manual): 08 connection, 25006 read-only after a failover, 28
+ * authorization, 3D000, 3F000 and 42P01 database, schema or table missing (during a restore), 40 rolled back (a
+ * deadlock with another transaction), 42501 privileges revoked, 53 resources, 54 limits, 57 operator intervention, 58
+ * and XX internal errors of the server, F0 its configuration. An error that is not the server's is a connection error.
  */
 function isOutage(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) {

@@ -9,13 +9,9 @@ export type Rows<R extends readonly object[]> = R & { readonly count: number }
 /** A query as part of another. */
 export type Fragment = Query<readonly object[]>
 
-/**
- * A statement that is sent once, when it is awaited or run; until then it can be part of another.
- */
+/** A statement that is sent once, when it is awaited or run; until then it can be part of another. */
 export interface Query<R extends readonly object[]> extends PromiseLike<Rows<R>> {
-  /**
-   * Sends it. After `deadlineMs` without a response it is abandoned, and rejects with a GivenUp.
-   */
+  /** Sends it. After `deadlineMs` without a response it is abandoned, and rejects with a GivenUp. */
   run(deadlineMs?: number): Promise<Rows<R>>
   catch<T>(onRejected: (error: unknown) => T | PromiseLike<T>): Promise<Rows<R> | T>
   readonly parts: readonly string[]

@@ -21,9 +21,8 @@ const waitMs = 30_000
 const logEveryMs = 5_000
 
 /**
- * Migrates as soon as the database responds, because services and their database often start
- * together. A refusal by the server, or its certificate, ends the start at once: waiting would not
- * help.
+ * Migrates as soon as the database responds, because services and their database often start together. A refusal by the
+ * server, or its certificate, ends the start at once: waiting would not help.
  */
 export async function waitForDatabase(pool: Pool, context: Waiting): Promise<void> {
   await untilAvailable(async () => {

@@ -3,7 +3,7 @@
 import { ServiceError } from '../../formats/errors.ts'
 import type { TimeRange } from '../../formats/time-range.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { askThread } from '../../runtime/ask-thread.ts'
+import { runInThread } from '../../runtime/run-in-thread.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
 import type { KeptPlaces } from './ledger-lines.ts'
@@ -48,7 +48,7 @@ export function createSimulator(
 async function run(task: SimulationTask): Promise<SimulationResult> {
   const signal = AbortSignal.timeout(deadlineMs)
   try {
-    return await askThread(worker, task, { resourceLimits, signal })
+    return await runInThread(worker, task, { resourceLimits, signal })
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     const isTooMuch = signal.aborted || code === 'ERR_WORKER_OUT_OF_MEMORY'

@@ -3,8 +3,8 @@
 import { type ExactInt, parseExact } from '../../formats/exact.ts'
 import { addIncrease } from '../../ratelimit/increases/postgres-increases.ts'
 import {
+  inTransaction,
   type Pool,
-  transact,
   withDeadline,
   withLongDeadline,
 } from '../../store/postgres/postgres.ts'
@@ -55,7 +55,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
       const now = createdAt
       await withLongDeadline(pool`
         delete from tollgate_limit_requests where not ${isListedAt(nowByBoth(pool, now))}`)
-      return await transact(pool, async (sql) => {
+      return await inTransaction(pool, async (sql) => {
         // Another request of the user may take the slot first, at most as often as there are slots.
         for (let tries = 0; tries <= maxOpen; tries += 1) {
           const [row] = await withLongDeadline(sql<Row[]>`
@@ -101,7 +101,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
     },
     async decide(id, verdict) {
       const { by, at, reason, grant } = verdict
-      return await transact(pool, async (sql) => {
+      return await inTransaction(pool, async (sql) => {
         const [row] = await withLongDeadline(sql<Row[]>`
           select ${columns} from tollgate_limit_requests
           where id = ${id}::uuid and ${isListed(at)} for update`)

@@ -6,7 +6,7 @@ import { noPolicies } from '../../../src/cluster/rules/policies.ts'
 import { createCheck } from '../../../src/extauthz/check.ts'
 import { createLimitEnforcer } from '../../../src/extauthz/check-limits.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
-import { createAuthenticate, createVerifyKey } from '../../../src/identity/authenticate.ts'
+import { createAuthenticator, createKeyVerifier } from '../../../src/identity/authenticate.ts'
 import type { Caller } from '../../../src/identity/rules/caller.ts'
 import type { ApiKeyRecord } from '../../../src/keys/rules/api-key.ts'
 import { compileCaps, keyCountersOf } from '../../../src/keys/rules/compiled-caps.ts'
@@ -138,7 +138,10 @@ test('explain agrees with Check in random worlds', async (t) => {
     const { app, paths } = pick(random, apps)
     const markers = { own: 'tg', accepted: new Set<string>() }
     const check = createCheck({
-      authenticate: createAuthenticate({ key: createVerifyKey(keys, markers), token: () => null }),
+      authenticate: createAuthenticator({
+        key: createKeyVerifier(keys, markers),
+        token: () => null,
+      }),
       snapshot: () => snapshot,
       limits,
       paths,

@@ -1,8 +1,8 @@
 import { test } from 'tap'
 import {
   applyStatus,
+  removeFinalizers,
   replaceStatus,
-  takeOffFinalizers,
 } from '../../../src/cluster/controller/apply.ts'
 import type { KubeRequest } from '../../../src/kubernetes/client.ts'
 import type { KubeObject } from '../../../src/kubernetes/list.ts'
@@ -46,22 +46,22 @@ test('replaces a changed status as a whole', async (t) => {
 test('removes the finalizers of the group and keeps others', async (t) => {
   const finalizers = [`${group}/model-cleanup`, 'foregroundDeletion', 'example.com/mine']
   const going = object({ deletionTimestamp, finalizers })
-  t.match(takeOffFinalizers(path, group, going), {
+  t.match(removeFinalizers(path, group, going), {
     method: 'PATCH',
     path: `${path}?fieldManager=tollgate-controller`,
     contentType: 'application/merge-patch+json',
   })
-  t.strictSame(takeOffFinalizers(path, group, going)?.body, {
+  t.strictSame(removeFinalizers(path, group, going)?.body, {
     metadata: { resourceVersion: '7', finalizers: ['foregroundDeletion', 'example.com/mine'] },
   })
   t.equal(
-    takeOffFinalizers(path, group, object({ finalizers })),
+    removeFinalizers(path, group, object({ finalizers })),
     undefined,
     'the object is not being deleted',
   )
   for (const others of [undefined, [], ['maas.opendatahub.io.example/x'], [group], 'text']) {
     const left = object({ deletionTimestamp, finalizers: others }) as typeof going
-    t.equal(takeOffFinalizers(path, group, left), undefined, `${others}`)
+    t.equal(removeFinalizers(path, group, left), undefined, `${others}`)
   }
 })
 
@@ -76,7 +76,7 @@ inWorlds(
     const read = async () => (await client.send({ path })) as unknown as KubeObject
     await apply(document)
     await remove(document)
-    const before = takeOffFinalizers(path, group, await read())
+    const before = removeFinalizers(path, group, await read())
     await client.send({
       method: 'PATCH',
       path,
@@ -86,7 +86,7 @@ inWorlds(
     await t.rejects(client.send(before as KubeRequest), { message: /^the API server answered 409/ })
     const now = await read()
     t.strictSame(now.metadata.finalizers, [`${group}/x`])
-    await client.send(takeOffFinalizers(path, group, now) as KubeRequest)
+    await client.send(removeFinalizers(path, group, now) as KubeRequest)
     await t.rejects(read(), { message: /^the API server answered 404/ }, 'the object is deleted')
   },
 )

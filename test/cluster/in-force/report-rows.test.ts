@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto'
 import { type Test, test } from 'tap'
 import {
   type Edition,
-  noteStart,
   purgeReports,
   readReports,
-  reportAll,
+  recordProcessStart,
+  reportAllInForce,
   reportChanges,
 } from '../../../src/cluster/in-force/report-rows.ts'
 import type { InForce } from '../../../src/cluster/rules/enforcement.ts'
@@ -43,7 +43,7 @@ test('a report is read whole first, then only its changes', async (t) => {
   const sql = await begin(t)
   const id = await join(sql, 'one')
   const edition = randomUUID()
-  await reportAll(
+  await reportAllInForce(
     sql,
     id,
     edition,
@@ -68,7 +68,7 @@ test('a report is read whole first, then only its changes', async (t) => {
 test('after a change of edition the whole report is read', async (t) => {
   const sql = await begin(t)
   const id = await join(sql, 'one')
-  await reportAll(
+  await reportAllInForce(
     sql,
     id,
     randomUUID(),
@@ -78,7 +78,7 @@ test('after a change of edition the whole report is read', async (t) => {
     ]),
   )
   const edition = randomUUID()
-  await reportAll(sql, id, edition, new Map([['llm/b', content('2')]]))
+  await reportAllInForce(sql, id, edition, new Map([['llm/b', content('2')]]))
   const other = new Map([[id, { edition: randomUUID(), revision: 9 }]])
   t.strictSame(await read(sql, other), ['one: revision 1 llm/b=2'])
 })
@@ -87,26 +87,26 @@ test('a database that was reset is noticed', async (t) => {
   const sql = await begin(t)
   const id = await join(sql, 'one')
   const edition = randomUUID()
-  await reportAll(sql, id, edition, new Map([['llm/a', content('1')]]))
+  await reportAllInForce(sql, id, edition, new Map([['llm/a', content('1')]]))
   const changes = new Map([['llm/a', content('2')]])
   t.notOk(await reportChanges(sql, id, { edition, revision: 7 }, changes))
   t.notOk(await reportChanges(sql, id, { edition: randomUUID(), revision: 1 }, new Map()))
   await sql`delete from tollgate_reports`
   t.notOk(await reportChanges(sql, id, { edition, revision: 1 }, changes))
-  await reportAll(sql, id, edition, changes)
+  await reportAllInForce(sql, id, edition, changes)
   t.strictSame(await read(sql), ['one: revision 1 llm/a=2'])
 })
 
 test('a starting process is not waited for, one of an earlier version is', async (t) => {
   const sql = await begin(t)
   const starting = randomUUID()
-  await noteStart(sql, starting)
-  await noteStart(sql, starting)
+  await recordProcessStart(sql, starting)
+  await recordProcessStart(sql, starting)
   await join(sql, 'starting', starting)
   await join(sql, 'older')
   await join(sql, 'ended', randomUUID(), -1)
   t.strictSame(await read(sql), ['older: silent'])
-  await reportAll(sql, starting, randomUUID(), new Map())
+  await reportAllInForce(sql, starting, randomUUID(), new Map())
   t.strictSame(await read(sql), ['older: silent', 'starting: revision 1'])
 })
 
@@ -115,7 +115,7 @@ test('reports of ended processes are deleted', async (t) => {
   const id = await join(sql, 'one')
   const gone = randomUUID()
   for (const each of [id, gone]) {
-    await reportAll(sql, each, randomUUID(), new Map([['llm/a', content('1')]]))
+    await reportAllInForce(sql, each, randomUUID(), new Map([['llm/a', content('1')]]))
   }
   await purgeReports(sql)
   const count = async () => (await sql`select from tollgate_in_force`).count

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { test } from 'tap'
-import { reportAll, reportChanges } from '../../../src/cluster/in-force/report-rows.ts'
+import { reportAllInForce, reportChanges } from '../../../src/cluster/in-force/report-rows.ts'
 import { watchReports } from '../../../src/cluster/in-force/reports.ts'
 import type { Reports } from '../../../src/cluster/rules/enforcement.ts'
 import { migrate } from '../../../src/store/postgres/migrate.ts'
@@ -19,7 +19,7 @@ test('reports are read as they arrive, and an unavailable database is a problem'
     values (${id}, 'one', 'one', now(), now() + interval '1 hour', 0)`
   const edition = randomUUID()
   const entry = { access: 'a', limits: '', server: '1', envoy: 'taken' } as const
-  await reportAll(sql, id, edition, new Map([['llm/a', entry]]))
+  await reportAllInForce(sql, id, edition, new Map([['llm/a', entry]]))
 
   const proxy = await startTcpProxy(t, Number(new URL(database).port))
   const url = proxy.through(database)

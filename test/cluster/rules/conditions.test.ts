@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { sharedPriorities, statusOf } from '../../../src/cluster/rules/conditions.ts'
+import { resourceStatuses, sharedPriorities } from '../../../src/cluster/rules/conditions.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const owner = { groups: ['a'] }
@@ -19,7 +19,7 @@ const snapshot = snapshotOf(
   subscription('third', owner, { 'llm/gone': [[1, '1m']] }, { priority: 10 }),
   { apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant', metadata: { name: 'default-tenant' } },
 )
-const statuses = statusOf(snapshot)
+const statuses = resourceStatuses(snapshot)
 
 function conditions(kind: string, name: string) {
   const found = statuses.find((status) => status.kind === kind && status.name === name)
@@ -91,7 +91,7 @@ test('peers are listed in order, at most ten of them', async (t) => {
     'priority 0 is shared by 13 Subscriptions: a, b, c, d, e, f, g, h, i, j and 3 more',
   ])
   const messages = Object.fromEntries(
-    statusOf(many).map(({ name, conditions: [, shared] }) => [name, shared?.message]),
+    resourceStatuses(many).map(({ name, conditions: [, shared] }) => [name, shared?.message]),
   )
   t.equal(messages.a, 'priority 0 is shared with b, c, d, e, f, g, h, i, j, k and 2 more')
   t.equal(messages.none, 'priority 0 is shared with a, b, c, d, e, f, g, h, i, j and 2 more')
@@ -101,7 +101,7 @@ const rate = [[1, '1m']] as const
 
 test('a model of a provider that is not read says so', async (t) => {
   const spec = { modelRef: { kind: 'ExternalModel', name: 'gpt' }, backendUrl: undefined }
-  const [status] = statusOf(snapshotOf(modelRef('gpt', spec)))
+  const [status] = resourceStatuses(snapshotOf(modelRef('gpt', spec)))
   t.match(status?.conditions[0], { message: /there is no ExternalModel gpt$/ })
 })
 
@@ -115,7 +115,7 @@ test('a model says whether it is governed and has a backend, as in the original'
     subscription('paid', owner, { 'llm/both': rate, 'llm/covered': rate }),
     subscription('leaving', owner, { 'llm/opened': rate }, { deleting: true }),
   )
-  const shown = statusOf(snapshot)
+  const shown = resourceStatuses(snapshot)
     .filter(({ kind }) => kind === 'ModelRef')
     .map(({ name, conditions }) => [name, ...conditions.slice(-2).map((each) => ({ ...each }))])
   const paired = { type: 'GovernanceAttached', status: 'True', reason: 'GovernancePaired' }
@@ -134,7 +134,7 @@ test('a model says whether it is governed and has a backend, as in the original'
 })
 
 test('a Tenant whose limits cannot be read has failed', async (t) => {
-  const [status] = statusOf(
+  const [status] = resourceStatuses(
     snapshotOf({
       ...{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant' },
       ...{ metadata: { name: 'default-tenant' }, spec: { calendar: { monthStartsOn: 29 } } },
@@ -154,7 +154,7 @@ test('a Tenant whose limits cannot be read has failed', async (t) => {
 
 test('a Subscription that is being deleted is not Active, although its models exist', async (t) => {
   const limits = { 'llm/small': [[1, '1m']] } as const
-  const found = statusOf(
+  const found = resourceStatuses(
     snapshotOf(modelRef('small'), subscription('leaving', owner, limits, { deleting: true })),
   ).find(({ name }) => name === 'leaving')
   t.equal(found?.phase, 'Failed')

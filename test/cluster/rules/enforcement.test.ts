@@ -1,12 +1,12 @@
 import { test } from 'tap'
-import { statusOf } from '../../../src/cluster/rules/conditions.ts'
+import { resourceStatuses } from '../../../src/cluster/rules/conditions.ts'
 import {
   enforcedCondition,
   type InForce,
   type ProcessReport,
   programmedCondition,
   type Reports,
-  viewOf,
+  statusViewsOf,
 } from '../../../src/cluster/rules/enforcement.ts'
 import type { ModelPolicies } from '../../../src/cluster/rules/policies.ts'
 import { policiesOf } from '../../support/compile.ts'
@@ -108,12 +108,12 @@ test('a ModelRef says whether Envoy has its cluster', async (t) => {
 
 test('the conditions of resources follow the enforcement', async (t) => {
   const phases = (reports: Reports) => {
-    const all = statusOf(snapshot, viewOf({ policies, reports }))
+    const all = resourceStatuses(snapshot, statusViewsOf({ policies, reports }))
     return all.map(({ name, phase, conditions: [ready] }) => `${name} ${phase} ${ready?.status}`)
   }
   const rest = ['bare Pending False', 'small Ready True', 'cheap Active True']
   t.strictSame(phases([process('a')]), ['none Degraded False', 'open Active True', ...rest])
-  const held = viewOf({
+  const held = statusViewsOf({
     policies,
     reports: [process('a')],
     isHeld: (model) => model === 'llm/small',

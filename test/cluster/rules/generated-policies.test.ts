@@ -1,10 +1,10 @@
 import { test } from 'tap'
-import { statusOf } from '../../../src/cluster/rules/conditions.ts'
+import { resourceStatuses } from '../../../src/cluster/rules/conditions.ts'
 import {
   createPolicyConditions,
   modelOfPolicy,
-  placeOfPolicy,
   policyKinds,
+  policyNameOf,
   policyStatuses,
   toPolicyObject,
 } from '../../../src/cluster/rules/generated-policies.ts'
@@ -80,7 +80,7 @@ test('policies have the names that the contract gives', async (t) => {
 
 test('the model is found by the name of its policy', async (t) => {
   for (const kind of policyKinds) {
-    t.equal(modelOfPolicy(kind, placeOfPolicy(kind, 'llm/small').join('/')), 'llm/small')
+    t.equal(modelOfPolicy(kind, policyNameOf(kind, 'llm/small').join('/')), 'llm/small')
     t.equal(modelOfPolicy(kind, 'llm/small'), undefined)
   }
 })
@@ -113,7 +113,7 @@ test('Accepted is False with the reason for the refusal', async (t) => {
 test('a resource is ready only if its policies are', async (t) => {
   const show = (enforced?: 'True' | 'False' | 'Unknown') => {
     const policyConditions = createPolicyConditions(policies, enforced && isEnforced(enforced))
-    return statusOf(snapshot, { policyConditions })
+    return resourceStatuses(snapshot, { policyConditions })
       .filter(({ kind }) => kind !== 'ModelRef')
       .map(({ name, phase, conditions: [ready] }) => `${name} ${phase} ${ready?.status}`)
   }
@@ -121,7 +121,7 @@ test('a resource is ready only if its policies are', async (t) => {
   t.strictSame(show('True'), show())
   t.strictSame(show('False'), ['all Degraded False', 'open Degraded False', 'cheap Degraded False'])
   t.strictSame(show('Unknown').slice(0, 2), ['all Degraded Unknown', 'open Degraded False'])
-  const [all] = statusOf(snapshot, {
+  const [all] = resourceStatuses(snapshot, {
     policyConditions: createPolicyConditions(policies, isEnforced('False')),
   })
   t.match(all?.conditions[0], {
@@ -133,7 +133,7 @@ test('a resource is ready only if its policies are', async (t) => {
 test('a status lists the result for each model', async (t) => {
   const fields = (kind: string, name: string, enforced: 'True' | 'False') => {
     const policyConditions = createPolicyConditions(policies, isEnforced(enforced))
-    const status = statusOf(snapshot, { policyConditions }).find(
+    const status = resourceStatuses(snapshot, { policyConditions }).find(
       (each) => each.kind === kind && each.name === name,
     )
     if (status === undefined) throw new Error('no such status')

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { limitBounds } from '../../../src/cluster/rules/limit-bounds.ts'
-import { maxBound } from '../../../src/cluster/rules/overshoot.ts'
+import { maxOvershoot } from '../../../src/cluster/rules/overshoot.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const reserving = { admission: { mode: 'reserve', overshootPercent: 10 } }
@@ -30,7 +30,7 @@ test('a pool has a bound if all that draw on it reserve', async (t) => {
     ['ModelRef/llm/small all', 100, undefined],
     ['one pool', 900_000_000_000_000_000n, undefined],
   ])
-  t.equal(maxBound(snapshotOf(small, large, one)), 100, 'money is no number of tokens')
+  t.equal(maxOvershoot(snapshotOf(small, large, one)), 100, 'money is no number of tokens')
   t.strictSame(boundsOf(small, large, one, paying('two', ['small'], [])), [
     ['ModelRef/llm/large all', 100, undefined],
     ['ModelRef/llm/small all', 'two does not reserve', undefined],

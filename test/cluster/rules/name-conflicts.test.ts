@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { statusOf } from '../../../src/cluster/rules/conditions.ts'
+import { resourceStatuses } from '../../../src/cluster/rules/conditions.ts'
 import { identityCondition } from '../../../src/cluster/rules/name-conflicts.ts'
 import { modelRef, snapshotOf } from '../../support/documents.ts'
 
@@ -28,7 +28,7 @@ test('the newcomer of a name is reported', async (t) => {
   t.equal(conditionOf('b/ids'), taken, 'by its modelIds')
   t.equal(conditionOf('c/one'), taken, 'by its own name')
   t.equal(conditionOf('a/one'), 'True UniqueIdentity')
-  const [status] = statusOf(snapshot)
+  const [status] = resourceStatuses(snapshot)
   t.match(status?.conditions[1], { type: 'ModelIdentityUnique', status: 'True' })
 })
 

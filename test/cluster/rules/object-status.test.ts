@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { statusOf } from '../../../src/cluster/rules/conditions.ts'
+import { resourceStatuses } from '../../../src/cluster/rules/conditions.ts'
 import {
   toConditions,
   toObjectStatus,
@@ -56,7 +56,7 @@ test('lists have the entries that the API server can store, those first that are
     const weak = { status: 'False', reason: 'NotEnforced', message: 'p'.repeat(400) } as const
     const policyConditions = (key: string) =>
       key === keys.at(-1) ? ([{ ...weak, type: 'Accepted' }] as const) : []
-    return statusOf(snapshot)
+    return resourceStatuses(snapshot)
       .filter(({ kind }) => kind !== 'ModelRef')
       .map((status) =>
         toObjectStatus({

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import root, { type Test } from 'tap'
 import { noTrail } from '../../../src/audit/trail.ts'
-import { openOidc } from '../../../src/identity/oidc/configured-providers.ts'
+import { openOidcProviders } from '../../../src/identity/oidc/configured-providers.ts'
 import type { ExternalOidc } from '../../../src/kinds/resources.ts'
 import type { Stop } from '../../../src/runtime/shutdown.ts'
 import { type ConfigError, loadConfig } from '../../../src/settings/config.ts'
@@ -51,7 +51,7 @@ function openWorld(t: Test, jwt: readonly Entry[], settings: Record<string, stri
     onFault: (error: unknown) => t.fail(String(error)),
     stops,
   }
-  const oidc = openOidc(context, () => tenant, { note() {} })
+  const oidc = openOidcProviders(context, () => tenant, { note() {} })
   t.teardown(() => {
     for (const stop of stops) if (typeof stop === 'function') void stop()
   })

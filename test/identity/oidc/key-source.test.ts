@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { mock } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { type Test, test } from 'tap'
-import { createReadDocument } from '../../../src/identity/oidc/documents.ts'
+import { createDocumentReader } from '../../../src/identity/oidc/documents.ts'
 import { createKeySource, type KeySource } from '../../../src/identity/oidc/key-source.ts'
 import { type OidcIssuer, startOidcIssuer } from '../../support/oidc-issuer.ts'
 import { poll } from '../../support/poll.ts'
@@ -31,7 +31,7 @@ async function createWorld(
   let passed = 0
   const keys = createKeySource({
     issuer: issuer.url,
-    readDocument: createReadDocument({ timeoutMs }),
+    readDocument: createDocumentReader({ timeoutMs }),
     graceMs,
     onUnavailable: (problem) => told.push(problem ?? 'back'),
     monotonic: () => passed,
@@ -119,7 +119,7 @@ test('keys are read again in the background', async (t) => {
   const issuer = await startOidcIssuer(t)
   const options = {
     issuer: issuer.url,
-    readDocument: createReadDocument(),
+    readDocument: createDocumentReader(),
     graceMs,
     onUnavailable() {},
   }

@@ -12,7 +12,7 @@ import {
 import { type Test, test } from 'tap'
 import { ServiceError } from '../../../src/formats/errors.ts'
 import { readClaims } from '../../../src/identity/oidc/claims.ts'
-import { createReadDocument } from '../../../src/identity/oidc/documents.ts'
+import { createDocumentReader } from '../../../src/identity/oidc/documents.ts'
 import { createKeySource } from '../../../src/identity/oidc/key-source.ts'
 import { createProvider, type Provider } from '../../../src/identity/oidc/provider.ts'
 import type { TokenCaller } from '../../../src/identity/rules/caller.ts'
@@ -48,7 +48,7 @@ async function createWorld(
     },
     keys: createKeySource({
       issuer: issuer.url,
-      readDocument: createReadDocument(),
+      readDocument: createDocumentReader(),
       graceMs,
       monotonic,
       cooldownMs: 0,

@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { statusOf } from '../../../src/cluster/rules/conditions.ts'
+import { resourceStatuses } from '../../../src/cluster/rules/conditions.ts'
 import { toObjectStatus } from '../../../src/cluster/rules/object-status.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
@@ -65,7 +65,7 @@ test('conditions say of a missing model what problems say', async (t) => {
   save(folder, 'a.yaml', modelRef('small'), modelRef('broken', { backendUrl: 'nowhere' }))
   save(folder, 'b.yaml', pays('near', 'llm/smal'), pays('shut', 'llm/broken'), pays('far', 'x/y'))
   const { snapshot } = await loadSnapshot(folder)
-  const ready = statusOf(snapshot).flatMap(({ kind, name, conditions: [first] }) =>
+  const ready = resourceStatuses(snapshot).flatMap(({ kind, name, conditions: [first] }) =>
     kind === 'Subscription' ? `${name}: ${first?.message}` : [],
   )
   t.strictSame(ready, [
@@ -73,7 +73,7 @@ test('conditions say of a missing model what problems say', async (t) => {
     'near: spec.modelRefs[0] names the model llm/smal, which does not exist (did you mean llm/small?)',
     'shut: spec.modelRefs[0] names the model llm/broken, which is not in force',
   ])
-  const entries = statusOf(snapshot).map((status) =>
+  const entries = resourceStatuses(snapshot).map((status) =>
     toObjectStatus({
       ...{ status, snapshot, policyConditions: () => [], gatewayUrl: 'http://gateway.test' },
       ...{ before: undefined, generation: 1, now: 0 },

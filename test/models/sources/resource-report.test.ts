@@ -1,7 +1,7 @@
 import { pino } from 'pino'
 import { test } from 'tap'
 import { createResourceLogger } from '../../../src/models/sources/resource-report.ts'
-import { linesShown } from '../../../src/runtime/line-limit.ts'
+import { maxLinesShown } from '../../../src/runtime/line-limit.ts'
 import { compile } from '../../support/compile.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { httpRoute, joinAll, toService } from '../../support/routes.ts'
@@ -53,7 +53,7 @@ test('thousands of problems are few lines', async (t) => {
     Array.from({ length: 5_000 }, (_, i) => `problem ${i}`),
   )
   const lines = logged()
-  t.equal(lines.length, linesShown + 1)
+  t.equal(lines.length, maxLinesShown + 1)
   t.equal(lines.at(-1), 'more resource problems are not logged')
 })
 

@@ -5,7 +5,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import type { Bound } from '../../../src/cluster/rules/overshoot.ts'
+import type { OvershootBound } from '../../../src/cluster/rules/overshoot.ts'
 import { subscription } from '../../support/documents.ts'
 import { envoyPath } from '../../support/envoy-binary.ts'
 import { meter, models } from '../../support/gateway.ts'
@@ -40,7 +40,7 @@ async function start(test: Test, count: number, env: Record<string, string> = {}
   })
   const [first] = replicas.all
   const listed = await fetch(`http://${first?.internal}/internal/v1/resources`)
-  const { bounds } = (await listed.json()) as { bounds: readonly Bound[] }
+  const { bounds } = (await listed.json()) as { bounds: readonly OvershootBound[] }
   const beyond = bounds.find(({ subscription }) => subscription === 'held')?.tokens
   return { valkey, replicas, journal, promised: limit + (beyond ?? Number.NaN) }
 }

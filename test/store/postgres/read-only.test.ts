@@ -1,8 +1,8 @@
 import { test } from 'tap'
 import {
+  inTransaction,
   openPool,
   type Pool,
-  transact,
   withDeadline,
 } from '../../../src/store/postgres/postgres.ts'
 import type { Sql } from '../../../src/store/postgres/sql.ts'
@@ -22,7 +22,7 @@ test('connections to a server that was read-only are replaced', async (t) => {
   const write = (sql: Sql) => withDeadline(sql`insert into written values (1)`)
   const ways: Readonly<Record<string, (pool: Pool) => Promise<unknown>>> = {
     alone: write,
-    'in a transaction': (pool) => transact(pool, write),
+    'in a transaction': (pool) => inTransaction(pool, write),
   }
   for (const [way, tryWrite] of Object.entries(ways)) {
     await setReadOnly(true)

@@ -2,7 +2,7 @@
 
 import { ServiceError } from '../../../formats/errors.ts'
 import { type ExactInt, maxExactInt, parseExact } from '../../../formats/exact.ts'
-import { type Pool, statementDeadlineMs, transact } from '../../../store/postgres/postgres.ts'
+import { inTransaction, type Pool, statementDeadlineMs } from '../../../store/postgres/postgres.ts'
 import type { Sql } from '../../../store/postgres/sql.ts'
 import {
   type LedgerState,
@@ -61,7 +61,7 @@ export async function readPastSums(
   to: number,
   maxRows: number,
 ): Promise<PastSums> {
-  const read = transact(
+  const read = inTransaction(
     sql,
     async (snapshot) => {
       const rows = await snapshot<PastSums['rows'][number][]>`

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { stringify } from 'yaml'
-import { statusOf } from '../../../../src/cluster/rules/conditions.ts'
+import { resourceStatuses } from '../../../../src/cluster/rules/conditions.ts'
 import { formatPath } from '../../../../src/formats/fields.ts'
 import { exportResources } from '../../../../src/models/rules/export-resources.ts'
 import { joinExternalModels } from '../../../../src/models/rules/original/external-models.ts'
@@ -274,7 +274,7 @@ test('a provider without a counterpart serves nothing, and is named', async (t) 
     t.match(resource?.routing?.missing, named)
     t.match(problems, [named])
     const { conditions = [] } =
-      statusOf(compile(joinExternalModels([gpt, provider('a', of)])))[0] ?? {}
+      resourceStatuses(compile(joinExternalModels([gpt, provider('a', of)])))[0] ?? {}
     t.match(conditions[0], { status: 'False', message: named })
   }
 })

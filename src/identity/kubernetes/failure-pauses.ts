@@ -15,7 +15,7 @@ const maxOwners = 20_000
  * all calls after failures of several owners without a success between them, because the API server is then
  * unavailable. `monotonic` is a clock in milliseconds.
  */
-export function createPauses(monotonic: () => number) {
+export function createFailurePauses(monotonic: () => number) {
   const failures = new BoundedMap<string, { readonly inARow: number; readonly at: number }>(
     maxOwners,
   )

@@ -8,7 +8,7 @@ import { originalGroup } from '../../models/rules/original/original-kinds.ts'
 const notWritten = `nothing of ${originalGroup} is written`
 
 /** By what they are about. A `problem` is undefined when it is over. */
-export function logController(log: Logger) {
+export function controllerLogging(log: Logger) {
   return {
     leader: (isHeld: boolean) =>
       log.info(

@@ -15,7 +15,7 @@ import { createTokenReview } from './token-review.ts'
 const maxGraceMs = 5 * 60_000
 
 /** Returns undefined if the cluster is not used. Throws an error that names the setting to check. */
-export function openCluster(
+export function openClusterIdentity(
   { config, log }: ProcessContext,
   refusals: RefusalLog,
   onAccessReviewed: (result: AccessResult) => void,

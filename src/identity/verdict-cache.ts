@@ -7,7 +7,7 @@ import { BoundedMap } from '../runtime/bounded-map.ts'
 export const maxVerdicts = 20_000
 
 /** An empty cache. */
-export function createVerdicts<Verdict>() {
+export function createVerdictCache<Verdict>() {
   interface Entry {
     readonly verdict: Verdict
     readonly from: number

@@ -7,7 +7,7 @@ import { Worker, type WorkerOptions } from 'node:worker_threads'
  * Starts the file with this data in a thread, and resolves to the first message that it posts; the thread ends then.
  * Rejects if it fails, ends without a message, or `signal` aborts.
  */
-export async function askThread<Message>(
+export async function runInThread<Message>(
   file: URL,
   workerData: unknown,
   {

@@ -52,12 +52,12 @@ const joined: CollectionTag = {
 }
 
 /** The text of envoy/bootstrap.yaml. */
-export function readTemplate(): string {
+export function readBootstrapTemplate(): string {
   return readFileSync(join(folder, 'bootstrap.yaml'), 'utf8')
 }
 
 /** The configuration in such a text, as Envoy gets it; aliases share one object. */
-export function parseTemplate(text: string): unknown {
+export function parseBootstrapTemplate(text: string): unknown {
   // Counting the aliases of our own text takes as long as parsing it.
   return parse(text, { customTags: [script, joined], maxAliasCount: -1 })
 }
