@@ -80,6 +80,7 @@ export function startJournalUpkeep(options: UpkeepOptions) {
     maxBytes: options.maxBytes,
     daily: options.daily,
     reopen: envoy.reopen,
+    onTried: (error) => health.note('rotation', error),
     onRenamed() {
       noteRenamed()
       options.onRenamed()
@@ -141,7 +142,7 @@ export function startJournalUpkeep(options: UpkeepOptions) {
 
   /** Runs in a loop of its own, because the disk may hang. */
   async function keepLines(): Promise<void> {
-    if (!isWriter()) return
+    if (!isWriter()) return health.note('kept', undefined)
     keepingSince = monotonic()
     try {
       await copyAndSave()
@@ -189,7 +190,7 @@ export function startJournalUpkeep(options: UpkeepOptions) {
 
   async function rotate(): Promise<void> {
     noteHanging()
-    if (!isWriter()) return
+    if (!isWriter()) return health.note('rotation', undefined)
     await rotation.step()
   }
 

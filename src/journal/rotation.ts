@@ -20,6 +20,8 @@ export interface RotationOptions {
   readonly daily?: boolean
   /** Called in the same turn as a rotation: scripts must be told to open the new file (head-file.ts). */
   readonly onRenamed: () => void
+  /** Called at each step: with the error if a file cannot be renamed, and with undefined if all can. */
+  readonly onTried?: (error: unknown) => void
   /** Makes Envoy reopen its log. */
   readonly reopen: () => Promise<void>
   /** Milliseconds since the epoch. */
@@ -42,25 +44,28 @@ export function createRotation(options: RotationOptions) {
     }
   }
 
+  async function rename(): Promise<void> {
+    const [listed, today] = [folder.list(), Math.floor(now() / dayMs)]
+    const least = daily && today !== day ? 1 : maxBytes
+    day = today
+    const grown = listed.filter(({ name, size }) => files.includes(name) && size >= least)
+    const taken = new Set(listed.map(({ name }) => name))
+    for (const { name } of grown) {
+      // Two rotations may fall into one millisecond, and the clock may be set back.
+      const earlier = rotatedName(name, now(), taken)
+      folder.renew(name, earlier)
+      unopened.add(earlier)
+      // Written before scripts are told: a reader that meets the mark looks for the file that they write from then
+      // on.
+      if (framed.includes(name)) mark(earlier)
+    }
+    if (grown.length > 0) options.onRenamed()
+  }
+
   return {
     /** Call it every second. Rejects if Envoy does not respond; the next call asks it again. */
     async step(): Promise<void> {
-      const listed = folder.list()
-      const today = Math.floor(now() / dayMs)
-      const least = daily && today !== day ? 1 : maxBytes
-      day = today
-      const grown = listed.filter(({ name, size }) => files.includes(name) && size >= least)
-      const taken = new Set(listed.map(({ name }) => name))
-      for (const { name } of grown) {
-        // Two rotations may fall into one millisecond, and the clock may be set back.
-        const earlier = rotatedName(name, now(), taken)
-        folder.renew(name, earlier)
-        unopened.add(earlier)
-        // Written before scripts are told: a reader that meets the mark looks for the file that they write from then
-        // on.
-        if (framed.includes(name)) mark(earlier)
-      }
-      if (grown.length > 0) options.onRenamed()
+      await rename().then(options.onTried, options.onTried)
       if (unopened.size > 0 || !isAsked) {
         const asked = [...unopened]
         await options.reopen()

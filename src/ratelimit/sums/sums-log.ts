@@ -62,6 +62,7 @@ const problems: Record<JournalProblem, string> = {
   script:
     'the gateway’s script cannot write to the usage journal: on a full disk it frees the space held back for lines; otherwise Envoy’s access log writes them',
   flush: 'Envoy flushes its access log too rarely: start it with --file-flush-interval-msec 20',
+  rotation: 'cannot rotate the files of the usage journal, which grow',
   kept: 'cannot save the checkpoint and the copy of the usage journal in DATA_DIR',
   mismatch: 'the files of the usage journal have wrong owners or modes',
 }

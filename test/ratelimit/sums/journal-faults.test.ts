@@ -13,7 +13,7 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import root, { type Test } from 'tap'
@@ -170,6 +170,39 @@ root.test('a journal of another user', { skip: skipUser }, async (t) => {
   await poll(() => one.sums.problems.includes('mismatch'), 'what everybody can use is named')
   chmodSync(files.script, 0o600)
   await poll(() => one.sums.problems.length === 0, 'all is well')
+})
+
+root.test('files that cannot be rotated are reported', async (t) => {
+  const { files, ...places } = makePlaces(t)
+  const one = await openHere(t, places, { maxBytes: 4_096 })
+  await poll(() => one.sums.isWriter, 'it writes')
+  const names = () => readdirSync(dirname(files.script)).filter((name) => /jsonl\.\d/.test(name))
+  mkdirSync(`${files.script}.new`)
+  for (let i = 0; i < 40; i += 1) appendFileSync(files.script, lineOf(1))
+  await poll(() => one.sums.problems.includes('rotation'), 'it is reported')
+  t.equal(await one.used(), 40)
+  t.strictSame([one.sums.stats.failing, names()], [false, []])
+  rmSync(`${files.script}.new`, { recursive: true })
+  await poll(() => one.sums.problems.length === 0, 'all is well')
+  t.equal(names().length, 1)
+})
+
+root.test('only the writer has the problems of a writer', async (t) => {
+  const { files, ...places } = makePlaces(t)
+  const one = await openHere(t, places, { maxBytes: 4_096 })
+  await poll(() => one.sums.isWriter, 'it writes')
+  const kept = join(places.dataDir, 'journal')
+  rmSync(kept, { recursive: true })
+  writeFileSync(kept, 'no folder')
+  mkdirSync(`${files.script}.new`)
+  for (let i = 0; i < 40; i += 1) appendFileSync(files.script, lineOf(1))
+  const own = ['kept', 'rotation'] as const
+  await poll(() => own.every((each) => one.sums.problems.includes(each)), 'it has them')
+  appendFileSync(join(dirname(files.script), 'usage.writers'), 'another\n')
+  await poll(
+    () => own.every((each) => one.problems.includes(`no ${each}`)),
+    'it has them no longer',
+  )
 })
 
 root.test('a disk that hangs stops no lines', async (t) => {
