@@ -5,7 +5,7 @@
 
 import { writeFileSync } from 'node:fs'
 import type { Command } from '../src/cli/command.ts'
-import { connection } from '../src/cli/commands/flags.ts'
+import { connectionFlags } from '../src/cli/commands/flags.ts'
 import { commands } from '../src/cli/commands.ts'
 import { flagRows, showOperand } from '../src/cli/help.ts'
 
@@ -27,7 +27,8 @@ help command. 3: the gateway, or the service, does not respond. What a command a
 
 function sectionOf({ name, summary, about, operands = [], flags, exit }: Command): string {
   const asks = Object.hasOwn(flags, 'url')
-  const isOwn = ([flag]: readonly [string, unknown]) => !asks || !Object.hasOwn(connection, flag)
+  const isOwn = ([flag]: readonly [string, unknown]) =>
+    !asks || !Object.hasOwn(connectionFlags, flag)
   const own = Object.fromEntries(Object.entries(flags).filter(isOwn))
   const rows = flagRows(own).map(([flag, means]) => `| \`${flag}\` | ${escaped(means)} |`)
   const call = ['tollgate', name, ...operands.map(showOperand)].join(' ')

@@ -17,11 +17,11 @@ import { describePaths } from './settings/describe-paths.ts'
 import { misspeltSettings } from './settings/misspelt.ts'
 import { createMetricsServer } from './telemetry/metrics-server.ts'
 import { createExternalApi, createInternalApi, internalTls } from './wiring/apis.ts'
-import { noteService, openAudit } from './wiring/audit.ts'
+import { auditServiceLifetime, openAudit } from './wiring/audit.ts'
 import { createCheckServer } from './wiring/check-server.ts'
 import { checkSettings } from './wiring/check-settings.ts'
 import type { Context } from './wiring/context.ts'
-import { openTls } from './wiring/listener-tls.ts'
+import { openConfiguredTls } from './wiring/listener-tls.ts'
 import { openParts } from './wiring/parts.ts'
 import { openState } from './wiring/state.ts'
 
@@ -79,7 +79,7 @@ export async function serve(
     const parts = { config, log, clock: Date.now, onFault, stops, signal }
     const context = { ...parts, audit: openAudit(parts) }
     const addresses = await start(context)
-    await noteService(context)
+    await auditServiceLifetime(context)
     return { addresses, stop, toggleDebug: () => toggleDebug(log) }
   } catch (error) {
     await stop()
@@ -102,7 +102,7 @@ function toggleDebug(log: Logger): string {
 /** Starts the parts in order of their dependencies. */
 async function start(context: Context): Promise<ServiceAddresses> {
   const { config, log, onFault, stops } = context
-  const tls = openTls(context)
+  const tls = openConfiguredTls(context)
   const probes = await openEarlyProbes(config, internalTls(config, tls))
   stops.push(probes.close)
   if (config.envoyConfigWrite) await writeEnvoyFiles(config)

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { isLoopback } from '../formats/trustworthy.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { type FlagsOf, WrongCall } from './command.ts'
-import type { connection } from './commands/flags.ts'
+import type { connectionFlags } from './commands/flags.ts'
 import { readLogins } from './login-file.ts'
 import { printable } from './output.ts'
 
@@ -26,7 +26,7 @@ export const defaultUrl = 'http://127.0.0.1:8000'
  */
 export function findApiTarget(
   env: NodeJS.ProcessEnv,
-  flags: FlagsOf<typeof connection>,
+  flags: FlagsOf<typeof connectionFlags>,
 ): ApiTarget {
   // The file is read only if it is needed: a job with both variables may have a HOME that it cannot read.
   const insecure = flags['insecure-http']

@@ -19,8 +19,8 @@ import { loadConfig } from '../settings/config.ts'
 import { withSettings } from '../settings/setting.ts'
 import type { Run } from './command.ts'
 import type { checkFlags } from './commands/operate.ts'
-import { loadFolder, withoutResources } from './input-file.ts'
-import { formatCount, printable, renderTable, toJson } from './output.ts'
+import { loadFolder, noResourcesError } from './input-file.ts'
+import { formatCount, formatJson, printable, renderTable } from './output.ts'
 import type { CommandIo } from './terminal.ts'
 
 /**
@@ -34,11 +34,11 @@ export const check: Run<typeof checkFlags> = async (
   const config = loadConfig(withSettings(env, { RESOURCES: `file:${folder}` }))
   const options = { checkAddress: addressRulesOf(config), admissionMode: config.admissionMode }
   const loaded = await loadFolder(folder, options)
-  if (loaded.problems.length === 0 && loaded.resources.length === 0) throw withoutResources(folder)
+  if (loaded.problems.length === 0 && loaded.resources.length === 0) throw noResourcesError(folder)
   const inForce = flags['in-force']
   const before = inForce === undefined ? undefined : await loadFolder(inForce, options)
   const found = await examine(loaded, before?.snapshot)
-  if (flags.json) out(toJson({ ...found, limits: found.limits.map(toFigures) }))
+  if (flags.json) out(formatJson({ ...found, limits: found.limits.map(toFigures) }))
   else print(found, { out, err })
   return loaded.problems.length > 0 ? 1 : 0
 }

@@ -9,7 +9,7 @@ import { readResponseBody, sendRequest } from '../runtime/http-request.ts'
 import { formatAddress, loadConfig } from '../settings/config.ts'
 import { type FlagsOf, type Run, Unreachable, WrongCall } from './command.ts'
 import type { cleanupFlags } from './commands/operate.ts'
-import { printable, toJson } from './output.ts'
+import { formatJson, printable } from './output.ts'
 
 const timeoutMs = 30_000
 /** Milliseconds between two attempts. */
@@ -28,7 +28,7 @@ export const cleanup: Run<typeof cleanupFlags> = async ({ operands: [raw], flags
   if (status === 200 && Number.isSafeInteger(response?.deletedCount)) {
     const { deletedCount } = response as { deletedCount: number }
     const said = `Deleted ${deletedCount} expired ephemeral keys.`
-    io.out(flags.json ? toJson({ deletedCount }) : said)
+    io.out(flags.json ? formatJson({ deletedCount }) : said)
     return 0
   }
   const message = response?.error?.message

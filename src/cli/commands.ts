@@ -50,7 +50,10 @@ const rows: readonly (readonly [Command, Run])[] = [
   by(operate.cleanupCommand, async () => (await import('./cleanup.ts')).cleanup),
   by(operate.revocationsCommand, async () => (await import('./revocations.ts')).showReplicas),
   by(operate.forgetReplicaCommand, async () => (await import('./revocations.ts')).forgetReplica),
-  by(operate.replayCommand, async () => (await import('./replay-revocations.ts')).replay),
+  by(
+    operate.replayCommand,
+    async () => (await import('./replay-revocations.ts')).replayRevocations,
+  ),
   by(shell.completionCommand, async () =>
     (await import('./completion.ts')).completionOf(commands.all),
   ),

@@ -4,9 +4,9 @@ import type { CountersReset, ShownCounters } from '../admin/usage/counters.ts'
 import { connectApi } from './api-client.ts'
 import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { limitsFlags, resetLimitsFlags } from './commands/usage.ts'
-import { showFigure, toCells } from './limit-cells.ts'
-import { printable, renderCells, toJson } from './output.ts'
-import { agrees, type CommandIo } from './terminal.ts'
+import { formatFigure, toLimitCells } from './limit-cells.ts'
+import { formatJson, printable, renderCells } from './output.ts'
+import { type CommandIo, confirm } from './terminal.ts'
 
 type Chosen = FlagsOf<typeof limitsFlags>
 
@@ -41,7 +41,8 @@ export const resetLimits: Run<typeof resetLimitsFlags> = async ({ flags }, io) =
     if (data.length === 0) io.err(explainNothing(found, selected))
     if (data.length === 0) return 0
     io.err(show(data, currency))
-    if (!(await agrees(io, `Reset ${data.length === 1 ? 'it' : `these ${data.length}`}?`))) return 1
+    if (!(await confirm(io, `Reset ${data.length === 1 ? 'it' : `these ${data.length}`}?`)))
+      return 1
   }
   const response = (await ask('POST', '/v1/counters/reset', selected)) as CountersReset
   print(response, response.reset, selected, flags.json, io)
@@ -68,16 +69,16 @@ function print(
   json: boolean,
   { out, err }: CommandIo,
 ): void {
-  if (json) out(toJson(response))
+  if (json) out(formatJson(response))
   else if (counters.length === 0) err(explainNothing(response, selected))
   else out(show(counters, response.currency))
 }
 
 function show(counters: ShownCounters['data'], currency: string | undefined): string {
   const rows = counters.map((each) => ({
-    ...toCells(each),
-    USED: showFigure(each.used, currency),
-    LIMIT: showFigure(each.limit, currency),
+    ...toLimitCells(each),
+    USED: formatFigure(each.used, currency),
+    LIMIT: formatFigure(each.limit, currency),
     RESETS: each.resetsAt ?? '-',
   }))
   return renderCells(rows)

@@ -18,7 +18,7 @@ export async function withDatabase<Result>(
 ): Promise<Result> {
   const config = loadConfig(isSet(env, 'DATABASE_URL') ? env : withRecordedAddresses(env))
   const { dataDir, databaseUrl } = config
-  const url = databaseUrl ?? embeddedIn(dataDir)
+  const url = databaseUrl ?? embeddedDatabaseUrl(dataDir)
   if (url === undefined) {
     const place = `npm start has made no database in ${dataDir} (set DATA_DIR to its folder)`
     throw new Error(`Set DATABASE_URL: ${place}.`)
@@ -32,7 +32,7 @@ export async function withDatabase<Result>(
 }
 
 /** The URL of the database that `tollgate up` has created there, if any. */
-export function embeddedIn(dataDir: string): string | undefined {
+export function embeddedDatabaseUrl(dataDir: string): string | undefined {
   return findEmbeddedPostgres(join(dataDir, 'postgres'))
 }
 

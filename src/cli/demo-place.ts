@@ -5,7 +5,7 @@ import { isLoopback } from '../formats/trustworthy.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
 import { defaultUrl, urlOf } from './api-target.ts'
-import { embeddedIn, requireRunning, withPool } from './database.ts'
+import { embeddedDatabaseUrl, requireRunning, withPool } from './database.ts'
 
 /** The sample gateway, and its database if `tollgate up` has created it. */
 export interface DemoPlace {
@@ -32,7 +32,7 @@ export async function withDemo<Result>(
   const { dataDir, databaseUrl } = loadConfig(env)
   const recorded = withRecordedAddresses({ DATA_DIR: dataDir }).GATEWAY_ADDRESS
   const url = named ?? (recorded === undefined ? defaultUrl : `http://${recorded}`)
-  const database = embeddedIn(dataDir)
+  const database = embeddedDatabaseUrl(dataDir)
   if (databaseUrl !== undefined) {
     return await work({ url, reason: 'DATABASE_URL names another database than npm start uses' })
   }

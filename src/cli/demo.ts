@@ -6,7 +6,7 @@ import { type ApiClient, createApiClient } from './api-client.ts'
 import { type Run, Unreachable, WrongCall } from './command.ts'
 import type { demoFlags } from './commands/run.ts'
 import { type DemoPlace, withDemo } from './demo-place.ts'
-import { printable, renderTable, toJson } from './output.ts'
+import { formatJson, printable, renderTable } from './output.ts'
 import type { CommandIo } from './terminal.ts'
 
 const maxRequests = 10_000
@@ -64,7 +64,7 @@ async function make(
   const rows = [...statuses].sort(([a], [b]) => a - b)
   const page = `${url}/console`
   const keys = made.length
-  if (asJson) io.out(toJson({ keys, sums, statuses: Object.fromEntries(rows), page }))
+  if (asJson) io.out(formatJson({ keys, sums, statuses: Object.fromEntries(rows), page }))
   else {
     const cells = rows.map((row) => row.map(String))
     io.out(renderTable(['STATUS', 'REQUESTS'], cells, 64))
@@ -99,7 +99,7 @@ async function remove(place: DemoPlace, asJson: boolean, { out, err }: CommandIo
   let revoked = 0
   for (const user of users) revoked += await revokeKeys(clientOf(url, user), user)
   const said = `Removed ${sums.toLocaleString('en')} sums of usage, and revoked ${revoked} keys.`
-  out(asJson ? toJson({ sums, keys: revoked }) : said)
+  out(asJson ? formatJson({ sums, keys: revoked }) : said)
   return 0
 }
 

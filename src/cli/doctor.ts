@@ -21,11 +21,11 @@ import { openPool, statementDeadlineMs } from '../store/postgres/postgres.ts'
 import { checkCertificates } from '../wiring/check-settings.ts'
 import type { Run } from './command.ts'
 import type { doctorFlags } from './commands/operate.ts'
-import { embeddedIn } from './database.ts'
-import { conditions, type Figures, type Observed } from './findings.ts'
-import { printable, toJson } from './output.ts'
-import { askOwn } from './own-listener.ts'
-import { seeJournal } from './see-journal.ts'
+import { embeddedDatabaseUrl } from './database.ts'
+import { alertConditions, type Figures, type Observed } from './findings.ts'
+import { inspectJournal } from './inspect-journal.ts'
+import { formatJson, printable } from './output.ts'
+import { requestOwnListener } from './own-listener.ts'
 
 const watchMs = 5_000
 /** Details of one finding that are shown. */
@@ -41,12 +41,12 @@ export const doctor: Run<typeof doctorFlags> = async ({ flags }, io) => {
   const down = observed.down && (isNamed ? observed.down : `${observed.down}; ${unnamed(config)}`)
   const seen = { ...observed, down }
   const found = sections().flatMap((section) => {
-    const details = conditions[section.name]?.(seen)
+    const details = alertConditions[section.name]?.(seen)
     return details === undefined ? [] : [{ ...section, details }]
   })
   const status = found.length === 0 ? 0 : 1
   if (flags.json) {
-    io.out(toJson({ object: 'list', data: found }))
+    io.out(formatJson({ object: 'list', data: found }))
     return status
   }
   for (const { severity, summary, details, url } of found) {
@@ -111,7 +111,7 @@ async function observe(config: Config, sinceStart: boolean): Promise<Observed> {
     seeService(config, sinceStart),
     seeEnvoy(config),
     seeDatabase(config),
-    seeJournal(config),
+    inspectJournal(config),
   ])
   const daysLeft = new Map([...certificatesOf(config), ...envoy.daysLeft])
   const certificates = { daysLeft, unusable: checkCertificates(config) }
@@ -125,7 +125,11 @@ async function observe(config: Config, sinceStart: boolean): Promise<Observed> {
 async function askMetricsAddress({ internalAddress, tlsCertFile }: Config) {
   try {
     const secure = { isSecure: tlsCertFile !== undefined }
-    const { status, body } = await askOwn(internalAddress, '/internal/v1/addresses', secure)
+    const { status, body } = await requestOwnListener(
+      internalAddress,
+      '/internal/v1/addresses',
+      secure,
+    )
     if (status !== 200) return {}
     const { metrics } = JSON.parse(body)
     return { metricsAddress: metrics === null ? undefined : parseSocketAddress(metrics) }
@@ -143,9 +147,9 @@ async function seeService(config: Config, sinceStart: boolean) {
     const before = sinceStart ? none : await scrape(config, secure)
     if (!sinceStart) await delay(watchMs)
     const now = await scrape(config, secure)
-    const ready = await askOwn(config.internalAddress, '/readyz', secure)
+    const ready = await requestOwnListener(config.internalAddress, '/readyz', secure)
     const { status, degraded = [] } = JSON.parse(ready.body)
-    const { body, ...list } = await askOwn(config.internalAddress, resources, secure)
+    const { body, ...list } = await requestOwnListener(config.internalAddress, resources, secure)
     const listed = list.status === 200 ? JSON.parse(body) : { data: [], problems: [] }
     const [problems, unreachable] = [impaired(listed), unreachableOf(listed)]
     const down = ready.status === 200 ? undefined : `${at} says: ${status}`
@@ -162,7 +166,7 @@ const resources = '/internal/v1/resources'
 
 async function scrape({ metricsAddress }: Config, secure: object): Promise<Figures> {
   if (metricsAddress === undefined) return new Map()
-  const { status, body } = await askOwn(metricsAddress, '/metrics', secure)
+  const { status, body } = await requestOwnListener(metricsAddress, '/metrics', secure)
   if (status !== 200) throw new Error(`/metrics has status ${status}`)
   const samples = [...body.matchAll(/^([a-z]\S*(?:\{.*\})?) (\S+)$/gm)]
   return new Map(samples.map(([, series = '', value]) => [series, Number(value)]))
@@ -238,7 +242,7 @@ function certificatesOf(config: Config): readonly (readonly [string, number])[] 
 }
 
 async function seeDatabase(config: Config) {
-  const url = config.databaseUrl ?? embeddedIn(config.dataDir)
+  const url = config.databaseUrl ?? embeddedDatabaseUrl(config.dataDir)
   if (url === undefined) return { silent: [] }
   const sql = openPool({ url, connections: 1, applicationName: 'tollgate doctor' })
   try {

@@ -5,9 +5,9 @@ import type { DrainState } from '../cluster/rules/gateway-drain.ts'
 import { drainEnvoy } from '../gateway/drain.ts'
 import { type Config, formatAddress, loadConfig } from '../settings/config.ts'
 import { type Run, Unreachable } from './command.ts'
-import type { json } from './commands/flags.ts'
-import { toJson } from './output.ts'
-import { askOwn } from './own-listener.ts'
+import type { jsonFlag } from './commands/flags.ts'
+import { formatJson } from './output.ts'
+import { requestOwnListener } from './own-listener.ts'
 
 /** Only these: a container's other settings may name files that it lacks. */
 const names = [
@@ -27,7 +27,7 @@ const marginMs = 10_000
 const statusOf = { drained: 0, draining: 1, overdue: 1, unreachable: 3 } as const
 
 /** Runs the command and returns its exit status. */
-export const drain: Run<typeof json> = async ({ flags }, { env, out: print, err }) => {
+export const drain: Run<typeof jsonFlag> = async ({ flags }, { env, out: print, err }) => {
   // Progress is not part of the JSON.
   const out = flags.json ? err : print
   const settings = withRecordedAddresses(env)
@@ -44,7 +44,7 @@ export const drain: Run<typeof json> = async ({ flags }, { env, out: print, err 
     else if (status === 'unreachable')
       out('Envoy does not respond, so the command did not wait for requests.')
     else out(`${requests} requests are still running after ${seconds()}.`)
-    if (flags.json) print(toJson({ status, requests }))
+    if (flags.json) print(formatJson({ status, requests }))
     return statusOf[status]
   } catch (error) {
     const { envoyAdminAddress: admin } = config
@@ -70,7 +70,7 @@ async function askService(config: Config, out: (text: string) => void): Promise<
 
 async function askOnce({ internalAddress, tlsCertFile }: Config): Promise<DrainState> {
   const options = { isSecure: tlsCertFile !== undefined, method: 'POST' }
-  const { status, body } = await askOwn(internalAddress, '/internal/v1/drain', options)
+  const { status, body } = await requestOwnListener(internalAddress, '/internal/v1/drain', options)
   if (status !== 200) throw new Error(`status ${status}`)
   return JSON.parse(body) as DrainState
 }

@@ -8,13 +8,13 @@ import { setTimeout as delay } from 'node:timers/promises'
 const pollMs = 10
 
 /** Ends the process with this status as soon as no file operation is in progress. */
-export async function endAtRest(status: number): Promise<never> {
+export async function endProcessWhenIdle(status: number): Promise<never> {
   while (usesFiles()) await delay(pollMs)
   process.exit(status)
 }
 
 /** Ends it now: with this status, or by SIGKILL if an operation is in progress. */
-export function endNow(status: number): never {
+export function endProcessNow(status: number): never {
   if (usesFiles()) process.kill(process.pid, 'SIGKILL')
   process.exit(status)
 }

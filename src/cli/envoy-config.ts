@@ -12,7 +12,7 @@ import { checkEnvoyFolders } from '../settings/check-files.ts'
 import { type Config, loadConfig } from '../settings/config.ts'
 import { type Run, WrongCall } from './command.ts'
 import type { envoyConfigFlags } from './commands/run.ts'
-import { toJson } from './output.ts'
+import { formatJson } from './output.ts'
 
 /** Runs the command; returns the exit status. Rejects with a readable error. */
 export const envoyConfig: Run<typeof envoyConfigFlags> = async ({ flags }, { env, out, err }) => {
@@ -26,10 +26,10 @@ export const envoyConfig: Run<typeof envoyConfigFlags> = async ({ flags }, { env
   }
   if (flags.validate) {
     const envoy = await validate(config, env, err)
-    out(flags.json ? toJson({ envoy, accepted: true }) : `${envoy} accepts it.`)
+    out(flags.json ? formatJson({ envoy, accepted: true }) : `${envoy} accepts it.`)
   } else if (flags.write) {
     const path = await writeEnvoyFiles(config)
-    out(flags.json ? toJson({ path }) : path)
+    out(flags.json ? formatJson({ path }) : path)
   } else out(renderEnvoyFiles(config).bootstrap.trimEnd())
   return 0
 }

@@ -5,9 +5,9 @@ import { joinFirst } from '../formats/lists.ts'
 import { connectApi } from './api-client.ts'
 import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { explainFlags } from './commands/usage.ts'
-import { showFigure, showSharers } from './limit-cells.ts'
-import { type Cells, printable, renderCells, toJson } from './output.ts'
-import { toTime } from './time-flag.ts'
+import { formatFigure, showSharers } from './limit-cells.ts'
+import { type Cells, formatJson, printable, renderCells } from './output.ts'
+import { parseTimeFlag } from './time-flag.ts'
 
 /** Runs the command; returns the exit status: 1 if the request is refused. */
 export const explain: Run<typeof explainFlags> = async ({ operands: [model], flags }, io) => {
@@ -34,12 +34,12 @@ export const explain: Run<typeof explainFlags> = async ({ operands: [model], fla
     address,
     method,
     subscription,
-    at: toTime('--at', flags.at, 'ahead'),
+    at: parseTimeFlag('--at', flags.at, 'ahead'),
     requestId,
   }
   const ask = connectApi(io, flags)
   const response = (await ask('POST', '/v1/explain', question)) as ExplainResponse
-  io.out(flags.json ? toJson(response) : show(response, flags))
+  io.out(flags.json ? formatJson(response) : show(response, flags))
   return response.allowed ? 0 : 1
 }
 
@@ -87,9 +87,9 @@ function toRow(limit: ExplainResponse['limits'][number], currency: string | unde
     WINDOW: window ?? '-',
     OF: sharers || scope,
     KIND: kind === 'tokens' ? '' : kind,
-    USED: used === null ? `${100 - limit.percentLeft}%` : showFigure(used, currency),
-    HELD: held === undefined ? '' : showFigure(held, currency),
-    LIMIT: showFigure(limit.limit, currency),
+    USED: used === null ? `${100 - limit.percentLeft}%` : formatFigure(used, currency),
+    HELD: held === undefined ? '' : formatFigure(held, currency),
+    LIMIT: formatFigure(limit.limit, currency),
     RESETS: resetsAt ?? '-',
     INCREASED: limit.increasedUntil === undefined ? '' : `until ${limit.increasedUntil}`,
     REFUSES: limit.refuses ? 'yes' : '',

@@ -11,16 +11,16 @@ import { collections } from '../models/sources/collections.ts'
 import { parseYaml } from '../models/sources/yaml-documents.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Run } from './command.ts'
-import type { json } from './commands/flags.ts'
-import { readInput } from './input-file.ts'
-import { formatCount, printable, toJson } from './output.ts'
+import type { jsonFlag } from './commands/flags.ts'
+import { readInputFile } from './input-file.ts'
+import { formatCount, formatJson, printable } from './output.ts'
 
 /** Runs the command; returns the exit status. Rejects with a readable error if something cannot be read. */
-export const runExport: Run<typeof json> = async ({ operands: names, flags }, io) => {
+export const runExport: Run<typeof jsonFlag> = async ({ operands: names, flags }, io) => {
   const objects = names.length === 0 ? await readCluster(io.env) : await readFiles(names, io.input)
   const { documents, notes } = exportResources(objects)
   for (const { severity, message } of notes) io.err(`${severity}: ${printable(message)}`)
-  if (flags.json) io.out(toJson({ apiVersion: 'v1', kind: 'List', items: documents }))
+  if (flags.json) io.out(formatJson({ apiVersion: 'v1', kind: 'List', items: documents }))
   else if (documents.length > 0) {
     io.out(documents.map((document) => stringify(document).trimEnd()).join('\n---\n'))
   }
@@ -59,7 +59,7 @@ async function readFiles(
 ): Promise<readonly unknown[]> {
   const objects: unknown[] = []
   for (const path of paths) {
-    const content = await readInput(path, input)
+    const content = await readInputFile(path, input)
     for (const { value, problem } of parseYaml(content)) {
       if (problem !== undefined) throw new Error(`${path}: not valid YAML: ${problem.message}`)
       objects.push(...listedObjects(value).map(({ object }) => object))

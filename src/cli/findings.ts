@@ -93,10 +93,10 @@ const [daysLimit, clockLimit] = [14, 5]
 /** In these outages Envoy asks about every request; that is not another finding. */
 const outages = ['TollgateDatabaseAway', 'TollgateRedisAway', 'TollgateJournalFailing']
 const closesTable = (seen: Observed): boolean =>
-  outages.some((name) => conditions[name]?.(seen) !== undefined)
+  outages.some((name) => alertConditions[name]?.(seen) !== undefined)
 
 /** By alert, or by another section of the runbook. */
-export const conditions: Readonly<Record<string, Condition>> = {
+export const alertConditions: Readonly<Record<string, Condition>> = {
   TollgateDown: ({ down }) => reason(down),
   TollgateEnvoyDown: ({ envoyDown }) => reason(envoyDown),
   TollgateReplicaSilent: (seen) =>

@@ -1,11 +1,11 @@
 /** Help as text, for a terminal and for docs/commands.md. */
 
 import type { Command, Flags, Operand } from './command.ts'
-import { connection } from './commands/flags.ts'
+import { connectionFlags } from './commands/flags.ts'
 import { namesIn } from './parse-command.ts'
 
 /** The list of all commands. */
-export function helpOnAll(all: readonly Command[]): string {
+export function allCommandsHelp(all: readonly Command[]): string {
   return [
     'Usage: tollgate <command>',
     columns(all.map(({ name, summary }) => [name, summary])),
@@ -17,10 +17,13 @@ export function helpOnAll(all: readonly Command[]): string {
 }
 
 /** Help on the command with these words and on its subcommands; else on all. */
-export async function helpOn(words: readonly string[], all: readonly Command[]): Promise<string> {
+export async function commandHelp(
+  words: readonly string[],
+  all: readonly Command[],
+): Promise<string> {
   const own = all.find(({ name }) => name === words.join(' '))
   const names = namesIn(words, all)
-  if (own === undefined && names.length === 0) return helpOnAll(all)
+  if (own === undefined && names.length === 0) return allCommandsHelp(all)
   const others = all.filter(({ name }) => names.includes(name))
   return [
     own === undefined ? `Usage: tollgate ${words.join(' ')} <command>` : helpOnOne(own),
@@ -35,7 +38,7 @@ export async function helpOn(words: readonly string[], all: readonly Command[]):
 
 function helpOnOne({ name, summary, about, operands = [], flags, exit }: Command): string {
   const calls = Object.hasOwn(flags, 'url')
-  const isOwn = (flag: string) => !calls || !Object.hasOwn(connection, flag)
+  const isOwn = (flag: string) => !calls || !Object.hasOwn(connectionFlags, flag)
   const own = Object.fromEntries(Object.entries(flags).filter(([flag]) => isOwn(flag)))
   const rest = Object.keys(flags).length > 0 ? ' [flags]' : ''
   return [
@@ -43,7 +46,7 @@ function helpOnOne({ name, summary, about, operands = [], flags, exit }: Command
     `${summary}.`,
     wrapped(about ?? ''),
     rowsOf(own),
-    calls ? `${rowsOf(connection)}\n\n${wrapped(whereFrom)}` : '',
+    calls ? `${rowsOf(connectionFlags)}\n\n${wrapped(whereFrom)}` : '',
     exit === undefined ? '' : wrapped(`Exit status: ${exit}`),
   ]
     .filter(Boolean)

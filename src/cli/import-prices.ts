@@ -5,15 +5,15 @@ import { parseJson } from '../formats/parse-json.ts'
 import { type PricedModel, parsePriceList } from '../models/rules/price-lists.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Run } from './command.ts'
-import type { json } from './commands/flags.ts'
-import { readInput } from './input-file.ts'
-import { formatCount, printable, toJson } from './output.ts'
+import type { jsonFlag } from './commands/flags.ts'
+import { readInputFile } from './input-file.ts'
+import { formatCount, formatJson, printable } from './output.ts'
 
 /** The currency of the lists. */
 const currency = 'USD'
 
 /** Runs the command; returns the exit status: 1 if a price is not imported. */
-export const importPrices: Run<typeof json> = async (
+export const importPrices: Run<typeof jsonFlag> = async (
   { operands: [file = '', ...asked], flags },
   io,
 ) => {
@@ -27,7 +27,7 @@ export const importPrices: Run<typeof json> = async (
   const chosen = listed.filter(({ model }) => asked.length === 0 || asked.includes(model))
   const missing = asked.filter((name) => chosen.every(({ model }) => model !== name))
   const priced = chosen.filter(({ prices }) => prices !== undefined)
-  if (flags.json) io.out(toJson({ models: chosen }))
+  if (flags.json) io.out(formatJson({ models: chosen }))
   else if (priced.length > 0) io.out(priced.map(show).join('\n'))
   for (const name of missing) io.err(`${printable(name)}: not in the list`)
   for (const { model, prices, others } of chosen) {
@@ -43,7 +43,7 @@ export const importPrices: Run<typeof json> = async (
 }
 
 async function readList(file: string, input: NodeJS.ReadableStream) {
-  const raw = parseJson(await readInput(file, input))
+  const raw = parseJson(await readInputFile(file, input))
   if (raw === undefined) throw new Error(`${file} is not JSON.`)
   const list = parsePriceList(raw)
   if (list !== undefined) return list

@@ -6,10 +6,10 @@ import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { gatewayFlags } from './commands/flags.ts'
 import type { grantIncreaseFlags, newRequestFlags } from './commands/increases.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
-import { showFigure, showSharers } from './limit-cells.ts'
-import { type Cells, printable, renderCells, toJson } from './output.ts'
+import { formatFigure, showSharers } from './limit-cells.ts'
+import { type Cells, formatJson, printable, renderCells } from './output.ts'
 import type { CommandIo } from './terminal.ts'
-import { toTime } from './time-flag.ts'
+import { parseTimeFlag } from './time-flag.ts'
 
 type Increase = IncreaseList['data'][number]
 
@@ -24,7 +24,7 @@ export const showIncreases: Run<typeof gatewayFlags> = async ({ flags }, io) => 
     BY: each.createdBy,
     NOTE: each.effective === false ? 'no effect' : '',
   }))
-  if (flags.json) io.out(toJson(list))
+  if (flags.json) io.out(formatJson(list))
   else if (rows.length === 0) io.err('No limit is increased.')
   else io.out(renderCells(rows))
   return 0
@@ -33,7 +33,7 @@ export const showIncreases: Run<typeof gatewayFlags> = async ({ flags }, io) => 
 /** `tollgate increases grant`. */
 export const grantIncrease: Run<typeof grantIncreaseFlags> = async ({ flags }, io) => {
   const { key: keyId, user } = flags
-  const body = { ...readWanted(flags), keyId, user }
+  const body = { ...readWantedLimit(flags), keyId, user }
   const status = await change('POST', path, body, 'Increased', flags, io)
   if (user !== undefined && !(await hasKey(user, flags, io)))
     io.err(
@@ -74,29 +74,35 @@ async function change(
     Revoked &
     Pick<IncreaseList, 'currency'>
   const { id, name, limit, until, currency } = changed
-  const said = `${done} ${name} to ${showFigure(limit, currency)} until ${until} (${id}).`
-  io.out(flags.json ? toJson(changed) : printable(said))
-  warnOfPending(changed, io, meanwhile)
+  const said = `${done} ${name} to ${formatFigure(limit, currency)} until ${until} (${id}).`
+  io.out(flags.json ? formatJson(changed) : printable(said))
+  warnOfPending(changed, io, oldLimitWarning)
   return 0
 }
 
 /** The warning about processes that have not acknowledged the change. */
-export const meanwhile = 'the old limit may still apply there'
+export const oldLimitWarning = 'the old limit may still apply there'
 
 /** The fields of a grant or a request for the API; throws if a required flag is missing. */
-export function readWanted(flags: FlagsOf<typeof newRequestFlags>) {
+export function readWantedLimit(flags: FlagsOf<typeof newRequestFlags>) {
   const { limit: name, to, until, reason, subscription, model, whom } = flags
   if (name === undefined || to === undefined || until === undefined || reason === undefined)
     throw new WrongCall('Give --limit, --to, --until and --reason.')
-  return { subscription, model, name, whom, ...readGiven(flags), reason }
+  return { subscription, model, name, whom, ...readGivenLimit(flags), reason }
 }
 
 /** The fields for the API; fields without a flag are omitted. */
-export function readGiven({ to, until }: { to?: string | undefined; until?: string | undefined }) {
+export function readGivenLimit({
+  to,
+  until,
+}: {
+  to?: string | undefined
+  until?: string | undefined
+}) {
   const isWhole = /^\d{1,16}$/.test(to ?? '')
   if (to !== undefined && !isWhole && !/^\d{1,10}\.\d{1,9}$/.test(to))
     throw new WrongCall('--to must be a whole number, or an amount such as 60.50 for cost.')
-  return { limit: isWhole ? Number(to) : to, until: toTime('--until', until, 'ahead') }
+  return { limit: isWhole ? Number(to) : to, until: parseTimeFlag('--until', until, 'ahead') }
 }
 
 type Given =
@@ -111,7 +117,7 @@ export function toIncreaseCells(given: Pick<Increase, Given>, currency: string |
     OF: keyId === undefined ? (subscription ?? model ?? 'the installation') : `key ${keyId}`,
     FOR: [user, showSharers(given)].filter(Boolean).join(', '),
     KIND: kind,
-    TO: showFigure(limit, currency),
+    TO: formatFigure(limit, currency),
     UNTIL: until,
     REASON: reason,
   }

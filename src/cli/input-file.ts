@@ -8,7 +8,7 @@ import { loadSnapshot } from '../models/sources/pipeline.ts'
 const mostMiB = 64
 
 /** The text of the file, of standard input if it is `-`, without a byte-order mark. Rejects with a readable error. */
-export async function readInput(path: string, input: NodeJS.ReadableStream): Promise<string> {
+export async function readInputFile(path: string, input: NodeJS.ReadableStream): Promise<string> {
   const chunks: Buffer[] = []
   let left = mostMiB * 2 ** 20
   try {
@@ -25,7 +25,7 @@ export async function readInput(path: string, input: NodeJS.ReadableStream): Pro
 }
 
 /** The error for a folder without resources. */
-export function withoutResources(folder: string): Error {
+export function noResourcesError(folder: string): Error {
   return new Error(
     `${folder} has no resources; they are in files that end in .yaml, .yml or .json.`,
   )

@@ -16,7 +16,7 @@ export type ChangedKey = ApiKeyResponse & Revoked
 
 export const keysPath = '/v1/api-keys'
 
-export function pathOf(id: string): string {
+export function keyPath(id: string): string {
   return `${keysPath}/${encodeURIComponent(id)}`
 }
 

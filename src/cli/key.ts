@@ -7,9 +7,9 @@ import { connectApi } from './api-client.ts'
 import { type Run, WrongCall } from './command.ts'
 import type { gatewayFlags } from './commands/flags.ts'
 import type { editKeyFlags, newKeyFlags, rotateKeyFlags } from './commands/keys.ts'
-import { type ChangedKey, keysPath, pathOf, warnOfPending } from './key-client.ts'
+import { type ChangedKey, keyPath, keysPath, warnOfPending } from './key-client.ts'
 import { showKey, toKeyFields } from './key-flags.ts'
-import { printable, toJson } from './output.ts'
+import { formatJson, printable } from './output.ts'
 
 /** `tollgate key new`: returns the exit status, as the others. */
 export const newKey: Run<typeof newKeyFlags> = async ({ operands: [name], flags }, io) => {
@@ -23,7 +23,7 @@ export const newKey: Run<typeof newKeyFlags> = async ({ operands: [name], flags 
   }
   const ask = connectApi(io, flags)
   const created = (await ask('POST', keysPath, fields, 'once')) as CreatedApiKey
-  io.out(flags.json ? toJson(created) : printable(created.key))
+  io.out(flags.json ? formatJson(created) : printable(created.key))
   io.err(
     printable(
       `Made the key "${created.name}" (${created.id}) for ${created.subscription}, ` +
@@ -43,8 +43,8 @@ function durationOf(flag: string, written: string | undefined): string | undefin
 
 /** `tollgate key show`. */
 export const readKey: Run<typeof gatewayFlags> = async ({ operands: [id = ''], flags }, io) => {
-  const record = (await connectApi(io, flags)('GET', pathOf(id))) as ApiKeyResponse
-  io.out(flags.json ? toJson(record) : showKey(record))
+  const record = (await connectApi(io, flags)('GET', keyPath(id))) as ApiKeyResponse
+  io.out(flags.json ? formatJson(record) : showKey(record))
   return 0
 }
 
@@ -54,8 +54,8 @@ export const editKey: Run<typeof editKeyFlags> = async ({ operands: [id = ''], f
   const fields = { ...(name !== undefined && { name }), ...toKeyFields(flags) }
   if (Object.keys(fields).length === 0)
     throw new WrongCall('Give at least one flag that changes the key.')
-  const record = (await connectApi(io, flags)('PATCH', pathOf(id), fields)) as ChangedKey
-  io.out(flags.json ? toJson(record) : showKey(record))
+  const record = (await connectApi(io, flags)('PATCH', keyPath(id), fields)) as ChangedKey
+  io.out(flags.json ? formatJson(record) : showKey(record))
   warnOfPending(record, io, 'the previous version of the key may still apply there')
   return 0
 }
@@ -67,8 +67,8 @@ export const rotateKey: Run<typeof rotateKeyFlags> = async ({ operands: [id = ''
     endOldAfterFirstUse: durationOf('--end-old-after-first-use', flags['end-old-after-first-use']),
   }
   const ask = connectApi(io, flags)
-  const rotated = (await ask('POST', `${pathOf(id)}/rotate`, times, 'once')) as RotatedApiKey
-  io.out(flags.json ? toJson(rotated) : printable(rotated.key))
+  const rotated = (await ask('POST', `${keyPath(id)}/rotate`, times, 'once')) as RotatedApiKey
+  io.out(flags.json ? formatJson(rotated) : printable(rotated.key))
   const { name, previous } = rotated
   const until = previous === undefined ? 'has ended' : `works until ${previous.endsAt}`
   io.err(

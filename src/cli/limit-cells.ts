@@ -7,7 +7,7 @@ import type { Cells } from './output.ts'
 type ShownLimit = Partial<LimitList['data'][number]>
 
 /** The owner, the target and the sharers of the limit. */
-export function toCells(limit: ShownLimit): Cells {
+export function toLimitCells(limit: ShownLimit): Cells {
   const { subscription, model, models, name, kind = 'tokens', scope = 'user', window } = limit
   return {
     SUBSCRIPTION: subscription ?? '',
@@ -28,7 +28,7 @@ export function showSharers({ scope = 'user', whom, subscription }: ShownLimit):
 }
 
 /** A number with commas, or money. */
-export function showFigure(value: number | string | null, currency = ''): string {
+export function formatFigure(value: number | string | null, currency = ''): string {
   if (value === null) return '-'
   return typeof value === 'number' ? value.toLocaleString('en') : `${value} ${currency}`.trim()
 }

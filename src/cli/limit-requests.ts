@@ -9,10 +9,10 @@ import type {
   listRequestsFlags,
   newRequestFlags,
 } from './commands/increases.ts'
-import { meanwhile, readGiven, readWanted, toIncreaseCells } from './increases.ts'
+import { oldLimitWarning, readGivenLimit, readWantedLimit, toIncreaseCells } from './increases.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
-import { showFigure, showSharers } from './limit-cells.ts'
-import { printable, renderCells, toJson } from './output.ts'
+import { formatFigure, showSharers } from './limit-cells.ts'
+import { formatJson, printable, renderCells } from './output.ts'
 import { readPages } from './pages.ts'
 import type { CommandIo } from './terminal.ts'
 
@@ -37,7 +37,7 @@ export const showRequests: Run<typeof listRequestsFlags> = async ({ flags }, io)
       WHY: each.decisionReason ?? '',
     }
   })
-  if (flags.json) io.out(toJson({ object: 'list', data, currency }))
+  if (flags.json) io.out(formatJson({ object: 'list', data, currency }))
   else if (rows.length === 0) io.err(flags.all ? 'No request is open.' : noneAsked)
   else io.out(renderCells(rows))
   return 0
@@ -45,11 +45,11 @@ export const showRequests: Run<typeof listRequestsFlags> = async ({ flags }, io)
 
 /** `tollgate limit-requests new`. */
 export const newRequest: Run<typeof newRequestFlags> = async ({ flags }, io) => {
-  const body = readWanted(flags)
+  const body = readWantedLimit(flags)
   const ask = connectApi(io, flags)
   const made = (await ask('POST', path, body)) as LimitRequest
-  const said = `Asked for ${body.name} up to ${showFigure(made.limit, made.currency)} until ${made.until} (${made.id}).`
-  io.out(flags.json ? toJson(made) : printable(said))
+  const said = `Asked for ${body.name} up to ${formatFigure(made.limit, made.currency)} until ${made.until} (${made.id}).`
+  io.out(flags.json ? formatJson(made) : printable(said))
   return 0
 }
 
@@ -58,12 +58,12 @@ export const approveRequest: Run<typeof approveRequestFlags> = async (
   { operands: [id = ''], flags },
   io,
 ) => {
-  const approved = await decide(id, 'approve', readGiven(flags), flags, io)
+  const approved = await decide(id, 'approve', readGivenLimit(flags), flags, io)
   const { name, user, grantedLimit = '', grantedUntil, currency } = approved
   const whose = showSharers(approved) || user
-  const said = `${whose} has ${name} up to ${showFigure(grantedLimit, currency)} until ${grantedUntil}.`
-  io.out(flags.json ? toJson(approved) : printable(said))
-  warnOfPending(approved, io, meanwhile)
+  const said = `${whose} has ${name} up to ${formatFigure(grantedLimit, currency)} until ${grantedUntil}.`
+  io.out(flags.json ? formatJson(approved) : printable(said))
+  warnOfPending(approved, io, oldLimitWarning)
   return 0
 }
 
@@ -74,7 +74,9 @@ export const denyRequest: Run<typeof denyRequestFlags> = async (
 ) => {
   const { reason } = flags
   const denied = await decide(id, 'deny', { reason }, flags, io)
-  io.out(flags.json ? toJson(denied) : printable(`Denied ${denied.user} more of ${denied.name}.`))
+  io.out(
+    flags.json ? formatJson(denied) : printable(`Denied ${denied.user} more of ${denied.name}.`),
+  )
   return 0
 }
 

@@ -6,7 +6,7 @@ import { type Run, WrongCall } from './command.ts'
 import type { listKeysFlags } from './commands/keys.ts'
 import { searchKeys } from './key-client.ts'
 import { parseLabels } from './key-flags.ts'
-import { renderTable, toJson } from './output.ts'
+import { formatJson, renderTable } from './output.ts'
 
 /** Lists keys; returns the exit status. */
 export const listKeys: Run<typeof listKeysFlags> = async ({ flags }, io) => {
@@ -21,7 +21,7 @@ export const listKeys: Run<typeof listKeysFlags> = async ({ flags }, io) => {
   const search = { filters, sort: readSort(flags.sort) }
   const limit = readLimit(flags.limit)
   const records = await searchKeys(connectApi(io, flags), search, limit)
-  if (flags.json) io.out(toJson({ object: 'list', data: records }))
+  if (flags.json) io.out(formatJson({ object: 'list', data: records }))
   else if (records.length === 0) io.err('There are no such keys.')
   else io.out(showRecords(records))
   return 0

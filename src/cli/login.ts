@@ -3,10 +3,10 @@
 import { createApiClient } from './api-client.ts'
 import { checkToken, checkUrl, urlOf } from './api-target.ts'
 import type { Run } from './command.ts'
-import type { json } from './commands/flags.ts'
+import type { jsonFlag } from './commands/flags.ts'
 import type { loginFlags } from './commands/shell.ts'
 import { loginFile, readLogins, removeLogins, writeLogins } from './login-file.ts'
-import { printable, toJson } from './output.ts'
+import { formatJson, printable } from './output.ts'
 
 /** Saves the credential on standard input if the gateway accepts it; returns the exit status. */
 export const login: Run<typeof loginFlags> = async ({ operands: [raw], flags }, io) => {
@@ -23,17 +23,17 @@ export const login: Run<typeof loginFlags> = async ({ operands: [raw], flags }, 
   const user = printable(me.username)
   io.out(
     flags.json
-      ? toJson({ url, username: me.username, credential: me.credential, file })
+      ? formatJson({ url, username: me.username, credential: me.credential, file })
       : `${url} is now the default gateway, as ${user}. The credential is saved in ${file}.`,
   )
   return 0
 }
 
 /** Removes the saved credential; returns the exit status: 1 if there was none for the address. */
-export const logout: Run<typeof json> = async ({ operands: [raw], flags }, io) => {
+export const logout: Run<typeof jsonFlag> = async ({ operands: [raw], flags }, io) => {
   if (raw === undefined) {
     removeLogins(io.env)
-    io.out(flags.json ? toJson({ forgotten: 'all' }) : 'Removed all saved credentials.')
+    io.out(flags.json ? formatJson({ forgotten: 'all' }) : 'Removed all saved credentials.')
     return 0
   }
   const url = checkUrl(raw, true)
@@ -44,6 +44,6 @@ export const logout: Run<typeof json> = async ({ operands: [raw], flags }, io) =
     current: current === url ? undefined : current,
     tokens: new Map(left),
   })
-  io.out(flags.json ? toJson({ forgotten: url }) : `Removed the saved credential for ${url}.`)
+  io.out(flags.json ? formatJson({ forgotten: url }) : `Removed the saved credential for ${url}.`)
   return 0
 }

@@ -15,8 +15,8 @@ import type { Pool } from '../store/postgres/postgres.ts'
 import { auditTakeOver } from './audit-take-over.ts'
 import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { migrateFlags } from './commands/operate.ts'
-import { embeddedIn, isRunning, requireResponse, withPool } from './database.ts'
-import { toJson } from './output.ts'
+import { embeddedDatabaseUrl, isRunning, requireResponse, withPool } from './database.ts'
+import { formatJson } from './output.ts'
 
 /** Messages during the run, and the result that --json prints. */
 interface Report {
@@ -42,7 +42,7 @@ export const migrate: Run<typeof migrateFlags> = async ({ flags }, { env, out, e
     printsJson: flags.json,
   }
   const status = await run(flags, env, report)
-  if (flags.json) out(toJson(report.result))
+  if (flags.json) out(formatJson(report.result))
   return status
 }
 
@@ -237,7 +237,7 @@ async function withTarget<T>(
 ): Promise<T> {
   if (config.databaseUrl !== undefined)
     return await withUrl('DATABASE_URL', config.databaseUrl, action)
-  const created = embeddedIn(config.dataDir)
+  const created = embeddedDatabaseUrl(config.dataDir)
   if (created === undefined && onlyLooks) return await action(undefined)
   if (created !== undefined && (await isRunning(created))) {
     return await withUrl('DATA_DIR', created, action)

@@ -66,7 +66,7 @@ export function formatCount(count: number, noun: string): string {
  * The output of --json. Characters that would act on a terminal or reverse its text are escaped, of which JSON itself
  * escapes only some; a parser restores them.
  */
-export function toJson(value: object): string {
+export function formatJson(value: object): string {
   return JSON.stringify(value, null, 2).replace(/[\x7f-\x9f\p{Cf}\p{Zl}\p{Zp}]/gu, escaped)
 }
 

@@ -11,7 +11,7 @@ const maxBytes = 64 * 2 ** 20
  * The body of a response to `path` with its status; rejects if there is none within 10 s. `isSecure` says whether the
  * listener has TLS, if it is not a socket.
  */
-export async function askOwn(
+export async function requestOwnListener(
   address: Address,
   path: string,
   { isSecure = false, method = 'GET' } = {},

@@ -11,12 +11,15 @@ import {
 import { readRevocationFile } from '../keys/revocations/revocation-file.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
 import type { Run } from './command.ts'
-import type { json } from './commands/flags.ts'
+import type { jsonFlag } from './commands/flags.ts'
 import { withDatabase } from './database.ts'
-import { printable, toJson } from './output.ts'
+import { formatJson, printable } from './output.ts'
 
 /** Runs the command; returns the exit status: 1 if a file or line could not be read or a key not be revoked. */
-export const replay: Run<typeof json> = async ({ operands: files, flags }, { env, out, err }) => {
+export const replayRevocations: Run<typeof jsonFlag> = async (
+  { operands: files, flags },
+  { env, out, err },
+) => {
   return await withDatabase(env, 'revocations', async (sql) => {
     const done: Replayed[] = []
     for (const file of files) {
@@ -34,7 +37,7 @@ export const replay: Run<typeof json> = async ({ operands: files, flags }, { env
       if (broken > 0) err(`${name}: ${broken} lines cannot be read.`)
       if (left > 0) err(`${name}: ${left} keys are locked by a transaction; repeat the command.`)
     }
-    if (flags.json) out(toJson({ object: 'list', data: done }))
+    if (flags.json) out(formatJson({ object: 'list', data: done }))
     const isWhole = done.length === files.length
     return isWhole && done.every(({ broken, left }) => broken + left === 0) ? 0 : 1
   })

@@ -3,19 +3,19 @@
 import { forgetReplicas, listReplicas, type Replica } from '../cluster/replicas.ts'
 import { toTimestamp } from '../formats/time.ts'
 import type { Run } from './command.ts'
-import type { json } from './commands/flags.ts'
+import type { jsonFlag } from './commands/flags.ts'
 import type { forgetReplicaFlags } from './commands/operate.ts'
 import { withDatabase } from './database.ts'
-import { printable, renderTable, toJson } from './output.ts'
-import { agrees, type CommandIo } from './terminal.ts'
+import { formatJson, printable, renderTable } from './output.ts'
+import { type CommandIo, confirm } from './terminal.ts'
 
 /** A process that was seen this recently is running: its row would return at once. */
 const runningMs = 15_000
 
 /** Lists the processes that a revocation waits for; returns the exit status. */
-export const showReplicas: Run<typeof json> = async ({ flags }, io) => {
+export const showReplicas: Run<typeof jsonFlag> = async ({ flags }, io) => {
   const found = await withDatabase(io.env, 'revocations', listReplicas)
-  if (flags.json) io.out(toJson({ object: 'list', data: found.map(withTimes) }))
+  if (flags.json) io.out(formatJson({ object: 'list', data: found.map(withTimes) }))
   else if (found.length === 0) io.err('Revocations wait for no process.')
   else io.out(toTable(found))
   return 0
@@ -43,7 +43,7 @@ export const forgetReplica: Run<typeof forgetReplicaFlags> = async (
       sql,
       named.map(({ id }) => id),
     )
-    io.out(flags.json ? toJson({ forgotten: name }) : `Forgotten: ${printable(name)}.`)
+    io.out(flags.json ? formatJson({ forgotten: name }) : `Forgotten: ${printable(name)}.`)
     return 0
   })
 }
@@ -71,7 +71,7 @@ async function isSure(
     `Revocations will no longer wait for ${name}, last seen ${showSpan(named[0]?.unseenMs ?? 0)} ago. ` +
       `If it is only cut off from the database, it may let revoked keys pass for another ${showSpan(servesMs)}.`,
   )
-  return yes || (await agrees(io, 'Has this process ended permanently?'))
+  return yes || (await confirm(io, 'Has this process ended permanently?'))
 }
 
 function toTable(found: readonly Replica[]): string {

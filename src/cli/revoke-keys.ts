@@ -7,14 +7,14 @@ import { type FlagsOf, type Run, Unreachable, WrongCall } from './command.ts'
 import type { revokeKeysFlags } from './commands/keys.ts'
 import {
   type ChangedKey,
+  keyPath,
   keysPath,
-  pathOf,
   type Revoked,
   searchKeys,
   warnOfPending,
 } from './key-client.ts'
-import { printable, toJson } from './output.ts'
-import { agrees, type CommandIo } from './terminal.ts'
+import { formatJson, printable } from './output.ts'
+import { type CommandIo, confirm } from './terminal.ts'
 
 type Given = FlagsOf<typeof revokeKeysFlags>
 
@@ -24,7 +24,7 @@ export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, f
     if (ids.length > 0) throw new WrongCall('Either --all or ids, not both.')
     if (flags.user !== undefined) return await revokeOfUser(flags.user, flags, io)
     // A script that has lost its keys must not stop at a question.
-    if (!flags.yes && !(await agrees(io, 'Revoke all of your active keys?', true))) return 1
+    if (!flags.yes && !(await confirm(io, 'Revoke all of your active keys?', true))) return 1
     return await revokeAll(undefined, flags, io)
   }
   if (flags.user !== undefined) {
@@ -41,7 +41,7 @@ export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, f
   let failure = 1
   for (const id of ids) {
     try {
-      const record = (await ask('DELETE', pathOf(id))) as ChangedKey
+      const record = (await ask('DELETE', keyPath(id))) as ChangedKey
       revoked.push(record)
       if (!flags.json) io.out(printable(`Revoked ${record.id} (${record.name}).`))
       warnOfPending(record, io)
@@ -50,7 +50,7 @@ export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, f
       io.err(`${printable(id)}: ${(await endOf(ask, id)) ?? errorMessage(error)}`)
     }
   }
-  if (flags.json) io.out(toJson({ object: 'list', data: revoked }))
+  if (flags.json) io.out(formatJson({ object: 'list', data: revoked }))
   return revoked.length === ids.length ? 0 : failure
 }
 
@@ -58,7 +58,7 @@ export const revokeKeys: Run<typeof revokeKeysFlags> = async ({ operands: ids, f
  * The note that a key cannot be revoked because it has ended already; undefined if it has not, or is not the caller's.
  */
 async function endOf(ask: ApiClient, id: string): Promise<string | undefined> {
-  const found = (await ask('GET', pathOf(id)).catch(() => undefined)) as ApiKeyResponse | undefined
+  const found = (await ask('GET', keyPath(id)).catch(() => undefined)) as ApiKeyResponse | undefined
   if (found === undefined || found.status === 'active') return undefined
   return `This API key is ${printable(found.status)} already.`
 }
@@ -74,7 +74,7 @@ async function revokeGiven(flags: Given, io: CommandIo): Promise<number> {
   const record = (await ask('POST', `${keysPath}/revoke`, { key })) as ChangedKey
   const { id, name, username } = record
   const said = printable(`Revoked ${id} (${name}) of ${username}.`)
-  io.out(flags.json ? toJson(record) : said)
+  io.out(flags.json ? formatJson(record) : said)
   warnOfPending(record, io)
   return 0
 }
@@ -91,7 +91,7 @@ async function revokeOfUser(user: string, flags: Given, io: CommandIo): Promise<
       return 0
     }
     const keys = length === 1 ? 'the 1 active key' : `all ${length} active keys`
-    if (!(await agrees(io, `Revoke ${keys} of ${name}?`))) return 1
+    if (!(await confirm(io, `Revoke ${keys} of ${name}?`))) return 1
   }
   return await revokeAll(user, flags, io)
 }
@@ -106,7 +106,7 @@ async function revokeAll(
   const result = (await ask('POST', `${keysPath}/bulk-revoke`, { username })) as Revoked & {
     readonly message: string
   }
-  io.out(flags.json ? toJson(result) : printable(result.message))
+  io.out(flags.json ? formatJson(result) : printable(result.message))
   warnOfPending(result, io)
   return 0
 }

@@ -6,7 +6,7 @@ import { ApiRefusal } from './api-client.ts'
 import { type Command, type Run, Unreachable, WrongCall } from './command.ts'
 import { rewordFor } from './command-words.ts'
 import { commands, runners } from './commands.ts'
-import { helpOn, helpOnAll } from './help.ts'
+import { allCommandsHelp, commandHelp } from './help.ts'
 import { printableLines } from './output.ts'
 import { parseCommand, WrongCommand } from './parse-command.ts'
 import { type CommandIo, terminal } from './terminal.ts'
@@ -19,12 +19,12 @@ export async function runCommand(
   let command: Command | undefined
   try {
     if (argv.length === 0) {
-      io.err(helpOnAll(commands.all))
+      io.err(allCommandsHelp(commands.all))
       return 2
     }
     const asked = parseCommand(argv, commands)
     if (asked.asks === 'version') io.out(readVersion())
-    if (asked.asks === 'help') io.out(await helpOn(asked.words, commands.all))
+    if (asked.asks === 'help') io.out(await commandHelp(asked.words, commands.all))
     if (asked.asks !== 'run') return 0
     command = asked.command
     if (asked.old !== undefined) {

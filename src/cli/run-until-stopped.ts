@@ -1,5 +1,5 @@
 import { awaitStopSignal } from '../runtime/stop-signals.ts'
-import { endAtRest, endNow } from './end-process.ts'
+import { endProcessNow, endProcessWhenIdle } from './end-process.ts'
 
 interface Running {
   /** Whether every part ended in time. */
@@ -17,15 +17,15 @@ export async function runUntilStopped(
   const starting = new AbortController()
   const asked = awaitStopSignal(() => {}).then(() => {
     starting.abort()
-    setTimeout(() => endNow(1), endWithinMs).unref()
+    setTimeout(() => endProcessNow(1), endWithinMs).unref()
   })
   let running: Running
   try {
     running = await start(starting.signal)
   } catch (error) {
-    if (starting.signal.aborted) return await endAtRest(0)
+    if (starting.signal.aborted) return await endProcessWhenIdle(0)
     throw error
   }
   await asked
-  return await endAtRest((await running.stop()) ? 0 : 1)
+  return await endProcessWhenIdle((await running.stop()) ? 0 : 1)
 }

@@ -6,8 +6,8 @@ import { connectApi } from './api-client.ts'
 import { type Run, WrongCall } from './command.ts'
 import type { limitsFlags } from './commands/usage.ts'
 import { listCounters } from './counters.ts'
-import { showFigure, toCells } from './limit-cells.ts'
-import { printable, renderBar, renderCells, toJson } from './output.ts'
+import { formatFigure, toLimitCells } from './limit-cells.ts'
+import { formatJson, printable, renderBar, renderCells } from './output.ts'
 import { readPages } from './pages.ts'
 
 /** Runs the command; returns the exit status. */
@@ -27,7 +27,7 @@ export const showLimits: Run<typeof limitsFlags> = async ({ flags }, io) => {
       ? await readPages<SharedLimitList>(ask, '/v1/admin/limits', selected)
       : ((await ask('GET', `/v1/limits?${new URLSearchParams([...selected])}`)) as LimitList)
   const list = await read(only)
-  if (flags.json) io.out(toJson(list))
+  if (flags.json) io.out(formatJson(list))
   else if (list.data.length === 0)
     io.err(explainNone(only, only.length > 0 ? await read([]) : list, all))
   else io.out(show(list))
@@ -70,9 +70,9 @@ function show({ data, currency }: LimitList): string {
   const rows = data.map((each) => {
     const { limit, remaining, resetsAt, percentLeft: percent } = each
     return {
-      ...toCells(each),
-      LEFT: remaining === null ? `${percent}%` : showFigure(remaining, currency),
-      LIMIT: showFigure(limit, currency),
+      ...toLimitCells(each),
+      LEFT: remaining === null ? `${percent}%` : formatFigure(remaining, currency),
+      LIMIT: formatFigure(limit, currency),
       RESETS: resetsAt ?? '-',
       ' ': renderBar(percent / 100),
     }

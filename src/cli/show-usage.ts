@@ -7,7 +7,7 @@ import { usageDimensions, usageUnits } from '../usage/store.ts'
 import { type ApiClient, type CsvPage, connectApi } from './api-client.ts'
 import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { usageFlags } from './commands/usage.ts'
-import { printable, renderBar, renderTable, toJson } from './output.ts'
+import { formatJson, printable, renderBar, renderTable } from './output.ts'
 import type { CommandIo } from './terminal.ts'
 import { toSpan } from './time-flag.ts'
 
@@ -25,7 +25,7 @@ export const showUsage: Run<typeof usageFlags> = async ({ flags }, io) => {
   }
   const { pages, rows } = await readAll(ask, parametersOf(flags))
   const [first] = pages
-  if (json) io.out(toJson({ ...first, data: rows, has_more: false }))
+  if (json) io.out(formatJson({ ...first, data: rows, has_more: false }))
   else if (csv) io.out(toCsv(columnsOf(rows), rows).trimEnd())
   else if (rows.length === 0) io.err('Nothing was used.')
   else io.out(show(rows, first?.currency))

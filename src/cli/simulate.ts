@@ -9,9 +9,9 @@ import { parseYaml } from '../models/sources/yaml-documents.ts'
 import { connectApi } from './api-client.ts'
 import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { simulateFlags } from './commands/operate.ts'
-import { loadFolder, readInput, withoutResources } from './input-file.ts'
-import { showFigure } from './limit-cells.ts'
-import { formatCount, printable, renderBar, renderTable, toJson } from './output.ts'
+import { loadFolder, noResourcesError, readInputFile } from './input-file.ts'
+import { formatFigure } from './limit-cells.ts'
+import { formatCount, formatJson, printable, renderBar, renderTable } from './output.ts'
 import type { CommandIo } from './terminal.ts'
 import { toSpan } from './time-flag.ts'
 
@@ -28,7 +28,7 @@ export const simulate: Run<typeof simulateFlags> = async (
   if (resources === undefined) return 1
   const ask = connectApi(io, flags)
   const response = (await ask('POST', '/v1/simulate', { resources, ...span })) as SimulationResponse
-  io.out(flags.json ? toJson(response) : show(response))
+  io.out(flags.json ? formatJson(response) : show(response))
   return response.refused > 0 ? 1 : 0
 }
 
@@ -47,9 +47,9 @@ async function readFolder(folder: string, { err, input }: CommandIo): Promise<st
   const errors = loaded.problems.filter(({ severity }) => severity === 'error')
   for (const problem of errors) err(printable(formatProblem(problem)))
   if (errors.length > 0) return undefined
-  if (loaded.resources.length === 0) throw withoutResources(folder)
+  if (loaded.resources.length === 0) throw noResourcesError(folder)
   const paths = [...(await listFiles(folder)).keys()].sort()
-  const texts = await Promise.all(paths.map((path) => readInput(path, input)))
+  const texts = await Promise.all(paths.map((path) => readInputFile(path, input)))
   const joined = texts.map(withoutDirectives).join('\n---\n')
   const bytes = Buffer.byteLength(JSON.stringify(joined))
   if (bytes <= bodyLimit - mostOtherBytes) return joined
@@ -91,7 +91,7 @@ function show(response: SimulationResponse): string {
       ['SUBSCRIPTION', 'MODEL', 'LIMIT', 'MOST USED', 'BY', ''],
       limits.map((each) => [
         ...[each.subscription ?? '-', each.model ?? each.models?.join(', ') ?? 'all'],
-        ...[showLimit(each, currency), showFigure(each.most, currency)],
+        ...[showLimit(each, currency), formatFigure(each.most, currency)],
         ...[printable(each.most_by ?? '-'), showNear(each, response)],
       ]),
       response.more_limits,
@@ -125,7 +125,7 @@ function showLimit(
 ): string {
   if (kind === undefined) return otherwise.replaceAll('_', ' ')
   const of = kind === 'cost' ? '' : ` ${kind}`
-  return `${name ? `${name}: ` : ''}${showFigure(limit, currency)}${of}${window ? ` / ${window}` : ''}`
+  return `${name ? `${name}: ` : ''}${formatFigure(limit, currency)}${of}${window ? ` / ${window}` : ''}`
 }
 
 function share({ most, limit }: SimulationResponse['limits'][number]): number {

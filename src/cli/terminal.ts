@@ -70,7 +70,7 @@ export const terminal: CommandIo = {
 }
 
 /** Whether the user agrees; without a terminal it returns `isMeant`, and prints how to continue if that is false. */
-export async function agrees(
+export async function confirm(
   { ask, err }: Pick<CommandIo, 'ask' | 'err'>,
   question: string,
   isMeant = false,

@@ -31,7 +31,7 @@ export function readTimeFlag(flag: string, raw: string, direction: Direction): n
 }
 
 /** The time in the API's form; undefined if the flag is not given. */
-export function toTime(
+export function parseTimeFlag(
   flag: string,
   raw: string | undefined,
   direction: Direction,
@@ -44,8 +44,8 @@ export function toSpan(flags: {
   readonly from?: string | undefined
   readonly to?: string | undefined
 }) {
-  const from = toTime('--from', flags.from, 'ago')
-  const to = toTime('--to', flags.to, 'ago')
+  const from = parseTimeFlag('--from', flags.from, 'ago')
+  const to = parseTimeFlag('--to', flags.to, 'ago')
   if (from === undefined || to === undefined || from <= to) return { from, to }
   throw new WrongCall('--from must be before --to.')
 }

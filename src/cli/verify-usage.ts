@@ -14,7 +14,7 @@ import type { LedgerState } from '../usage/store.ts'
 import { type FlagsOf, type Run, WrongCall } from './command.ts'
 import type { verifyUsageFlags } from './commands/usage.ts'
 import { withDatabase } from './database.ts'
-import { formatCount, printable, renderTable, toJson } from './output.ts'
+import { formatCount, formatJson, printable, renderTable } from './output.ts'
 import type { CommandIo } from './terminal.ts'
 import { latestTime, readTimeFlag } from './time-flag.ts'
 
@@ -51,7 +51,7 @@ export const runVerifyUsage: Run<typeof verifyUsageFlags> = async ({ flags }, io
       }))
       const completeFrom = toTimestamp(result.completeFrom)
       const shown = { ...result, completeFrom, ...toShown(result), beyond: toShown(result.beyond) }
-      io.out(toJson({ problems, gaps, unreadBytes, unreadLines, ...shown }))
+      io.out(formatJson({ problems, gaps, unreadBytes, unreadLines, ...shown }))
     } else {
       for (const problem of problems) io.out(problem)
       if (unread.bytes > 0) io.err(lagging(unread))

@@ -24,7 +24,7 @@ export function journalFilesOf(usageJournal: string) {
     lanes: at('.lanes'),
     /** Space that is freed when the file system is full (ballast.ts). */
     ballast: at('.ballast'),
-    /** The gateway's name among the gateways that share counters (name.ts). */
+    /** The gateway's name among the gateways that share counters (gateway-name.ts). */
     name: at('.name'),
   }
 }

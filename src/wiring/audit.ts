@@ -36,7 +36,7 @@ export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>)
 }
 
 /** Records the start of this process's service, and its end when it is stopped. */
-export async function noteService({ audit, stops }: Context): Promise<void> {
+export async function auditServiceLifetime({ audit, stops }: Context): Promise<void> {
   const note = (action: AuditAction) =>
     audit.note({ action, outcome: 'success', actor: serviceActor, requestId: randomUUID() })
   // Written while other parts stop; the trail itself stops last, and waits for it.

@@ -21,7 +21,7 @@ import { createMetricsServer } from '../telemetry/metrics-server.ts'
 import { watchProcess } from '../telemetry/process.ts'
 import type { Sources } from '../telemetry/readings.ts'
 import type { Context } from './context.ts'
-import { openTls } from './listener-tls.ts'
+import { openConfiguredTls } from './listener-tls.ts'
 
 type Opening = Pick<Context, 'config' | 'log' | 'stops'>
 
@@ -49,7 +49,7 @@ export async function serveController(config: Config, log: Logger, signal?: Abor
 /** Opens the listeners, then the controller. */
 async function start(context: Opening, isReady: () => boolean, starting?: AbortSignal) {
   const { config, log, stops } = context
-  const tls = openTls(context)
+  const tls = openConfiguredTls(context)
   const internalTls = 'path' in config.internalAddress ? undefined : tls?.asking
   const probes = await openEarlyProbes(config, internalTls, isReady)
   stops.push(probes.close)

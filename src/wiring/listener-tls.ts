@@ -5,7 +5,7 @@ import { type ListenerTls, openListenerTls, type TlsSettings } from '../tls/list
 import type { Context } from './context.ts'
 
 /** Returns undefined if the listeners use plaintext. */
-export function openTls({
+export function openConfiguredTls({
   config,
   log,
   stops,

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { test } from 'tap'
 import { parse } from 'yaml'
-import { conditions, type Observed } from '../../src/cli/findings.ts'
+import { alertConditions, type Observed } from '../../src/cli/findings.ts'
 
 const quiet: Observed = {
   ...{
@@ -19,7 +19,7 @@ const textOf = (path: string) => readFileSync(new URL(`../../${path}`, import.me
 
 /** The sections whose condition holds. */
 const found = (seen: Partial<Observed>) =>
-  Object.entries(conditions)
+  Object.entries(alertConditions)
     .filter(([, holds]) => holds({ ...quiet, ...seen }) !== undefined)
     .map(([name]) => name)
 const figures = (now: Readonly<Record<string, number>>) => ({ now: new Map(Object.entries(now)) })
@@ -31,7 +31,7 @@ test('every alert of one process has a condition', async (t) => {
     .flatMap(({ alert = '' }: { alert?: string }) => (alert ? [alert] : []))
   const elsewhere = ['TollgateCheckSlow', 'TollgateReplicas']
   const others = ['Clocks', 'Identity providers and the cluster', 'Time zones']
-  t.strictSame(Object.keys(conditions).sort(), [
+  t.strictSame(Object.keys(alertConditions).sort(), [
     ...[...alerts.filter((name: string) => !elsewhere.includes(name)), ...others].sort(),
   ])
   const runbook = textOf('docs/runbook.md')
@@ -116,7 +116,7 @@ test('what only the database would tell of resources is no problem of a document
   const databaseError = 'ECONNREFUSED'
   t.strictSame(found({ problems: [unknown], databaseError }), ['TollgateDatabaseAway'])
   t.strictSame(
-    conditions.TollgateResourceProblems?.({
+    alertConditions.TollgateResourceProblems?.({
       ...quiet,
       problems: [unknown, 'a.yaml:3: error: …'],
       databaseError,
@@ -127,7 +127,7 @@ test('what only the database would tell of resources is no problem of a document
 })
 
 test('an audit trail that cannot be written matters until it can', async (t) => {
-  t.strictSame(conditions.TollgateAuditLost?.({ ...quiet, degraded: ['audit'] }), [
+  t.strictSame(alertConditions.TollgateAuditLost?.({ ...quiet, degraded: ['audit'] }), [
     '/readyz lists audit',
   ])
 })
@@ -135,7 +135,7 @@ test('an audit trail that cannot be written matters until it can', async (t) => 
 test('a counter matters while it grows', async (t) => {
   const { now } = figures({ tollgate_audit_lost_total: 7 })
   t.strictSame(found({ now, before: now }), [])
-  t.strictSame(conditions.TollgateAuditLost?.({ ...quiet, now }), [
+  t.strictSame(alertConditions.TollgateAuditLost?.({ ...quiet, now }), [
     'tollgate_audit_lost_total grew by 7',
   ])
 })
@@ -144,10 +144,13 @@ test('calls that were not counted matter as long as the process runs', async (t)
   const name = 'tollgate_uncounted_calls_total{operation="responses"}'
   const { now } = figures({ [name]: 4 })
   const seen = { ...quiet, now, before: now }
-  t.strictSame(conditions.TollgateUncountedCalls?.(seen), [
+  t.strictSame(alertConditions.TollgateUncountedCalls?.(seen), [
     `${name} is 4 since the process started`,
   ])
-  t.equal(conditions.TollgateUncountedCalls?.({ ...quiet, ...figures({ [name]: 0 }) }), undefined)
+  t.equal(
+    alertConditions.TollgateUncountedCalls?.({ ...quiet, ...figures({ [name]: 0 }) }),
+    undefined,
+  )
 })
 
 test('counters that wait for their flush matter once they accumulate', async (t) => {

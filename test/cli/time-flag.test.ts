@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { commands } from '../../src/cli/commands.ts'
-import { readTimeFlag, timeForms, toTime } from '../../src/cli/time-flag.ts'
+import { parseTimeFlag, readTimeFlag, timeForms } from '../../src/cli/time-flag.ts'
 import { runAt } from '../support/command.ts'
 
 test('a time is a day, an instant, or a duration from now or ago', async (t) => {
@@ -19,8 +19,8 @@ test('a time is a day, an instant, or a duration from now or ago', async (t) => 
   const away = (direction: 'ahead' | 'ago') => readTimeFlag('--x', '1.5h', direction) - Date.now()
   t.ok(Math.abs(away('ahead') - 5_400_000) < 60_000)
   t.ok(Math.abs(away('ago') + 5_400_000) < 60_000)
-  t.equal(toTime('--x', '2026-03-01', 'ago'), '2026-03-01T00:00:00.000Z')
-  t.equal(toTime('--x', undefined, 'ago'), undefined)
+  t.equal(parseTimeFlag('--x', '2026-03-01', 'ago'), '2026-03-01T00:00:00.000Z')
+  t.equal(parseTimeFlag('--x', undefined, 'ago'), undefined)
 })
 
 test('every flag that takes a time takes the same forms', async (t) => {

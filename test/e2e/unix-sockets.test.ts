@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
-import { askOwn } from '../../src/cli/own-listener.ts'
+import { requestOwnListener } from '../../src/cli/own-listener.ts'
 import { makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { clientAt } from '../support/client-at.ts'
 import { gatewayTests } from '../support/gateway.ts'
@@ -37,7 +37,7 @@ test('Envoy reaches Check and the API over Unix sockets', async (t, gateway) => 
 test('probes and the internal API answer on a socket', async (t) => {
   t.equal(statSync(internal).mode & 0o777, 0o660)
   for (const path of ['/livez', '/readyz', '/internal/v1/resources']) {
-    t.equal((await askOwn({ path: internal }, path)).status, 200, path)
+    t.equal((await requestOwnListener({ path: internal }, path)).status, 200, path)
   }
 })
 

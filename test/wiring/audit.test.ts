@@ -5,7 +5,7 @@ import { test } from 'tap'
 import type { AuditEvent } from '../../src/audit/event.ts'
 import { noTrail } from '../../src/audit/trail.ts'
 import { type Stop, stopInOrder } from '../../src/runtime/shutdown.ts'
-import { noteService, openAudit } from '../../src/wiring/audit.ts'
+import { auditServiceLifetime, openAudit } from '../../src/wiring/audit.ts'
 import type { Context } from '../../src/wiring/context.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -20,7 +20,7 @@ test('a disk that takes the last entry slowly is no fault of the shutdown', asyn
       return true
     },
   }
-  await noteService({ audit, stops } as unknown as Context)
+  await auditServiceLifetime({ audit, stops } as unknown as Context)
   const errors: unknown[] = []
   t.equal(
     await stopInOrder(stops, { log: { error: (entry: unknown) => errors.push(entry) } }),
@@ -42,7 +42,7 @@ test('the log says why an entry is lost', async (t) => {
   const log = { error: (entry: Record<string, unknown>) => entries.push(entry) }
   const audit = openAudit({ config, log, clock: Date.now, stops } as unknown as Context)
   rmSync(missing, { recursive: true, force: true })
-  await noteService({ audit, stops } as unknown as Context)
+  await auditServiceLifetime({ audit, stops } as unknown as Context)
   t.match(entries, [{ code: 'audit_failing', cause: /ENOENT.*missing/ }])
   await stopInOrder(stops, { log })
 })

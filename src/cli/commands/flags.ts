@@ -1,19 +1,19 @@
 /** Flags of several commands. */
 
 /** Which gateway, and how. */
-export const connection = {
+export const connectionFlags = {
   url: { takes: '<url>', means: 'the address of the gateway' },
   'insecure-http': { means: 'send the credential over plain http to another machine' },
 } as const
 
 /** Output for programs. */
-export const json = { json: { means: 'print JSON' } } as const
+export const jsonFlag = { json: { means: 'print JSON' } } as const
 
 /** For commands that call a gateway and print what it answers. */
-export const gatewayFlags = { ...connection, ...json } as const
+export const gatewayFlags = { ...connectionFlags, ...jsonFlag } as const
 
 /** For commands that ask for confirmation. */
-export const yes = { yes: { means: 'do not ask for confirmation' } } as const
+export const yesFlag = { yes: { means: 'do not ask for confirmation' } } as const
 
 /** Selects usage and limits. */
 export const selectorFlags = {

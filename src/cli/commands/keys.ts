@@ -1,7 +1,7 @@
 /** Commands on API keys. */
 
 import { command } from '../command.ts'
-import { gatewayFlags, yes } from './flags.ts'
+import { gatewayFlags, yesFlag } from './flags.ts'
 
 /** Fields of a key. */
 const fields = {
@@ -162,7 +162,7 @@ export const revokeKeysFlags = {
     means: 'revoke all keys of this user, after confirmation',
     field: 'username',
   },
-  ...yes,
+  ...yesFlag,
   ...gatewayFlags,
 } as const
 

@@ -2,7 +2,7 @@
 
 import { command } from '../command.ts'
 import { timeForms } from '../time-flag.ts'
-import { connection, json, yes } from './flags.ts'
+import { connectionFlags, jsonFlag, yesFlag } from './flags.ts'
 
 export const checkFlags = {
   'in-force': {
@@ -11,7 +11,7 @@ export const checkFlags = {
     means:
       'the folder that is in force now: report limits that would be removed or start with new counters',
   },
-  ...json,
+  ...jsonFlag,
 } as const
 
 export const checkCommand = command({
@@ -31,7 +31,7 @@ export const doctorFlags = {
   'since-start': {
     means: 'report all events since the process started, not only those of the last five seconds',
   },
-  ...json,
+  ...jsonFlag,
 } as const
 
 export const doctorCommand = command({
@@ -54,7 +54,7 @@ export const exportResourcesCommand = command({
     'YAML, for kubectl apply or a folder. Reads them from files, or without arguments from the cluster of KUBECONFIG or ' +
     'of the pod; - is standard input. Fields without a counterpart are listed on standard error.',
   operands: [{ name: 'file', optional: true, many: true, at: 'file' }],
-  flags: json,
+  flags: jsonFlag,
   exit: '0 everything is printed, 1 a resource was not converted.',
 })
 
@@ -71,7 +71,7 @@ export const importPricesCommand = command({
     { name: 'file', at: 'file' },
     { name: 'model', optional: true, many: true },
   ],
-  flags: json,
+  flags: jsonFlag,
   exit: '0 everything is printed, 1 a price is not imported.',
 })
 
@@ -95,7 +95,7 @@ export const migrateFlags = {
   plan: {
     means: 'print what would be done to the schema, and which processes keep working with it',
   },
-  ...json,
+  ...jsonFlag,
 } as const
 
 export const migrateCommand = command({
@@ -124,7 +124,7 @@ export const cleanupFlags = {
     at: 'file',
   },
   key: { takes: '<file>', means: 'its private key (PEM)', at: 'file' },
-  ...json,
+  ...jsonFlag,
 } as const
 
 export const cleanupCommand = command({
@@ -142,10 +142,10 @@ export const revocationsCommand = command({
   name: 'revocations',
   summary: 'List the processes that a revocation waits for',
   about: 'Reads the database of DATABASE_URL, or for tollgate up the database in DATA_DIR.',
-  flags: json,
+  flags: jsonFlag,
 })
 
-export const forgetReplicaFlags = { ...yes, ...json } as const
+export const forgetReplicaFlags = { ...yesFlag, ...jsonFlag } as const
 
 export const forgetReplicaCommand = command({
   name: 'revocations forget',
@@ -163,7 +163,7 @@ export const replayCommand = command({
     'REVOCATION_LOG_DIR (revocations-<process>.jsonl). A process replays all files in its folder by itself, at its ' +
     'start and whenever it detects that the database has lost revocations. The command may be repeated.',
   operands: [{ name: 'file', many: true, at: 'file' }],
-  flags: json,
+  flags: jsonFlag,
   exit: '0 every line was replayed, 1 a line could not be read or a key could not be revoked.',
 })
 
@@ -174,8 +174,8 @@ export const simulateFlags = {
     means: `${timeForms.ago}, in whole hours`,
   },
   to: { takes: '<time>', means: 'the end, in the same form' },
-  ...connection,
-  ...json,
+  ...connectionFlags,
+  ...jsonFlag,
 } as const
 
 export const simulateCommand = command({

@@ -1,7 +1,7 @@
 /** Commands that run a component of Tollgate, or help to run one. */
 
 import { command } from '../command.ts'
-import { json } from './flags.ts'
+import { jsonFlag } from './flags.ts'
 
 export const upFlags = { verbose: { means: 'print every address' } } as const
 
@@ -47,7 +47,7 @@ export const drainCommand = command({
     'and no connection was used in the last five seconds, or after DRAIN_SECONDS. If the service is down, it ' +
     "drains Envoy directly, at ENVOY_ADMIN_ADDRESS. Use it as the preStop hook of Envoy's container. A drain cannot be " +
     'undone: stop Envoy and start it again.',
-  flags: json,
+  flags: jsonFlag,
   exit: '0 no request is in progress, 1 requests are still in progress, 3 Envoy does not respond, so that nothing was drained.',
 })
 
@@ -61,7 +61,7 @@ export const envoyConfigFlags = {
   validate: {
     means: 'validate it with Envoy (ENVOY_PATH, else envoy on PATH), in a temporary folder',
   },
-  ...json,
+  ...jsonFlag,
 } as const
 
 export const envoyConfigCommand = command({
@@ -78,7 +78,7 @@ export const envoyConfigCommand = command({
 export const demoFlags = {
   requests: { takes: '<number>', means: 'how many; 200 by default, 10,000 at most' },
   remove: { means: 'remove the usage, and revoke the keys' },
-  ...json,
+  ...jsonFlag,
 } as const
 
 export const demoCommand = command({

@@ -1,9 +1,12 @@
 /** Commands that set up a terminal. */
 
 import { command } from '../command.ts'
-import { connection, json } from './flags.ts'
+import { connectionFlags, jsonFlag } from './flags.ts'
 
-export const loginFlags = { 'insecure-http': connection['insecure-http'], ...json } as const
+export const loginFlags = {
+  'insecure-http': connectionFlags['insecure-http'],
+  ...jsonFlag,
+} as const
 
 export const loginCommand = command({
   name: 'login',
@@ -22,7 +25,7 @@ export const logoutCommand = command({
   about:
     'For the gateway at <url>, or for all gateways. The credential stays valid: revoke a key to end it.',
   operands: [{ name: 'url', optional: true }],
-  flags: json,
+  flags: jsonFlag,
 })
 
 export const completionCommand = command({

@@ -3,7 +3,7 @@
 import { usageDimensions, usageUnits } from '../../usage/store.ts'
 import { command } from '../command.ts'
 import { timeForms } from '../time-flag.ts'
-import { gatewayFlags, json, selectorFlags, yes } from './flags.ts'
+import { gatewayFlags, jsonFlag, selectorFlags, yesFlag } from './flags.ts'
 
 const span = {
   from: {
@@ -97,7 +97,7 @@ export const usageCommand = command({
   flags: usageFlags,
 })
 
-export const verifyUsageFlags = { ...span, ...json } as const
+export const verifyUsageFlags = { ...span, ...jsonFlag } as const
 
 export const verifyUsageCommand = command({
   name: 'usage verify',
@@ -111,7 +111,7 @@ export const verifyUsageCommand = command({
   exit: '0 the ledger agrees, 1 something differs.',
 })
 
-export const forgetUsageFlags = { ...yes, ...json } as const
+export const forgetUsageFlags = { ...yesFlag, ...jsonFlag } as const
 
 export const forgetUsageCommand = command({
   name: 'usage forget',
@@ -160,7 +160,7 @@ export const resetLimitsFlags = {
   user: { takes: '<name>', means: 'the counters of this user' },
   key: { takes: '<id>', means: "the counters of this key's own limits", field: 'key_id' },
   ...ofLimit,
-  ...yes,
+  ...yesFlag,
   ...gatewayFlags,
 } as const
 

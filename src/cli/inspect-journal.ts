@@ -7,7 +7,7 @@ import { fileModeOf, findMismatch } from '../journal/prepare-folder.ts'
 import type { Config } from '../settings/config.ts'
 
 /** One sentence each. An Envoy that does not respond is another finding. */
-export async function seeJournal(
+export async function inspectJournal(
   config: Pick<Config, 'usageJournal' | 'socketMode' | 'envoyAdminAddress'>,
 ): Promise<readonly string[]> {
   const { usageJournal, socketMode, envoyAdminAddress: admin } = config
