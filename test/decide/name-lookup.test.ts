@@ -28,10 +28,20 @@ test('models that no policy opens do not slow down a name that they declare', as
     accessPolicy('open', ['llm/small'], { groups: ['team'] }),
     subscription('basic', { groups: ['team'] }, { 'llm/small': [[1, '1m']] }),
   )
+  let looks = 0
+  for (const model of snapshot.modelsByName.get('gpt') ?? []) {
+    const { users } = model
+    const look = () => {
+      looks += 1
+      return users
+    }
+    if (model.key !== 'llm/small') Object.defineProperty(model, 'users', { get: look })
+  }
   const { caller, reads } = counted()
   const asking = { caller, requestedSubscription: undefined }
   for (const _ of [1, 2]) t.match(findModelByName('gpt', asking, snapshot), { key: 'llm/small' })
   t.equal(reads(), 2, 'only the open model is compared with the groups')
+  t.equal(looks, 0, 'the others are not even looked at')
   const target = { modelKey: undefined, operation: '/v1/chat/completions', query: '' }
   const asked = { ...asking, target: target as never, bodyModel: 'gpt' }
   t.equal(modelsWithoutAccess(asked, snapshot).length, 500, 'a refusal names them')
