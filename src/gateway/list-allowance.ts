@@ -2,17 +2,18 @@
 
 import type { IncomingMessage } from 'node:http'
 
-/** The bytes that are left for long lists. */
+/** The bytes that are left for long lists; `listBytes` if none is being read. */
 export interface ListAllowance {
   left: number
 }
 
+export const listBytes = 16 * 2 ** 20
 /** A list is read up to this length even if others use up the allowance. */
 const shortBytes = 65_536
 
 /**
- * Runs `read`, which reads the response at once, and counts its bytes as they arrive; gives them back when it has ended. A long response
- * for which nothing is left is broken off.
+ * Runs `read`, which reads the response at once, and counts its bytes as they arrive; gives them back when it has ended.
+ * A long response for which nothing is left is broken off.
  */
 export async function readListWithin<Result>(
   allowance: ListAllowance = { left: Number.POSITIVE_INFINITY },

@@ -14,6 +14,7 @@ import { refuseForeignHosts } from '../console/sample-sign-in.ts'
 import { createLimitEnforcer } from '../extauthz/check-limits.ts'
 import { formatAddress, loopbackIfWildcard } from '../formats/address.ts'
 import { networkOf } from '../formats/cidr.ts'
+import { listBytes, readListWithin } from '../gateway/list-allowance.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createLineLimit } from '../runtime/line-limit.ts'
@@ -127,8 +128,10 @@ function openProbes({ config, log, clock }: Context, seal: ListingSeal): ProbeMo
   const { gatewayAddress, gatewayTlsCertFile: certFile } = config
   const at = { host: loopbackIfWildcard(gatewayAddress.host), port: gatewayAddress.port }
   const lines = createLineLimit(quietMs)
+  const allowance = { left: listBytes }
   return createProbeModel({
     askGateway: createGatewayClient({ ...at, certFile }),
+    readWithin: (response, read) => readListWithin(allowance, response, read),
     seal: (address, authorization) => seal.close(address, authorization, clock()),
     onUnreachable(error) {
       if (lines.pass('', clock()) === undefined) return

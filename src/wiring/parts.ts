@@ -4,6 +4,7 @@ import { createOthersRefusals } from '../cluster/shared-refusals.ts'
 import { traceKey } from '../extauthz/check-spans.ts'
 import { createDenialLog } from '../extauthz/denial-log.ts'
 import { createRefusalMemory } from '../extauthz/refusal-memory.ts'
+import { listBytes } from '../gateway/list-allowance.ts'
 import { requestServedModels } from '../gateway/server-list.ts'
 import { createAuthenticator, createKeyVerifier } from '../identity/authenticate.ts'
 import { createListingSeal } from '../identity/listing-seal.ts'
@@ -134,8 +135,6 @@ function startNotifications(
 
 /** How long a server may take to list its models; milliseconds. */
 const askMs = 2_000
-/** Bytes of long lists that are read at the same time: each takes several times its length of memory. */
-const listBytes = 16 * 2 ** 20
 
 /** Asks the servers of models without ids of their own. */
 function openServedNames(

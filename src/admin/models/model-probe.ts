@@ -40,10 +40,17 @@ type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'closed' |
 /** Never rejects, and takes no longer than its limit. */
 export type ProbeModel = (request: ProbeRequest) => Promise<ProbeOutcome>
 
+type ReadWithin = <Result>(
+  response: IncomingMessage,
+  read: () => Promise<Result>,
+) => Promise<Result>
+
 export interface ProbeOptions {
   readonly askGateway: GatewayClient
   /** Makes the header with a client's address, for a request with this `authorization`. */
   readonly seal: (address: string, authorization: string) => string
+  /** Runs `read`, which reads a list, and may break the response off to bound memory: it is asked for again then. */
+  readonly readWithin?: ReadWithin
   /** Called with the reason when the gateway itself could not be reached. */
   readonly onUnreachable?: (error: unknown) => void
   /** The time limit of a probe with all its attempts, in milliseconds; 2 seconds by default. */
@@ -70,6 +77,7 @@ const rememberedFailures = 10_000
 export function createProbeModel(options: ProbeOptions): ProbeModel {
   const { limitMs = 2_000, cacheTtlMs = 5_000, monotonic = () => performance.now() } = options
   const { askGateway, seal, onUnreachable = () => {} } = options
+  const { readWithin = (_, read) => read() } = options
   /** Keyed by all inputs of a response; refusals and failures are not cached. */
   const outcomes = new LRUCache<string, Responded>({
     maxSize: cachedModels,
@@ -140,7 +148,8 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
       throw error
     })
     const { statusCode = 0 } = response
-    if (statusCode >= 200 && statusCode < 300) return readResult(response)
+    if (statusCode >= 200 && statusCode < 300)
+      return readWithin(response, () => readResult(response))
     response.destroy()
     if (statusCode === 405) return 'unlisted'
     if (statusCode === 404) return 'missing'
