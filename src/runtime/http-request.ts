@@ -20,7 +20,8 @@ const bytesPerPiece = 256
 
 /**
  * Resolves with the head of the response, regardless of its status; the caller reads or destroys it. Rejects if there
- * is no response, or too many interim ones. Redirects are not followed. The scheme of `url` decides about TLS; options replace its other parts.
+ * is no response, or too many interim ones. Redirects are not followed. The scheme of `url` decides about TLS; options
+ * replace its other parts.
  */
 export function sendRequest(url: string | URL, asked: HttpRequest): Promise<IncomingMessage> {
   const { body, onConnect, ...options } = asked

@@ -33,7 +33,7 @@ export function toTableJson(
   return { table: { decides: rule === undefined, ...(rule && { reason: rule }) } }
 }
 
-/** Schema of the result of `showTable`. */
+/** Schema of the result of `toTableJson`. */
 export const tableField = {
   table: optional({
     description:
