@@ -11,7 +11,7 @@ const module = new URL('../../src/cli/end-process.ts', import.meta.url)
 async function endOf(statement: string): Promise<unknown> {
   const script = `
     const fs = await import('node:fs')
-    const { endAtRest, endNow } = await import('${module}')
+    const { endProcessWhenIdle, endProcessNow } = await import('${module}')
     ${statement}`
   const args = ['--input-type=module', '-e', script]
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'inherit', 'inherit'] })
@@ -22,18 +22,18 @@ async function endOf(statement: string): Promise<unknown> {
 }
 
 test('a file operation that hangs does not hold up the end', async (t) => {
-  t.equal(await endOf('endNow(3)'), 3)
+  t.equal(await endOf('endProcessNow(3)'), 3)
   const pipe = join(temporaryFolder(t), 'pipe')
   if (spawnSync('mkfifo', [pipe]).status !== 0) return t.comment('no mkfifo')
   // Opening it waits for a writer.
   const hang = `fs.open('${pipe}', 'r', () => {})`
-  const late = `setTimeout(() => endNow(3), 300).unref()`
-  t.equal(await endOf(`${hang}; ${late}; await endAtRest(0)`), 'SIGKILL')
+  const late = `setTimeout(() => endProcessNow(3), 300).unref()`
+  t.equal(await endOf(`${hang}; ${late}; await endProcessWhenIdle(0)`), 'SIGKILL')
 })
 
 test('an operation that takes a while is waited for', async (t) => {
   const path = join(temporaryFolder(t), 'file')
   const write = `fs.writeFile('${path}', 'x'.repeat(10_000_000), () => {})`
-  t.equal(await endOf(`${write}; await endAtRest(4)`), 4)
+  t.equal(await endOf(`${write}; await endProcessWhenIdle(4)`), 4)
   t.equal(statSync(path).size, 10_000_000)
 })
