@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
 import { runAt } from '../support/command.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
@@ -52,7 +53,15 @@ test('another controller takes over from a paused or killed leader', async (t) =
     'the second controller has started',
     60_000,
   )
-  const written = await first.read('writes_total')
+  // The statuses of what it has just applied may still be under way.
+  let written: number | undefined
+  const isAtRest = async () => {
+    const before = written
+    written = await first.read('writes_total')
+    await delay(500)
+    return written === before
+  }
+  await poll(isAtRest, 'the first controller has written all', 30_000)
 
   await t.test('paused for longer than its Lease', async (t) => {
     first.signal('SIGSTOP')
