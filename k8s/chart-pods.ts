@@ -45,7 +45,7 @@ export function placeInPods(manifest: Manifest): Manifest {
   const files = ['DATABASE', ...(isGateway ? ['REDIS'] : [])].map(
     (name) => `.Values.settings.${name}_URL_FILE`,
   )
-  stores['WITH optional'] = `ternary true false (not (empty (and ${files.join(' ')})))`
+  stores['WITH optional'] = `not (empty (and ${files.join(' ')}))`
   ;(volumes as unknown[]).push('EACH .Values.extraVolumes')
   const containers = [pod.initContainers, pod.containers].flat() as (Container | undefined)[]
   for (const container of containers) {
