@@ -93,13 +93,14 @@ const equalLists = memoizeLast<Bypasses, boolean>()
 const noBypasses: Bypasses = []
 
 function isEqual(one: FoundBackend, other: FoundBackend): boolean {
-  const [a, b] = [one, other].map(({ routing }) => routing.bypasses ?? noBypasses) as [
-    Bypasses,
-    Bypasses,
-  ]
+  const [a, b] = [bypassesOf(one), bypassesOf(other)]
   const texts = (all: Bypasses) => all.map(({ route, gateway }) => `${route} ${gateway}`)
   const areEqual = () => equalLists(a, [b], () => haveSameItems(texts(a), texts(b)))
   return toText(one) === toText(other) && (a === b || areEqual())
+}
+
+function bypassesOf({ routing }: FoundBackend): Bypasses {
+  return routing.bypasses ?? noBypasses
 }
 
 function toText({ routing, ...address }: FoundBackend): string {
