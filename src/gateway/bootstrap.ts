@@ -308,6 +308,7 @@ function putBodyLimits(connections: Connections, settings: BootstrapSettings): v
 /** The response headers that a page may read. */
 const exposedHeaders = [
   'x-request-id',
+  'request-id',
   'retry-after',
   'x-should-retry',
   'ratelimit',

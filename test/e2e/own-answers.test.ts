@@ -132,6 +132,24 @@ test("a method of Gemini's API is refused below /v1, too", async (t, gateway) =>
   }
 })
 
+test("Anthropic's libraries find the id of a request where they look", async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const text = JSON.stringify({ model: 'sim', max_tokens: 1, messages: [] })
+  for (const [title, path, sent, body, status] of [
+    ['a response of a model', '/v1/messages', key, text, 200],
+    ['an unknown key', '/v1/messages', 'sk-tg-x_y', text, 401],
+    ['an unknown model', '/v1/messages', key, text.replace('sim', 'none'), 404],
+    ['no JSON', '/llm/sim/v1/messages', key, 'x', 400],
+    ['an unknown path', '/v1/messages/batches', key, text, 404],
+    ['an unknown model, by path', '/llm/none/v1/messages', key, text, 404],
+  ] as const) {
+    const answer = await gateway.ask(path, sent, { method: 'POST', body })
+    t.equal(answer.status, status, title)
+    t.match(answer.headers.get('request-id'), /^[0-9a-f-]{36}$/, title)
+    t.equal(answer.headers.get('request-id'), answer.headers.get('x-request-id'), title)
+  }
+})
+
 test('a stored response needs the model in the path', async (t, gateway) => {
   const { key } = await gateway.mint()
   const headers = [`authorization: Bearer ${key}`]

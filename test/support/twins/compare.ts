@@ -51,7 +51,7 @@ export function differences(one: Seen, other: Seen, isEstimated = false): readon
 
 /** Of these headers only the format is compared. */
 const ofTheRequest = new Set([
-  ...['date', 'x-request-id', 'x-envoy-upstream-service-time', 'content-length'],
+  ...['date', 'x-request-id', 'request-id', 'x-envoy-upstream-service-time', 'content-length'],
   ...['traceparent', 'tracestate', 'x-forwarded-for'],
 ])
 
