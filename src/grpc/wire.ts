@@ -32,7 +32,7 @@ export class WireError extends Error {
  */
 export class WireReader {
   readonly #buffer: Buffer
-  #at: number
+  #at = 0
   #end: number
   #pending = false
   /** Number of the current field. */
@@ -40,10 +40,9 @@ export class WireReader {
   /** Its wire type. */
   type = 0
 
-  constructor(buffer: Buffer, start = 0, end = buffer.length) {
+  constructor(buffer: Buffer) {
     this.#buffer = buffer
-    this.#at = start
-    this.#end = end
+    this.#end = buffer.length
   }
 
   /** Moves to the next field; false at the end of the message. */
@@ -108,12 +107,6 @@ export class WireReader {
     return true
   }
 
-  /** The current field as a separate message. */
-  message(): WireReader {
-    const start = this.#step()
-    return new WireReader(this.#buffer, start, this.#at)
-  }
-
   /**
    * Continues with the fields of the current field, a message: `next()` is false at its end.
    * `leave` with the returned value continues after it, however much of it was read.
@@ -136,15 +129,6 @@ export class WireReader {
   unsigned(): number {
     this.#expect(wireType.varint)
     return this.#varint()
-  }
-
-  /** The current field as a double. */
-  double(): number {
-    this.#expect(wireType.fixed64)
-    this.#need(8)
-    const value = this.#buffer.readDoubleLE(this.#at)
-    this.#at += 8
-    return value
   }
 
   /** Skips a length-delimited field and returns the offset of its content. */

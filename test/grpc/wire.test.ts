@@ -8,9 +8,11 @@ function walk(reader: WireReader, depth = 0): number {
   while (reader.next()) {
     fields += 1
     if (reader.type === wireType.varint) reader.unsigned()
-    else if (reader.type === wireType.fixed64) reader.double()
-    else if (reader.type === wireType.bytes && depth < 4)
-      fields += walk(reader.message(), depth + 1)
+    else if (reader.type === wireType.bytes && depth < 4) {
+      const outerEnd = reader.enter()
+      fields += walk(reader, depth + 1)
+      reader.leave(outerEnd)
+    }
   }
   return fields
 }
@@ -71,10 +73,13 @@ test('reads back what it has written', async (t) => {
     Number.POSITIVE_INFINITY,
     Number.NaN,
   ]) {
-    const reader = new WireReader(new WireWriter(0).double(536_870_911, value).finish())
+    const written = new WireWriter(0).double(536_870_911, value).finish()
+    const reader = new WireReader(written)
     t.ok(reader.next())
     t.equal(reader.field, 536_870_911, 'the highest field number')
-    t.ok(Object.is(reader.double(), value))
+    t.equal(reader.type, wireType.fixed64)
+    t.ok(Object.is(written.readDoubleLE(written.length - 8), value))
+    t.equal(reader.next(), false)
   }
 })
 
@@ -95,16 +100,18 @@ test('writes nested messages of every length', async (t) => {
         .finish()
       const reader = new WireReader(written)
       t.ok(reader.next())
-      const outer = reader.message()
-      t.ok(outer.next())
-      t.equal(outer.string(), 'before')
-      t.ok(outer.next())
-      const inner = outer.message()
-      t.ok(inner.next())
-      t.equal(inner.string() === text, true, `${length} in ${capacity}`)
-      t.ok(outer.next())
-      t.equal(outer.unsigned(), 5)
-      t.equal(outer.next(), false)
+      const outerEnd = reader.enter()
+      t.ok(reader.next())
+      t.equal(reader.string(), 'before')
+      t.ok(reader.next())
+      const innerEnd = reader.enter()
+      t.ok(reader.next())
+      t.equal(reader.string() === text, true, `${length} in ${capacity}`)
+      reader.leave(innerEnd)
+      t.ok(reader.next())
+      t.equal(reader.unsigned(), 5)
+      t.equal(reader.next(), false)
+      reader.leave(outerEnd)
       t.ok(reader.next())
       t.equal(reader.unsigned(), 9)
     }
@@ -165,13 +172,10 @@ test('reads varints of ten bytes', async (t) => {
 test('throws if a field has another type', async (t) => {
   for (const [bytes, read] of [
     ['08 01', (reader: WireReader) => reader.string()],
-    ['08 01', (reader: WireReader) => reader.message()],
-    ['08 01', (reader: WireReader) => reader.double()],
+    ['08 01', (reader: WireReader) => reader.enter()],
     ['0a 00', (reader: WireReader) => reader.unsigned()],
-    ['0a 00', (reader: WireReader) => reader.double()],
-    ['0d 00000000', (reader: WireReader) => reader.double()],
     ['09 0000000000000000', (reader: WireReader) => reader.unsigned()],
-    ['0b 0c', (reader: WireReader) => reader.message()],
+    ['0b 0c', (reader: WireReader) => reader.enter()],
   ] as const) {
     const reader = new WireReader(hex(bytes))
     reader.next()
@@ -183,15 +187,16 @@ test('an inner length cannot exceed its message', async (t) => {
   // An outer message of 3 bytes, whose inner string has length 5, followed by 5 bytes.
   const reader = new WireReader(hex('0a 03 0a 05 61 6262626262'))
   t.ok(reader.next())
-  const inner = reader.message()
-  t.ok(inner.next())
-  t.throws(() => inner.string(), WireError)
+  reader.enter()
+  t.ok(reader.next())
+  t.throws(() => reader.string(), WireError)
   // The same for a varint that continues after the end, read and skipped.
   for (const read of [skip, (bytes: Buffer) => walk(new WireReader(bytes))]) {
     const outer = new WireReader(hex('0a 02 0880 0801'))
     t.ok(outer.next())
     t.throws(() => read(hex('0a 02 0880 0801').subarray(2, 4)), WireError)
-    t.throws(() => walk(outer.message()), WireError)
+    outer.enter()
+    t.throws(() => walk(outer), WireError)
   }
 })
 
