@@ -15,6 +15,7 @@ import {
   type ReportedRefusals,
 } from '../decide/past-refusal.ts'
 import { getOrAdd } from '../formats/lists.ts'
+import { parseObject } from '../formats/parse-json.ts'
 import { withTimeout } from '../runtime/with-timeout.ts'
 import type { Notification } from '../store/postgres/listener.ts'
 import { withDeadline } from '../store/postgres/postgres.ts'
@@ -139,13 +140,9 @@ export function createOthersRefusals(
 
 /** Undefined if it is not a message of this version. */
 function readMessage(payload: string): Question | Chunk | undefined {
-  try {
-    const message = JSON.parse(payload)
-    const { id, by, from } = message
-    return typeof id === 'string' && typeof (by ?? from) === 'string' ? message : undefined
-  } catch {
-    return undefined
-  }
+  const message = parseObject(payload) as (Question & Chunk) | undefined
+  const isOurs = typeof message?.id === 'string' && typeof (message.by ?? message.from) === 'string'
+  return isOurs ? message : undefined
 }
 
 /** Assembles responses from their chunks. */

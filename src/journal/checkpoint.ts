@@ -5,6 +5,7 @@
  */
 
 import { type ExactInt, exactFromJson, maxExact } from '../formats/exact.ts'
+import { parseJson } from '../formats/parse-json.ts'
 import type { OwnSum } from '../ratelimit/rules/sums.ts'
 import type { CounterReset, Resets } from '../ratelimit/rules/windows.ts'
 import { createMutex } from '../runtime/mutex.ts'
@@ -162,7 +163,7 @@ function* stateIn(text: string): Generator<undefined, KeptState> {
   let gateway: string | undefined
   for (const [i, line] of text.split('\n').entries()) {
     if (i % linesOfPart === 0) yield
-    const entry = parse(line)
+    const entry = parseJson(line) as Entry | undefined
     if (entry?.[0] === 'position') for (const each of entry[2]) position.set(...each)
     else if (entry?.[0] === 'gateway') gateway = entry[1]
     else if (entry?.[0] === 'reset') {
@@ -183,12 +184,4 @@ function* stateIn(text: string): Generator<undefined, KeptState> {
 
 function toWritten(sum: ExactInt): WrittenSum {
   return typeof sum === 'number' ? sum : String(sum)
-}
-
-function parse(line: string): Entry | undefined {
-  try {
-    return JSON.parse(line)
-  } catch {
-    return undefined
-  }
 }

@@ -3,6 +3,9 @@
  * reported, since an Envoy that has ended loses no lines.
  */
 
+import { isObject, type JsonObject } from '../formats/fields.ts'
+import { parseObject } from '../formats/parse-json.ts'
+
 /** Rejects if the page does not respond. */
 export type RequestEnvoyAdmin = (path: string, method?: 'GET' | 'POST') => Promise<string>
 
@@ -62,10 +65,7 @@ export function workersIn(info: string): number {
   return Number.isSafeInteger(concurrency) ? Number(concurrency) : 0
 }
 
-function optionsIn(info: string): Readonly<Record<string, unknown>> {
-  try {
-    return JSON.parse(info).command_line_options ?? {}
-  } catch {
-    return {}
-  }
+function optionsIn(info: string): JsonObject {
+  const options = parseObject(info)?.command_line_options
+  return isObject(options) ? options : {}
 }

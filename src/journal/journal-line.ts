@@ -21,15 +21,11 @@
 
 import { isObject } from '../formats/fields.ts'
 import type { Mutable } from '../formats/mutable.ts'
+import { parseObject } from '../formats/parse-json.ts'
 import { type Lane, parseLane } from '../table/rules/lane.ts'
 import { type CountableLine, chargeOfLine } from '../usage/rules/line-charges.ts'
 import { hasClientDisconnected } from '../usage/rules/model-failure.ts'
-import {
-  isWholeNumber,
-  type LineHead,
-  parseLineHead,
-  parseObject,
-} from '../usage/rules/read-line-head.ts'
+import { isWholeNumber, type LineHead, parseLineHead } from '../usage/rules/read-line-head.ts'
 import type { UnusableUsage } from '../usage/rules/usage.ts'
 import { convertEarlierLine, earlierLineStarts } from './earlier-line.ts'
 

@@ -7,7 +7,8 @@
 import { readFile } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { Agent } from 'node:https'
-import { isObject, type JsonObject } from '../formats/fields.ts'
+import type { JsonObject } from '../formats/fields.ts'
+import { parseObject } from '../formats/parse-json.ts'
 import { readResponseBody, sendRequest } from '../runtime/http-request.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
 
@@ -208,26 +209,18 @@ function isGood({ statusCode = 0 }: IncomingMessage): boolean {
 /** The server's message, if the response is a Status. */
 function toError({ statusCode = 0, headers }: IncomingMessage, text: string): KubeError {
   let message = `the API server answered ${statusCode}`
-  let isStatus = false
-  try {
-    const { kind, message: said } = JSON.parse(text) as Record<string, unknown>
-    isStatus = kind === 'Status'
-    if (isStatus && typeof said === 'string' && said !== '') message += `: ${said}`
-  } catch {
-    // The response did not come from an API server.
-  }
+  // Without an object, the response did not come from an API server.
+  const { kind, message: said } = parseObject(text) ?? {}
+  const isStatus = kind === 'Status'
+  if (isStatus && typeof said === 'string' && said !== '') message += `: ${said}`
   const seconds = Number(headers['retry-after'])
   return new KubeError(statusCode, message, Number.isFinite(seconds) ? seconds : 0, isStatus)
 }
 
 function toObject(text: string): JsonObject {
-  try {
-    const parsed: unknown = JSON.parse(text)
-    if (isObject(parsed)) return parsed
-  } catch {
-    // Reported below: the parser's own message quotes the response.
-  }
-  throw new Error('the response of the API server is not an object')
+  const parsed = parseObject(text)
+  if (parsed === undefined) throw new Error('the response of the API server is not an object')
+  return parsed
 }
 
 async function readToken({ token, tokenFile }: ClusterAccess): Promise<string | undefined> {

@@ -1,5 +1,6 @@
 /** Display names and descriptions: the annotations of a resource (contract, 3.7 and 3.8). */
 
+import { parseJson } from '../../formats/parse-json.ts'
 import type { Metadata } from '../../kinds/metadata.ts'
 
 export type Display = ReturnType<typeof displayOf>
@@ -26,10 +27,6 @@ export function modelDisplayOf(metadata: Metadata) {
 
 /** A JSON array of strings; anything else counts as none. */
 function readCapabilities(raw = '[]'): readonly string[] {
-  try {
-    const list: unknown = JSON.parse(raw)
-    return Array.isArray(list) && list.every((each) => typeof each === 'string') ? list : []
-  } catch {
-    return []
-  }
+  const list = parseJson(raw)
+  return Array.isArray(list) && list.every((each) => typeof each === 'string') ? list : []
 }

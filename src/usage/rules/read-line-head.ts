@@ -2,6 +2,7 @@
 
 import { isObject } from '../../formats/fields.ts'
 import type { Mutable } from '../../formats/mutable.ts'
+import { parseObject } from '../../formats/parse-json.ts'
 import { parseEstimate } from '../../ratelimit/rules/unreported.ts'
 import type { DecidedBy } from './line-head.ts'
 import { type HeldUsage, nothingReported, type Usage } from './usage.ts'
@@ -72,14 +73,4 @@ function readHeld({ at, bytes, max, choices, cap }: Readonly<Record<string, unkn
 /** A whole number of 0 or more that JSON has not rounded. */
 export function isWholeNumber(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0
-}
-
-/** Returns undefined if the text is not a JSON object. */
-export function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : undefined
-  } catch {
-    return undefined
-  }
 }
