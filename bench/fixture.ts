@@ -120,7 +120,11 @@ function bytes(length: number, seed: number): Uint8Array {
 
 /** The service's metrics, with counters but without readings. */
 export function createBenchTelemetry(): Telemetry {
-  return createTelemetry({ version: 'bench', sources: {} })
+  return createTelemetry({
+    ...{ version: 'bench', sources: {}, histograms: () => [], proofs: () => [] },
+    limitRatios: async () => [],
+    usage: { userKey: undefined, written() {}, attributionOf() {} },
+  })
 }
 
 /** What settles lines for these metrics alone. */

@@ -2,12 +2,12 @@
 
 import type { Attributes } from '@opentelemetry/api'
 import type { MetricData } from '@opentelemetry/sdk-metrics'
+import { getOrAdd } from '../formats/lists.ts'
 import { callBounds } from './durations.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations } from './model-figures.ts'
 
-/** Never reached: there are few routes, methods and statuses. */
-const maxSeries = 2_000
+/** More than there are. */
 const maxRoutes = 100
 
 /** Starts without counts. */
@@ -21,13 +21,8 @@ export function createApiMetrics() {
       durations.observe(route, durationMs)
       if (route === '/v1/api-keys' && method === 'POST' && status === 201) keysCreated += 1
       const name = `${route} ${method} ${status}`
-      let request = requests.get(name)
-      if (request === undefined) {
-        if (requests.size >= maxSeries) return
-        request = { attributes: { route, method, code: String(status) }, value: 0 }
-        requests.set(name, request)
-      }
-      request.value += 1
+      const begin = () => ({ attributes: { route, method, code: String(status) }, value: 0 })
+      getOrAdd(requests, name, begin).value += 1
     },
     data: (): readonly MetricData[] => [
       counterData('tollgate_api_requests', [...requests.values()]),

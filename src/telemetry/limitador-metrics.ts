@@ -17,8 +17,8 @@ import { createSeries, overflowLabels, type Series, type SeriesSet } from './ser
 import { toUsageLabels, type UserNaming } from './usage-labels.ts'
 
 export interface LimitadorMetricsOptions {
-  /** Maximum number of combinations of labels. */
-  readonly maxSeries: number
+  /** Maximum number of combinations of labels; 10,000 by default. */
+  readonly maxSeries?: number
   /** The key of users' hashes; names are in clear if undefined. */
   readonly userKey: string | undefined
   /** The Tenant's current choice; the same object as long as nothing has changed. */
@@ -31,7 +31,7 @@ const maxSubscriptions = 500
 
 /** Starts without counts. When the choice of labels changes, all figures restart at 0, as after a restart. */
 export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
-  const { maxSeries, userKey, attributionOf } = options
+  const { maxSeries = 10_000, userKey, attributionOf } = options
   const captured = userKey === undefined ? 'on' : 'hash'
   const nameOf = createUserNames(userKey ?? '')
   let written: WrittenTelemetry | undefined

@@ -28,8 +28,6 @@ interface OtlpOptions {
   readonly onChange: (signal: Signal, problem: string | undefined) => void
 }
 
-export type Otlp = Awaited<ReturnType<typeof startOtlp>>
-
 /** How long an export of metrics may take; milliseconds. */
 const maxMetricExportMs = 30_000
 
@@ -41,6 +39,7 @@ const always: NonNullable<NodeSDKConfiguration['sampler']> = {
   toString: () => 'always',
 }
 
+/** Exports spans of the global tracer, and metrics, until it is stopped. */
 export async function startOtlp(options: OtlpOptions) {
   const { producer, onChange } = options
   const [spans, sums] = await Promise.all([
@@ -71,8 +70,6 @@ export async function startOtlp(options: OtlpOptions) {
     return sdk
   })
   return {
-    /** Creates spans that are exported; undefined if spans are not exported. */
-    tracer: spans && trace.getTracer('tollgate'),
     /** Sends pending data; data that the collector does not accept is lost. */
     async stop(): Promise<void> {
       await sdk.shutdown().catch(() => {})

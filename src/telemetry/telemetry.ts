@@ -23,15 +23,14 @@ import type { Sources } from './readings.ts'
 export interface TelemetryOptions {
   readonly sources: Sources
   /** Histograms that parts maintain themselves. */
-  readonly histograms?: () => readonly MetricData[]
+  readonly histograms: () => readonly MetricData[]
   /** How much of each shared limit is used. Never rejects. */
-  readonly limitRatios?: () => Promise<readonly Point[]>
-  /** Results of identity tokens, if they are verified. */
-  readonly proofs?: IdentityFigures['proofs']
+  readonly limitRatios: () => Promise<readonly Point[]>
+  /** Results of identity tokens. */
+  readonly proofs: IdentityFigures['proofs']
   /** The program's version. */
   readonly version: string
-  /** Options of the usage metrics; users by name by default. */
-  readonly usage?: Partial<LimitadorMetricsOptions>
+  readonly usage: LimitadorMetricsOptions
   /** A monotonic clock in milliseconds; `performance.now` by default. */
   readonly monotonic?: () => number
 }
@@ -47,7 +46,6 @@ export type Telemetry = ReturnType<typeof createTelemetry>
 
 type DecisionLabel = 'allowed' | ErrorCode
 
-const defaultMaxSeries = 10_000
 /** A series unused for one to two of these may be removed. */
 const generationMs = 3_600_000
 /** Present from the start, so that the first increment is visible as a change. */
@@ -69,13 +67,7 @@ export function createTelemetry(options: TelemetryOptions) {
   const decisions = new Map<string, number>(initialDecisions.map((each) => [each, 0]))
   const misses = new Map<string, number>(scriptMisses.map((each) => [each, 0]))
   let hits = 0
-  const authorized = createLimitadorMetrics({
-    maxSeries: defaultMaxSeries,
-    userKey: undefined,
-    written: () => undefined,
-    attributionOf: () => undefined,
-    ...options.usage,
-  })
+  const authorized = createLimitadorMetrics(options.usage)
   const models = createModelMetrics()
   const api = createApiMetrics()
   const durations = createDurations()
@@ -94,7 +86,7 @@ export function createTelemetry(options: TelemetryOptions) {
   )
 
   async function collectOwn(): Promise<readonly MetricData[]> {
-    const limitRatios = (await options.limitRatios?.()) ?? []
+    const limitRatios = await options.limitRatios()
     if (monotonic() - agedAt >= generationMs) {
       agedAt = monotonic()
       authorized.age()
@@ -103,9 +95,9 @@ export function createTelemetry(options: TelemetryOptions) {
       ...authorized.data(),
       ...models.data(),
       ...api.data(),
-      ...(options.histograms?.() ?? []),
+      ...options.histograms(),
       gaugeData('tollgate_limit_used_ratio', limitRatios),
-      counterData('tollgate_identity', options.proofs?.() ?? []),
+      counterData('tollgate_identity', options.proofs()),
       soleHistogram('tollgate_check_duration_seconds', durations),
     ]
   }

@@ -6,7 +6,6 @@ import { readVersion } from '../runtime/package-root.ts'
 import { timedStop } from '../runtime/stops.ts'
 import { withTimeout } from '../runtime/with-timeout.ts'
 import type { Config } from '../settings/config.ts'
-import type { Otlp } from '../telemetry/otlp.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import { createTracing, noTracing, type Tracing } from '../telemetry/tracing.ts'
 import type { Context } from './context.ts'
@@ -22,7 +21,7 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
   const { otel } = config
   if (otel === undefined) return
   const { startOtlp } = await import('../telemetry/otlp.ts')
-  const otlp: Otlp = await startOtlp({
+  const otlp = await startOtlp({
     ...otel,
     producer,
     resource: {

@@ -12,8 +12,18 @@ import { passesPromtool, readScrape } from '../support/metrics.ts'
 
 const sources: Sources = { tollgate_models: () => 2 }
 
-function start(t: Test, options: Partial<TelemetryOptions> = {}) {
-  const telemetry = createTelemetry({ sources, version: '1.2.3', ...options })
+/** Users are named in clear by default. */
+interface Options extends Partial<Omit<TelemetryOptions, 'usage'>> {
+  readonly usage?: Partial<TelemetryOptions['usage']>
+}
+
+function start(t: Test, { usage, ...options }: Options = {}) {
+  const telemetry = createTelemetry({
+    ...{ sources, version: '1.2.3', histograms: () => [], proofs: () => [] },
+    limitRatios: async () => [],
+    ...options,
+    usage: { userKey: undefined, written() {}, attributionOf() {}, ...usage },
+  })
   t.teardown(() => telemetry.stop())
   return {
     ...telemetry,
