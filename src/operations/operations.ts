@@ -110,44 +110,31 @@ type LongPart = 'path' | 'query'
 
 /** Why an operation is refused. */
 export type PathRefusal =
-  | { readonly code: 'not_found'; readonly detail: { readonly about: 'query' | 'unserved' } }
-  | { readonly code: 'not_found'; readonly detail: { readonly about: 'override' } }
-  | {
-      readonly code: 'invalid_request'
-      readonly detail: { readonly about: 'path' | 'key_in_query' }
-    }
-  | {
-      readonly code: 'invalid_request'
-      readonly detail: { readonly about: 'long'; readonly part: LongPart; readonly max: number }
-    }
-  /** `field`: the one that must be in the body instead of the query. */
-  | {
-      readonly code: 'invalid_request'
-      readonly detail: { readonly about: 'field'; readonly field: string }
-    }
-  /** `path`: the correct spelling. */
   | {
       readonly code: 'not_found'
-      readonly detail: { readonly about: 'spelling'; readonly path: string }
+      readonly detail:
+        | { readonly about: 'query' | 'unserved' | 'override' }
+        /** `path`: the correct spelling. */
+        | { readonly about: 'spelling'; readonly path: string }
     }
-  /** It reads or deletes objects that all callers of the model share at its server. */
+  | {
+      readonly code: 'invalid_request'
+      readonly detail:
+        | { readonly about: 'path' | 'key_in_query' }
+        | { readonly about: 'long'; readonly part: LongPart; readonly max: number }
+        /** `field`: the one that must be in the body instead of the query. */
+        | { readonly about: 'field'; readonly field: string }
+    }
   | {
       readonly code: 'path_closed'
-      readonly detail: {
-        readonly about: 'stored'
-        readonly operation: string
-        readonly method: string
-      }
-    }
-  /** `open`: the operations that are counted. */
-  | {
-      readonly code: 'path_closed'
-      readonly detail: {
-        readonly about: 'uncounted'
-        readonly operation: string
-        readonly method: string
-        readonly open: readonly string[]
-      }
+      /**
+       * `stored`: it reads or deletes objects that all callers of the model share at its server. `open`: the operations
+       * that are counted.
+       */
+      readonly detail: { readonly operation: string; readonly method: string } & (
+        | { readonly about: 'stored' }
+        | { readonly about: 'uncounted'; readonly open: readonly string[] }
+      )
     }
 
 /**
