@@ -2,7 +2,7 @@
 
 import type { Decision } from '../decide/decision.ts'
 import { isTraceSampled } from '../formats/headers.ts'
-import type { Verify } from '../identity/authenticate.ts'
+import type { VerifyCredential } from '../identity/authenticate.ts'
 import type { Check } from './check.ts'
 import { namedBy } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
@@ -25,7 +25,7 @@ export function traceCheck(spans: Spans, check: Check): Check {
 }
 
 /** Wraps `verify` so that it adds to the Check's span where the key was found. */
-export function traceKey(spans: Spans, verify: Verify): Verify {
+export function traceKey(spans: Spans, verify: VerifyCredential): VerifyCredential {
   if (!spans.isOn) return verify
   return (credential, now, source) => {
     const found = verify(credential, now, source)

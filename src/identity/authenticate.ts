@@ -15,15 +15,16 @@ import {
 import type { KeyLookup, KnownKey, SourceAddress } from '../keys/store.ts'
 import type { Caller, KeyCaller } from './rules/caller.ts'
 
-/** Verifies one kind of credential. Returns null if it is invalid. */
-export type Verify = (
+/**
+ * Verifies a credential of one kind; null if it is not valid. Returns without a promise if it can. Throws
+ * `credential_invalid` if it can give a reason, and a code with status 503 if it cannot verify. `now` in milliseconds
+ * since the epoch.
+ */
+export type VerifyCredential = (
   credential: string,
   now: number,
   source?: SourceAddress,
 ) => Caller | null | Promise<Caller | null>
-
-/** Verifies without a request to another system. */
-export type VerifyNow = (credential: string, now: number, source?: SourceAddress) => Caller | null
 
 /** The headers that may contain a credential, as sent. */
 export interface PresentedHeaders {
@@ -33,8 +34,7 @@ export interface PresentedHeaders {
 }
 
 /**
- * The Caller of a request by its only credential (`credentialOf`), null if that is not valid. Returns without a promise
- * if it can. Throws `credential_invalid` if it can give a reason, and a code with status 503 if it cannot verify.
+ * As `VerifyCredential`, for the only credential of a request (`credentialOf`) of any kind; null also if it has none.
  */
 export type Authenticate = (
   credential: string | undefined,
@@ -51,7 +51,10 @@ const maxHeaderLength = maxCredentialLength + 'Bearer '.length
 const maxTwice = 2 * (maxCredentialLength + 'Bearer , '.length)
 
 /** Verifies API keys and identity tokens separately. */
-export function createAuthenticator(deps: { key: Verify; token: Verify }): Authenticate {
+export function createAuthenticator(deps: {
+  key: VerifyCredential
+  token: VerifyCredential
+}): Authenticate {
   return function authenticate(credential, now, source) {
     if (credential === undefined) return null
     const verify = looksLikeKey(credential) ? deps.key : deps.token
@@ -114,7 +117,7 @@ export function createKeyVerifier(
   keys: KeyLookup,
   markers: KeyMarkers,
   noteUse: NoteUse = () => {},
-): Verify {
+): VerifyCredential {
   function toCaller(found: KnownKey | undefined, hash: string, now: number): Caller | null {
     if (found === undefined) return null
     const ended = describeInvalidKey(found, now)

@@ -5,16 +5,17 @@
 
 import { decodeJwt } from 'jose'
 import { ServiceError } from '../formats/errors.ts'
-import type { Verify, VerifyNow } from './authenticate.ts'
+import type { VerifyCredential } from './authenticate.ts'
 import type { Caller, Proof } from './rules/caller.ts'
+import type { FindTokenCaller } from './token-file.ts'
 
 interface Proofs {
   /** The tokens of a file. */
-  readonly file: VerifyNow
+  readonly file: FindTokenCaller
   /** The verifier for an issuer, or undefined if the issuer is not configured. */
-  readonly oidc: (issuer: string) => Verify | undefined
+  readonly oidc: (issuer: string) => VerifyCredential | undefined
   /** The verifier for all other tokens; they are invalid if it is undefined. */
-  readonly cluster: Verify | undefined
+  readonly cluster: VerifyCredential | undefined
   /** Called with the result for each token. */
   readonly onProved?: (by: ProofSource, result: ProofResult) => void
 }
@@ -25,7 +26,7 @@ type ProofSource = Proof['by'] | 'none'
 type ProofResult = 'ok' | 'refused' | 'unavailable' | 'failed'
 
 /** File, OIDC, cluster. */
-export function createTokenVerifier(proofs: Proofs): Verify {
+export function createTokenVerifier(proofs: Proofs): VerifyCredential {
   const { file, oidc, cluster, onProved = () => {} } = proofs
 
   function observed(by: ProofSource, verdict: Caller | null): Caller | null {
@@ -43,7 +44,7 @@ export function createTokenVerifier(proofs: Proofs): Verify {
   }
 
   return function verifyToken(token, now, source) {
-    const listed = file(token, now)
+    const listed = file(token)
     if (listed !== null) return observed('file', listed)
     const issuer = claimedIssuerOf(token)
     const ofIssuer = issuer === undefined ? undefined : oidc(issuer)

@@ -3,7 +3,6 @@
  * `token,user,uid,"group1,group2"`, the last column optional. Reloaded when the file changes.
  */
 
-import type { VerifyNow } from './authenticate.ts'
 import { followFile } from './followed-file.ts'
 import type { TokenCaller } from './rules/caller.ts'
 import { hashOfToken } from './verdict-cache.ts'
@@ -18,6 +17,9 @@ interface TokenTable {
   readonly problems: readonly string[]
 }
 
+/** The caller with this identity token, or null if it is not valid. */
+export type FindTokenCaller = (token: string) => TokenCaller | null
+
 /** Reads the file and follows its changes. Throws if it cannot be read at the start. */
 export function openTokenFile(path: string, onProblem: (message: string) => void) {
   let callers: TokenTable['callers'] = new Map()
@@ -31,12 +33,12 @@ export function openTokenFile(path: string, onProblem: (message: string) => void
     },
     () => onProblem(`${path} cannot be read; the tokens read before stay in force`),
   )
-  const verify: VerifyNow = (token) => callers.get(hashOfToken(token)) ?? null
+  const verify: FindTokenCaller = (token) => callers.get(hashOfToken(token)) ?? null
   return { verify, close: file.close }
 }
 
 /** No token file: no identity token is valid. */
-export const noTokenFile: VerifyNow = () => null
+export const noTokenFile: FindTokenCaller = () => null
 
 /** Parses the whole file; an invalid line is skipped and reported. */
 export function parseTokenFile(text: string): TokenTable {

@@ -1,20 +1,19 @@
 /** The verifiers of identity tokens: a file, OIDC providers, the cluster. */
 
-import type { VerifyNow } from '../identity/authenticate.ts'
 import { createTokenVerifier } from '../identity/identity-token.ts'
 import { openClusterIdentity } from '../identity/kubernetes/cluster-identity.ts'
 import { openOidcProviders } from '../identity/oidc/configured-providers.ts'
 import { createRefusalLog } from '../identity/refusal-log.ts'
-import { noTokenFile, openTokenFile } from '../identity/token-file.ts'
+import { type FindTokenCaller, noTokenFile, openTokenFile } from '../identity/token-file.ts'
 import { createIdentityCounts } from '../telemetry/identity-counts.ts'
-import { noTracing } from '../telemetry/tracing.ts'
+import type { Tracing } from '../telemetry/tracing.ts'
 import type { Context } from './context.ts'
 import type { Resources } from './resources.ts'
 
 export function openTokens(
   context: Context,
   { snapshot }: Pick<Resources, 'snapshot'>,
-  tracing = noTracing,
+  tracing: Tracing,
 ) {
   const refusals = createRefusalLog(context)
   const counts = createIdentityCounts()
@@ -46,7 +45,7 @@ export function openTokens(
   }
 }
 
-function openFile({ config, log, stops }: Context): VerifyNow {
+function openFile({ config, log, stops }: Context): FindTokenCaller {
   if (config.tokenAuthFile === undefined) return noTokenFile
   try {
     const file = openTokenFile(config.tokenAuthFile, (problem) =>

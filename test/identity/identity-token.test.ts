@@ -1,9 +1,9 @@
 import { base64url } from 'jose'
 import { test } from 'tap'
 import { ServiceError } from '../../src/formats/errors.ts'
-import type { VerifyNow } from '../../src/identity/authenticate.ts'
 import { createTokenVerifier } from '../../src/identity/identity-token.ts'
 import type { TokenCaller } from '../../src/identity/rules/caller.ts'
+import type { FindTokenCaller } from '../../src/identity/token-file.ts'
 
 const caller = (user: string): TokenCaller => ({
   by: 'token',
@@ -11,7 +11,7 @@ const caller = (user: string): TokenCaller => ({
   user,
   groups: [],
 })
-const file: VerifyNow = (token) => (token.startsWith('listed') ? caller('file') : null)
+const file: FindTokenCaller = (token) => (token.startsWith('listed') ? caller('file') : null)
 const oidc = (issuer: string) =>
   issuer === 'https://ours'
     ? async (token: string) => {

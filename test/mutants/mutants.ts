@@ -948,7 +948,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'identity/oidc/providers.ts',
+    'identity/oidc/configured-providers.ts',
     ['identity/oidc/configured-providers.test.ts'],
     [
       ['before?.text === text', 'before !== undefined'],

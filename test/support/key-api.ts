@@ -16,7 +16,7 @@ import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import {
   createAuthenticator,
   createKeyVerifier,
-  type Verify,
+  type VerifyCredential,
 } from '../../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../../src/keys/cached-api-keys.ts'
 import { createIdempotency, type Idempotency } from '../../src/keys/idempotency.ts'
@@ -157,7 +157,7 @@ const people: Readonly<Record<string, readonly string[]>> = {
 
 const markers = { own: 'tg', accepted: new Set(['tg', 'oai']) }
 
-const verifyToken: Verify = (token) => {
+const verifyToken: VerifyCredential = (token) => {
   const name = /^(.*)-token$/.exec(token)?.[1] ?? ''
   const user = name in people ? name : ` ${name} `
   const groups = people[user]

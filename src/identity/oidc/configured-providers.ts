@@ -2,7 +2,7 @@
 
 import type { ExternalOidc } from '../../kinds/resources.ts'
 import type { ProcessContext } from '../../settings/context.ts'
-import type { Verify } from '../authenticate.ts'
+import type { VerifyCredential } from '../authenticate.ts'
 import { followFile } from '../followed-file.ts'
 import type { RefusalLog } from '../refusal-log.ts'
 import {
@@ -13,12 +13,20 @@ import { type CodeFlow, createCodeFlow } from './code-flow.ts'
 import { createDocumentReader } from './documents.ts'
 import { createKeySource } from './key-source.ts'
 import { createProvider, type Provider, type SharedPrefixes } from './provider.ts'
-import { createProviders } from './providers.ts'
 
 interface Configured extends WrittenProvider {
   /** See createProvider. */
   readonly shared?: SharedPrefixes
   readonly ttlMs?: number
+}
+
+/** A provider in force. */
+interface OpenProvider {
+  /** Its configuration, as text. */
+  readonly text: string
+  readonly provider: Provider
+  /** How users sign in there. */
+  readonly codeFlow: CodeFlow
 }
 
 /** `tenant` returns the Tenant's current provider. */
@@ -28,12 +36,28 @@ export function openOidcProviders(
   refusals: RefusalLog,
 ) {
   const { log, stops } = context
-  const providers = createProviders((configured: Configured) =>
-    openProvider(configured, context, refusals),
-  )
+  /** By issuer: each in its last version. */
+  let inForce: ReadonlyMap<string, OpenProvider> = new Map()
   const own = ownProvider(context)
   let ofFile: readonly Configured[] = []
   let followed: ExternalOidc | undefined
+
+  /**
+   * Replaces the providers in force. An unchanged one retains its keys and its cached tokens; if two have the same
+   * issuer, the first is used.
+   */
+  function put(configured: readonly Configured[]): void {
+    const next = new Map<string, OpenProvider>()
+    for (const one of configured) {
+      if (next.has(one.issuer)) continue
+      const text = JSON.stringify(one)
+      const before = inForce.get(one.issuer)
+      const stays = before?.text === text
+      next.set(one.issuer, stays ? before : { text, ...openProvider(one, context, refusals) })
+    }
+    for (const [issuer, open] of inForce) if (next.get(issuer) !== open) open.provider.close()
+    inForce = next
+  }
 
   function update(): void {
     const theirs = followed && tenantProvider(followed, context)
@@ -55,17 +79,17 @@ export function openOidcProviders(
         'another OIDC provider can issue names with the prefix of this one',
       )
     }
-    providers.put(checked)
+    put(checked)
   }
 
   /** The resource may have changed since the last call. */
-  function current(): typeof providers {
+  function current(): typeof inForce {
     const configured = tenant()
     if (configured !== followed) {
       followed = configured
       update()
     }
-    return providers
+    return inForce
   }
 
   update()
@@ -75,14 +99,15 @@ export function openOidcProviders(
   })
   stops.push(() => {
     file?.close()
-    providers.close()
+    put([])
   })
   return {
     /** The verifier for this issuer, or undefined if it is not configured. */
-    find: (issuer: string): Verify | undefined => current().find(issuer)?.verify,
-    codeFlows: (): readonly CodeFlow[] => current().codeFlows(),
+    find: (issuer: string): VerifyCredential | undefined => current().get(issuer)?.provider.verify,
+    codeFlows: (): readonly CodeFlow[] => [...current().values()].map(({ codeFlow }) => codeFlow),
     /** Whether a provider is unavailable. */
-    isUnavailable: (): boolean => current().isUnavailable,
+    isUnavailable: (): boolean =>
+      [...current().values()].some(({ provider }) => provider.isUnavailable),
   }
 }
 
@@ -90,7 +115,7 @@ function openProvider(
   configured: Configured,
   { config, log }: ProcessContext,
   refusals: RefusalLog,
-): Provider {
+): Omit<OpenProvider, 'text'> {
   const { issuer, discoveryUrl, ca, audiences, claims, shared, ttlMs } = configured
   const { oidcCaFile: caFile, oidcOutageGraceMs: graceMs } = config
   const readDocument = createDocumentReader({ ca, caFile })
@@ -108,20 +133,13 @@ function openProvider(
           ),
   })
   const onRefused = (reason: string): void => refusals.note({ proof: 'oidc', issuer }, reason)
-  const [clientId] = audiences
+  // There is at least one.
+  const [clientId] = audiences as [string]
   const { discovered } = keys
-  return createProvider({
-    issuer,
-    audiences,
-    ttlMs,
-    keys,
-    claims,
-    shared,
-    onRefused,
-    ...(clientId !== undefined && {
-      codeFlow: createCodeFlow({ issuer, clientId, discovered, readDocument, onRefused }),
-    }),
-  })
+  return {
+    provider: createProvider({ issuer, audiences, ttlMs, keys, claims, shared, onRefused }),
+    codeFlow: createCodeFlow({ issuer, clientId, discovered, readDocument, onRefused }),
+  }
 }
 
 /** The provider, with the prefixes that it shares with another of `all`. */

@@ -6,7 +6,6 @@ import { createInternPools } from '../../runtime/bounded-map.ts'
 import type { TokenCaller } from '../rules/caller.ts'
 import { createVerdictCache, hashOfToken, maxVerdicts } from '../verdict-cache.ts'
 import { type ClaimRules, readClaims } from './claims.ts'
-import type { CodeFlow } from './code-flow.ts'
 import type { FoundKeys, KeySource } from './key-source.ts'
 
 interface ProviderOptions {
@@ -19,8 +18,6 @@ interface ProviderOptions {
   /** How long a verified token is cached; never past its `exp`. 5 minutes by default. */
   readonly ttlMs?: number | undefined
   readonly keys: KeySource
-  /** How users sign in there. */
-  readonly codeFlow?: CodeFlow
   /** Called with the reason why a token is refused, without any of its text. */
   readonly onRefused: (reason: string) => void
 }
@@ -109,8 +106,6 @@ export function createProvider(options: ProviderOptions) {
   }
 
   return {
-    issuer,
-    codeFlow: options.codeFlow,
     /** Whether the provider is unavailable. */
     get isUnavailable(): boolean {
       return keys.isUnavailable
