@@ -15,7 +15,7 @@ import { estimateOutput } from '../ratelimit/rules/unreported.ts'
 import { requestOwnerOf } from './rules/line-charges.ts'
 import { sentPartOf, tokensByType, type Usage } from './rules/usage.ts'
 
-export interface HoldFollowerDeps {
+interface HoldFollowerDeps {
   readonly snapshot: () => Snapshot
   readonly holds: Pick<HoldStore, 'release' | 'renew'>
   readonly estimators: Estimators

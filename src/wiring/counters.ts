@@ -17,6 +17,7 @@ import { createSumsLog } from '../ratelimit/sums/sums-log.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { timedStop } from '../runtime/stops.ts'
 import { untilAvailable } from '../store/postgres/until-available.ts'
+import type { ProcessTable } from '../table/process-table.ts'
 import { createFlushFigures } from '../telemetry/flush-figures.ts'
 import { lineUses } from '../usage/rules/line-charges.ts'
 import type { LineSettler } from '../usage/settle.ts'
@@ -24,7 +25,6 @@ import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { OpenLedger } from './ledger.ts'
 import type { Resources } from './resources.ts'
-import type { Table } from './table.ts'
 import { unreportedFaults } from './unreported-faults.ts'
 
 /**
@@ -65,7 +65,7 @@ export async function openCounters(
   { snapshot }: Pick<Resources, 'snapshot'>,
   settle: LineSettler,
   ledger: OpenLedger,
-  table: Pick<Table, 'dropCounter' | 'onCounted'>,
+  table: Pick<ProcessTable, 'dropCounter' | 'onCounted'>,
 ): Promise<Counters> {
   const { config, log, clock, onFault, stops } = context
   const { usageJournal: path, unusableUsage } = config

@@ -17,11 +17,11 @@ import { timedStop } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { untilAvailable } from '../store/postgres/until-available.ts'
+import type { ProcessTable } from '../table/process-table.ts'
 import { callBounds, createDurations } from '../telemetry/durations.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { Pods } from './pods.ts'
-import type { Table } from './table.ts'
 
 export type Keys = Awaited<ReturnType<typeof openKeys>>
 
@@ -44,7 +44,7 @@ export function outageGraceMs({ keyCacheOutageGraceMs }: Config): number {
 export async function openKeys(
   context: Context,
   { pool, url }: Database,
-  decisions: Pick<Table, 'withdraw' | 'withdrawAll' | 'suspend' | 'resume'>,
+  decisions: Pick<ProcessTable, 'withdraw' | 'withdrawAll' | 'suspend' | 'resume'>,
   pods: Pods,
 ) {
   const { config, log, clock, onFault, stops } = context

@@ -17,16 +17,20 @@ import { timedStop } from '../runtime/stops.ts'
 import { startNotificationListener } from '../store/postgres/listener.ts'
 import { untilAvailable } from '../store/postgres/until-available.ts'
 import { readSharedSecret } from '../store/shared-secret.ts'
+import type { ProcessTable } from '../table/process-table.ts'
+import { createHoldFollower } from '../usage/hold-follower.ts'
+import { createLineSettler } from '../usage/settle.ts'
+import { createWriterListeners } from '../usage/writer-listeners.ts'
 import type { Context } from './context.ts'
 import { type Counters, openCounters } from './counters.ts'
 import { type Database, openDatabase } from './database.ts'
 import { startKeyCleanup } from './key-cleanup.ts'
 import { openKeys } from './keys.ts'
 import { openLedger } from './ledger.ts'
+import { startNotices } from './notices.ts'
 import { openPods } from './pods.ts'
 import { openResources, type Resources } from './resources.ts'
-import { openSettle, startNotices } from './settle.ts'
-import { createTable, type Table } from './table.ts'
+import { createTable } from './table.ts'
 import { openTelemetry } from './telemetry.ts'
 import { openTokens } from './tokens.ts'
 import { openTracing, startExport } from './tracing.ts'
@@ -68,20 +72,27 @@ export async function openParts(context: Context) {
     identity: tokens.figures,
   })
   const health = createModelHealth({ snapshot: discovery.snapshot, log, clock })
-  const settle = openSettle(context, {
-    snapshot: resources.snapshot,
-    estimators,
-    health,
-    metrics: telemetry,
-    holds: {
-      release: (...ended) => counterParts.holds.release(...ended),
-      renew: (...running) => counterParts.holds.renew(...running),
-    },
-    noteUse: startNotices(context, database, counters, resources, keyParts),
-    noteKeyUse(keyId, at) {
-      const hash = table.hashOf(keyId)
-      if (hash !== undefined) keyParts.noteUse(hash, at)
-    },
+  const settle = createLineSettler({
+    holds: createHoldFollower({
+      snapshot: resources.snapshot,
+      estimators,
+      holds: {
+        release: (...ended) => counterParts.holds.release(...ended),
+        renew: (...running) => counterParts.holds.renew(...running),
+      },
+    }),
+    clock,
+    all: { onEnded: health.note },
+    writer: createWriterListeners({
+      health,
+      metrics: telemetry,
+      noteUse: startNotices(context, database, counters, resources, keyParts),
+      noteKeyUse(keyId, at) {
+        const hash = table.hashOf(keyId)
+        if (hash !== undefined) keyParts.noteUse(hash, at)
+      },
+      log,
+    }),
   })
   const counterParts = await openCounters(context, database, resources, settle, ledger, table)
   ledger?.start(counterParts.isWriter)
@@ -140,7 +151,7 @@ const askMs = 2_000
 function openServedNames(
   { config, log, onFault, stops }: Context,
   { snapshot, latest, readSecret }: Pick<Resources, 'snapshot' | 'latest' | 'readSecret'>,
-  table: Pick<Table, 'beginAnew'>,
+  table: Pick<ProcessTable, 'beginAnew'>,
 ): NameDiscovery {
   const { backendCaFile: caFile, hopMark } = config
   const shared = { readSecret, allowance: { left: listBytes } }

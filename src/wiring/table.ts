@@ -8,8 +8,6 @@ import { createProcessTable, type ProcessTable } from '../table/process-table.ts
 import type { Context } from './context.ts'
 import { unreportedFaults } from './unreported-faults.ts'
 
-export type Table = ProcessTable
-
 export function createTable({ config, log, onFault }: Context): ProcessTable {
   const { usageJournal } = config
   const outage = createOutage<unknown>((cause) => {

@@ -5,6 +5,7 @@ import { maxOvershoot } from '../cluster/rules/overshoot.ts'
 import type { JournalSums } from '../ratelimit/sums/journal-sums.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { timedStop } from '../runtime/stops.ts'
+import type { ProcessTable } from '../table/process-table.ts'
 import type { IdentityFigures } from '../telemetry/identity-counts.ts'
 import { soleHistogram } from '../telemetry/metric-data.ts'
 import type { Sources } from '../telemetry/readings.ts'
@@ -15,13 +16,12 @@ import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
 import { type Keys, outageGraceMs } from './keys.ts'
 import type { Resources } from './resources.ts'
-import type { Table } from './table.ts'
 
 interface Measured extends Keys, Resources {
   readonly identity: IdentityFigures
   readonly ledger?: Pick<Ledger, 'stats'> | undefined
   /** Undefined if there is none. */
-  readonly table?: Pick<Table, 'isOn' | 'stats'>
+  readonly table?: Pick<ProcessTable, 'isOn' | 'stats'>
   /** The number of keys about to expire, or undefined before the first count. */
   readonly endingSoon: () => number | undefined
   /** Called only after everything is built. */
@@ -119,7 +119,7 @@ export function sourcesOf(
 }
 
 /** Readings of the gateway's writer; other processes have no table. */
-function tableSources({ stats }: Pick<Table, 'stats'>): Sources {
+function tableSources({ stats }: Pick<ProcessTable, 'stats'>): Sources {
   return {
     tollgate_table_open: () => stats()?.isOpen,
     tollgate_table_records: () => stats()?.records.used,
