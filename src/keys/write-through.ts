@@ -1,4 +1,7 @@
-/** Changes of keys in the table, each followed by their eviction from the cache. */
+/**
+ * The table, with changes of keys that are followed by their eviction from the cache. Deleted keys are not evicted: they
+ * expired long ago, so no look-up accepts them, cached or not.
+ */
 
 import { hashesOf } from './revocations/revocation-log.ts'
 import type { ApiKeyStore, ApiKeyTable, KeyLookup, KnownKey } from './store.ts'
@@ -28,6 +31,7 @@ export function createWriteThroughTable(
   }
 
   return {
+    ...table,
     async insert(record, attempt, most) {
       try {
         await table.insert(record, attempt, most)
@@ -35,7 +39,6 @@ export function createWriteThroughTable(
         evict([record.hash])
       }
     },
-    findById: (id) => table.findById(id),
     async change(id, owner, changes, now, from) {
       const changing = table.change(id, owner, changes, now, from)
       if (changes.caps === undefined) return await changing
@@ -63,9 +66,6 @@ export function createWriteThroughTable(
       if (revoked !== undefined) evict([hash])
       return revoked
     },
-    search: (search) => table.search(search),
-    countActive: (scope, now) => table.countActive(scope, now),
-    countEndingSoon: (now) => table.countEndingSoon(now),
     async revokeAll(scope, now) {
       const { user, subscription } = scope
       const revoked = await revoking(
@@ -77,7 +77,5 @@ export function createWriteThroughTable(
       evict(hashesOf(revoked))
       return revoked
     },
-    // Deleted keys expired long ago, so no look-up accepts them, cached or not.
-    deleteExpiredEphemeral: (now) => table.deleteExpiredEphemeral(now),
   }
 }

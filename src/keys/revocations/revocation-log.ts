@@ -4,7 +4,7 @@
  */
 
 import { withDeadline, withLongDeadline } from '../../store/postgres/postgres.ts'
-import type { Fragment, Query, Sql } from '../../store/postgres/sql.ts'
+import type { Fragment, Sql } from '../../store/postgres/sql.ts'
 import { type EndedKey, epochMsOf } from './ended-keys.ts'
 
 /** Postgres notifies this channel whenever something was logged. */
@@ -133,7 +133,7 @@ export interface RevokedKey {
  * Records that the replica is alive and has followed the log up to `position`, and reads on from there. What it has read
  * survives a crash of the server, which otherwise could give numbers of these transactions to later ones.
  */
-export function followLog(
+export async function followLog(
   sql: Sql,
   replica: ReplicaReport,
   position: LogPosition | undefined,
@@ -182,7 +182,8 @@ export function followLog(
       (select names from triggers) as logging,
       set_config('synchronous_commit',
         coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'local'), true)`
-  return only(query, deadlineMs)
+  const [state] = await withDeadline(query, deadlineMs)
+  return state as LogState
 }
 
 /** A snapshot is stored only if it is of this server. */
@@ -284,12 +285,13 @@ export async function logRevocations(
   hashes: readonly string[],
   deadlineMs?: number,
 ): Promise<string> {
-  const query = sql<{ transaction: string }[]>`
+  const query = sql<[{ transaction: string }]>`
     with logged as (
       insert into tollgate_revocations (key_hash) select unnest(${hashes}::text[])
     )
     select pg_current_xact_id()::text as transaction, pg_notify(${revocationChannel}, '')`
-  return (await only(query, deadlineMs)).transaction
+  const [{ transaction }] = await withDeadline(query, deadlineMs)
+  return transaction
 }
 
 /** Revocations no longer wait for the replica, which must have stopped serving. */
@@ -353,13 +355,4 @@ function serverOf(sql: Sql): Fragment {
 
 function markOf(sql: Sql): Fragment {
   return sql`(extract(epoch from at) * 1000000)::bigint`
-}
-
-async function only<Row extends object>(
-  query: Query<Row[]>,
-  deadlineMs: number | undefined,
-): Promise<Row> {
-  const [row] = await withDeadline(query, deadlineMs)
-  if (row === undefined) throw new Error('expected exactly one row from the revocation log')
-  return row
 }
