@@ -90,8 +90,10 @@ export function createTableBlocks(options: BlocksOptions) {
   function create(counters: readonly Counter[]): Block | undefined {
     for (const { key } of counters) drop(byCounter.get(key))
     if (given >= most) return undefined
-    // The text is two numbers in hexadecimal.
-    const name = Buffer.from(blockName(counters), 'hex').swap32()
+    // Not from Buffer's pool, of which eight bytes would retain 64 KiB. The text is two numbers in hexadecimal.
+    const name = Buffer.alloc(8)
+    name.write(blockName(counters), 'hex')
+    name.swap32()
     const slot = names.place(name, given)
     if (slot === undefined) return undefined
     const cells = counters.map(() => ({ start: -Infinity, end: -Infinity, nextEnd: 0, added: 0 }))

@@ -1884,6 +1884,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ["if (line.state === 'running') return", ''],
       ['line.lane?.file === file ? line.lane', 'true ? line.lane'],
+      ['const name = Buffer.alloc(8)', 'const name = Buffer.allocUnsafe(8)'],
       ['offset: used - cell.added', 'offset: used'],
       ['if (start < cell.end) {', 'if (false) {'],
       ['startedAt < cell.start && endedAt - cell.start < doubtMs', 'false'],

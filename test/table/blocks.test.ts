@@ -1,3 +1,4 @@
+import { queryObjects } from 'node:v8'
 import { type Test, test } from 'tap'
 import { createRandom } from '../support/random.ts'
 import { blocksIn, createTableWorld, grantOf, type TableWorld } from '../support/table-world.ts'
@@ -257,4 +258,21 @@ test('no schedule gives away more than is left', async (t) => {
     t.ok(hits > 10, `seed ${seed} has hits`)
     world.table.close()
   }
+})
+
+test('a block retains no buffers of others', async (t) => {
+  const world = await createTableWorld(t)
+  const retained = () => {
+    // It collects garbage first.
+    queryObjects(Map, { format: 'count' })
+    return process.memoryUsage().arrayBuffers
+  }
+  const before = retained()
+  for (let i = 0; i < 300; i += 1) {
+    world.admit(grantOf(`user-${i}`, [[1_000, '1h']]))
+    // What others do meanwhile uses up the pool from which small buffers are.
+    for (let other = 0; other < 3; other += 1) Buffer.allocUnsafe(30_000)
+  }
+  const bytes = retained() - before
+  t.ok(bytes < 2 ** 21, `${bytes} bytes`)
 })
