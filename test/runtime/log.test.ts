@@ -39,8 +39,9 @@ test('a log on a full disk stops neither the process nor its end', {
 const many = `for (let line = 0; line < 100_000; line += 1) log.info({ code: 'line' }, String(line))`
 
 test('a log that is read late says how many lines it dropped', async (t) => {
-  const { child, ended } = runWith('pipe', `${many}\nawait delay(500)`, '0')
-  await delay(300)
+  const written = `${many}\nconsole.error('written')\nawait delay(500)`
+  const { child, ended } = runWith('pipe', written, '0')
+  await once(child.stderr as NonNullable<typeof child.stderr>, 'data')
   const lines = (await text(child.stdout as NonNullable<typeof child.stdout>)).trim().split('\n')
   await ended
   const { code, lines: dropped } = JSON.parse(lines.at(-1) as string)
