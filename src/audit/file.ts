@@ -9,8 +9,11 @@ import { createMutex } from '../runtime/mutex.ts'
 import { withTimeout } from '../runtime/with-timeout.ts'
 
 export interface AuditSink {
-  /** Whether the line was passed to the system within two seconds. Never rejects. */
-  write(line: string): Promise<boolean>
+  /**
+   * Whether the line was passed to the system within two seconds; calls `onLost` if it never is,
+   * on standard output also if it is later. Never rejects.
+   */
+  write(line: string, onLost?: () => void): Promise<boolean>
   /** Resolves when all pending lines are written, or after this time. */
   close(graceMs: number): Promise<void>
 }
@@ -24,17 +27,13 @@ const pollMs = 500
 /** How long another process may take to write the rest of a line. */
 const restMs = 10
 
-interface Waiting {
-  readonly line: string
-  readonly settle: (written: boolean) => void
-}
-
 /**
  * Appends to a file. Concurrent lines are written together, in order. When the path leads to
  * another file, or to none, the file is reopened: at the next line, within half a second.
  */
 export function openAuditFile(path: string, onFault = (_error: unknown): void => {}): AuditSink {
-  const waiting = new Set<Waiting>()
+  /** Lines that no flush has taken, by the function that says whether they were written. */
+  const waiting = new Map<(written: boolean) => void, string>()
   let file: FileHandle | undefined
   /** Whether a flush waits for its turn; it takes all lines. */
   let isDue = false
@@ -51,17 +50,17 @@ export function openAuditFile(path: string, onFault = (_error: unknown): void =>
   async function flush(): Promise<void> {
     isDue = false
     if (waiting.size === 0) return
-    const lines = [...waiting]
+    const lines = new Map(waiting)
     waiting.clear()
     let written = false
     try {
       await reopen()
-      written = await append(lines.map(({ line }) => line).join(''))
+      written = await append([...lines.values()].join(''))
     } catch (error) {
       // Lines that are not written are lost, and their waiters get false.
       onFault(error)
     }
-    for (const { settle } of lines) settle(written)
+    for (const settle of lines.keys()) settle(written)
   }
 
   /** A disk that fills up may have part of a line, of any process; the next one then begins on a new line. */
@@ -81,21 +80,18 @@ export function openAuditFile(path: string, onFault = (_error: unknown): void =>
   void repeat({ step: () => withLock(reopen), restMs: pollMs, onFault: () => {}, signal })
 
   return {
-    write(line) {
-      if (waiting.size >= maxWaiting) return Promise.resolve(false)
+    write(line, onLost = () => {}) {
       return new Promise((resolve) => {
-        const late = setTimeout(() => {
-          waiting.delete(one)
-          resolve(false)
-        }, timeoutMs)
-        const one = {
-          line,
-          settle(written: boolean): void {
-            clearTimeout(late)
-            resolve(written)
-          },
+        // One that is being written is not lost yet.
+        const onLate = () => (waiting.delete(settle) ? settle : resolve)(false)
+        const late = setTimeout(onLate, timeoutMs)
+        function settle(written: boolean): void {
+          clearTimeout(late)
+          if (!written) onLost()
+          resolve(written)
         }
-        waiting.add(one)
+        if (waiting.size >= maxWaiting) return settle(false)
+        waiting.set(settle, line)
         if (!isDue) void withLock(flush)
         isDue = true
       })
@@ -114,7 +110,7 @@ export function openAuditFile(path: string, onFault = (_error: unknown): void =>
 /** An output of a process without a log. */
 function openAuditStream(fd: number): AuditSink {
   return {
-    async write(line) {
+    write: noteLost(async (line) => {
       const giveUpAt = performance.now() + timeoutMs
       const bytes = Buffer.from(line)
       for (let at = 0; at < bytes.length; ) {
@@ -127,8 +123,16 @@ function openAuditStream(fd: number): AuditSink {
         }
       }
       return true
-    },
+    }),
     async close() {},
+  }
+}
+
+function noteLost(write: (line: string) => Promise<boolean>): AuditSink['write'] {
+  return async (line, onLost) => {
+    const written = await write(line)
+    if (!written) onLost?.()
+    return written
   }
 }
 
@@ -167,5 +171,5 @@ export function openAuditSink(
   if (typeof output === 'number') return openAuditStream(output)
   const queue = logQueueOf(output)
   if (queue === undefined) return openAuditStream(1)
-  return { write: (line) => queue.write(line, timeoutMs), async close() {} }
+  return { write: noteLost((line) => queue.write(line, timeoutMs)), async close() {} }
 }

@@ -5,7 +5,7 @@ import { type AuditEvent, toLine } from './event.ts'
 import type { AuditSink } from './file.ts'
 
 export interface AuditTrail {
-  /** Writes a line about something that has happened; returns whether it was written. Never rejects. */
+  /** Writes a line about something that has happened; returns whether it was written in time. Never rejects. */
   note(event: AuditEvent): Promise<boolean>
   /**
    * Writes a line that must precede its event if the trail is required; then rejects with
@@ -14,7 +14,7 @@ export interface AuditTrail {
   require(event: AuditEvent): Promise<void>
   /** Lines that could not be written. */
   readonly lost: number
-  /** Whether the last line could not be written. */
+  /** Whether the last line was not written in time. */
   readonly isFailing: boolean
 }
 
@@ -25,7 +25,7 @@ interface AuditTrailOptions {
   readonly replica: string
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** Called when the first line is lost, and when lines are written again. */
+  /** Called when the first line is late or lost, and when lines are written again. */
   readonly onChange?: (isWritten: boolean) => void
 }
 
@@ -35,8 +35,9 @@ export function createAuditTrail(options: AuditTrailOptions): AuditTrail {
   let isWritten = true
 
   async function note(event: AuditEvent): Promise<boolean> {
-    const written = await sink.write(toLine(event, replica, clock()))
-    if (!written) lost += 1
+    const written = await sink.write(toLine(event, replica, clock()), () => {
+      lost += 1
+    })
     if (written !== isWritten) onChange(written)
     isWritten = written
     return written

@@ -29,7 +29,7 @@ export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>)
       } else
         log.error(
           { code: 'audit_failing', auditLog: config.auditLog, cause: errorMessage(fault) },
-          'cannot write the audit trail: an entry is lost',
+          'cannot write the audit trail: an entry is late or lost',
         )
     },
   })

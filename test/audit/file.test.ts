@@ -8,6 +8,7 @@ import {
   mkdirSync,
   openSync,
   readFileSync,
+  readSync,
   renameSync,
   rmSync,
   statSync,
@@ -115,6 +116,35 @@ test('lines for a file that hangs are forgotten after two seconds', async (t) =>
   closeSync(reader)
   t.strictSame([...new Set(written)], [false])
   t.ok(after - before < 1_000, `${before} promises before, ${after} after`)
+})
+
+test('a line that is written late is not lost', async (t) => {
+  const path = join(temporaryFolder(t), 'audit.jsonl')
+  execFileSync('mkfifo', [path])
+  const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+  const file = openAuditFile(path)
+  const buffer = Buffer.alloc(65_536)
+  let bytes = 0
+  const read = () => {
+    try {
+      bytes += readSync(reader, buffer)
+    } catch {
+      // It is empty.
+    }
+    return bytes
+  }
+  const lost: string[] = []
+  const write = (line: string) => file.write(`${line}\n`, () => lost.push(line))
+  // More than a pipe holds, and what is read of it meanwhile.
+  const long = 'x'.repeat(300_000)
+  const written = write(long)
+  await poll(() => read() > 0, 'it is being written')
+  t.strictSame(await Promise.all([written, write('waiting')]), [false, false])
+  t.strictSame(lost, ['waiting'])
+  await poll(() => read() > long.length, 'all of it is written')
+  await file.close(1_000)
+  closeSync(reader)
+  t.strictSame(lost, ['waiting'])
 })
 
 test('on standard output entries do not mix with the lines of the log', async (t) => {

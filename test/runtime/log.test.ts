@@ -4,6 +4,7 @@ import { existsSync, openSync } from 'node:fs'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
+import { poll } from '../support/poll.ts'
 
 const hasFull = existsSync('/dev/full')
 const module = new URL('../../src/runtime/log.ts', import.meta.url)
@@ -39,11 +40,17 @@ test('a log on a full disk stops neither the process nor its end', {
 const many = `for (let line = 0; line < 100_000; line += 1) log.info({ code: 'line' }, String(line))`
 
 test('a log that is read late says how many lines it dropped', async (t) => {
-  const written = `${many}\nconsole.error('written')\nawait delay(500)`
+  const written = `${many}\nconsole.error('written')\nawait delay(60_000)`
   const { child, ended } = runWith('pipe', written, '0')
   await once(child.stderr as NonNullable<typeof child.stderr>, 'data')
-  const lines = (await text(child.stdout as NonNullable<typeof child.stdout>)).trim().split('\n')
+  let output = ''
+  child.stdout?.setEncoding('utf8').on('data', (piece) => {
+    output += piece
+  })
+  await poll(() => output.includes('log_lines_dropped'), 'it says so', 30_000)
+  child.kill()
   await ended
+  const lines = output.trim().split('\n')
   const { code, lines: dropped } = JSON.parse(lines.at(-1) as string)
   t.equal(code, 'log_lines_dropped')
   t.equal(lines.length - 1 + dropped, 100_000)
