@@ -80,9 +80,9 @@ export interface ExternalDeps extends SharedDeps {
   ) => Decision | Promise<Decision>
   readonly paths: PathRules
   /** INFERENCE_WITH_IDENTITY_TOKENS. */
-  readonly tokensOpenInference?: boolean
-  /** Whether Envoy decides by earlier grants without asking, to this process's knowledge; off by default. */
-  readonly tableCondition?: () => TableCondition
+  readonly tokensOpenInference: boolean
+  /** Whether Envoy decides by earlier grants without asking, to this process's knowledge. */
+  readonly tableCondition: () => TableCondition
   readonly pastRefusals: PastRefusals
   readonly othersRefusals: PeerRefusals
   /** Where a resource is written. */
@@ -95,14 +95,6 @@ export interface ExternalDeps extends SharedDeps {
   /** Timeout of a whole list of models; those that have not responded by then are left out. */
   readonly accessCheckTimeoutMs: number
 }
-
-/** For explanations. */
-export type ExplainDeps = Pick<
-  ExternalDeps,
-  | ('keys' | 'isAdmin' | 'keyReach' | 'snapshot' | 'readCounters' | 'limits' | 'paths' | 'clock')
-  | ('pastRefusals' | 'othersRefusals' | 'locate' | 'backendOf' | 'tokensOpenInference')
-  | ('resourceProblems' | 'enforcement' | 'tableCondition' | 'billingCurrency' | 'increases')
->
 
 /** For the internal listener. */
 export interface OperatorDeps extends SharedDeps {

@@ -202,6 +202,8 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     log,
     audit,
     markers,
+    onResponse() {},
+    onRefused() {},
     resourceProblems: () => options.problems ?? [],
     enforcement: async () => ({ snapshot: snapshot(), policies, reports: [] }),
     ...(options.times !== undefined && { times: options.times }),
@@ -258,7 +260,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     ),
     pastRefusals: options.pastRefusals ?? createRefusalMemory(),
     othersRefusals: options.othersRefusals ?? noOtherProcess,
-    ...(options.tableCondition && { tableCondition: options.tableCondition }),
+    tableCondition: options.tableCondition ?? (() => 'off'),
     locate: (resource) => ({ file: `${resource}.yaml`, line: 1 }),
   })
   const internal = buildInternal({

@@ -9,6 +9,7 @@ import {
   type ProbeOptions,
 } from '../../src/admin/models/model-probe.ts'
 import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
+import { noTrail } from '../../src/audit/trail.ts'
 import { noPolicies } from '../../src/cluster/rules/policies.ts'
 import { createLimitEnforcer } from '../../src/extauthz/check-limits.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
@@ -99,6 +100,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
   const gateway = options.gateway ?? (await startForwarder(t, snapshot))
   const markers = { own: 'tg', accepted: new Set<string>() }
   const resources = {
+    ...{ onResponse() {}, onRefused() {}, audit: noTrail },
     resourceProblems: () => [],
     enforcement: async () => ({ snapshot: snapshot(), policies: noPolicies, reports: [] }),
   }
@@ -119,6 +121,8 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     isAdmin: () => false,
     keyMarker: 'tg',
     keyReach: 'owner',
+    tokensOpenInference: false,
+    tableCondition: () => 'off',
     maxKeysPerUser: 0,
     maxExpirationDays: 90,
     searchesAtOnce: 1,

@@ -8,21 +8,21 @@ import { enforceLimits } from '../../decide/steps/limits.ts'
 import { parseTarget } from '../../operations/request-target.ts'
 import { type CounterState, counterStateAt } from '../../ratelimit/rules/counter.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
-import type { ExplainDeps } from '../deps.ts'
+import type { ExternalDeps } from '../deps.ts'
+import type { Asker } from './asker.ts'
 import type { Hypothetical } from './explain-question.ts'
-import type { Who } from './who.ts'
 
 interface Decided {
   readonly decision: Decision
   readonly explained: () => Explanation
 }
 
-export function createDryRun(deps: ExplainDeps) {
+export function createDryRun(deps: ExternalDeps) {
   const { snapshot, readCounters, limits, paths, clock, tokensOpenInference, increases } = deps
 
   /** `explained` takes time in proportion to the caller's subscriptions and the model's policies. */
-  async function decide(who: Who, asked: Hypothetical, at: number): Promise<Decided> {
-    const { caller, ended, isStandIn } = who
+  async function decide(asker: Asker, asked: Hypothetical, at: number): Promise<Decided> {
+    const { caller, ended, isStandIn } = asker
     const { path, address, ...request } = asked
     if (caller === null || ended !== undefined) {
       const detail = { about: 'credential', reason: ended } as const

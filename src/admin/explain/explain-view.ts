@@ -32,17 +32,17 @@ interface View {
   /** The instant of the decision; milliseconds since the epoch. */
   readonly at: number
   /** When the result changes if nothing else is used, in milliseconds since the epoch. */
-  readonly changesAt?: number | undefined
-  readonly askedAs?: AskedAs | undefined
+  readonly changesAt: number | undefined
+  readonly askedAs: AskedAs | undefined
   /** Other keys that may have been meant. */
-  readonly otherwise?: readonly OtherKey[]
+  readonly otherwise: readonly OtherKey[]
   /** Problems of resources that the request would need and that are not in force; for administrators. */
-  readonly broken?: readonly string[]
+  readonly broken: readonly string[]
   /** For limits on cost. */
   readonly currency: string
   readonly tenant: Resource | undefined
   /** How the last request to a model's server ended. */
-  readonly backendOf?: ((model: string) => BackendState | undefined) | undefined
+  readonly backendOf: ((model: string) => BackendState | undefined) | undefined
 }
 
 /** The key assumed for a user who is named without one. */
@@ -68,17 +68,7 @@ type Json = Readonly<Record<string, unknown>>
 
 export function toExplanationJson(explanation: Explanation, view: View): Json {
   const { decision, model, policies, subscriptions, unlisted } = explanation
-  const {
-    caller,
-    path,
-    at,
-    changesAt,
-    locate,
-    askedAs,
-    otherwise = [],
-    backendOf,
-    broken = [],
-  } = view
+  const { caller, path, at, changesAt, locate, askedAs, otherwise, backendOf, broken } = view
   const states = decision.states ?? []
   const { pool } = (decision.allowed ? decision : decision.grant) ?? {}
   const refusing = decision.allowed ? undefined : decision.refusing

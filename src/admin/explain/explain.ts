@@ -9,17 +9,17 @@ import { ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import { parseTarget } from '../../operations/request-target.ts'
-import type { ExplainDeps } from '../deps.ts'
+import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { recordForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
+import { type Asker, askerByKey, createAskerFinder, noteForeignAsker } from './asker.ts'
 import { createDryRun } from './dry-run.ts'
 import { type Hypothetical, questionSchema, readQuestion } from './explain-question.ts'
 import { responseSchema } from './explain-response.ts'
 import { toTableJson } from './explain-table.ts'
 import { type OtherKey, toExplanationJson, toPastJson } from './explain-view.ts'
 import { reasonsNotInForce } from './not-in-force.ts'
-import { auditExplain, createWho, ownerOfKey, type Who } from './who.ts'
 
 const schema = {
   operationId: 'explain',
@@ -40,11 +40,10 @@ const notAllResponded = 'Not every process of the service has answered; ask agai
 const maxEnds = 50
 
 /** Adds the route. It calls the functions of Check itself; it counts nothing. */
-export function explainRequests(app: Api, deps: ExplainDeps): void {
+export function explainRequests(app: Api, deps: ExternalDeps): void {
   const { isAdmin, snapshot, paths, clock, locate } = deps
-  const { pastRefusals, othersRefusals, keyReach, backendOf } = deps
-  const { tableCondition: condition = () => 'off' } = deps
-  const { readWho, whoNow } = createWho(deps)
+  const { pastRefusals, othersRefusals, keyReach, backendOf, tableCondition } = deps
+  const { findAsker, findAskerNow } = createAskerFinder(deps)
   const decide = createDryRun(deps)
 
   /** For an administrator: problems of resources that concern the request and are not in force. */
@@ -68,7 +67,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
 
   /** The other keys with which the request would get another response. */
   async function decidedOtherwise(
-    { otherKeys = [] }: Who,
+    { otherKeys = [] }: Asker,
     { decision }: Explanation,
     asked: Hypothetical,
     at: number,
@@ -78,7 +77,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     for (const record of otherKeys) {
       // Each takes milliseconds if the person has thousands of subscriptions.
       await setImmediate()
-      const code = codeOf((await decide(ownerOfKey(record, at), asked, at)).decision)
+      const code = codeOf((await decide(askerByKey(record, at), asked, at)).decision)
       const { id: keyId, name, subscription } = record
       if (code !== codeOf(decision)) found.push({ keyId, name, subscription, code })
     }
@@ -88,10 +87,10 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
   /** When the result changes if nothing else is used: a window, an increase or the key ends. */
   async function changeOf(
     decision: Decision,
-    who: Who,
+    asker: Asker,
     asked: Hypothetical,
   ): Promise<number | undefined> {
-    const expiresAt = who.expiresAt ?? Number.POSITIVE_INFINITY
+    const expiresAt = asker.expiresAt ?? Number.POSITIVE_INFINITY
     // With an expired key the request would not pass when the window ends.
     if (!decision.allowed) return (decision.retryAt ?? 0) < expiresAt ? decision.retryAt : undefined
     let { states = [] } = decision
@@ -100,11 +99,11 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
         ...states.map(({ limit }) => limit.increasedUntil ?? Number.POSITIVE_INFINITY),
       )
       if (until >= expiresAt) break
-      const later = (await decide(who, asked, until)).decision
+      const later = (await decide(asker, asked, until)).decision
       if (!later.allowed) return until
       states = later.states ?? []
     }
-    return who.expiresAt ?? undefined
+    return asker.expiresAt ?? undefined
   }
 
   /** Finds the refusal in this process or another one: of `user`, or of any user if that is undefined. */
@@ -129,26 +128,27 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const question = readQuestion(request.body, caller, snapshot(), now)
     const whole = await isAdmin(caller)
     const only = onlyKeyOf(caller, keyReach)
-    const show = async (who: Who, asked: Hypothetical, at: number) => {
+    const show = async (asker: Asker, asked: Hypothetical, at: number) => {
       await recordForeignRead(request)
-      const decided = (await decide(who, asked, at)).explained()
+      const decided = (await decide(asker, asked, at)).explained()
       const explained = only === undefined ? decided : withoutOthers(decided)
-      const broken = whole ? await findBroken(explained, who.caller, asked) : []
+      const broken = whole ? await findBroken(explained, asker.caller, asked) : []
       const seen = { locate: whole ? locate : undefined, broken, currency: deps.billingCurrency }
       const { tenant } = snapshot()
       return {
         ...toExplanationJson(explained, {
-          ...who,
           ...seen,
-          changesAt: await changeOf(explained.decision, who, asked),
-          otherwise: await decidedOtherwise(who, explained, asked, at),
+          caller: asker.caller,
+          askedAs: asker.askedAs,
+          changesAt: await changeOf(explained.decision, asker, asked),
+          otherwise: await decidedOtherwise(asker, explained, asked, at),
           tenant,
           path: asked.path,
           at,
           backendOf,
         }),
         ...toTableJson(explained.decision, asked, {
-          condition: condition(),
+          condition: tableCondition(),
           snapshot: snapshot(),
           paths,
         }),
@@ -156,18 +156,18 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     }
 
     if (!('requestId' in question)) {
-      const who = await readWho(question, request, whole)
-      const { askedAs } = who
+      const asker = await findAsker(question, request, whole)
+      const { askedAs } = asker
       const bound = askedAs?.key === 'new' && { requestedSubscription: askedAs.subscription }
-      return show(who, { ...question, ...bound }, question.at)
+      return show(asker, { ...question, ...bound }, question.at)
     }
     const past = await findPast(question.requestId, whole ? undefined : caller.user, now)
     if (only !== undefined && !isRefusalOf(past, { user: caller.user, keyId: only })) {
       throw new ServiceError('not_found', { message: pastNotFound })
     }
-    if (past.caller) auditExplain(request, past.caller)
+    if (past.caller) noteForeignAsker(request, past.caller)
     return {
-      ...(await show(await whoNow(past.caller, now), past, now)),
+      ...(await show(await findAskerNow(past.caller, now), past, now)),
       refusal: toPastJson(past, whole),
     }
   })

@@ -1,7 +1,9 @@
 import Fastify from 'fastify'
 import { test } from 'tap'
+import type { ExternalDeps } from '../../../src/admin/deps.ts'
 import { explainRequests } from '../../../src/admin/explain/explain.ts'
 import { auditRoutes } from '../../../src/admin/http/audit.ts'
+import { noTrail } from '../../../src/audit/trail.ts'
 import { noPolicies } from '../../../src/cluster/rules/policies.ts'
 import { createCheck } from '../../../src/extauthz/check.ts'
 import { createLimitEnforcer } from '../../../src/extauthz/check-limits.ts'
@@ -100,12 +102,13 @@ test('explain agrees with Check in random worlds', async (t) => {
     const paths = pathRules(['chat', 'embeddings'], others)
     const app = Fastify({ ajv: { customOptions: { useDefaults: false } } })
     t.teardown(() => app.close())
-    auditRoutes(app)
+    auditRoutes(app, noTrail)
     app.decorateRequest('caller', null)
     app.addHook('onRequest', async (request) => {
       request.caller = admin
     })
-    explainRequests(app, {
+    /** What the route takes. */
+    const deps: Partial<ExternalDeps> = {
       keys: { findById: async (id: string) => byId.get(id) } as unknown as ApiKeyStore,
       isAdmin: () => true,
       keyReach: 'owner',
@@ -120,8 +123,10 @@ test('explain agrees with Check in random worlds', async (t) => {
       resourceProblems: () => [],
       enforcement: async () => ({ snapshot, policies: noPolicies, reports: [] }),
       billingCurrency: 'EUR',
+      tableCondition: () => 'off',
       locate: (resource) => ({ file: `${resource}.yaml`, line: 7 }),
-    })
+    }
+    explainRequests(app, deps as ExternalDeps)
     return { app, paths }
   })
   for (let world = 0; world < worlds; world += 1) {

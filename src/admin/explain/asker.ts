@@ -3,25 +3,26 @@
  */
 
 import type { FastifyRequest } from 'fastify'
-import { findSubscription } from '../../decide/subscription-selection.ts'
+import { findSubscription, selectForKey } from '../../decide/subscription-selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import { describeInvalidKey } from '../../identity/authenticate.ts'
 import type { Caller, TokenCaller } from '../../identity/rules/caller.ts'
 import { type ApiKeyRecord, endsSoon } from '../../keys/rules/api-key.ts'
 import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import { compileCaps } from '../../keys/rules/compiled-caps.ts'
+import type { ApiKeyStore } from '../../keys/store.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { isListing } from '../../operations/operations.ts'
 import { parseTarget } from '../../operations/request-target.ts'
-import type { ExplainDeps } from '../deps.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { noteForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import type { Question } from './explain-question.ts'
 import type { AskedAs } from './explain-view.ts'
-import { newestKeys, subscriptionOfNewKey } from './newest-keys.ts'
 
-/** Who asks. */
-export interface Who {
+/** Who asks, as the decision sees them. */
+export interface Asker {
   /** Null if the credential is not valid. */
   readonly caller: Caller | null
   /** Why the key is not valid. */
@@ -35,12 +36,19 @@ export interface Who {
   readonly isStandIn?: boolean
 }
 
-type Known = Who & { readonly caller: Caller }
+type Known = Asker & { readonly caller: Caller }
 
-export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference }: ExplainDeps) {
+/** Finds who asks in a question, or asked in a past request. */
+export function createAskerFinder({
+  keys,
+  keyReach,
+  snapshot,
+  clock,
+  tokensOpenInference,
+}: ExternalDeps) {
   async function findKey(id: string, at: number): Promise<Known | undefined> {
     const record = isKeyId(id) ? await keys.findById(id) : undefined
-    return record && ownerOfKey(record, at)
+    return record && askerByKey(record, at)
   }
 
   /** A person as if with a key: the newest, of the subscription if one is named, else a new one. */
@@ -53,7 +61,7 @@ export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference
     if (record !== undefined) {
       const { id: keyId, name, subscription } = record
       const askedAs = { key: 'newest', keyId, name, subscription } as const
-      return { ...ownerOfKey(record, at), askedAs, otherKeys }
+      return { ...askerByKey(record, at), askedAs, otherKeys }
     }
     const subscription =
       requested === undefined ? subscriptionOfNewKey(person, snapshot()) : undefined
@@ -68,7 +76,7 @@ export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference
   }
 
   /** The person, or the key's owner; refuses a user who asks about another one. */
-  async function readWho(
+  async function findAsker(
     question: Question,
     request: FastifyRequest,
     whole: boolean,
@@ -78,7 +86,7 @@ export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference
     const { user, groups } = caller
     const only = onlyKeyOf(caller, keyReach)
     if (keyId === undefined) {
-      auditExplain(request, person)
+      noteForeignAsker(request, person)
       if (only !== undefined && person !== caller) {
         throw new ServiceError('admin_required', { message: onlyItself })
       }
@@ -90,21 +98,21 @@ export function createWho({ keys, keyReach, snapshot, clock, tokensOpenInference
         : standIn(person, question)
     }
     const found = keyId === (only ?? keyId) ? await findKey(keyId, at) : undefined
-    if (found !== undefined) auditExplain(request, found.caller)
+    if (found !== undefined) noteForeignAsker(request, found.caller)
     return foundKey(whole || found?.caller.user === user ? found : undefined)
   }
 
   /** The caller of a request, with the key as it is now. */
-  async function whoNow(caller: Caller | null, now: number): Promise<Who> {
+  async function findAskerNow(caller: Caller | null, now: number): Promise<Asker> {
     if (caller?.by !== 'key') return { caller }
     return (await findKey(caller.keyId, now)) ?? { caller, ended: keyGone }
   }
 
-  return { readWho, whoNow }
+  return { findAsker, findAskerNow }
 }
 
 /** The owner of a key, with it. */
-export function ownerOfKey(record: ApiKeyRecord, at: number): Known {
+export function askerByKey(record: ApiKeyRecord, at: number): Known {
   const { user, groups, subscription, expiresAt } = record
   const caps = compileCaps(record)
   const caller = {
@@ -116,9 +124,44 @@ export function ownerOfKey(record: ApiKeyRecord, at: number): Known {
 }
 
 /** Notes in the audit trail that an administrator asks about another user. */
-export function auditExplain(request: FastifyRequest, { user, ...other }: Caller): void {
+export function noteForeignAsker(request: FastifyRequest, { user, ...other }: Caller): void {
   if (user === callerOf(request).user) return
   noteForeignRead(request, { ...(other.by === 'key' && { keyId: other.keyId }), user })
+}
+
+/** Maximum number of a person's keys that are considered. */
+const maxKeys = 20
+
+/**
+ * The user's keys that are active at `now` and not ephemeral, of the subscription with this bare name,
+ * if one is given; newest first, at most `maxKeys`.
+ */
+function newestKeys(
+  keys: Pick<ApiKeyStore, 'search'>,
+  user: string,
+  subscription: string | undefined,
+  now: number,
+): Promise<readonly ApiKeyRecord[]> {
+  return keys.search({
+    ...{
+      owner: user,
+      subscription,
+      statuses: new Set(['active'] as const),
+      includeEphemeral: false,
+    },
+    ...{ prefix: undefined, labels: {}, now },
+    ...({ sortBy: 'created_at', descending: true, limit: maxKeys, offset: 0 } as const),
+  })
+}
+
+/** The subscription that a new key of the person would be bound to, or undefined if there is none. */
+function subscriptionOfNewKey(person: TokenCaller, snapshot: Snapshot): string | undefined {
+  try {
+    return selectForKey(snapshot, person, undefined).name
+  } catch (error) {
+    if (error instanceof ServiceError) return undefined
+    throw error
+  }
 }
 
 const keyGone = 'The API key does not exist any more.'
