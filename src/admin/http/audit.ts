@@ -13,7 +13,7 @@ import {
   type AuditTarget,
   actorOf,
 } from '../../audit/event.ts'
-import { type AuditTrail, noTrail } from '../../audit/trail.ts'
+import type { AuditTrail } from '../../audit/trail.ts'
 import type { ErrorCode } from '../../formats/errors.ts'
 import { traceIdOf } from '../../formats/headers.ts'
 import { addressOf } from './trusted-proxies.ts'
@@ -58,7 +58,7 @@ const reads: readonly AuditAction[] = [
 const unsure: ReadonlySet<ErrorCode> = new Set(['store_unavailable', 'store_slow', 'internal'])
 
 /** Writes the outcomes of this listener's routes. */
-export function auditRoutes(app: FastifyInstance, trail: AuditTrail = noTrail): void {
+export function auditRoutes(app: FastifyInstance, trail: AuditTrail): void {
   app.decorateRequest('audited')
   app.addHook('onRequest', async (request) => {
     request.audited = {

@@ -152,9 +152,8 @@ function describeProblem({ keyword, message, ...rule }: FastifySchemaValidationE
 /** Calls back for every refusal caused by the request; our own bugs are logged elsewhere. */
 export function reportRefusals(
   app: FastifyInstance,
-  onRefused: ((refused: RefusedRequest) => void) | undefined,
+  onRefused: (refused: RefusedRequest) => void,
 ): void {
-  if (onRefused === undefined) return
   app.addHook('onResponse', async (request) => {
     const { refusedWith: code, caller, method, routeOptions, headers } = request
     if (!code || errorEntry(code).status >= 500) return

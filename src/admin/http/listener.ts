@@ -28,16 +28,16 @@ import { trustForwarded } from './trusted-proxies.ts'
 
 export interface ListenerDeps {
   /** Called for each response; the route's pattern, empty if there is none. */
-  readonly onResponse?: (route: string, method: string, status: number, durationMs: number) => void
+  readonly onResponse: (route: string, method: string, status: number, durationMs: number) => void
   readonly log: FastifyBaseLogger
   /** The gateway's mark; requests that carry it are refused. */
   readonly hopMark?: string
-  /** Records changes of keys; without it nothing is recorded. */
-  readonly audit?: AuditTrail
+  /** Records changes of keys. */
+  readonly audit: AuditTrail
   /** Opens spans; none by default. */
   readonly openSpan?: OpenRequestSpan
   /** Called for each refusal that is not our own bug. */
-  readonly onRefused?: (refused: RefusedRequest) => void
+  readonly onRefused: (refused: RefusedRequest) => void
   readonly times?: ListenerTimes
   /** Addresses and networks whose `x-forwarded-for` is trusted; none by default. */
   readonly trustedProxies?: readonly string[] | undefined
@@ -80,7 +80,7 @@ export function createListener(deps: ListenerDeps): FastifyInstance {
   }
   app.addHook('onResponse', (request, reply, done) => {
     const route = request.is404 ? '' : (request.routeOptions.url ?? '')
-    onResponse?.(route, request.method, reply.statusCode, reply.elapsedTime)
+    onResponse(route, request.method, reply.statusCode, reply.elapsedTime)
     done()
   })
   readBodies(app)
