@@ -36,7 +36,7 @@ import {
 import { unknownLimit } from '../usage/unknown-limit.ts'
 import { effectiveIncreases } from './effective-increases.ts'
 import {
-  auditTargetOf,
+  limitAuditTarget,
   limitIdentityFields,
   limitsOfName,
   readFigure,
@@ -172,7 +172,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
   app.post('/v1/admin/increases', creation, async (request) => {
     const { body: asked } = request
     for (const field of [...named, 'reason'] as const) requirePlainText(field, asked[field])
-    const target = auditTargetOf(asked)
+    const target = limitAuditTarget(asked)
     addToOutcome(request, target)
     const now = clock()
     const until = readUntil(asked.until, now)
@@ -230,7 +230,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
         throw new ServiceError('not_found', { message })
       }
       const shown = toJson(ended)
-      addToOutcome(request, auditTargetOf(shown))
+      addToOutcome(request, limitAuditTarget(shown))
       return await respond(shown)
     })
   })

@@ -14,7 +14,7 @@ import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
 import { oneLimitRequest, toLimitRequestJson, toRequestJson } from './limit-requests.ts'
 import {
-  auditTargetOf,
+  limitAuditTarget,
   limitsOfName,
   readEnd,
   readFigure,
@@ -87,7 +87,7 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     const decision = { ...(request.body as Omit<Decision, 'state'> | null), state }
     const now = clock()
     const asked = foundRequest(isKeyId(id) ? await limitRequests.find(id, now) : undefined)
-    const target = auditTargetOf(toRequestJson(asked))
+    const target = limitAuditTarget(toRequestJson(asked))
     addToOutcome(request, target)
     // A long name is shortened in lines, and the counter has the shortened one.
     if (userInLines(asked.user) === userInLines(by)) {

@@ -18,11 +18,12 @@ import { callerOf, requireToken } from '../http/authenticate-api.ts'
 import { requirePlainText } from '../http/body.ts'
 import { hasMoreField, pageQuery, readPage } from '../http/page.ts'
 import { objects, optional, responses, string, timestamp } from '../http/schema.ts'
+import { withoutEmpty } from '../http/without-empty.ts'
 import { orUnsure } from '../keys/propagation.ts'
 import { currencyOf, currencySchema, figure, name, type OwnLimit } from '../usage/limit-state.ts'
 import { limitsOf } from '../usage/limits.ts'
 import {
-  auditTargetOf,
+  limitAuditTarget,
   limitIdentityFields,
   originOf,
   readFigure,
@@ -123,7 +124,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     for (const field of ['subscription', 'model', 'name', 'whom', 'reason'] as const)
       requirePlainText(field, asked[field])
     const { user } = caller
-    const target = auditTargetOf({ ...asked, user })
+    const target = limitAuditTarget({ ...asked, user })
     addToOutcome(request, target)
     const now = clock()
     const until = readRequestedUntil(asked.until, now)
@@ -207,10 +208,8 @@ export function toRequestJson(request: LimitRequest) {
     id,
     ...meant,
     ...{ user, until: toEndTimestamp(until), reason, createdAt: toTimestamp(createdAt), state },
-    ...(decidedBy !== null && { decidedBy }),
+    ...withoutEmpty({ decidedBy, decisionReason, increaseId }),
     ...(decidedAt !== null && { decidedAt: toTimestamp(decidedAt) }),
-    ...(decisionReason !== null && { decisionReason }),
-    ...(increaseId !== null && { increaseId }),
     ...(grantedLimit !== null && { grantedLimit: toAmount(meant, grantedLimit) }),
     ...(grantedUntil !== null && { grantedUntil: toEndTimestamp(grantedUntil) }),
   }

@@ -12,6 +12,7 @@ import { maxIncreases, type StoredIncrease } from '../../ratelimit/increases/act
 import { limitKindOfKey, parseCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import { optional, string } from '../http/schema.ts'
+import { withoutEmpty } from '../http/without-empty.ts'
 import { figure, limitNames, name, type OwnLimit } from '../usage/limit-state.ts'
 import { limitsWhere, type NamedSelection } from '../usage/shared-limits.ts'
 import { readTime } from '../usage/usage-question.ts'
@@ -54,29 +55,18 @@ export const limitIdentityFields = {
   limit: figure,
 } as const
 
+type Part = 'subscription' | 'model' | 'user' | 'keyId' | 'whom'
+
+/** A limit by name, and whose counter of it is meant. */
+interface MeantLimit extends Partial<Readonly<Record<Part, string | null | undefined>>> {
+  readonly name: string
+}
+
 /** As the audit trail names it. */
-export function auditTargetOf({
-  subscription,
-  model,
-  name: limit,
-  user,
-  keyId,
-  whom,
-}: {
-  readonly [Field in 'subscription' | 'model' | 'user' | 'keyId' | 'whom']?:
-    | string
-    | null
-    | undefined
-} & { readonly name: string }): AuditTarget {
+export function limitAuditTarget(meant: MeantLimit): AuditTarget {
+  const { subscription, model, name: limit, user, keyId, whom } = meant
   const resource = model ? `ModelRef/${model}` : (keyId ?? subscription) ? undefined : 'Tenant'
-  return {
-    ...(user && { user }),
-    ...(keyId && { keyId }),
-    ...(subscription && { subscription }),
-    ...(resource && { resource }),
-    limit,
-    ...(whom && { whom }),
-  }
+  return withoutEmpty({ user, keyId, subscription, resource, limit, whom })
 }
 
 /** Milliseconds since the epoch, in the time that an increase may last. */

@@ -12,6 +12,7 @@ import { addToOutcome, recordAsAction, recordIntent } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { boolean, optional, responses } from '../http/schema.ts'
+import { withoutEmpty } from '../http/without-empty.ts'
 import { namedField } from './key-fields.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
@@ -121,11 +122,7 @@ function readScope(named: NonNullable<Body>, caller: Caller): KeyScope {
 }
 
 function targetOf({ user, subscription }: KeyScope, only: string | undefined) {
-  return {
-    ...(only !== undefined && { keyId: only }),
-    ...(user !== undefined && { user }),
-    ...(subscription !== undefined && { subscription }),
-  }
+  return withoutEmpty({ keyId: only, user, subscription })
 }
 
 /** Whether these are all keys of the caller. */

@@ -2,6 +2,7 @@
 
 import type { ListedModel } from '../../models/rules/model-list.ts'
 import { boolean, integer, object, objects, optional, string } from '../http/schema.ts'
+import { withoutEmpty } from '../http/without-empty.ts'
 import { billingRateSchema, toBillingRateJson } from './subscription-record.ts'
 
 export const modelRecord = object('Model', {
@@ -58,15 +59,13 @@ export function toModelJson(listed: ListedModel): Record<string, unknown> {
     ...withoutEmpty(texts),
     ...(modelCapabilities.length > 0 && { modelCapabilities }),
   }
-  const contextLength = contextLengthOf(texts.contextWindow)
   return {
     id: listed.id,
     object: 'model',
     created: listed.created,
     owned_by: listed.ownedBy,
     kind: listed.kind,
-    ...(listed.url !== '' && { url: listed.url }),
-    ...(contextLength !== undefined && { context_length: contextLength }),
+    ...withoutEmpty({ url: listed.url, context_length: contextLengthOf(texts.contextWindow) }),
     ready: listed.ready,
     ...(Object.keys(details).length > 0 && { modelDetails: details }),
     subscriptions: listed.subscriptions.map(({ billingRate, ...texts }) => ({
@@ -79,8 +78,4 @@ export function toModelJson(listed: ListedModel): Record<string, unknown> {
 /** People also write `128k`, which may mean two numbers. */
 function contextLengthOf(raw: string): number | undefined {
   return /^[1-9][0-9]{0,11}$/.test(raw) ? Number(raw) : undefined
-}
-
-function withoutEmpty(texts: object): Record<string, string> {
-  return Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== ''))
 }

@@ -12,6 +12,7 @@ import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { SharedDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { boolean, integer, labelsSchema, optional, string, untitledObject } from '../http/schema.ts'
+import { withoutEmpty } from '../http/without-empty.ts'
 import { modelRefsSchema, toModelRefsJson } from './subscription-record.ts'
 
 const schema = {
@@ -137,14 +138,10 @@ function toSelectedJson(subscription: CompiledSubscription): Record<string, unkn
   return {
     name,
     namespace,
-    ...(displayName !== '' && { displayName }),
-    ...(description !== '' && { description }),
+    ...withoutEmpty({ displayName, description, organizationId, costCenter, deletionTimestamp }),
     ...(priority !== 0 && { priority }),
     modelRefs: toModelRefsJson(resource.modelRefs),
-    ...(organizationId !== '' && { organizationId }),
-    ...(costCenter !== '' && { costCenter }),
     ...(Object.keys(labels).length > 0 && { labels }),
-    ...(deletionTimestamp !== undefined && { deletionTimestamp }),
     phase,
     ready: phase === 'Active',
   }

@@ -15,6 +15,7 @@ import {
   optional,
   string,
 } from '../http/schema.ts'
+import { withoutEmpty } from '../http/without-empty.ts'
 
 const price = (description: string) => optional(string(description, { examples: ['0.00002'] }))
 
@@ -100,14 +101,16 @@ export function toSubscriptionJson(
   return {
     subscription_id_header: name,
     subscription_description: description || displayName || name,
-    ...(displayName !== '' && { display_name: displayName }),
     priority,
     model_refs: toModelRefsJson(resource.modelRefs).map((shown, index) => ({
       ...shown,
       ...aboutModel(models.get(modelKeys[index] as string), caller),
     })),
-    ...(organizationId !== '' && { organization_id: organizationId }),
-    ...(costCenter !== '' && { cost_center: costCenter }),
+    ...withoutEmpty({
+      display_name: displayName,
+      organization_id: organizationId,
+      cost_center: costCenter,
+    }),
     ...(Object.keys(labels).length > 0 && { labels }),
   }
 }
@@ -117,8 +120,7 @@ function aboutModel(model: Model | undefined, caller: Person): Record<string, un
   const { metadata, backend } = model.resource
   const { displayName, description } = displayOf(metadata)
   return {
-    ...(displayName !== '' && { display_name: displayName }),
-    ...(description !== '' && { description }),
+    ...withoutEmpty({ display_name: displayName, description }),
     source: backend.kind === 'ExternalModel' ? 'external' : 'internal',
     accessible: mayUseModel(caller, model),
   }

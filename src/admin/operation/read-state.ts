@@ -137,14 +137,8 @@ export type ServiceState = FromSchema<(typeof schema.response)[200]>
 export type ReplicaState = FromSchema<typeof replica>
 
 /** Adds the route. */
-export function readState(
-  app: Api,
-  {
-    serviceState,
-    limitRequests,
-    clock,
-  }: ServiceStateDeps & Pick<ExternalDeps, 'limitRequests' | 'clock'>,
-): void {
+export function readState(app: Api, deps: ServiceStateDeps & ExternalDeps): void {
+  const { serviceState, limitRequests, clock } = deps
   app.get('/v1/admin/state', { schema }, async () => {
     const [state, open] = await Promise.all([
       serviceState(),

@@ -16,6 +16,7 @@ import { addToOutcome, noteForeignRead, recordForeignRead, recordIntent } from '
 import { callerOf } from '../http/authenticate-api.ts'
 import { requirePlainText } from '../http/body.ts'
 import { object, optional, responses, string, timestamp } from '../http/schema.ts'
+import { withoutEmpty } from '../http/without-empty.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import {
   currencyOf,
@@ -244,13 +245,8 @@ function resourceIn(counter: Counter | undefined): AuditTarget {
 
 /** As the audit trail names it. */
 function targetOf({ user, key_id: keyId, subscription, model, name, whom }: Selected): AuditTarget {
-  return {
-    ...(user !== undefined && { user }),
-    ...(keyId !== undefined && { keyId }),
-    ...(subscription && { subscription }),
-    ...(name && { limit: name, ...(model && { resource: `ModelRef/${model}` }) }),
-    ...(whom && { whom }),
-  }
+  const resource = name && model && `ModelRef/${model}`
+  return withoutEmpty({ user, keyId, subscription, limit: name, resource, whom })
 }
 
 async function limitsOf(selected: Selected, { user, key }: Subject, snapshot: Snapshot) {

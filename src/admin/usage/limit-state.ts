@@ -290,9 +290,6 @@ export async function readLimits(
 }
 
 /** The currency of the shown amounts. */
-export function currencyOf(
-  shown: readonly { readonly kind: LimitKind }[],
-  currency: string | undefined,
-) {
-  return shown.some(({ kind }) => kind === 'cost') && currency !== undefined ? { currency } : {}
+export function currencyOf(shown: readonly { readonly kind: LimitKind }[], currency: string) {
+  return shown.some(({ kind }) => kind === 'cost') ? { currency } : {}
 }
