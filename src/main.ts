@@ -3,7 +3,7 @@
  * order.
  */
 
-import { announceMs, drainServer, followGateways } from './admin/operation/drain.ts'
+import { drainAnnounceMs, drainServer, followGateways } from './admin/operation/drain.ts'
 import { openEarlyProbes } from './admin/operation/early-probes.ts'
 import { writeEnvoyFiles } from './gateway/envoy-files.ts'
 import { createGatewayDrain } from './gateway/service-drain.ts'
@@ -133,7 +133,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     lost: 'running calls',
     stop: (graceMs) =>
       Promise.all([
-        grpc.stop(graceMs, announceMs),
+        grpc.stop(graceMs, drainAnnounceMs),
         drainServer(external, Math.min(graceMs, 5_000), gateways),
       ]),
   })

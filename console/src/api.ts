@@ -3,10 +3,10 @@
 import type { FromSchema } from 'json-schema-to-ts'
 import type { pastRefusal } from '../../src/admin/explain/explain-response.ts'
 import type { ApiKeyResponse } from '../../src/admin/keys/api-key-record.ts'
-import type { keyUsage } from '../../src/admin/keys/key-usage.ts'
+import type { keyUsageSchema } from '../../src/admin/keys/key-usage.ts'
 import type { propagationSchema } from '../../src/admin/keys/propagation.ts'
-import type { subscriptionRecord } from '../../src/admin/models/subscription-record.ts'
-import type { usagePage } from '../../src/admin/usage/usage-view.ts'
+import type { subscriptionSchema } from '../../src/admin/models/subscription-record.ts'
+import type { usagePageSchema } from '../../src/admin/usage/usage-view.ts'
 import { readClock } from './clock.ts'
 
 export type { ExplainResponse as Explanation } from '../../src/admin/explain/explain-response.ts'
@@ -20,10 +20,10 @@ export type { LimitList } from '../../src/admin/usage/limits.ts'
 export type { SharedLimitList } from '../../src/admin/usage/shared-limits.ts'
 export type ApiKey = ApiKeyResponse
 export type Refusal = FromSchema<typeof pastRefusal>
-export type UsagePage = FromSchema<typeof usagePage>
-export type KeyUsage = FromSchema<typeof keyUsage>
+export type UsagePage = FromSchema<typeof usagePageSchema>
+export type KeyUsage = FromSchema<typeof keyUsageSchema>
 export type Propagation = FromSchema<typeof propagationSchema>
-export type Subscription = FromSchema<typeof subscriptionRecord>
+export type Subscription = FromSchema<typeof subscriptionSchema>
 
 export interface RefusalList {
   readonly data: readonly Refusal[]

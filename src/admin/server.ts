@@ -19,7 +19,7 @@ import { changeApiKey } from './keys/change-api-key.ts'
 import { cleanupApiKeys } from './keys/cleanup-api-keys.ts'
 import { createApiKey } from './keys/create-api-key.ts'
 import { getApiKey } from './keys/get-api-key.ts'
-import { keyConfig } from './keys/key-config.ts'
+import { getApiKeyConfig } from './keys/key-config.ts'
 import { revokeApiKey } from './keys/revoke-api-key.ts'
 import { revokeGivenKey } from './keys/revoke-given-key.ts'
 import { rotateApiKey } from './keys/rotate-api-key.ts'
@@ -33,8 +33,8 @@ import { drainGateway } from './operation/drain-gateway.ts'
 import { listAccess } from './operation/list-access.ts'
 import { listOwnRefusals, listRefusals } from './operation/list-refusals.ts'
 import { listResources, listResourcesToAdmins } from './operation/list-resources.ts'
-import { logLevel } from './operation/log-level.ts'
-import { health, probes } from './operation/probes.ts'
+import { logLevelRoutes } from './operation/log-level.ts'
+import { healthRoute, probeRoutes } from './operation/probes.ts'
 import { readState, type ServiceStateDeps } from './operation/read-state.ts'
 import { counterRoutes } from './usage/counters.ts'
 import { listLimitsOfCaller } from './usage/limits.ts'
@@ -53,7 +53,7 @@ interface InternalDeps extends ListenerDeps, OperatorDeps {
 export function buildAdmin(deps: AdminDeps): Api {
   const app = createListener(deps).withTypeProvider<SchemaTypes>()
   describeApi(app)
-  app.register(async (scope) => health(scope))
+  app.register(async (scope) => healthRoute(scope))
   app.register(async (scope) => {
     requireCaller(scope, deps)
     createApiKey(scope, deps)
@@ -67,7 +67,7 @@ export function buildAdmin(deps: AdminDeps): Api {
     bulkRevokeApiKeys(scope, deps)
     changeApiKey(scope, deps)
     rotateApiKey(scope, deps)
-    keyConfig(scope, deps)
+    getApiKeyConfig(scope, deps)
     getMe(scope, deps)
     explainRequests(scope, deps)
     listOwnRefusals(scope, deps)
@@ -98,7 +98,7 @@ export function buildInternal(deps: InternalDeps): Api {
     const { address } = (app.server.address() ?? {}) as { address?: string }
     if (isFromWebPage(headers, address)) return sendError(reply, 'local_only', message)
   })
-  probes(app, deps)
+  probeRoutes(app, deps)
   drainGateway(app, deps)
   app.register(async (scope) => {
     if (deps.asksCallers) requireCertificate(scope)
@@ -106,7 +106,7 @@ export function buildInternal(deps: InternalDeps): Api {
     selectSubscription(scope, deps)
     validateApiKey(scope, deps)
     cleanupApiKeys(scope, deps)
-    logLevel(scope, deps)
+    logLevelRoutes(scope, deps)
   })
   return app
 }

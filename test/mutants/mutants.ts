@@ -499,8 +499,8 @@ export const allMutants: readonly Mutant[] = [
     [
       ['userInLines(asked.user) === userInLines(by)', 'false'],
       ['userInLines(asked.user)', 'asked.user'],
-      ['readFigure(kind, limit) === request.grantedLimit', 'true'],
-      ['readEnd(until) === request.grantedUntil', 'true'],
+      ['readLimitFigure(kind, limit) === request.grantedLimit', 'true'],
+      ['readUntilInSeconds(until) === request.grantedUntil', 'true'],
     ],
   ),
   ...mutants(

@@ -17,7 +17,7 @@ import { parseTarget } from '../../operations/request-target.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { noteForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
-import { foundKey, isKeyId } from '../keys/key-access.ts'
+import { isUuid, requireKey } from '../keys/key-access.ts'
 import type { Question } from './explain-question.ts'
 import type { AskedAs } from './explain-view.ts'
 
@@ -47,7 +47,7 @@ export function createAskerFinder({
   tokensOpenInference,
 }: ExternalDeps) {
   async function findKey(id: string, at: number): Promise<Known | undefined> {
-    const record = isKeyId(id) ? await keys.findById(id) : undefined
+    const record = isUuid(id) ? await keys.findById(id) : undefined
     return record && askerByKey(record, at)
   }
 
@@ -99,7 +99,7 @@ export function createAskerFinder({
     }
     const found = keyId === (only ?? keyId) ? await findKey(keyId, at) : undefined
     if (found !== undefined) noteForeignAsker(request, found.caller)
-    return foundKey(whole || found?.caller.user === user ? found : undefined)
+    return requireKey(whole || found?.caller.user === user ? found : undefined)
   }
 
   /** The caller of a request, with the key as it is now. */

@@ -13,7 +13,7 @@ import {
   strings,
   timestamp,
 } from '../http/schema.ts'
-import { currencySchema, figure, limitFields, limitNames } from '../usage/limit-state.ts'
+import { currencySchema, figureSchema, limitFields, limitNameFields } from '../usage/limit-state.ts'
 import { tableField } from './explain-table.ts'
 import { resourceFields } from './resource-place.ts'
 
@@ -30,11 +30,11 @@ const outcome = {
   limits: {
     description: 'Empty if the decision ended before limits were checked.',
     ...objects('LimitState', {
-      ...limitNames,
+      ...limitNameFields,
       limit: limitFields.limit,
       used: limitFields.used,
       held: optional({
-        ...figure,
+        ...figureSchema,
         description: 'The amount held by requests in progress, if any.',
       }),
       remaining: limitFields.remaining,

@@ -20,7 +20,7 @@ import { parseTarget } from '../../operations/request-target.ts'
 import { counterOf } from '../../ratelimit/rules/counter-cache.ts'
 import type { LimitState } from '../../ratelimit/rules/limit.ts'
 import { showsFigures } from '../../ratelimit/rules/limit-headers.ts'
-import { currencyOf, toStateJson } from '../usage/limit-state.ts'
+import { currencyOf, toLimitStateJson } from '../usage/limit-state.ts'
 import { type Locate, toResourceJson } from './resource-place.ts'
 
 /** The inputs of showing an explanation. */
@@ -181,7 +181,7 @@ function toLimitsJson(
     const { limit, held } = state
     const isTold = whole || showsFigures(limit)
     return {
-      ...toStateJson(state, counterOf(limit, caller?.user ?? '', pool), isTold),
+      ...toLimitStateJson(state, counterOf(limit, caller?.user ?? '', pool), isTold),
       ...(held !== undefined && isTold && { held: toAmount(limit, held) }),
       ...(state === refusing && { refuses: true }),
     }

@@ -34,10 +34,10 @@ interface Page {
 }
 
 /** A query; repeated parameters are lists. */
-export type Raw = { readonly [Name in keyof Page]?: unknown }
+export type PageQuery = { readonly [Name in keyof Page]?: unknown }
 
 /** Throws `invalid_request`, naming the parameter. */
-export function readPage(query: Raw): Page {
+export function readPage(query: PageQuery): Page {
   return { limit: readNumber('limit', query.limit), offset: readNumber('offset', query.offset) }
 }
 

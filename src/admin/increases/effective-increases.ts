@@ -7,8 +7,8 @@ import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { StoredIncrease } from '../../ratelimit/increases/active-increases.ts'
 import { counterKeyPrefix, parseCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import { inSlices } from '../../runtime/slices.ts'
-import { limitsOfRecord } from '../usage/limit-state.ts'
-import { toMeantJson } from './wanted-limit.ts'
+import { limitsOfKeyRecord } from '../usage/limit-state.ts'
+import { toLimitIdentityJson } from './wanted-limit.ts'
 
 /** The figures of enforced limits, by counter key without its user or group. */
 type Figures = Map<string, ExactInt>
@@ -21,10 +21,10 @@ export async function effectiveIncreases(
   now: number,
 ): Promise<(increase: StoredIncrease) => boolean> {
   const figures = await inSlices(figuresIn(snapshot))
-  for (const id of new Set(increases.flatMap((each) => toMeantJson(each).keyId ?? []))) {
+  for (const id of new Set(increases.flatMap((each) => toLimitIdentityJson(each).keyId ?? []))) {
     const key = await keys.findById(id)
     if (key === undefined || statusAt(key, now) !== 'active') continue
-    for (const { limit, isEnforced } of limitsOfRecord(key, snapshot))
+    for (const { limit, isEnforced } of limitsOfKeyRecord(key, snapshot))
       if (isEnforced) figures.set(limit.keyPrefix, limit.limit)
   }
   return ({ counter, limit }) =>

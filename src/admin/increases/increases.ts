@@ -24,27 +24,27 @@ import {
   timestamp,
   untitledObject,
 } from '../http/schema.ts'
-import { foundKey, isKeyId } from '../keys/key-access.ts'
+import { isUuid, requireKey } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
 import {
   currencyOf,
   currencySchema,
-  limitsOfRecord,
-  name,
+  limitsOfKeyRecord,
+  nameSchema,
   type OwnLimit,
 } from '../usage/limit-state.ts'
-import { unknownLimit } from '../usage/unknown-limit.ts'
+import { unknownLimitError } from '../usage/unknown-limit.ts'
 import { effectiveIncreases } from './effective-increases.ts'
 import {
   limitAuditTarget,
   limitIdentityFields,
-  limitsOfName,
-  readFigure,
-  readUntil,
-  requireEnforced,
+  limitsByName,
+  readIncreaseUntil,
+  readLimitFigure,
+  requireEnforcedLimit,
   requireHigherLimit,
-  toMeantJson,
-  tooMany,
+  toLimitIdentityJson,
+  tooManyIncreases,
   wantedLimitFields,
 } from './wanted-limit.ts'
 
@@ -55,14 +55,14 @@ const body = {
   required: ['name', 'limit', 'until', 'reason'],
   properties: {
     ...wantedLimitFields,
-    user: { ...name, description: 'The user, for a limit per user; must not be yourself.' },
+    user: { ...nameSchema, description: 'The user, for a limit per user; must not be yourself.' },
     keyId: {
-      ...name,
+      ...nameSchema,
       description:
         "For a key's own limit: the id of the key, without model, user and whom; must not be one of your own keys.",
     },
     whom: {
-      ...name,
+      ...nameSchema,
       description:
         'If the limit has several counters, the one to increase: the group (`users` for the users that the subscription names), the organization, or for a limit of a model the subscription.',
     },
@@ -144,13 +144,13 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     for (const field of ['model', 'user', 'whom'] as const)
       if (others[field] !== undefined)
         throw invalidRequest(`${field}: keyId says whose limit it is; leave ${field} out.`)
-    const key = foundKey(isKeyId(keyId) ? await keys.findById(keyId) : undefined)
+    const key = requireKey(isUuid(keyId) ? await keys.findById(keyId) : undefined)
     if ((subscription ?? key.subscription) !== key.subscription)
       throw invalidRequest(`subscription: the key's is ${key.subscription}; leave this field out.`)
     const status = statusAt(key, now)
     if (status !== 'active')
       throw invalidRequest(`keyId: the key is ${status}; only an active key can get an increase.`)
-    const found = limitsOfRecord(key, snapshot()).find(({ limit }) => limit.limitName === name)
+    const found = limitsOfKeyRecord(key, snapshot()).find(({ limit }) => limit.limitName === name)
     if (found !== undefined) return { chosen: found, user: key.user }
     const message =
       'The key has no limit of this name; its record lists its limits. For a limit of its subscription, name subscription and user.'
@@ -158,8 +158,8 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
   }
 
   async function findOfResource(asked: Body) {
-    const found = await limitsOfName(asked, snapshot())
-    if (found.length === 0) throw await unknownLimit(asked, snapshot())
+    const found = await limitsByName(asked, snapshot())
+    if (found.length === 0) throw await unknownLimitError(asked, snapshot())
     return choose(found, asked)
   }
 
@@ -175,7 +175,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     const target = limitAuditTarget(asked)
     addToOutcome(request, target)
     const now = clock()
-    const until = readUntil(asked.until, now)
+    const until = readIncreaseUntil(asked.until, now)
     const { chosen, user } =
       asked.keyId === undefined
         ? { chosen: await findOfResource(asked), user: asked.user }
@@ -187,9 +187,9 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
       throw new ServiceError('admin_required', { message })
     }
     if (user !== undefined) addToOutcome(request, { user })
-    requireEnforced(chosen)
+    requireEnforcedLimit(chosen)
     const { limit, counter } = chosen
-    const higher = readFigure(limit.kind, asked.limit)
+    const higher = readLimitFigure(limit.kind, asked.limit)
     requireHigherLimit(higher, limit)
     await recordIntent(request, { ...target, ...(user !== undefined && { user }) })
     const { reason } = asked
@@ -206,7 +206,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
       }),
       unsure,
     )
-    if (added === undefined) throw tooMany()
+    if (added === undefined) throw tooManyIncreases()
     return await respond(toJson(added))
   })
   const listing = { schema: listSchema, config: { audit: 'increase.read' } } as const
@@ -223,8 +223,8 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     const ending = { schema: endSchema, config: { audit: 'increase.end' } } as const
     scope.delete('/v1/admin/increases/:increaseId', ending, async (request) => {
       const { increaseId: id } = request.params
-      if (isKeyId(id)) await recordIntent(request)
-      const ended = isKeyId(id) ? await orUnsure(increases.end(id), unsure) : undefined
+      if (isUuid(id)) await recordIntent(request)
+      const ended = isUuid(id) ? await orUnsure(increases.end(id), unsure) : undefined
       if (ended === undefined) {
         const message = 'There is no such increase, or it is over.'
         throw new ServiceError('not_found', { message })
@@ -260,7 +260,7 @@ function choose(found: readonly OwnLimit[], { user, whom }: Body): OwnLimit {
 function toJson({ id, until, reason, createdBy, createdAt, ...meant }: StoredIncrease) {
   return {
     id,
-    ...toMeantJson(meant),
+    ...toLimitIdentityJson(meant),
     until: toEndTimestamp(until),
     reason,
     createdBy,

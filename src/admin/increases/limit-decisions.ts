@@ -10,19 +10,19 @@ import { addToOutcome, recordIntent } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { responses, untitledObject } from '../http/schema.ts'
-import { isKeyId } from '../keys/key-access.ts'
+import { isUuid } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
-import { oneLimitRequest, toLimitRequestJson, toRequestJson } from './limit-requests.ts'
+import { limitRequestFields, toLimitRequestJson, toListedRequestJson } from './limit-requests.ts'
 import {
   limitAuditTarget,
-  limitsOfName,
-  readEnd,
-  readFigure,
+  limitsByName,
+  readLimitFigure,
   readRequestedUntil,
-  requireEnforced,
+  readUntilInSeconds,
+  requireEnforcedLimit,
   requireHigherLimit,
   requireLowerLimit,
-  tooMany,
+  tooManyIncreases,
   wantedLimitFields,
 } from './wanted-limit.ts'
 
@@ -50,7 +50,7 @@ const approveSchema = {
     },
   },
   response: responses('Approved.', [400, 404, 413], 'ApprovedLimitRequest', {
-    ...oneLimitRequest,
+    ...limitRequestFields,
     propagation: propagationSchema,
   }),
 } as const
@@ -67,7 +67,7 @@ const denySchema = {
     additionalProperties: false,
     properties: { reason },
   },
-  response: responses('Denied.', [400, 404, 413], 'DeniedLimitRequest', oneLimitRequest),
+  response: responses('Denied.', [400, 404, 413], 'DeniedLimitRequest', limitRequestFields),
 } as const
 
 const unsure =
@@ -86,8 +86,8 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     const { user: by } = callerOf(request)
     const decision = { ...(request.body as Omit<Decision, 'state'> | null), state }
     const now = clock()
-    const asked = foundRequest(isKeyId(id) ? await limitRequests.find(id, now) : undefined)
-    const target = limitAuditTarget(toRequestJson(asked))
+    const asked = foundRequest(isUuid(id) ? await limitRequests.find(id, now) : undefined)
+    const target = limitAuditTarget(toListedRequestJson(asked))
     addToOutcome(request, target)
     // A long name is shortened in lines, and the counter has the shortened one.
     if (userInLines(asked.user) === userInLines(by)) {
@@ -98,7 +98,7 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     const verdict = { by, at: now, ...(await read(asked, now)) }
     await recordIntent(request, target)
     const decided = await orUnsure(limitRequests.decide(id, verdict), unsure)
-    if (decided === 'full') throw tooMany()
+    if (decided === 'full') throw tooManyIncreases()
     return settled(foundRequest(decided), decision, deps)
   }
 
@@ -107,16 +107,16 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     const { requestId } = request.params
     const approved = await decide(request, requestId, 'approved', async (asked, now) => {
       const grant = readGrant(request.body ?? {}, asked, now)
-      const { subscription, model, name, user } = toRequestJson(asked)
+      const { subscription, model, name, user } = toListedRequestJson(asked)
       const named = { subscription: subscription ?? undefined, model: model ?? undefined }
-      const found = await limitsOfName({ ...named, name, user }, snapshot())
+      const found = await limitsByName({ ...named, name, user }, snapshot())
       const own = found.find(({ counter }) => counter.key === asked.counter)
       if (own === undefined) {
         const message = 'The limit is no longer in force; deny the request.'
         throw new ServiceError('not_found', { message })
       }
       requireLowerLimit(own.limit, asked.limit)
-      requireEnforced(own)
+      requireEnforcedLimit(own)
       requireHigherLimit(grant.limit, own.limit)
       return { grant, reason: null }
     })
@@ -137,8 +137,8 @@ function readGrant(
   asked: LimitRequest,
   now: number,
 ) {
-  const { kind } = toRequestJson(asked)
-  const limit = body.limit === undefined ? asked.limit : readFigure(kind, body.limit)
+  const { kind } = toListedRequestJson(asked)
+  const limit = body.limit === undefined ? asked.limit : readLimitFigure(kind, body.limit)
   const until = body.until === undefined ? asked.until : readRequestedUntil(body.until, now)
   if (limit > asked.limit || until > asked.until) {
     const field = limit > asked.limit ? 'limit' : 'until'
@@ -171,8 +171,8 @@ function settled(
   const { kind, grantedLimit, grantedUntil } = shown
   const isSame =
     request.state === state &&
-    (limit === undefined || readFigure(kind, limit) === request.grantedLimit) &&
-    (until === undefined || readEnd(until) === request.grantedUntil) &&
+    (limit === undefined || readLimitFigure(kind, limit) === request.grantedLimit) &&
+    (until === undefined || readUntilInSeconds(until) === request.grantedUntil) &&
     (reason === undefined || reason === request.decisionReason)
   if (isSame) return shown
   const granted = request.state === 'denied' ? '' : `, up to ${grantedLimit} until ${grantedUntil}`

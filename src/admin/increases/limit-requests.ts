@@ -20,17 +20,23 @@ import { hasMoreField, pageQuery, readPage } from '../http/page.ts'
 import { objects, optional, responses, string, timestamp } from '../http/schema.ts'
 import { withoutEmpty } from '../http/without-empty.ts'
 import { orUnsure } from '../keys/propagation.ts'
-import { currencyOf, currencySchema, figure, name, type OwnLimit } from '../usage/limit-state.ts'
-import { limitsOf } from '../usage/limits.ts'
+import {
+  currencyOf,
+  currencySchema,
+  figureSchema,
+  nameSchema,
+  type OwnLimit,
+} from '../usage/limit-state.ts'
+import { limitsOfCaller } from '../usage/limits.ts'
 import {
   limitAuditTarget,
   limitIdentityFields,
-  originOf,
-  readFigure,
+  limitOriginOf,
+  readLimitFigure,
   readRequestedUntil,
-  requireEnforced,
+  requireEnforcedLimit,
   requireHigherLimit,
-  toMeantJson,
+  toLimitIdentityJson,
   wantedLimitFields,
 } from './wanted-limit.ts'
 
@@ -46,12 +52,15 @@ const requestFields = {
   decidedAt: optional(timestamp),
   decisionReason: optional(string('Why it was denied.')),
   increaseId: optional(string('The id of the increase, if the request was approved.')),
-  grantedLimit: optional({ ...figure, description: 'The approved limit; grantedUntil likewise.' }),
+  grantedLimit: optional({
+    ...figureSchema,
+    description: 'The approved limit; grantedUntil likewise.',
+  }),
   grantedUntil: optional(timestamp),
 } as const
 
-/** For responses with one request. */
-export const oneLimitRequest = { ...requestFields, currency: currencySchema } as const
+/** The fields of a response with one request. */
+export const limitRequestFields = { ...requestFields, currency: currencySchema } as const
 
 const route = { tags: ['Usage'], security: [{ identityToken: [] }] } as const
 
@@ -68,7 +77,7 @@ const createSchema = {
     properties: {
       ...wantedLimitFields,
       whom: {
-        ...name,
+        ...nameSchema,
         description:
           'As in GET /v1/limits; required if several counters of the limit apply to you, such as one of each subscription.',
       },
@@ -78,7 +87,7 @@ const createSchema = {
     'The request, which is open.',
     [400, 404, 413],
     'LimitRequest',
-    oneLimitRequest,
+    limitRequestFields,
   ),
 } as const
 
@@ -128,15 +137,15 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     addToOutcome(request, target)
     const now = clock()
     const until = readRequestedUntil(asked.until, now)
-    const origin = originOf(asked)
-    const found = limitsOf(caller, asked, snapshot())
+    const origin = limitOriginOf(asked)
+    const found = limitsOfCaller(caller, asked, snapshot())
     const own = choose(
       found.filter(({ limit }) => limit.origin === origin),
       asked.whom,
     )
-    requireEnforced(own)
+    requireEnforcedLimit(own)
     const { limit, counter } = own
-    const higher = readFigure(limit.kind, asked.limit)
+    const higher = readLimitFigure(limit.kind, asked.limit)
     // Figures that callers may not see are compared when an administrator approves.
     if (showsFigures(limit)) requireHigherLimit(higher, limit)
     await recordIntent(request, target)
@@ -168,7 +177,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
     const { limit, offset } = readPage(paging)
     const page = { limit: limit + 1, offset }
     const found = await limitRequests.list(isAll ? null : caller.user, clock(), page)
-    const data = found.slice(0, limit).map(toRequestJson)
+    const data = found.slice(0, limit).map(toListedRequestJson)
     await recordForeignRead(request, data.length)
     const currency = currencyOf(data, deps.billingCurrency)
     return { object: 'list', data, ...currency, has_more: found.length > limit }
@@ -190,20 +199,20 @@ function choose(found: readonly OwnLimit[], whom: string | undefined): OwnLimit 
   throw invalidRequest('whom is needed: several counters of the limit apply to you.')
 }
 
-/** A single request, with the currency. */
+/** A single request in a response, with the currency. */
 export function toLimitRequestJson(
   request: LimitRequest,
   { billingCurrency }: Pick<ExternalDeps, 'billingCurrency'>,
 ) {
-  const shown = toRequestJson(request)
+  const shown = toListedRequestJson(request)
   return { ...shown, ...currencyOf([shown], billingCurrency) }
 }
 
-/** A request in responses. */
-export function toRequestJson(request: LimitRequest) {
+/** A request in a list. */
+export function toListedRequestJson(request: LimitRequest) {
   const { id, user, counter, per, limit, until, reason, createdAt, state, increaseId } = request
   const { decidedBy, decidedAt, decisionReason, grantedLimit, grantedUntil } = request
-  const meant = toMeantJson({ counter, per, limit })
+  const meant = toLimitIdentityJson({ counter, per, limit })
   return {
     id,
     ...meant,

@@ -13,25 +13,25 @@ import { limitKindOfKey, parseCounterKey } from '../../ratelimit/rules/counter-k
 import type { CountedLimit } from '../../ratelimit/rules/limit.ts'
 import { optional, string } from '../http/schema.ts'
 import { withoutEmpty } from '../http/without-empty.ts'
-import { figure, limitNames, name, type OwnLimit } from '../usage/limit-state.ts'
-import { limitsWhere, type NamedSelection } from '../usage/shared-limits.ts'
-import { readTime } from '../usage/usage-question.ts'
+import { figureSchema, limitNameFields, nameSchema, type OwnLimit } from '../usage/limit-state.ts'
+import { limitsOfSelection, type NamedSelection } from '../usage/shared-limits.ts'
+import { readTimeField } from '../usage/usage-question.ts'
 
 const maxDays = 92
 const maxLimit = 1_000_000_000_000_000
 
 /** The fields of requests that name a limit and a counter of it. */
 export const wantedLimitFields = {
-  subscription: { ...name, description: 'The Subscription whose spec.limits has the limit.' },
+  subscription: { ...nameSchema, description: 'The Subscription whose spec.limits has the limit.' },
   model: {
-    ...name,
+    ...nameSchema,
     description:
       'The ModelRef whose spec.limits has the limit. Without subscription and model, the limit is looked up in the Tenant.',
     examples: ['llm/sim-small'],
   },
-  name: { ...name, description: 'Name of the limit.' },
+  name: { ...nameSchema, description: 'Name of the limit.' },
   limit: {
-    ...figure,
+    ...figureSchema,
     description:
       'The increased limit, above the limit in the resource. For cost a decimal number as a string, or a whole number.',
   },
@@ -49,10 +49,10 @@ export const limitIdentityFields = {
   },
   model: { type: ['string', 'null'] },
   name: string('Name of the limit.'),
-  kind: limitNames.kind,
-  scope: limitNames.scope,
+  kind: limitNameFields.kind,
+  scope: limitNameFields.scope,
   whom: optional(string('Whose counter it is, if the limit has several.')),
-  limit: figure,
+  limit: figureSchema,
 } as const
 
 type Part = 'subscription' | 'model' | 'user' | 'keyId' | 'whom'
@@ -70,13 +70,13 @@ export function limitAuditTarget(meant: MeantLimit): AuditTarget {
 }
 
 /** Milliseconds since the epoch, in the time that an increase may last. */
-export function readUntil(raw: string, now: number): number {
-  return within(readTime('until', raw) as number, now, now + maxDays * dayMs)
+export function readIncreaseUntil(raw: string, now: number): number {
+  return within(readTimeField('until', raw) as number, now, now + maxDays * dayMs)
 }
 
-/** As `readUntil`, for a request of an increase and its decision. */
+/** As `readIncreaseUntil`, for a request of an increase and its decision. */
 export function readRequestedUntil(raw: string, now: number): number {
-  return within(readEnd(raw), now, toSecond(now + maxDays * dayMs))
+  return within(readUntilInSeconds(raw), now, toSecond(now + maxDays * dayMs))
 }
 
 function within(until: number, now: number, last: number): number {
@@ -86,8 +86,8 @@ function within(until: number, now: number, last: number): number {
 }
 
 /** In whole seconds, as it is shown, so that the shown time is the stored one. */
-export function readEnd(raw: string): number {
-  return toSecond(readTime('until', raw) as number)
+export function readUntilInSeconds(raw: string): number {
+  return toSecond(readTimeField('until', raw) as number)
 }
 
 function toSecond(instant: number): number {
@@ -95,7 +95,7 @@ function toSecond(instant: number): number {
 }
 
 /** The kind of resource that has the limit. */
-export function originOf({ subscription, model }: Omit<NamedSelection, 'name' | 'user'>) {
+export function limitOriginOf({ subscription, model }: Omit<NamedSelection, 'name' | 'user'>) {
   if (subscription !== undefined && model !== undefined)
     throw invalidRequest(
       'Give either subscription or model, not both: the one whose spec.limits has the limit.',
@@ -104,21 +104,21 @@ export function originOf({ subscription, model }: Omit<NamedSelection, 'name' | 
 }
 
 /** Each counter of the named limits, once. */
-export async function limitsOfName(
+export async function limitsByName(
   named: NamedSelection,
   snapshot: Snapshot,
 ): Promise<readonly OwnLimit[]> {
-  const origin = originOf(named)
-  return (await limitsWhere(named, snapshot)).filter(({ limit }) => limit.origin === origin)
+  const origin = limitOriginOf(named)
+  return (await limitsOfSelection(named, snapshot)).filter(({ limit }) => limit.origin === origin)
 }
 
-export function tooMany(): ServiceError {
+export function tooManyIncreases(): ServiceError {
   return invalidRequest(
     `${maxIncreases.toLocaleString('en')} increases are in force, which is the maximum; end one first.`,
   )
 }
 
-export function requireEnforced({ isEnforced }: OwnLimit): void {
+export function requireEnforcedLimit({ isEnforced }: OwnLimit): void {
   if (!isEnforced)
     throw invalidRequest(
       'name: the limit is only counted (enforce: false) and refuses no requests, so it needs no increase.',
@@ -140,7 +140,7 @@ export function requireHigherLimit(asked: ExactInt, limit: CountedLimit): void {
 }
 
 /** Reads a figure in the unit of the limit. */
-export function readFigure(kind: LimitKind, raw: number | string): ExactInt {
+export function readLimitFigure(kind: LimitKind, raw: number | string): ExactInt {
   if (kind === 'cost') {
     const nano = parseMoney(`${raw}`)
     if (nano !== undefined) return nano
@@ -153,7 +153,7 @@ export function readFigure(kind: LimitKind, raw: number | string): ExactInt {
 }
 
 /** The limit and the parties that a counter's key identifies. */
-export function toMeantJson({
+export function toLimitIdentityJson({
   counter,
   per,
   limit,

@@ -28,7 +28,7 @@ const previousSecret = {
 } as const
 
 /** A key's record (contract, 3.4); dates in both spellings. */
-export const apiKeyRecord = object('ApiKey', {
+export const apiKeySchema = object('ApiKey', {
   id: { type: 'string', format: 'uuid' },
   keyPrefix: optional(
     string(
@@ -63,10 +63,10 @@ export const apiKeyRecord = object('ApiKey', {
   previous: optional(previousSecret),
 })
 
-export type ApiKeyResponse = FromSchema<typeof apiKeyRecord>
+export type ApiKeyResponse = FromSchema<typeof apiKeySchema>
 
 /** The record with its effective status; dates in both spellings, empty optional fields left out. */
-export function toRecordJson(record: ApiKeyRecord, now: number): Record<string, unknown> {
+export function toApiKeyJson(record: ApiKeyRecord, now: number): Record<string, unknown> {
   const createdAt = toTimestamp(record.createdAt)
   const expiresAt = record.expiresAt === null ? null : toTimestamp(record.expiresAt)
   const status = statusAt(record, now)

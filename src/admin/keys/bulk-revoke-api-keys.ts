@@ -13,7 +13,7 @@ import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { boolean, optional, responses } from '../http/schema.ts'
 import { withoutEmpty } from '../http/without-empty.ts'
-import { namedField } from './key-fields.ts'
+import { requestedNameField } from './key-fields.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
 const schema = {
@@ -28,13 +28,13 @@ const schema = {
     additionalProperties: false,
     properties: {
       username: {
-        ...namedField,
+        ...requestedNameField,
         description:
           'The owner; if blank or absent, yourself, unless a subscription is named. The body may be absent, too.',
         examples: ['alice'],
       },
       subscription: {
-        ...namedField,
+        ...requestedNameField,
         description: "The subscription's bare name; for administrators.",
         examples: ['team-a-basic'],
       },

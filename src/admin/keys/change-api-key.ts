@@ -12,9 +12,9 @@ import { addToOutcome, recordIntent } from '../http/audit.ts'
 import { callerOf, requireToken } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { optional, responses } from '../http/schema.ts'
-import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
-import { actOnKey, foundKey, isKeyId } from './key-access.ts'
-import { capFields, namesCaps, readCaps } from './key-caps.ts'
+import { apiKeySchema, keyIdParams, toApiKeyJson } from './api-key-record.ts'
+import { actOnKey, isUuid, requireKey } from './key-access.ts'
+import { capFields, hasCapFields, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
@@ -39,7 +39,7 @@ const schema = {
     },
   },
   response: responses('The changed record.', [400, 404, 413], 'ChangedApiKey', {
-    ...apiKeyRecord.properties,
+    ...apiKeySchema.properties,
     propagation: optional({
       ...propagationSchema,
       description:
@@ -65,7 +65,7 @@ export function changeApiKey(app: Api, deps: ExternalDeps): void {
   async function find(id: string, caller: Caller, now: number): Promise<ApiKeyRecord> {
     const record = await keys.findById(id)
     const isOpen = record && (record.user === caller.user || (await isAdmin(caller)))
-    return foundKey(isOpen && statusAt(record, now) === 'active' ? record : undefined)
+    return requireKey(isOpen && statusAt(record, now) === 'active' ? record : undefined)
   }
 
   /** Checks and changes the caps; begins again if they have changed meanwhile. */
@@ -94,18 +94,18 @@ export function changeApiKey(app: Api, deps: ExternalDeps): void {
     requireToken(caller, 'change API keys')
     const changes = readChanges(request.body)
     const { id } = request.params
-    foundKey(isKeyId(id) ? id : undefined)
+    requireKey(isUuid(id) ? id : undefined)
     await recordIntent(request, { keyId: id })
     const now = clock()
-    if (namesCaps(request.body)) {
+    if (hasCapFields(request.body)) {
       const { changed, ...told } = await changeCaps(id, caller, request.body, now)
       addToOutcome(request, { user: changed.user, subscription: changed.subscription })
-      return { ...toRecordJson(changed, now), ...told }
+      return { ...toApiKeyJson(changed, now), ...told }
     }
     const change = (owner: string | undefined) => keys.change(id, owner, changes, now)
-    const changed = foundKey(await actOnKey(caller, isAdmin, change))
+    const changed = requireKey(await actOnKey(caller, isAdmin, change))
     addToOutcome(request, { user: changed.user, subscription: changed.subscription })
-    return toRecordJson(changed, now)
+    return toApiKeyJson(changed, now)
   })
 }
 

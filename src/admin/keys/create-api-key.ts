@@ -13,8 +13,13 @@ import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
 import { labelsSchema, object, optional, refusals, string, timestamp } from '../http/schema.ts'
-import { toRecordJson } from './api-key-record.ts'
-import { idempotencyHeaders, idempotencyRefusals, refuseDone, runOnce } from './idempotency-key.ts'
+import { toApiKeyJson } from './api-key-record.ts'
+import {
+  idempotencyHeaders,
+  idempotencyRefusals,
+  refuseRepeated,
+  runOnce,
+} from './idempotency-key.ts'
 import { capFields, capSchemas, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
 import { newSecret } from './new-secret.ts'
@@ -124,11 +129,11 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
         await recordIntent(request, { keyId, user: caller.user, subscription })
         const renewal = { ...secret, ...noOverlap, attempt, unused: made.hash }
         const renewed = await orUnsure(keys.rotate(keyId, caller.user, renewal, now), unsure)
-        if (renewed === undefined) return refuseDone(reply, await keys.findById(keyId), now)
+        if (renewed === undefined) return refuseRepeated(reply, await keys.findById(keyId), now)
         const propagation = await deps.propagation([renewed.replaced])
         reply.code(201)
         // The schema of the response selects the fields of the record.
-        return { ...toRecordJson(renewed.record, now), ...shown, propagation }
+        return { ...toApiKeyJson(renewed.record, now), ...shown, propagation }
       }
       const record: ApiKeyRecord = {
         id: randomUUID(),
@@ -149,7 +154,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
       await recordIntent(request, { keyId: record.id, user: record.user, subscription })
       await keys.insert(record, attempt, deps.maxKeysPerUser || undefined)
       reply.code(201)
-      return { ...toRecordJson(record, now), ...shown }
+      return { ...toApiKeyJson(record, now), ...shown }
     })
   })
 }

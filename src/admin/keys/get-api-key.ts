@@ -6,9 +6,9 @@ import type { Api } from '../http/api.ts'
 import { noteForeignRead, recordForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { optional, responses } from '../http/schema.ts'
-import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
-import { foundKey, isKeyId } from './key-access.ts'
-import { keyUsage, readKeyUsage } from './key-usage.ts'
+import { apiKeySchema, keyIdParams, toApiKeyJson } from './api-key-record.ts'
+import { isUuid, requireKey } from './key-access.ts'
+import { keyUsageSchema, readKeyUsage } from './key-usage.ts'
 
 const schema = {
   operationId: 'getApiKey',
@@ -17,8 +17,8 @@ const schema = {
   tags: ['API keys'],
   params: keyIdParams,
   response: responses("The key's record, and its use.", [404], 'ApiKeyWithUsage', {
-    ...apiKeyRecord.properties,
-    usage: optional(keyUsage),
+    ...apiKeySchema.properties,
+    usage: optional(keyUsageSchema),
   }),
 } as const
 
@@ -28,17 +28,17 @@ export function getApiKey(app: Api, { keys, isAdmin, clock, usage, keyReach }: E
   app.get('/v1/api-keys/:id', { schema, config }, async (request) => {
     const caller = callerOf(request)
     const { id } = request.params
-    const isOpen = isKeyId(id) && id === (onlyKeyOf(caller, keyReach) ?? id)
-    const record = foundKey(isOpen ? await keys.findById(id) : undefined)
+    const isOpen = isUuid(id) && id === (onlyKeyOf(caller, keyReach) ?? id)
+    const record = requireKey(isOpen ? await keys.findById(id) : undefined)
     const { id: keyId, user, subscription } = record
     const isOwn = user === caller.user
     if (!isOwn) noteForeignRead(request, { keyId, user, subscription })
-    foundKey(isOwn || (await isAdmin(caller)) ? record : undefined)
+    requireKey(isOwn || (await isAdmin(caller)) ? record : undefined)
     await recordForeignRead(request)
     const now = clock()
     // A key sees only its own use.
     const isItself = caller.by === 'token' || caller.keyId === record.id
     const used = isItself ? await readKeyUsage(usage, record.id, now) : undefined
-    return { ...toRecordJson(record, now), ...(used && { usage: used }) }
+    return { ...toApiKeyJson(record, now), ...(used && { usage: used }) }
   })
 }

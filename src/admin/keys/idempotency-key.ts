@@ -8,7 +8,7 @@ import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { errorEnvelope, refusals, string } from '../http/schema.ts'
-import { apiKeyRecord, toRecordJson } from './api-key-record.ts'
+import { apiKeySchema, toApiKeyJson } from './api-key-record.ts'
 
 /** How to do a request; both are undefined without an idempotency key. */
 interface Once {
@@ -28,7 +28,7 @@ export const idempotencyHeaders = {
   },
 } as const
 
-/** The refusals of `runOnce` and `refuseDone`. */
+/** The refusals of `runOnce` and `refuseRepeated`. */
 export const idempotencyRefusals = {
   409: {
     ...errorEnvelope,
@@ -38,7 +38,7 @@ export const idempotencyRefusals = {
     properties: {
       ...errorEnvelope.properties,
       record: {
-        ...apiKeyRecord,
+        ...apiKeySchema,
         description: 'Id of the key that was created, if it still exists.',
       },
     },
@@ -77,13 +77,13 @@ export async function runOnce<T>(
 }
 
 /** The response to a request that was done before, with its status set. */
-export function refuseDone(
+export function refuseRepeated(
   reply: FastifyReply,
   record: ApiKeyRecord | undefined,
   now: number,
 ): object {
   reply.request.refusedWith = 'idempotency_done'
-  const shown = record && { record: toRecordJson(record, now) }
+  const shown = record && { record: toApiKeyJson(record, now) }
   reply.code(409)
   return { ...errorBody('idempotency_done'), ...shown }
 }

@@ -4,13 +4,13 @@ import { ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import type { IsAdmin } from '../http/administrators.ts'
 
-/** Whether an id has the form of a key's; others are not worth a query. */
-export function isKeyId(id: string): boolean {
+/** Whether an id has the form that all ids of the database have; others are not worth a query. */
+export function isUuid(id: string): boolean {
   return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)
 }
 
-/** Throws 404 if there is none. */
-export function foundKey<Found>(found: Found | undefined): Found {
+/** The key, or what was found of it; throws 404 if there is none. */
+export function requireKey<Found>(found: Found | undefined): Found {
   if (found !== undefined) return found
   throw new ServiceError('not_found', { message: 'There is no such API key.' })
 }

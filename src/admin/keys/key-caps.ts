@@ -106,7 +106,7 @@ export const capSchemas = {
 type WrittenCaps = { readonly [Name in keyof KeyCaps]?: KeyCaps[Name] | null | undefined }
 
 /** Whether a request names a cap. */
-export function namesCaps(body: WrittenCaps): boolean {
+export function hasCapFields(body: WrittenCaps): boolean {
   return capNames.some((name) => body[name] !== undefined)
 }
 

@@ -16,7 +16,7 @@ const schema = {
 } as const
 
 /** Adds the route. */
-export function keyConfig(app: Api, deps: ExternalDeps): void {
+export function getApiKeyConfig(app: Api, deps: ExternalDeps): void {
   app.get('/v1/api-keys/config', { schema }, async () => ({
     max_expiration_days: maxLifetimeDays(deps.snapshot().tenant, deps.maxExpirationDays),
     ephemeral_max_expiration: ephemeralMaximum,

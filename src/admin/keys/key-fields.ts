@@ -12,7 +12,7 @@ const maxDescriptionLength = 1_024
  * The name of a user or of a subscription in a request, which becomes a part of a line of the audit trail. No identity
  * token has a longer one, unless the prefix of its provider is as long again.
  */
-export const namedField = { type: ['string', 'null'], maxLength: 2_048 } as const
+export const requestedNameField = { type: ['string', 'null'], maxLength: 2_048 } as const
 
 export const nameField = {
   type: ['string', 'null'],

@@ -14,7 +14,7 @@ const used = object('KeyUse', {
   totalTokens: count,
 })
 
-export const keyUsage = {
+export const keyUsageSchema = {
   description:
     "What the key has used, in UTC. Left out without USAGE_JOURNAL, and for the owner's other keys.",
   ...object('KeyUsage', { today: used, month: used }),

@@ -9,13 +9,13 @@ import { addToOutcome, recordIntent } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { ignoreBodies } from '../http/body.ts'
 import { responses } from '../http/schema.ts'
-import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
-import { actOnKey, foundKey, isKeyId } from './key-access.ts'
+import { apiKeySchema, keyIdParams, toApiKeyJson } from './api-key-record.ts'
+import { actOnKey, isUuid, requireKey } from './key-access.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
 /** The responses of a revocation, with these refusals. */
-export function revokedResponses(...refused: Parameters<typeof responses>[1]) {
-  const fields = { ...apiKeyRecord.properties, propagation: propagationSchema }
+export function revocationResponses(...refused: Parameters<typeof responses>[1]) {
+  const fields = { ...apiKeySchema.properties, propagation: propagationSchema }
   return responses('The record, now revoked.', refused, 'RevokedApiKey', fields)
 }
 
@@ -26,7 +26,7 @@ const schema = {
     'Your own active key, or any for an administrator; a key with caps revokes only itself. This cannot be undone; a second request is 404. The response is sent when every replica has applied it, or after a second: `propagation` says which.',
   tags: ['API keys'],
   params: keyIdParams,
-  response: revokedResponses(404),
+  response: revocationResponses(404),
 } as const
 
 const unsure =
@@ -49,12 +49,12 @@ export function revokeApiKey(app: Api, deps: ExternalDeps): void {
       const caller = callerOf(request)
       const now = clock()
       const { id } = request.params
-      const isOpen = isKeyId(id) && id === (onlyKeyOf(caller, keyReach) ?? id)
+      const isOpen = isUuid(id) && id === (onlyKeyOf(caller, keyReach) ?? id)
       const revoke = (owner: string | undefined) => orUnsure(keys.revoke(id, owner, now), unsure)
       if (isOpen) await recordIntent(request, { keyId: id })
-      const revoked = foundKey(isOpen ? await actOnKey(caller, isAdmin, revoke) : undefined)
+      const revoked = requireKey(isOpen ? await actOnKey(caller, isAdmin, revoke) : undefined)
       addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
-      return { ...toRecordJson(revoked, now), propagation: await propagation([revoked]) }
+      return { ...toApiKeyJson(revoked, now), propagation: await propagation([revoked]) }
     })
   })
 }

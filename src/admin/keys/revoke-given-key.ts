@@ -9,10 +9,10 @@ import { isPresented } from '../http/authenticate-api.ts'
 import type { BodyOf } from '../http/body.ts'
 import { object, string } from '../http/schema.ts'
 import { addressOf } from '../http/trusted-proxies.ts'
-import { toRecordJson } from './api-key-record.ts'
-import { foundKey } from './key-access.ts'
+import { toApiKeyJson } from './api-key-record.ts'
+import { requireKey } from './key-access.ts'
 import { orUnsure } from './propagation.ts'
-import { revokedResponses } from './revoke-api-key.ts'
+import { revocationResponses } from './revoke-api-key.ts'
 
 const schema = {
   operationId: 'revokeGivenApiKey',
@@ -23,7 +23,7 @@ const schema = {
   body: object('RevokeApiKeyRequest', {
     key: string('The plaintext.', { minLength: 1 }),
   }),
-  response: revokedResponses(400, 404, 413),
+  response: revocationResponses(400, 404, 413),
 } as const
 
 /** Adds the route. Text that is not a key of ours is not looked up, and gets the response for an unknown key. */
@@ -36,15 +36,15 @@ export function revokeGivenKey(app: Api, deps: ExternalDeps): void {
   } as const
   app.post('/v1/api-keys/revoke', { schema, config }, async (request) => {
     const now = clock()
-    const hash = foundKey(hashOfKey(request.body.key.trim(), markers))
-    const found = foundKey(await keys.findByHash(hash, () => addressOf(request)))
+    const hash = requireKey(hashOfKey(request.body.key.trim(), markers))
+    const found = requireKey(await keys.findByHash(hash, () => addressOf(request)))
     await recordIntent(request, { keyId: found.id })
     // The cache may not know of a rotation yet, so the table decides which secret this is.
-    const revoked = foundKey(
+    const revoked = requireKey(
       (await orUnsure(keys.revoke(found.id, undefined, now, hash))) ??
         (await orUnsure(keys.endPrevious(hash, now))),
     )
     addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
-    return { ...toRecordJson(revoked, now), propagation: await propagation([revoked]) }
+    return { ...toApiKeyJson(revoked, now), propagation: await propagation([revoked]) }
   })
 }

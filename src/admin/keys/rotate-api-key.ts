@@ -10,9 +10,14 @@ import { callerOf, requireToken } from '../http/authenticate-api.ts'
 import type { BodyOf } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
 import { responses, string } from '../http/schema.ts'
-import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
-import { idempotencyHeaders, idempotencyRefusals, refuseDone, runOnce } from './idempotency-key.ts'
-import { actOnKey, foundKey, isKeyId } from './key-access.ts'
+import { apiKeySchema, keyIdParams, toApiKeyJson } from './api-key-record.ts'
+import {
+  idempotencyHeaders,
+  idempotencyRefusals,
+  refuseRepeated,
+  runOnce,
+} from './idempotency-key.ts'
+import { actOnKey, isUuid, requireKey } from './key-access.ts'
 import { newSecret } from './new-secret.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
@@ -46,7 +51,7 @@ const schema = {
   response: {
     ...responses('The record with the new key.', [400, 404, 413], 'RotatedApiKey', {
       key: string('The plaintext of the key; only this response has it.'),
-      ...apiKeyRecord.properties,
+      ...apiKeySchema.properties,
       propagation: propagationSchema,
     }),
     ...idempotencyRefusals,
@@ -68,7 +73,7 @@ export function rotateApiKey(app: Api, deps: ExternalDeps): void {
     requireToken(caller, 'rotate API keys')
     const times = readTimes(request.body ?? {})
     const { id } = request.params
-    foundKey(isKeyId(id) ? id : undefined)
+    requireKey(isUuid(id) ? id : undefined)
     const now = clock()
     const { secret, shown } = newSecret(keyMarker)
     reply.header('cache-control', 'no-store')
@@ -81,12 +86,12 @@ export function rotateApiKey(app: Api, deps: ExternalDeps): void {
       const rotated = await actOnKey(caller, isAdmin, rotate)
       if (rotated === undefined && made !== undefined) {
         const record = await keys.findById(id)
-        if (record && (await mayRotate(record.user))) return refuseDone(reply, record, now)
+        if (record && (await mayRotate(record.user))) return refuseRepeated(reply, record, now)
       }
-      const { record, replaced } = foundKey(rotated)
+      const { record, replaced } = requireKey(rotated)
       addToOutcome(request, { user: record.user, subscription: record.subscription })
       // The prefix is longer than the record's, as in the response to a creation.
-      return { ...toRecordJson(record, now), ...shown, propagation: await propagation([replaced]) }
+      return { ...toApiKeyJson(record, now), ...shown, propagation: await propagation([replaced]) }
     })
   })
 }

@@ -11,8 +11,8 @@ import { callerOf } from '../http/authenticate-api.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { createShareQueue } from '../http/rate-limit-key.ts'
 import { boolean, responses, string } from '../http/schema.ts'
-import { apiKeyRecord, toRecordJson } from './api-key-record.ts'
-import { labelsField, namedField, readLabels } from './key-fields.ts'
+import { apiKeySchema, toApiKeyJson } from './api-key-record.ts'
+import { labelsField, readLabels, requestedNameField } from './key-fields.ts'
 
 const maxPage = 100
 const defaultLimit = 50
@@ -61,7 +61,7 @@ older form; they are used only if filters, sort and pagination are all absent.`,
         properties: {
           ...ignoredFilters,
           username: {
-            ...namedField,
+            ...requestedNameField,
             description: 'The owner. Only an administrator may name another user.',
           },
           status: {
@@ -71,7 +71,7 @@ older form; they are used only if filters, sort and pagination are all absent.`,
           },
           includeEphemeral,
           subscription: {
-            ...namedField,
+            ...requestedNameField,
             description: "The subscription's bare name, exactly; any if empty or absent.",
             examples: ['team-a-basic'],
           },
@@ -127,7 +127,7 @@ older form; they are used only if filters, sort and pagination are all absent.`,
   },
   response: responses('A page of records.', [400, 413], 'ApiKeyPage', {
     object: { type: 'string', const: 'list' },
-    data: { type: 'array', items: apiKeyRecord },
+    data: { type: 'array', items: apiKeySchema },
     has_more: boolean('Whether a further page has records.'),
   }),
 } as const
@@ -159,7 +159,7 @@ export function searchApiKeys(app: Api, deps: ExternalDeps): void {
     await recordForeignRead(request, Math.min(records.length, form.limit))
     return {
       object: 'list',
-      data: records.slice(0, form.limit).map((record) => toRecordJson(record, now)),
+      data: records.slice(0, form.limit).map((record) => toApiKeyJson(record, now)),
       has_more: records.length > form.limit,
     }
   })

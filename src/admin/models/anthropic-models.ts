@@ -5,7 +5,7 @@ import { toTimestamp } from '../../formats/time.ts'
 import type { ListedModel } from '../../models/rules/model-list.ts'
 
 /** Whether the client speaks Anthropic's API: all of its clients send this header. */
-export function isAnthropic({ headers }: FastifyRequest): boolean {
+export function isAnthropicClient({ headers }: FastifyRequest): boolean {
   return headers['anthropic-version'] !== undefined
 }
 

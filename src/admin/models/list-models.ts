@@ -27,9 +27,9 @@ import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { bearerOf, callerOf } from '../http/authenticate-api.ts'
 import { object, responsesWith, string, untitledObject } from '../http/schema.ts'
-import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
+import { isAnthropicClient, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
 import type { ProbeRequest } from './model-probe.ts'
-import { modelRecord, toModelJson } from './model-record.ts'
+import { modelSchema, toModelJson } from './model-record.ts'
 
 /** Models queried concurrently, and how long one may block those behind it. */
 const concurrency = 100
@@ -66,7 +66,7 @@ Requests with the header anthropic-version are answered in Anthropic's format.`,
     },
     ...object('ModelList', {
       object: { type: 'string', const: 'list' },
-      data: { type: 'array', items: modelRecord },
+      data: { type: 'array', items: modelSchema },
     }),
   }),
 } as const
@@ -79,7 +79,7 @@ const oneSchema = {
   tags: ['Models'],
   headers: schema.headers,
   params: untitledObject({ id: string('Slashes stay as they are, or are escaped once (`%2F`).') }),
-  response: responsesWith('The model.', [400, 404], modelRecord),
+  response: responsesWith('The model.', [400, 404], modelSchema),
 } as const
 
 /** Adds the routes. */
@@ -108,14 +108,14 @@ export function listModels(app: Api, deps: ExternalDeps): void {
   }
   app.get('/v1/models', { schema }, async (request, reply) => {
     const { models } = await list(request, reply)
-    if (isAnthropic(request)) return sendAnthropicList(reply, models)
+    if (isAnthropicClient(request)) return sendAnthropicList(reply, models)
     return { object: 'list', data: models.map(toModelJson) }
   })
   async function one(id: string, request: FastifyRequest, reply: FastifyReply) {
     const { models, findSilent } = await list(request, reply)
     const found = models.find((model) => model.id === id)
     if (found !== undefined)
-      return isAnthropic(request) ? sendAnthropicModel(reply, found) : toModelJson(found)
+      return isAnthropicClient(request) ? sendAnthropicModel(reply, found) : toModelJson(found)
     const silent = findSilent(id)
     const message = silent
       ? `The server of the model ${silent.key} does not respond, or fails; try again in a few seconds.`

@@ -11,10 +11,10 @@ import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { callerOf } from '../http/authenticate-api.ts'
 import { responsesWith, string, untitledObject } from '../http/schema.ts'
-import { subscriptionRecord, toSubscriptionJson } from './subscription-record.ts'
+import { subscriptionSchema, toSubscriptionJson } from './subscription-record.ts'
 
 const order = 'Ordered by name; empty when there is none.'
-const listed = { type: 'array', items: subscriptionRecord } as const
+const listed = { type: 'array', items: subscriptionSchema } as const
 
 const schema = {
   operationId: 'listSubscriptions',

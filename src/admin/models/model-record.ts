@@ -5,7 +5,7 @@ import { boolean, integer, object, objects, optional, string } from '../http/sch
 import { withoutEmpty } from '../http/without-empty.ts'
 import { billingRateSchema, toBillingRateJson } from './subscription-record.ts'
 
-export const modelRecord = object('Model', {
+export const modelSchema = object('Model', {
   id: string(
     "The name that the model's server lists, or publishers/<namespace>/models/<name> if a body may not use that name.",
     { examples: ['sim-small'] },

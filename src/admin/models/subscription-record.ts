@@ -71,7 +71,7 @@ export const modelRefsSchema = objects('SubscriptionModel', {
   accessible: optional(boolean('Whether an AccessPolicy opens the model to you; only in lists.')),
 })
 
-export const subscriptionRecord = object('Subscription', {
+export const subscriptionSchema = object('Subscription', {
   subscription_id_header: string('The name, as in X-MaaS-Subscription.', {
     examples: ['team-a-premium'],
   }),

@@ -8,7 +8,7 @@ import { clientHeader } from '../../formats/headers.ts'
 import type { Api } from '../http/api.ts'
 
 /** How long everything is still answered, so that each response announces the shutdown (milliseconds). */
-export const announceMs = 500
+export const drainAnnounceMs = 500
 /** The longest wait for gateways to close their connections. */
 const gatewaysMs = 3_000
 const pollMs = 10
@@ -57,7 +57,7 @@ export async function drainServer(
     response.setHeader(announcement, 'true')
   })
   const force = setTimeout(() => server.closeAllConnections(), graceMs)
-  if (server.listening) await delay(Math.min(announceMs, graceMs))
+  if (server.listening) await delay(Math.min(drainAnnounceMs, graceMs))
   const untilMs = Math.min(gatewaysMs, graceMs)
   while (gateways.size > 0 && performance.now() - begunAt < untilMs) await delay(pollMs)
   await untilRead(server)

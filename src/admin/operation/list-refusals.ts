@@ -12,7 +12,7 @@ import { toPastJson } from '../explain/explain-view.ts'
 import type { Api } from '../http/api.ts'
 import { noteForeignRead, recordForeignRead } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate-api.ts'
-import { pageQuery, type Raw, readPage } from '../http/page.ts'
+import { type PageQuery, pageQuery, readPage } from '../http/page.ts'
 import { boolean, optional, responses, timestamp } from '../http/schema.ts'
 
 const querystring = { type: 'object', properties: { limit: pageQuery.limit } } as const
@@ -87,7 +87,7 @@ export function listRefusals(app: Api, deps: ExternalDeps): void {
  */
 async function readRecent(
   { clock, pastRefusals, othersRefusals }: ExternalDeps,
-  raw: Raw,
+  raw: PageQuery,
   whose?: RefusalOwner,
 ) {
   const { limit } = readPage({ limit: raw.limit })

@@ -17,7 +17,7 @@ const schema = {
   response: { 200: { description: 'The level in force.', ...body }, ...refusals(400, 413, 500) },
 } as const
 
-export function logLevel(app: Api, { log }: OperatorDeps): void {
+export function logLevelRoutes(app: Api, { log }: OperatorDeps): void {
   app.get('/internal/v1/log-level', () => ({ level: log.level }))
   const options = { schema, config: { audit: 'log.level' } } as const
   app.put('/internal/v1/log-level', options, async (request) => {

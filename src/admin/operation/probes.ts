@@ -24,14 +24,14 @@ const schema = {
  * `GET /health` (contract, 3.1): shows only that the process responds. While it shuts down a health check fails, so that
  * Envoy closes its connections even if it has no requests for them; a client of the gateway does not see that.
  */
-export function health(app: Api): void {
+export function healthRoute(app: Api): void {
   app.get('/health', { schema }, ({ raw }, reply: FastifyReply) => {
     if (!isDraining(reply.raw) || isFromGateway(raw)) return { status: 'healthy' }
     return reply.code(503).send({ status: 'stopping' })
   })
 }
 
-export function probes(app: Api, deps: OperatorDeps): void {
+export function probeRoutes(app: Api, deps: OperatorDeps): void {
   const { ready, degraded, metricsAddress } = deps
   const metrics = metricsAddress === undefined ? null : formatAddress(metricsAddress)
   // The other listeners of this process, for commands that know only the internal one.

@@ -17,46 +17,46 @@ import { callerOf } from '../http/authenticate-api.ts'
 import { requirePlainText } from '../http/body.ts'
 import { object, optional, responses, string, timestamp } from '../http/schema.ts'
 import { withoutEmpty } from '../http/without-empty.ts'
-import { foundKey, isKeyId } from '../keys/key-access.ts'
+import { isUuid, requireKey } from '../keys/key-access.ts'
 import {
   currencyOf,
   currencySchema,
-  figure,
-  filters,
-  inOrder,
-  isSelected,
+  figureSchema,
+  isSelectedLimit,
   limitFields,
+  limitFilters,
   limitsIn,
-  limitsOfRecord,
+  limitsOfKeyRecord,
   maxLimits,
-  name,
+  nameSchema,
   type OwnLimit,
-  readLimits,
+  readShownLimits,
+  sortLimits,
 } from './limit-state.ts'
-import { selectShared } from './shared-limits.ts'
-import { unknownLimit } from './unknown-limit.ts'
+import { selectSharedLimits } from './shared-limits.ts'
+import { unknownLimitError } from './unknown-limit.ts'
 
 const properties = {
   user: {
-    ...name,
+    ...nameSchema,
     description: 'User whose counters to list; absent with key_id, and for a shared limit.',
   },
   key_id: {
-    ...name,
+    ...nameSchema,
     description: 'Instead of user: a key, for the counters of its own limits.',
   },
   name: {
-    ...name,
+    ...nameSchema,
     description:
       "Only limits with this name. Without user and key_id a shared limit: the model's, else the subscription's, else the installation's, else any resource's with this limit; a reset needs exactly one.",
   },
   whom: {
-    ...name,
+    ...nameSchema,
     description:
       'Only the counter of this group (users: the users that the subscription names), organization, or for a limit of a model this subscription.',
   },
-  ...filters,
-  window: { ...name, description: 'Only of limits with this window.', examples: ['1h'] },
+  ...limitFilters,
+  window: { ...nameSchema, description: 'Only of limits with this window.', examples: ['1h'] },
 } as const
 
 const selection = {
@@ -69,8 +69,8 @@ const selection = {
 const { remaining: _, percentLeft, enforced, startsAt, resetsAt, limit, ...fields } = limitFields
 const counter = object('Counter', {
   ...fields,
-  limit: { ...figure, description: 'For cost a decimal number as a string; used likewise.' },
-  used: figure,
+  limit: { ...figureSchema, description: 'For cost a decimal number as a string; used likewise.' },
+  used: figureSchema,
   resetsAt: { ...resetsAt, description: 'When its window ends; null for concurrency.' },
 })
 
@@ -155,7 +155,7 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
       throw invalidRequest(
         'model cannot be combined with key_id: limits of a key count all its models together.',
       )
-    const key = foundKey(isKeyId(keyId) ? await keys.findById(keyId) : undefined)
+    const key = requireKey(isUuid(keyId) ? await keys.findById(keyId) : undefined)
     addToOutcome(request, { user: key.user })
     return { user: key.user, key }
   }
@@ -165,7 +165,7 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     const all = await limitsOf(selected, subject, snapshot())
     if (isOne && subject.user === undefined) requireOne(all)
     if (all.length > maxLimits) throw tooMany(subject, 'selects too many limits')
-    return (await readLimits(deps, all)).filter(({ isUsed }) => isUsed)
+    return (await readShownLimits(deps, all)).filter(({ isUsed }) => isUsed)
   }
 
   /** Unknown names: their counters are empty, which could be taken for the counters of the intended name. */
@@ -253,8 +253,8 @@ async function limitsOf(selected: Selected, { user, key }: Subject, snapshot: Sn
   if (user === undefined) return sharedLimitsOf(selected, snapshot)
   if (key !== undefined) {
     if ((selected.subscription ?? key.subscription) !== key.subscription) return []
-    const own = limitsOfRecord(key, snapshot)
-    return inOrder(own.filter(({ limit }) => isSelected(limit, selected)))
+    const own = limitsOfKeyRecord(key, snapshot)
+    return sortLimits(own.filter(({ limit }) => isSelectedLimit(limit, selected)))
   }
   const { subscription: only } = selected
   const { subscriptions } = snapshot
@@ -273,17 +273,17 @@ async function sharedLimitsOf(
   snapshot: Snapshot,
 ): Promise<readonly OwnLimit[]> {
   const origin = model ? 'model' : subscription ? 'subscription' : undefined
-  const all = (await selectShared(snapshot, { name, subscription, model })).filter(
-    ({ limit }) => isSelected(limit, { window }) && limit.origin === (origin ?? limit.origin),
+  const all = (await selectSharedLimits(snapshot, { name, subscription, model })).filter(
+    ({ limit }) => isSelectedLimit(limit, { window }) && limit.origin === (origin ?? limit.origin),
   )
   const ofTenant = all.filter(({ limit }) => limit.origin === 'tenant')
   const found = ofTenant.length > 0 ? ofTenant : all
-  if (found.length === 0) throw await unknownLimit({ name, subscription, model }, snapshot)
+  if (found.length === 0) throw await unknownLimitError({ name, subscription, model }, snapshot)
   const chosen = found.filter(
     ({ limit, counter }) =>
       (whom ?? sharerOfCounter(limit, counter)) === sharerOfCounter(limit, counter),
   )
-  if (chosen.length > 0) return inOrder(chosen)
+  if (chosen.length > 0) return sortLimits(chosen)
   const message = `whom: no ${found[0]?.limit.scope} of this name shares the limit.`
   throw new ServiceError('not_found', { message })
 }

@@ -32,21 +32,21 @@ import {
   timestamp,
 } from '../http/schema.ts'
 
-export const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
-export const count = { type: 'integer', minimum: 0 } as const
+export const nameSchema = { type: 'string', minLength: 1, maxLength: 1_024 } as const
+export const countSchema = { type: 'integer', minimum: 0 } as const
 
-export const filters = {
-  subscription: { ...name, description: 'Only of this subscription.' },
-  model: { ...name, description: 'Only of this model.', examples: ['llm/sim-small'] },
+export const limitFilters = {
+  subscription: { ...nameSchema, description: 'Only of this subscription.' },
+  model: { ...nameSchema, description: 'Only of this model.', examples: ['llm/sim-small'] },
 } as const
 
 /** Tokens and requests, or money. */
-export const figure = { type: ['integer', 'string'] } as const
-/** A `figure`, or null for callers who may not see it. */
+export const figureSchema = { type: ['integer', 'string'] } as const
+/** A `figureSchema`, or null for callers who may not see it. */
 const maybeFigure = { type: ['integer', 'string', 'null'] } as const
 
 /** The fields that identify a limit, wherever one is shown. */
-export const limitNames = {
+export const limitNameFields = {
   name: { type: ['string', 'null'], description: 'The name of a named limit, otherwise null.' },
   kind: string('What it counts; concurrency: requests in progress.', { enum: limitKinds }),
   scope: string('Who shares one counter of the limit.', { enum: limitScopes }),
@@ -74,7 +74,7 @@ export const limitFields = {
     examples: ['llm/sim-small'],
   },
   models: optional(strings('The models, if not all.')),
-  ...limitNames,
+  ...limitNameFields,
   limit: {
     ...maybeFigure,
     description:
@@ -111,18 +111,18 @@ function percentLeft({ limit, remaining }: LimitState): number {
 }
 
 /** Name, kind, scope and window of a limit. */
-export function toNamesJson({ limitName, kind, scope, window }: CountedLimit) {
+export function toLimitNamesJson({ limitName, kind, scope, window }: CountedLimit) {
   return { name: limitName ?? null, kind, scope, window: window || null }
 }
 
 /** A limit as shown. A counter of concurrency has no window. `isTold`: with figures. */
-export function toStateJson(state: LimitState, counter: Counter, isTold: boolean) {
+export function toLimitStateJson(state: LimitState, counter: Counter, isTold: boolean) {
   const { limit, used, remaining, resetsAt } = state
   const shown = (value: ExactInt) => (isTold ? toAmount(limit, value) : null)
   const isOpen = limit.kind === 'concurrency'
   const whom = sharerOfCounter(limit, counter)
   return {
-    ...toNamesJson(limit),
+    ...toLimitNamesJson(limit),
     ...(whom !== undefined && { whom }),
     limit: shown(limit.limit),
     used: shown(used),
@@ -178,7 +178,7 @@ export function limitsIn(
     for (const model of models.filter(mayUse)) {
       for (const { limit, isEnforced } of limitsOnModel(subscription, model)) {
         // A limit on several models has one counter.
-        if (seen.has(limit.keyPrefix) || !isSelected(limit, only)) continue
+        if (seen.has(limit.keyPrefix) || !isSelectedLimit(limit, only)) continue
         seen.add(limit.keyPrefix)
         if (pool === undefined && limit.scope !== 'user') continue
         const counter = counterOf(limit, user, pool)
@@ -187,10 +187,10 @@ export function limitsIn(
         const shown = about.models?.filter(mayUse)
         found.set(counter.key, { ...about, models: shown, limit, isEnforced, counter })
       }
-      if (found.size > maxLimits) return inOrder([...found.values()])
+      if (found.size > maxLimits) return sortLimits([...found.values()])
     }
   }
-  return inOrder([...found.values()])
+  return sortLimits([...found.values()])
 }
 
 /** The limits of a key itself, on this model or on any, unless it may use none of their models. */
@@ -216,7 +216,7 @@ export function limitsOfKey(
 }
 
 /** The limits of a key itself, from its record. */
-export function limitsOfRecord(
+export function limitsOfKeyRecord(
   key: ApiKeyRecord,
   { subscriptions }: Pick<Snapshot, 'subscriptions'>,
 ): readonly OwnLimit[] {
@@ -225,7 +225,7 @@ export function limitsOfRecord(
   return limitsOfKey(compileCaps(key), { name, calendar }, { user, mayUse: () => true })
 }
 
-export function isSelected(
+export function isSelectedLimit(
   { window, limitName }: CountedLimit,
   { window: ofWindow = window, name: ofName = limitName }: LimitSelection,
 ): boolean {
@@ -233,7 +233,7 @@ export function isSelected(
 }
 
 /** Limits of Subscriptions first and of keys last; then by model, kind, length of the window and name. */
-export function inOrder<Shown extends OwnLimit>(limits: readonly Shown[]): Shown[] {
+export function sortLimits<Shown extends OwnLimit>(limits: readonly Shown[]): Shown[] {
   return limits.toSorted(
     (a, b) =>
       Number(a.limit.origin === 'key') - Number(b.limit.origin === 'key') ||
@@ -270,7 +270,7 @@ interface ReadingDeps {
 }
 
 /** These limits as shown, each with its counter and whether anything is counted there. */
-export async function readLimits(
+export async function readShownLimits(
   { readCounters, increases, clock }: ReadingDeps,
   own: readonly OwnLimit[],
   isTold: (limit: CountedLimit) => boolean = () => true,
@@ -282,7 +282,7 @@ export async function readLimits(
       subscription,
       model,
       ...(models && { models }),
-      ...toStateJson(state, counter, isTold(limit)),
+      ...toLimitStateJson(state, counter, isTold(limit)),
       enforced: isEnforced,
     }
     return { counter, isUsed: state.used > 0, shown }

@@ -14,18 +14,22 @@ import { boolean, objects, responses } from '../http/schema.ts'
 import {
   currencyOf,
   currencySchema,
-  filters,
-  inOrder,
   type LimitSelection,
   limitFields,
+  limitFilters,
   limitsIn,
   limitsOfKey,
   maxLimits,
   type OwnLimit,
-  readLimits,
+  readShownLimits,
+  sortLimits,
 } from './limit-state.ts'
 
-const parameters = { type: 'object', additionalProperties: false, properties: filters } as const
+const parameters = {
+  type: 'object',
+  additionalProperties: false,
+  properties: limitFilters,
+} as const
 
 const schema = {
   operationId: 'listLimits',
@@ -66,8 +70,8 @@ export type LimitList = FromSchema<(typeof schema.response)[200]>
 export function listLimitsOfCaller(app: Api, deps: ExternalDeps): void {
   app.get('/v1/limits', { schema }, async (request) => {
     const caller = callerOf(request)
-    const own = limitsOf(caller, request.query, deps.snapshot())
-    const limits = await readLimits(deps, own.slice(0, maxLimits), showsFigures)
+    const own = limitsOfCaller(caller, request.query, deps.snapshot())
+    const limits = await readShownLimits(deps, own.slice(0, maxLimits), showsFigures)
     const data = limits.map(({ shown }) => shown)
     return {
       object: 'list',
@@ -79,7 +83,7 @@ export function listLimitsOfCaller(app: Api, deps: ExternalDeps): void {
 }
 
 /** The limits that the caller may see, in order. */
-export function limitsOf(
+export function limitsOfCaller(
   caller: Caller,
   only: LimitSelection,
   snapshot: Snapshot,
@@ -99,5 +103,5 @@ export function limitsOf(
     limitsOfKey(caps, subscription, { user, mayUse }, only.model),
   )
   const poolIn = ({ resource }: CompiledSubscription) => poolOfCaller(resource, groups)
-  return inOrder([...limitsIn(open, only, { user, poolIn, mayUse }), ...ofKey])
+  return sortLimits([...limitsIn(open, only, { user, poolIn, mayUse }), ...ofKey])
 }

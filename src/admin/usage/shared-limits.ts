@@ -12,13 +12,13 @@ import { objects, responses } from '../http/schema.ts'
 import {
   currencyOf,
   currencySchema,
-  inOrder,
-  isSelected,
+  isSelectedLimit,
   type LimitSelection,
   limitFields,
   limitsIn,
   type OwnLimit,
-  readLimits,
+  readShownLimits,
+  sortLimits,
 } from './limit-state.ts'
 
 /** An empty filter is none. */
@@ -69,22 +69,22 @@ export function listSharedLimits(app: Api, deps: ExternalDeps): void {
     const page = readPage(query)
     const { subscription, model, name } = query
     const only = { subscription: subscription || undefined, model: model || undefined }
-    const found = await selectShared(deps.snapshot(), { ...only, name: name || undefined })
-    const { data: own, has_more } = pageOf(inOrder(found), page)
-    const data = (await readLimits(deps, own)).map(({ shown }) => shown)
+    const found = await selectSharedLimits(deps.snapshot(), { ...only, name: name || undefined })
+    const { data: own, has_more } = pageOf(sortLimits(found), page)
+    const data = (await readShownLimits(deps, own)).map(({ shown }) => shown)
     await recordForeignRead(request, data.length)
     return { object: 'list', data, ...currencyOf(data, deps.billingCurrency), has_more }
   })
 }
 
 /** Each of their counters once, in no order. */
-export async function selectShared(
+export async function selectSharedLimits(
   snapshot: Snapshot,
   selected: LimitSelection,
 ): Promise<OwnLimit[]> {
   const found = await inSlices(sharedLimits(snapshot, selected))
   return found
-    .filter(({ limit }) => isSelected(limit, { name: selected.name }))
+    .filter(({ limit }) => isSelectedLimit(limit, { name: selected.name }))
     .map(({ subscription, model, ...on }) => {
       return { ...subscriptionAndModels(on.limit, model, subscription), ...on }
     })
@@ -97,7 +97,7 @@ export interface NamedSelection extends LimitSelection {
 }
 
 /** The limits that apply there, whoever uses them. */
-export async function limitsWhere(
+export async function limitsOfSelection(
   { subscription, model, name, user = '' }: Partial<NamedSelection>,
   snapshot: Snapshot,
 ): Promise<readonly OwnLimit[]> {
@@ -108,7 +108,7 @@ export async function limitsWhere(
       : [subscriptions.get(subscription)].filter((each) => each !== undefined)
   const drawing = { user, poolIn: undefined, mayUse: () => true }
   return [
-    ...(await selectShared(snapshot, { subscription, model, name })),
+    ...(await selectSharedLimits(snapshot, { subscription, model, name })),
     ...limitsIn(open, { model, name }, drawing),
   ]
 }

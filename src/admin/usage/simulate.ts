@@ -23,17 +23,17 @@ import {
   timestamp,
 } from '../http/schema.ts'
 import {
-  count,
+  countSchema,
   currencyOf,
   currencySchema,
-  figure,
+  figureSchema,
   limitFields,
-  toNamesJson,
+  toLimitNamesJson,
   windowMsOf,
 } from './limit-state.ts'
-import { noLedger } from './usage.ts'
-import { readTime, spanOf, time } from './usage-question.ts'
-import { toGapJson, usageGap } from './usage-view.ts'
+import { noLedgerMessage } from './usage.ts'
+import { readTimeField, timeSchema, wholeSpanOf } from './usage-question.ts'
+import { toGapJson, usageGapSchema } from './usage-view.ts'
 
 type Outcome = Awaited<ReturnType<NonNullable<Simulate>>>
 type Simulated = Exclude<Outcome, { readonly refused: unknown }>
@@ -58,12 +58,12 @@ const body = {
       { minLength: 1 },
     ),
     from: optional({
-      ...time,
+      ...timeSchema,
       description:
         'A day or a time (RFC 3339), rounded down to the hour; by default 7 days before to.',
     }),
     to: optional({
-      ...time,
+      ...timeSchema,
       description: 'Its end, excluded, rounded up to the hour; by default now. At most 92 days.',
     }),
   }),
@@ -80,10 +80,10 @@ const schema = {
   response: responses('The result.', [400, 404, 413], 'SimulationResult', {
     from: timestamp,
     to: timestamp,
-    answers: { ...count, description: 'Responses that were replayed.' },
-    refused: { ...count, description: 'How many of them would have been refused.' },
+    answers: { ...countSchema, description: 'Responses that were replayed.' },
+    refused: { ...countSchema, description: 'How many of them would have been refused.' },
     refused_then_approximate: {
-      ...count,
+      ...countSchema,
       description:
         'Refusals for limits of that time. Their requests are not replayed, because their use is unknown.',
     },
@@ -97,19 +97,19 @@ const schema = {
         kind: optional(limitFields.kind),
         scope: optional(limitFields.scope),
         window: optional(limitFields.window),
-        limit: optional(figure),
+        limit: optional(figureSchema),
         reason: string(
           'limit: identified by kind, window and limit. Otherwise the problem of the subscription.',
           { enum: ['limit', 'not_found', 'model_not_in_subscription', 'model_unhealthy'] },
         ),
-        requests: count,
-        tokens: { ...count, description: 'Tokens that these requests used in the past.' },
+        requests: countSchema,
+        tokens: { ...countSchema, description: 'Tokens that these requests used in the past.' },
         first_at: timestamp,
         last_at: timestamp,
         estimated: boolean('Whether sums of hours are among them.'),
       }),
     },
-    more_refusals: { ...count, description: 'How many are omitted.' },
+    more_refusals: { ...countSchema, description: 'How many are omitted.' },
     limits: {
       description: 'Those with the largest share used first.',
       ...objects('SimulatedLimit', {
@@ -120,9 +120,12 @@ const schema = {
         kind: limitFields.kind,
         scope: limitFields.scope,
         window: limitFields.window,
-        limit: { ...figure, description: 'For cost a decimal number as a string; most likewise.' },
+        limit: {
+          ...figureSchema,
+          description: 'For cost a decimal number as a string; most likewise.',
+        },
         most: {
-          ...figure,
+          ...figureSchema,
           description: 'The most that one user, or those who share it, used in a window.',
         },
         most_by: optional({
@@ -134,7 +137,7 @@ const schema = {
         near: boolean('Whether that use was at least 80 % of the limit.'),
       }),
     },
-    more_limits: { ...count, description: 'How many are omitted.' },
+    more_limits: { ...countSchema, description: 'How many are omitted.' },
     currency: currencySchema,
     not_judged: {
       description: 'Windows for which usage of some time is unknown.',
@@ -150,7 +153,7 @@ const schema = {
         ),
       }),
     },
-    gaps: { type: 'array', items: usageGap, description: 'Usage that was lost.' },
+    gaps: { type: 'array', items: usageGapSchema, description: 'Usage that was lost.' },
     problems: strings('Of the resources, the first 20.'),
   }),
 } as const
@@ -164,7 +167,7 @@ export function simulateResources(app: Api, deps: ExternalDeps): void {
   const inTurn = createShareQueue(1, 'usage_timeout')
   app.post('/v1/simulate', { schema, config: { audit: 'usage.read' } }, async (request) => {
     noteForeignRead(request, {})
-    if (simulate === undefined) throw new ServiceError('not_found', { message: noLedger })
+    if (simulate === undefined) throw new ServiceError('not_found', { message: noLedgerMessage })
     const { resources } = request.body
     const span = readSpan(request.body, clock())
     const result = await inTurn(callerOf(request), () => simulate(resources, span))
@@ -184,9 +187,9 @@ function showFirstProblem([first = '', ...more]: readonly string[]): string {
 }
 
 function readSpan(raw: { from?: string; to?: string }, now: number): TimeRange {
-  const end = readTime('to', raw.to) ?? now
-  const begin = readTime('from', raw.from) ?? end - defaultMs
-  return spanOf(begin, end, hourMs, maxDays)
+  const end = readTimeField('to', raw.to) ?? now
+  const begin = readTimeField('from', raw.from) ?? end - defaultMs
+  return wholeSpanOf(begin, end, hourMs, maxDays)
 }
 
 type SimulatedLimit = Simulation['limits'][number]
@@ -247,7 +250,7 @@ function toRefusalsJson({ by, firstAt, lastAt, isEstimate, ...sums }: SimulatedR
 }
 
 function toLimitJson(limit: SimulatedLimit['limit']) {
-  return { ...toNamesJson(limit), limit: toAmount(limit, limit.limit) }
+  return { ...toLimitNamesJson(limit), limit: toAmount(limit, limit.limit) }
 }
 
 /** Each name, kind and length of a window once. */

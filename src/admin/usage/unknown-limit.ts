@@ -5,7 +5,7 @@ import { joinFirst } from '../../formats/lists.ts'
 import { resourceOfCounter } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { OwnLimit } from './limit-state.ts'
-import { limitsWhere, type NamedSelection } from './shared-limits.ts'
+import { limitsOfSelection, type NamedSelection } from './shared-limits.ts'
 
 type Asked = Omit<NamedSelection, 'user'>
 
@@ -13,7 +13,7 @@ type Asked = Omit<NamedSelection, 'user'>
  * Names the part of the question that is wrong, and the resources that have a limit with this name. For administrators
  * only.
  */
-export async function unknownLimit(asked: Asked, snapshot: Snapshot): Promise<ServiceError> {
+export async function unknownLimitError(asked: Asked, snapshot: Snapshot): Promise<ServiceError> {
   return new ServiceError('not_found', { message: await reasonOf(asked, snapshot) })
 }
 
@@ -24,13 +24,13 @@ async function reasonOf({ subscription, model, name }: Asked, snapshot: Snapshot
       : subscription !== undefined
         ? (['subscription', `Subscription ${subscription}`] as const)
         : (['tenant', 'the Tenant'] as const)
-  const there = (await limitsWhere({ subscription, model }, snapshot))
+  const there = (await limitsOfSelection({ subscription, model }, snapshot))
     .map(({ limit }) => limit)
     .filter(({ origin, limitName }) => origin === field && limitName !== undefined)
   const same = there.find(({ limitName }) => limitName === name)
   if (same?.scope === 'user') return `user is required: the limit of ${where} is per user.`
   if (same !== undefined) return `window: the limit of ${where} has the window ${same.window}.`
-  const owners = few((await limitsWhere({ name }, snapshot)).map(showOwner))
+  const owners = few((await limitsOfSelection({ name }, snapshot)).map(showOwner))
   if (owners === '' && field === 'tenant') return 'name: no limit of this name is in force.'
   const hint = owners && `; others with a limit of this name: ${owners}`
   const known = few(there.map(({ limitName = '' }) => limitName))

@@ -12,38 +12,38 @@ import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import { type UsageQuery, type UsageUnit, usageDimensions, usageUnits } from '../../usage/store.ts'
 import { requirePlainText } from '../http/body.ts'
 import { string } from '../http/schema.ts'
-import { filters, name } from './limit-state.ts'
+import { limitFilters, nameSchema } from './limit-state.ts'
 
-export const time = {
+export const timeSchema = {
   type: 'string',
   maxLength: 64,
   examples: ['2026-03-01', '2026-03-01T12:00:00Z'],
 } as const
 
-export const parameters = {
+export const usageParameters = {
   type: 'object',
   additionalProperties: false,
   properties: {
     from: {
-      ...time,
+      ...timeSchema,
       description:
         'A day or a time (RFC 3339), rounded down to the hour; by default the beginning of this month. Days and months are in UTC.',
     },
     to: {
-      ...time,
+      ...timeSchema,
       description: 'Its end, excluded, rounded up to the hour; by default now. At most 366 days.',
     },
     group_by: string(
       'At most one of hour, day and month, and any of subscription, model, user, key, organization, cost_center and one label, as label:<name>, separated by commas; by default day.',
       { maxLength: 256, examples: ['month,model,key'] },
     ),
-    user: { ...name, description: 'Only of this user; any for an administrator.' },
-    key: { ...name, description: 'Only of the key with this id.' },
-    ...filters,
-    organization: { ...name, description: 'Only of this organization.' },
-    cost_center: { ...name, description: 'Only of this cost center.' },
+    user: { ...nameSchema, description: 'Only of this user; any for an administrator.' },
+    key: { ...nameSchema, description: 'Only of the key with this id.' },
+    ...limitFilters,
+    organization: { ...nameSchema, description: 'Only of this organization.' },
+    cost_center: { ...nameSchema, description: 'Only of this cost center.' },
     label: {
-      ...name,
+      ...nameSchema,
       maxLength: 2_048,
       description: 'Only of keys that have this label now.',
       examples: ['team=search'],
@@ -53,7 +53,7 @@ export const parameters = {
       { enum: ['json', 'csv', 'focus'], default: 'json' },
     ),
     cursor: {
-      ...name,
+      ...nameSchema,
       maxLength: 8_192,
       description:
         'The next_cursor of the previous page, with otherwise the same parameters; for CSV it is in the header link.',
@@ -61,10 +61,10 @@ export const parameters = {
   },
 } as const
 
-type Parameters = FromSchema<typeof parameters, { keepDefaultedPropertiesOptional: true }>
+type Parameters = FromSchema<typeof usageParameters, { keepDefaultedPropertiesOptional: true }>
 
 /** Groups in a page. */
-export const pageSize = 1_000
+export const usagePageSize = 1_000
 const maxDays = 366
 
 /**
@@ -87,11 +87,11 @@ export function readUsageQuestion(raw: Parameters, scope: Scope, now: number) {
   )
   const length = by.length + (unit === undefined ? 0 : 1)
   const page = cursor === undefined ? undefined : readCursor(cursor, digest, length, unit)
-  const begin = page?.from ?? readTime('from', from) ?? startOfMonth(now)
-  const end = page?.to ?? readTime('to', to) ?? now
+  const begin = page?.from ?? readTimeField('from', from) ?? startOfMonth(now)
+  const end = page?.to ?? readTimeField('to', to) ?? now
   const { format } = raw
   const wholeMs = format === 'focus' ? dayMs : hourMs
-  const span = spanOf(begin, end, wholeMs, maxDays)
+  const span = wholeSpanOf(begin, end, wholeMs, maxDays)
   return {
     query: {
       ...span,
@@ -103,7 +103,7 @@ export function readUsageQuestion(raw: Parameters, scope: Scope, now: number) {
       // The usage of `tollgate demo` is not in files, whose readers would take it for real.
       onlyReal: format === 'csv' || format === 'focus',
       after: page?.after,
-      limit: isForeign ? 0 : pageSize + 1,
+      limit: isForeign ? 0 : usagePageSize + 1,
     },
     /** The cursor of the page after this group. */
     cursorAfter: (group: readonly (string | number)[]) =>
@@ -115,7 +115,7 @@ export function readUsageQuestion(raw: Parameters, scope: Scope, now: number) {
 type Scope = Readonly<Partial<Record<'user' | 'key', string>>> | undefined
 
 /** The scope of a caller who is not an administrator. */
-export function scopeOf(caller: Caller): Scope {
+export function usageScopeOf(caller: Caller): Scope {
   return { user: userInLines(caller.user), ...(caller.by === 'key' && { key: caller.keyId }) }
 }
 
@@ -177,7 +177,7 @@ function isOf<Word extends string>(words: readonly Word[], word: string): word i
 }
 
 /** Milliseconds since the epoch; throws `invalid_request`, naming the field. */
-export function readTime(
+export function readTimeField(
   field: 'from' | 'to' | 'until',
   raw: string | undefined,
 ): number | undefined {
@@ -190,7 +190,7 @@ export function readTime(
 }
 
 /** Whole hours or days, of `wholeMs`; refuses a span without any, or with too many. */
-export function spanOf(begin: number, end: number, wholeMs: number, maxDays: number) {
+export function wholeSpanOf(begin: number, end: number, wholeMs: number, maxDays: number) {
   const from = Math.floor(begin / wholeMs) * wholeMs
   const to = Math.ceil(end / wholeMs) * wholeMs
   if (from >= to) throw invalidRequest('from must be before to.')

@@ -4,7 +4,7 @@ import type { CsvRow } from '../../formats/csv.ts'
 import { toTimestamp } from '../../formats/time.ts'
 import type { NamedGap, UsageColumn, UsageQuery, UsageTotal } from '../../usage/store.ts'
 import { boolean, object, optional, string, timestamp } from '../http/schema.ts'
-import { count } from './limit-state.ts'
+import { countSchema } from './limit-state.ts'
 
 /** The name of a dimension in a row. */
 function nameOf(dimension: UsageColumn): string {
@@ -25,23 +25,23 @@ const usageRow = object('Usage', {
   label: optional(
     string('Value of the label that the key has; empty if it has none with that name.'),
   ),
-  answers: { ...count, description: 'Successful responses.' },
+  answers: { ...countSchema, description: 'Successful responses.' },
   refusals_approximate: {
-    ...count,
+    ...countSchema,
     description: 'Requests refused because a limit was used up; a killed process loses some.',
   },
-  input_tokens: count,
-  output_tokens: count,
-  cached_tokens: { ...count, description: 'Part of the input.' },
-  reasoning_tokens: { ...count, description: 'Part of the output.' },
-  total_tokens: { ...count, description: 'All tokens that were counted, without weights.' },
-  estimated_tokens: { ...count, description: 'Part of the total that is an estimate.' },
+  input_tokens: countSchema,
+  output_tokens: countSchema,
+  cached_tokens: { ...countSchema, description: 'Part of the input.' },
+  reasoning_tokens: { ...countSchema, description: 'Part of the output.' },
+  total_tokens: { ...countSchema, description: 'All tokens that were counted, without weights.' },
+  estimated_tokens: { ...countSchema, description: 'Part of the total that is an estimate.' },
   cache_write_tokens: {
-    ...count,
+    ...countSchema,
     description: 'Part of the input: tokens written to a cache, for any lifetime.',
   },
   counted_tokens: {
-    ...count,
+    ...countSchema,
     description: 'The total as token limits count it, with the weights that were in force.',
   },
   cost: optional(
@@ -52,13 +52,13 @@ const usageRow = object('Usage', {
   ),
 })
 
-export const usageGap = object('UsageGap', {
+export const usageGapSchema = object('UsageGap', {
   journal: string('The name of the journal.'),
   from: timestamp,
   to: { ...timestamp, type: ['string', 'null'], description: 'null if unknown.' },
 })
 
-export const usagePage = object('UsagePage', {
+export const usagePageSchema = object('UsagePage', {
   object: { type: 'string', const: 'list' },
   from: timestamp,
   to: { ...timestamp, description: 'Excluded.' },
@@ -66,14 +66,14 @@ export const usagePage = object('UsagePage', {
   gaps: {
     type: 'array',
     description: 'Times for which some usage was lost before it was read; usually none.',
-    items: usageGap,
+    items: usageGapSchema,
   },
   currency: optional(string('Currency of the costs, ISO 4217; absent if no row has one.')),
   has_more: boolean('Whether a further page has rows.'),
   next_cursor: optional(string('The cursor of that page.')),
 })
 
-export function toRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
+export function toUsageRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
   const { start, group, answers, refusals, cost } = total
   return {
     ...(start !== undefined && { start: toTimestamp(start) }),

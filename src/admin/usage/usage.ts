@@ -10,26 +10,31 @@ import { callerOf } from '../http/authenticate-api.ts'
 import { createShareQueue } from '../http/rate-limit-key.ts'
 import { responsesWith } from '../http/schema.ts'
 import { focusColumns, toFocusRows } from './focus.ts'
-import { pageSize, parameters, readUsageQuestion, scopeOf } from './usage-question.ts'
-import { csvColumns, toGapJson, toRow, usagePage } from './usage-view.ts'
+import {
+  readUsageQuestion,
+  usagePageSize,
+  usageParameters,
+  usageScopeOf,
+} from './usage-question.ts'
+import { csvColumns, toGapJson, toUsageRow, usagePageSchema } from './usage-view.ts'
 
 const schema = {
   operationId: 'getUsage',
   summary: 'Read usage',
   description: `Your own usage by hour, day or month; a key sees only its own, an administrator the usage of all users, or of
-the given user. Pages have ${pageSize.toLocaleString('en')} rows. There is no usage without USAGE_JOURNAL.`,
+the given user. Pages have ${usagePageSize.toLocaleString('en')} rows. There is no usage without USAGE_JOURNAL.`,
   tags: ['Usage'],
-  querystring: parameters,
+  querystring: usageParameters,
   response: responsesWith('A page of sums, in the order of its groups.', [400, 404], {
     content: {
-      'application/json': { schema: usagePage },
+      'application/json': { schema: usagePageSchema },
       'text/csv': { schema: { type: 'string' } },
     },
   }),
 } as const
 
 /** The message where there is no ledger. */
-export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is off.'
+export const noLedgerMessage = 'There is no usage ledger: USAGE_JOURNAL is off.'
 
 /** Adds the route. A caller's queries run one after the other. */
 export function getUsage(app: Api, deps: ExternalDeps): void {
@@ -53,17 +58,17 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
     if (isFocus && !isAdministrator) {
       throw new ServiceError('admin_required', { message: 'format=focus is for administrators.' })
     }
-    if (usage === undefined) throw new ServiceError('not_found', { message: noLedger })
-    const scope = seesAll ? undefined : scopeOf(caller)
+    if (usage === undefined) throw new ServiceError('not_found', { message: noLedgerMessage })
+    const scope = seesAll ? undefined : usageScopeOf(caller)
     const { query, cursorAfter } = readUsageQuestion(raw, scope, clock())
     if (seesAll) noteForeignRead(request, { ...(raw.user && { user: raw.user }) })
     const [found, gaps] = await inTurn(caller, async () => [
       await usage.read(query),
       await usage.gaps(query.from, query.to),
     ])
-    const page = found.slice(0, pageSize)
+    const page = found.slice(0, usagePageSize)
     await recordForeignRead(request, page.length)
-    const last = found.length > pageSize ? page.at(-1) : undefined
+    const last = found.length > usagePageSize ? page.at(-1) : undefined
     const next =
       last && cursorAfter([...(last.start === undefined ? [] : [last.start]), ...last.group])
     if (raw.format === 'csv' || isFocus) {
@@ -76,7 +81,7 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
           )
         : toCsv(
             csvColumns(query),
-            page.map((total) => toRow(total, query)),
+            page.map((total) => toUsageRow(total, query)),
           )
       return reply.type('text/csv; charset=utf-8').send(text)
     }
@@ -84,7 +89,7 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
       object: 'list',
       from: toTimestamp(query.from),
       to: toTimestamp(query.to),
-      data: page.map((total) => toRow(total, query)),
+      data: page.map((total) => toUsageRow(total, query)),
       gaps: gaps.map(toGapJson),
       ...(page.some(({ cost }) => cost !== null) && { currency: bill.currency }),
       has_more: next !== undefined,

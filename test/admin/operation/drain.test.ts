@@ -5,14 +5,14 @@ import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import Fastify from 'fastify'
 import t from 'tap'
 import { drainServer, followGateways } from '../../../src/admin/operation/drain.ts'
-import { health } from '../../../src/admin/operation/probes.ts'
+import { healthRoute } from '../../../src/admin/operation/probes.ts'
 
 const request = 'GET / HTTP/1.1\r\nhost: x\r\n\r\n'
 
 async function startListener() {
   const app = Fastify({ return503OnClosing: false, forceCloseConnections: 'idle' })
   app.get('/', () => 'here')
-  health(app as never)
+  healthRoute(app as never)
   app.get('/never', () => new Promise(() => {}))
   await app.listen({ port: 0, host: '127.0.0.1' })
   return { app, port: (app.server.address() as AddressInfo).port }
