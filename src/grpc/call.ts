@@ -43,7 +43,7 @@ export type Unary = (
 ) => Buffer | Promise<Buffer>
 
 /** Sends messages to a client; the returned function is called when it disconnects. */
-export type ServerStreaming = (subscriber: Subscriber) => () => void
+type ServerStreaming = (subscriber: Subscriber) => () => void
 
 export interface Subscriber {
   send(message: Buffer): void

@@ -20,14 +20,11 @@ export function createMissingLineDetector({ withinMs, monotonic, onChange }: Lin
   let waiting = 0
   /** When the first of them was allowed. */
   let waitingSince: number | undefined
+  /** Whether lines are overdue. */
   let isFailing = false
   let triedAt = Number.NEGATIVE_INFINITY
 
   return {
-    /** Whether lines are overdue. */
-    get isFailing(): boolean {
-      return isFailing
-    },
     /** Reports an allowed request that will have a line. */
     noteAllowed(): void {
       waiting += 1

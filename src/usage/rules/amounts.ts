@@ -75,15 +75,15 @@ export const ratesOf = memoize(mostTexts, (prices) => {
   }
 })
 
-/** The cost in nano-units, rounded up once. */
-export function costInNano(parts: ChargeParts, prices: string, requests = 1): ExactInt {
+/** The cost of one request in nano-units, rounded up once. */
+export function costInNano(parts: ChargeParts, prices: string): ExactInt {
   const rates = ratesOf(prices)
   const units =
     BigInt(parts.input) * rates.input +
     BigInt(parts.cached) * rates.cached +
     BigInt(parts.cacheWrite) * rates.cacheWrite +
     BigInt(parts.output) * rates.output +
-    BigInt(requests) * rates.request
+    rates.request
   const nano = priceUnitsToNano(units)
   return toExact(nano < maxExactInt ? nano : maxExactInt)
 }

@@ -142,7 +142,7 @@ test('a cost is exact and rounded up once', async (t) => {
   t.equal(costInNano(parts, 'token=0.00000000025'), 1, 'nothing is rounded that is whole')
   t.equal(costInNano(parts, 'token=0.000000000250000000000001'), 2)
   t.equal(costInNano(parts, 'token=0&request=0.000000000000000000000001'), 1)
-  t.equal(costInNano(parts, 'token=0.000002', 3), 8_000)
+  t.equal(costInNano(parts, 'token=0.000002'), 8_000)
   t.equal(costInNano({ ...parts, output: most }, 'token=0.000000001'), BigInt(most) + 3n)
   t.equal(costInNano({ ...parts, output: most }, 'token=999999999999'), maxExactInt)
 })
