@@ -53,6 +53,9 @@ export interface KubeClient {
 /** The response is larger than a client reads, or takes longer. */
 export class TooLarge extends Error {}
 
+/** The number of refusals in a row before one counts: an API server that is starting has no roles yet. */
+export const refusalsBelieved = 3
+
 /** Whether the API server refuses us, which only other credentials or permissions can change. */
 export function isRefusal(error: unknown): boolean {
   return error instanceof KubeError && (error.status === 401 || error.status === 403)

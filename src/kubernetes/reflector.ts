@@ -5,7 +5,7 @@ import { isObject, type JsonObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { restAfter } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
-import { isRefusal, type KubeClient, KubeError, pauseOf } from './client.ts'
+import { isRefusal, type KubeClient, KubeError, pauseOf, refusalsBelieved } from './client.ts'
 import {
   isKubeObject,
   isServed,
@@ -55,8 +55,6 @@ const minRestMs = 200
 const backoff = { firstMs: minRestMs, maxMs: 10_000, jitter: 0.25 }
 /** etcd takes objects of at most 1.5 MiB, each character of which may have six in JSON. */
 const maxLineLength = 16 * 1_048_576
-/** The number of refusals before one counts: an API server that is starting has no roles yet. */
-const refusalsBelieved = 3
 /** The number of watches in a row that end at once, or with an error, before the collection counts as unreadable. */
 const endsBelieved = 5
 /** Then a watch must last so long to count as readable, or have an event. */

@@ -4,7 +4,7 @@ import { isObject } from '../formats/fields.ts'
 import { BoundedMap } from '../runtime/bounded-map.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
-import { isRefusal, type KubeClient, KubeError } from './client.ts'
+import { isRefusal, type KubeClient, KubeError, refusalsBelieved } from './client.ts'
 
 /** Its text, or why it is not available. The problem never contains the text. */
 type SecretEntry = { readonly text: string } | { readonly problem: string }
@@ -25,8 +25,6 @@ interface Known {
   readonly refusals: number
 }
 
-/** The number of refusals before one counts: an API server that is starting has no roles yet. */
-const refusalsBelieved = 3
 /** Maximum number of Secrets; those of former ModelRefs are forgotten first. */
 const maxSecrets = 20_000
 

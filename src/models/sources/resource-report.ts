@@ -13,23 +13,17 @@ import type { Snapshot } from '../rules/snapshot.ts'
 export function createResourceLogger(
   log: Pick<Logger, 'info' | 'warn'>,
 ): (fresh: Snapshot, problems: readonly string[]) => void {
-  function warnOfNew(
-    code: string,
-    sentences: readonly string[],
-    before: ReadonlySet<string>,
-  ): ReadonlySet<string> {
-    const added = sentences.filter((sentence) => !before.has(sentence))
-    for (const sentence of added.slice(0, maxLinesShown)) log.warn({ code }, sentence)
-    return new Set(sentences)
+  function warn(code: string, sentences: readonly string[]): void {
+    for (const sentence of sentences.slice(0, maxLinesShown)) log.warn({ code }, sentence)
   }
 
-  let known: ReadonlySet<string> = new Set()
-  let shared: ReadonlySet<string> = new Set()
-  let bypassed: ReadonlySet<string> = new Set()
+  const newProblems = createNewOf()
+  const newShared = createNewOf()
+  const newBypassed = createNewOf()
   let models: Snapshot['models'] | undefined
   let subscriptions: Snapshot['subscriptions'] | undefined
   return (fresh, problems) => {
-    const added = problems.filter((problem) => !known.has(problem))
+    const added = newProblems(problems)
     for (const problem of added.slice(0, maxLinesShown))
       log.warn({ code: 'resource_problem', problem }, 'a resource is invalid or incomplete')
     if (added.length > maxLinesShown) {
@@ -38,13 +32,12 @@ export function createResourceLogger(
         'more resource problems are not logged',
       )
     }
-    known = new Set(problems)
     if (fresh.subscriptions !== subscriptions) {
-      shared = warnOfNew('priority_shared', sharedPriorities(fresh), shared)
+      warn('priority_shared', newShared(sharedPriorities(fresh)))
       subscriptions = fresh.subscriptions
     }
     if (fresh.models !== models) {
-      bypassed = warnOfNew('model_bypassed', bypassedModels(fresh), bypassed)
+      warn('model_bypassed', newBypassed(bypassedModels(fresh)))
       models = fresh.models
     }
     log.info(
@@ -57,5 +50,15 @@ export function createResourceLogger(
       },
       'resources in force',
     )
+  }
+}
+
+/** Selects the texts that were not among those of the last call. */
+function createNewOf(): (texts: readonly string[]) => readonly string[] {
+  let known: ReadonlySet<string> = new Set()
+  return (texts) => {
+    const added = texts.filter((text) => !known.has(text))
+    known = new Set(texts)
+    return added
   }
 }

@@ -3,7 +3,7 @@
 import { cutName } from '../../../formats/bounded-text.ts'
 import { ServiceError } from '../../../formats/errors.ts'
 import { withLongDeadline } from '../../../store/postgres/postgres.ts'
-import type { Fragment, Query, Sql } from '../../../store/postgres/sql.ts'
+import { epochMs, type Fragment, type Query, type Sql } from '../../../store/postgres/sql.ts'
 import {
   type NamedGap,
   type UsageColumn,
@@ -78,12 +78,12 @@ export function createUsageReader(sql: Sql): UsageReader {
     },
     async gaps(from, to) {
       return await withLongDeadline(sql<NamedGap[]>`
-        select journal, (extract(epoch from from_time) * 1000)::float8 as "from",
-          (extract(epoch from to_time) * 1000)::float8 as "to"
+        select journal, ${epochMs(sql, 'from_time')} as "from",
+          ${epochMs(sql, 'to_time')} as "to"
         from tollgate_usage_gaps
         where from_time < ${new Date(to)} and to_time >= ${new Date(from)}
         union all
-        select journal, (extract(epoch from seen_at) * 1000)::float8, null
+        select journal, ${epochMs(sql, 'seen_at')}, null
         from tollgate_usage_journals
         where closed_at is null and seen_at < now() - ${silentFor}::interval
           and seen_at >= ${new Date(from)} and seen_at < ${new Date(to)}

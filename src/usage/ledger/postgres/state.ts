@@ -3,7 +3,7 @@
 import { ServiceError } from '../../../formats/errors.ts'
 import { type ExactInt, maxExactInt, parseExact } from '../../../formats/exact.ts'
 import { inTransaction, type Pool, statementDeadlineMs } from '../../../store/postgres/postgres.ts'
-import type { Sql } from '../../../store/postgres/sql.ts'
+import { epochMs, type Sql } from '../../../store/postgres/sql.ts'
 import {
   type LedgerState,
   type LimitRow,
@@ -18,7 +18,7 @@ export async function readLedgerState(sql: Pool, from: number, to: number): Prom
   return await sql.begin(async (snapshot) => {
     await snapshot`set local statement_timeout = 0`
     const rows = await snapshot<(Omit<VerifiedSums, 'cost'> & { readonly cost: string })[]>`
-      select (extract(epoch from hour) * 1000)::float8 as hour, username as user, key_id as "keyId",
+      select ${epochMs(snapshot, 'hour')} as hour, username as user, key_id as "keyId",
         model, ${sumColumns(snapshot, usageFigures)}, coalesce(sum(cost_nano), 0)::text as cost
       from tollgate_usage_hours
       where hour >= ${new Date(from)} and hour < ${new Date(to)} and not demo
@@ -36,9 +36,9 @@ export async function readLedgerState(sql: Pool, from: number, to: number): Prom
 async function readLimits(sql: Sql, from: number, to: number): Promise<readonly LimitRow[]> {
   const rows = await sql<(Omit<LimitRow, 'amount'> & { readonly amount: string })[]>`
     select resource, name, kind, per, whom, window_text as "window", amount::text as amount,
-      (extract(epoch from begins_at) * 1000)::float8 as begin,
-      (extract(epoch from first_at) * 1000)::float8 as first,
-      (extract(epoch from last_at) * 1000)::float8 as last
+      ${epochMs(sql, 'begins_at')} as begin,
+      ${epochMs(sql, 'first_at')} as first,
+      ${epochMs(sql, 'last_at')} as last
     from tollgate_usage_limits
     where first_at < ${new Date(to)} and last_at >= ${new Date(from)}`
   return rows.map((row) => ({ ...row, amount: exactOf(row.amount) }))
@@ -65,7 +65,7 @@ export async function readPastSums(
     sql,
     async (snapshot) => {
       const rows = await snapshot<PastSums['rows'][number][]>`
-      select (extract(epoch from hour) * 1000)::float8 as hour, username as user, subscription, model,
+      select ${epochMs(snapshot, 'hour')} as hour, username as user, subscription, model,
         sum(answers)::float8 as answers, sum(total_tokens)::float8 as total,
         sum(refusals)::float8 as refusals
       from tollgate_usage_hours
@@ -83,7 +83,7 @@ export async function readPastSums(
 
 async function readJournals(snapshot: Sql): Promise<Pick<LedgerState, 'journals' | 'archives'>> {
   const journals = await snapshot<LedgerState['journals'][number][]>`
-    select journal, places, (extract(epoch from seen_at) * 1000)::float8 as "seenAt"
+    select journal, places, ${epochMs(snapshot, 'seen_at')} as "seenAt"
     from tollgate_usage_journals order by journal`
   const archives = await snapshot<LedgerState['archives'][number][]>`
     select journal, piece::float8 as piece, hash from tollgate_usage_archives order by journal`
