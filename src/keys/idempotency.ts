@@ -5,7 +5,7 @@
  */
 
 import { withDeadline } from '../store/postgres/postgres.ts'
-import { type Fragment, nowByBoth, type Sql } from '../store/postgres/sql.ts'
+import { earlierNow, type Fragment, type Sql } from '../store/postgres/sql.ts'
 
 /** One attempt of a request. */
 export interface Attempt {
@@ -41,7 +41,7 @@ export function createIdempotency(sql: Sql) {
   return {
     /** `request` is a hash of the parts that must be equal in each attempt. */
     async claim({ scope, id }: Attempt, request: string, now: number): Promise<Claim> {
-      const instant = nowByBoth(sql, now)
+      const instant = earlierNow(sql, now)
       const forgotten = sql`it.created_at <= ${instant} - ${rememberedFor}::interval`
       const rows = await withDeadline(sql<ClaimRow[]>`
         with mine as (
@@ -77,7 +77,7 @@ export function createIdempotency(sql: Sql) {
     async purge(now: number): Promise<void> {
       await withDeadline(sql`
         delete from tollgate_idempotency
-        where created_at <= ${nowByBoth(sql, now)} - ${rememberedFor}::interval`)
+        where created_at <= ${earlierNow(sql, now)} - ${rememberedFor}::interval`)
     },
   }
 }

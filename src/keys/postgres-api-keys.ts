@@ -9,7 +9,7 @@ import {
   withDeadline,
   withLongDeadline,
 } from '../store/postgres/postgres.ts'
-import { type Fragment, nowByBoth, type Query, type Sql } from '../store/postgres/sql.ts'
+import { earlierNow, type Fragment, type Query, type Sql } from '../store/postgres/sql.ts'
 import { type Attempt, recordSecret } from './idempotency.ts'
 import {
   type FoundRow,
@@ -104,7 +104,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
       const [row] = await withDeadline(sql<RevokedRecordRow[]>`
         update api_keys set previous_hash = null, previous_prefix = null, previous_ends_at = null,
           previous_last_used_at = null, previous_end_after = null
-        where previous_hash = ${hash} and previous_ends_at > ${nowByBoth(sql, now)}
+        where previous_hash = ${hash} and previous_ends_at > ${earlierNow(sql, now)}
           and status = 'active' and ${lockBound(sql)}
         returning *, pg_current_xact_id()::text as transaction`)
       return row && { ...toRevokedRecord(row), hash }
@@ -319,7 +319,7 @@ function isActiveAt(sql: Sql, now: number): Fragment {
 
 /** As `isActiveAt`, but a process whose clock is ahead must not leave a key unrevoked that others accept. */
 function isActiveByBoth(sql: Sql, now: number): Fragment {
-  return sql`status = 'active' and (expires_at is null or expires_at > ${nowByBoth(sql, now)})`
+  return sql`status = 'active' and (expires_at is null or expires_at > ${earlierNow(sql, now)})`
 }
 
 /** The key with this id, if it is active at `now` and belongs to `owner`, if given. */

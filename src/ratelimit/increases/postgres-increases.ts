@@ -8,7 +8,7 @@ import {
   withDeadline,
   withLongDeadline,
 } from '../../store/postgres/postgres.ts'
-import { epochMs, type Fragment, nowByBoth, type Sql } from '../../store/postgres/sql.ts'
+import { earlierNow, epochMs, type Fragment, type Sql } from '../../store/postgres/sql.ts'
 import {
   type IncreaseStore,
   maxIncreases,
@@ -38,7 +38,7 @@ export function createIncreaseStore(pool: Pool, readMs?: number): IncreaseStore 
     async remove(id, now) {
       const [row] = await withLongDeadline(pool<Row[]>`
         delete from tollgate_increases
-        where id = ${id}::uuid and until > ${nowByBoth(pool, now)} returning ${columns}`)
+        where id = ${id}::uuid and until > ${earlierNow(pool, now)} returning ${columns}`)
       return row && toIncrease(row)
     },
   }
@@ -53,7 +53,7 @@ export async function addIncrease(
   await acquireLock(sql, advisoryLocks.increases)
   const [row] = await withLongDeadline(sql<Row[]>`
     with old as (
-      delete from tollgate_increases where until < ${nowByBoth(sql, createdAt)} - ${keptFor}::interval
+      delete from tollgate_increases where until < ${earlierNow(sql, createdAt)} - ${keptFor}::interval
     ), added as (
       insert into tollgate_increases (counter, per, amount, until, reason, created_by, created_at)
       select ${counter}, ${per}, ${limit}::numeric, ${new Date(until)}::timestamptz, ${reason}, ${createdBy},

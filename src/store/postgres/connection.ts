@@ -108,7 +108,7 @@ function connectionString(written: ConnectionOptions['url']): string {
 /** Queries over this connection. */
 export function sqlOver(connection: PostgresConnection): Sql {
   return createSql((statement, deadlineMs) => {
-    return orGiveUp(runStatement(connection, statement), deadlineMs, () => {
+    return abandonAfter(runStatement(connection, statement), deadlineMs, () => {
       connection.abandon()
       return true
     })
@@ -136,18 +136,21 @@ export class GivenUp extends Error {
   }
 }
 
-/** The result of `work`, or after this long a GivenUp; `giveUp` is then called to end it. */
-export async function orGiveUp<T>(
+/**
+ * The result of `work`. After `deadlineMs` without one it calls `abandon`, which ends the work and returns whether the
+ * server seems to be reachable, and rejects with a GivenUp; undefined: waits without limit.
+ */
+export async function abandonAfter<T>(
   work: Promise<T>,
   deadlineMs: number | undefined,
-  giveUp: () => boolean,
+  abandon: () => boolean,
 ): Promise<T> {
   if (deadlineMs === undefined) return await work
   const { promise: late, reject } = Promise.withResolvers<never>()
   let last: NodeJS.Immediate | undefined
   const timer = setTimeout(() => {
     // A response that arrived while this process was paused is read before the immediate.
-    last = setImmediate(() => reject(new GivenUp(giveUp())))
+    last = setImmediate(() => reject(new GivenUp(abandon())))
   }, deadlineMs)
   try {
     // The race handles both promises, so the later one is never an unhandled rejection.

@@ -4,10 +4,10 @@ import pg from 'pg'
 import { ServiceError } from '../../formats/errors.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import {
+  abandonAfter,
   type ConnectionOptions,
   connectionClass,
   GivenUp,
-  orGiveUp,
   type PostgresConnection,
   runStatement,
   sqlOver,
@@ -107,7 +107,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
         used = undefined
       }
     }
-    return orGiveUp(work(), deadlineMs, () => {
+    return abandonAfter(work(), deadlineMs, () => {
       isOver = true
       used?.abandon()
       // A wait for a busy connection counts as slow, too.
@@ -134,7 +134,7 @@ export function openPool({ url, connections, ...options }: PoolOptions): Pool {
       }, deadlineMs)
     },
     end(graceMs = 2_000) {
-      ending ??= orGiveUp(pool.end(), graceMs, () => {
+      ending ??= abandonAfter(pool.end(), graceMs, () => {
         for (const connection of all) (connection as pg.PoolClient & PostgresConnection).abandon()
         return true
       }).catch(() => {})

@@ -107,6 +107,6 @@ export function epochMs(sql: Sql, column: string): Fragment {
  * The given time, or the database's if that is earlier. What is deleted is lost for all processes, so the clock of one
  * process, which may be ahead, does not decide alone. `now`: milliseconds since the epoch.
  */
-export function nowByBoth(sql: Sql, now: number): Fragment {
+export function earlierNow(sql: Sql, now: number): Fragment {
   return sql`least(${new Date(now)}::timestamptz, now())`
 }

@@ -8,7 +8,7 @@ import {
   withDeadline,
   withLongDeadline,
 } from '../../store/postgres/postgres.ts'
-import { epochMs, type Fragment, nowByBoth, type Sql } from '../../store/postgres/sql.ts'
+import { earlierNow, epochMs, type Fragment, type Sql } from '../../store/postgres/sql.ts'
 import { createNoticeStore } from '../notices/postgres-notices.ts'
 import {
   type LimitRequest,
@@ -54,7 +54,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
       const { user, counter, per, limit, until, reason, createdAt } = asked
       const now = createdAt
       await withLongDeadline(pool`
-        delete from tollgate_limit_requests where not ${isListedAt(nowByBoth(pool, now))}`)
+        delete from tollgate_limit_requests where not ${isListedAt(earlierNow(pool, now))}`)
       return await inTransaction(pool, async (sql) => {
         // Another request of the user may take the slot first, at most as often as there are slots.
         for (let tries = 0; tries <= maxOpen; tries += 1) {
