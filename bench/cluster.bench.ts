@@ -11,7 +11,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { pino } from 'pino'
 import { createResourceAudit } from '../src/audit/service-events.ts'
 import { noTrail } from '../src/audit/trail.ts'
-import { noPolicies, type Policies, policiesInSteps } from '../src/cluster/rules/policies.ts'
+import {
+  type AllModelPolicies,
+  noPolicies,
+  policiesInSteps,
+} from '../src/cluster/rules/policies.ts'
 import type { JsonObject } from '../src/formats/fields.ts'
 import { createClusterFile } from '../src/gateway/cluster-file.ts'
 import { type KubeClient, KubeError } from '../src/kubernetes/client.ts'
@@ -149,7 +153,7 @@ export async function benchCluster(): Promise<readonly Figure[]> {
   })
   const figures: Figure[] = []
   let published = 0
-  let generated: Policies = noPolicies
+  let generated: AllModelPolicies = noPolicies
   async function time(act: () => unknown): Promise<readonly [number, number]> {
     const before = published
     await delay(300)

@@ -20,7 +20,7 @@ import {
   type ClustersVersion,
   createClusterWaits,
   type RenderedCluster,
-  type Unseen,
+  type UnseenReason,
 } from './cluster-waits.ts'
 import { clustersFile, joinClusters, noClusters, renderCluster, writeClusters } from './clusters.ts'
 import { locationOf, serverSecrets } from './secret-location.ts'
@@ -44,7 +44,7 @@ interface ClusterFileDeps {
   /** Envoy has now loaded clusters of models that had stopped waiting. */
   readonly onSeen: () => void
   /** Models that stopped waiting although Envoy was not seen to load their clusters, and why. */
-  readonly onOverdue: (models: readonly string[], reason: Unseen) => void
+  readonly onOverdue: (models: readonly string[], reason: UnseenReason) => void
   readonly onFault: (error: unknown) => void
 }
 

@@ -20,8 +20,8 @@ export interface ClustersVersion {
   readonly clusters: ReadonlyMap<string, RenderedCluster>
 }
 
-/** Envoy responds and has not loaded the cluster, or its admin page does not respond. */
-export type Unseen = 'not taken' | 'no answer'
+/** Why a cluster was not seen in Envoy: it responds and has not loaded it, or its admin page does not respond. */
+export type UnseenReason = 'not taken' | 'no answer'
 
 /** How long a model waits for an Envoy that responds and has not loaded its cluster. */
 const timeoutMs = 10_000
@@ -36,7 +36,7 @@ const versionsKept = 16
 
 export function createClusterWaits() {
   const waiting = new Map<string, RenderedCluster & { since: number }>()
-  const unseen = new Map<string, { readonly is: RenderedCluster; readonly reason: Unseen }>()
+  const unseen = new Map<string, { readonly is: RenderedCluster; readonly reason: UnseenReason }>()
   const versions: ClustersVersion[] = []
   let served: ReadonlyMap<string, RenderedCluster> = new Map()
   let isFirst = true
@@ -61,7 +61,7 @@ export function createClusterWaits() {
     /** Keys of the models that Envoy cannot serve yet as planned. */
     waiting: waiting as ReadonlyMap<string, RenderedCluster>,
     /** By key: why models stopped waiting although Envoy was not seen to load their cluster. */
-    unseen: unseen as ReadonlyMap<string, { readonly reason: Unseen }>,
+    unseen: unseen as ReadonlyMap<string, { readonly reason: UnseenReason }>,
     /** Makes models with a new cluster wait. */
     plan({ clusters }: ClustersVersion): void {
       served = new Map([...served].filter(([key]) => clusters.has(key)))
@@ -86,7 +86,7 @@ export function createClusterWaits() {
       const hasSeen = noteLoaded(loaded)
       const timeout = loaded === undefined ? noAdminTimeoutMs : timeoutMs
       const waitsMs = !isFirst ? timeout : loaded === undefined ? 0 : startTimeoutMs
-      const reason: Unseen = loaded === undefined ? 'no answer' : 'not taken'
+      const reason: UnseenReason = loaded === undefined ? 'no answer' : 'not taken'
       const released = new Map<string, RenderedCluster>()
       const overdue: string[] = []
       for (const [key, is] of waiting) {

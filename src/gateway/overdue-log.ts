@@ -2,10 +2,10 @@
 
 import type { Logger } from 'pino'
 import { maxLinesShown } from '../runtime/line-limit.ts'
-import type { Unseen } from './cluster-waits.ts'
+import type { UnseenReason } from './cluster-waits.ts'
 
 export function createOverdueLog(log: Logger) {
-  return (models: readonly string[], reason: Unseen): void => {
+  return (models: readonly string[], reason: UnseenReason): void => {
     const about = { models: models.length, first: models.slice(0, maxLinesShown) }
     if (reason === 'not taken')
       log.warn(

@@ -17,7 +17,7 @@ import {
   toPolicyObject,
 } from '../rules/generated-policies.ts'
 import { toConditions } from '../rules/object-status.ts'
-import type { Policies } from '../rules/policies.ts'
+import type { AllModelPolicies } from '../rules/policies.ts'
 import { applyPolicy, applyStatus } from './apply.ts'
 import type { WriteTarget } from './object-writer.ts'
 
@@ -45,7 +45,7 @@ export type PolicyObjects = ReturnType<typeof followPolicyObjects>
 /** Starts to watch; nothing is checked before `setDesired`. */
 export function followPolicyObjects(options: PolicyObjectsOptions) {
   const { client, signal, clock, ownerOf, onChange } = options
-  let desired: { policies: Policies; conditionsOf: PolicyConditions } | undefined
+  let desired: { policies: AllModelPolicies; conditionsOf: PolicyConditions } | undefined
   const reflectors = Object.fromEntries(
     policyKinds.map((kind) => {
       const reflector = startReflector({
@@ -106,7 +106,7 @@ export function followPolicyObjects(options: PolicyObjectsOptions) {
 
   return {
     /** Sets the desired state. */
-    setDesired(policies: Policies, conditionsOf: PolicyConditions): void {
+    setDesired(policies: AllModelPolicies, conditionsOf: PolicyConditions): void {
       desired = { policies, conditionsOf }
     },
     /** The policies of these models, with their statuses. */

@@ -7,7 +7,7 @@ import type { ClusterObject } from '../../models/sources/object-cache.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { type Reports, statusViewsOf } from '../rules/enforcement.ts'
 import { policyKinds } from '../rules/generated-policies.ts'
-import { noPolicies, type Policies, policiesInSteps } from '../rules/policies.ts'
+import { type AllModelPolicies, noPolicies, policiesInSteps } from '../rules/policies.ts'
 import type { ObjectWriter } from './object-writer.ts'
 import type { PolicyObjects } from './policy-objects.ts'
 import { changedObjects, objectsAbout, type StatusObjects } from './status-objects.ts'
@@ -24,7 +24,7 @@ type Objects = ReadonlyMap<string, ClusterObject>
 /** `reports`: what processes have in force, until `take` has others. */
 export function createReconciler(deps: ReconcilerDeps, reports: Reports) {
   const { writer, policyObjects, statusObjects, gatewayUrl } = deps
-  let policies: Policies = noPolicies
+  let policies: AllModelPolicies = noPolicies
   let published: { readonly snapshot: Snapshot; readonly objects: Objects } | undefined
   /** The last verdict about each model from the reports. */
   const verdicts = new Map<string, string>()

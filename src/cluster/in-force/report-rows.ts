@@ -11,8 +11,10 @@ import type { EnvoyState, InForce } from '../rules/enforcement.ts'
 export const inForceChannel = 'tollgate_in_force'
 
 /** How far a process has reported what it has in force. */
-export interface Edition {
+export interface ReportPosition {
+  /** A random name, new whenever the process reports everything. */
   readonly edition: string
+  /** From 1; the number of the report within the edition. */
   readonly revision: number
 }
 
@@ -60,7 +62,7 @@ export async function reportAllInForce(
 export async function reportChanges(
   sql: Sql,
   replica: string,
-  last: Edition,
+  last: ReportPosition,
   changes: InForceChanges,
 ): Promise<boolean> {
   const { edition, revision } = last
@@ -117,7 +119,7 @@ type Row = Readonly<
 /** Reads new data of all processes that may be serving, except those that are only starting. */
 export async function readReports(
   sql: Sql,
-  known: ReadonlyMap<string, Edition>,
+  known: ReadonlyMap<string, ReportPosition>,
   deadlineMs: number,
 ) {
   const of = [...known.values()]

@@ -13,11 +13,11 @@ import { inSlices } from '../../runtime/slices.ts'
 import { databaseRetryMs } from '../../store/postgres/connection.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { EnvoyState, InForce } from '../rules/enforcement.ts'
-import { noPolicies, type Policies, policiesInSteps } from '../rules/policies.ts'
+import { type AllModelPolicies, noPolicies, policiesInSteps } from '../rules/policies.ts'
 import {
-  type Edition,
   type InForceChanges,
   purgeReports,
+  type ReportPosition,
   reportAllInForce,
   reportChanges,
 } from './report-rows.ts'
@@ -45,10 +45,10 @@ export function createInForceReport(deps: InForceReportDeps) {
   const { sql, replica } = deps
   const closing = new AbortController()
   const { signal } = closing
-  let policies: Policies = noPolicies
+  let policies: AllModelPolicies = noPolicies
   /** What the database has, as one text per model; removed models are reported too. */
   let reported = new Map<string, string>()
-  let last: Edition | undefined
+  let last: ReportPosition | undefined
   let reports = 0
   const alarm = createRestTimer(signal)
   const withLock = createMutex()

@@ -8,10 +8,10 @@ import { startNotificationListener } from '../../store/postgres/listener.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { InForce, ProcessReport, Reports } from '../rules/enforcement.ts'
 import { databaseProblem, isSilent } from '../rules/enforcement.ts'
-import { type Edition, inForceChannel, readReports } from './report-rows.ts'
+import { inForceChannel, type ReportPosition, readReports } from './report-rows.ts'
 
 interface Known {
-  readonly last: Edition
+  readonly last: ReportPosition
   readonly inForce: Map<string, InForce>
 }
 

@@ -8,7 +8,7 @@ import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { Condition } from './condition.ts'
 
 import { createPolicyConditions, type PolicyKind, policyContent } from './generated-policies.ts'
-import type { ModelPolicies, Policies } from './policies.ts'
+import type { AllModelPolicies, ModelPolicies } from './policies.ts'
 
 /**
  * Whether an Envoy has a model's current cluster: it was seen to have loaded it; it responds and
@@ -41,7 +41,7 @@ export type Reports = readonly ProcessReport[] | { readonly problem: string }
 /** What is in force in this process, the resources of each model of it, and where they are in force. */
 export interface Enforcement {
   readonly snapshot: Snapshot
-  readonly policies: Policies
+  readonly policies: AllModelPolicies
   readonly reports: Reports
   /** Whether a newer version of the model is not in force in this process yet, because Envoy lacks its cluster; by default no. */
   readonly isHeld?: (model: string) => boolean

@@ -5,7 +5,7 @@
 
 import { originalGroup } from '../../models/rules/original/original-kinds.ts'
 import type { Condition } from './condition.ts'
-import type { ModelPolicies, Policies } from './policies.ts'
+import type { AllModelPolicies, ModelPolicies } from './policies.ts'
 
 export const policyKinds = ['ModelAuthPolicy', 'TokenRateLimitPolicy'] as const
 export type PolicyKind = (typeof policyKinds)[number]
@@ -120,7 +120,7 @@ export type PolicyConditions = (model: string, kind: PolicyKind) => readonly Con
 
 /** Whether everything written for the model is compiled, and, if reports are available, enforced. */
 export function createPolicyConditions(
-  { byModel }: Policies,
+  { byModel }: AllModelPolicies,
   enforcedCondition?: (policies: ModelPolicies, kind: PolicyKind) => Condition,
 ): PolicyConditions {
   const known = { ModelAuthPolicy: new Map(), TokenRateLimitPolicy: new Map() } as const
@@ -140,7 +140,7 @@ export function createPolicyConditions(
 }
 
 /** The statuses of all policies in listings, ordered by kind, namespace and name. */
-export function policyStatuses({ byModel }: Policies, conditionsOf: PolicyConditions) {
+export function policyStatuses({ byModel }: AllModelPolicies, conditionsOf: PolicyConditions) {
   const models = [...byModel.keys()].sort()
   return policyKinds.flatMap((kind) =>
     models.flatMap((model) => {

@@ -46,18 +46,19 @@ export interface ModelPolicies {
   readonly server: string
 }
 
-export interface Policies {
+/** The policies of all models of a snapshot. */
+export interface AllModelPolicies {
   /** By model; the same object as before if nothing of it has changed. */
   readonly byModel: ReadonlyMap<string, ModelPolicies>
   readonly compared: Compared
 }
 
-/** Its inputs, to be compared with those of the next one. */
+/** What they were made of, to be compared with those of the next one. */
 interface Compared extends Pick<Snapshot, 'models' | 'policies' | 'subscriptions'> {
   readonly refused: readonly RefusedResource[]
 }
 
-export const noPolicies: Policies = {
+export const noPolicies: AllModelPolicies = {
   byModel: new Map(),
   compared: { models: new Map(), policies: new Map(), subscriptions: new Map(), refused: [] },
 }
@@ -66,8 +67,8 @@ export const noPolicies: Policies = {
 export function* policiesInSteps(
   { models, policies, subscriptions }: Snapshot,
   refused: readonly RefusedResource[],
-  previous: Policies = noPolicies,
-): Generator<void, Policies> {
+  previous: AllModelPolicies = noPolicies,
+): Generator<void, AllModelPolicies> {
   const compared = { models, policies, subscriptions, refused }
   const stale = yield* findStale(compared, previous)
   if (stale.size === 0) return { byModel: previous.byModel, compared }
@@ -136,7 +137,10 @@ function chargesOf({ terms }: CompiledSubscription, model: string): string {
 type CountedLimit = NonNullable<ReturnType<CompiledSubscription['limits']['get']>>[number]
 
 /** The models that have changed. */
-function* findStale(compared: Compared, previous: Policies): Generator<void, ReadonlySet<string>> {
+function* findStale(
+  compared: Compared,
+  previous: AllModelPolicies,
+): Generator<void, ReadonlySet<string>> {
   const before = previous.compared
   const stale = new Set<string>()
   if (compared.models !== before.models) {

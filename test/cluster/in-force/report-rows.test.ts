@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { type Test, test } from 'tap'
 import {
-  type Edition,
   purgeReports,
+  type ReportPosition,
   readReports,
   recordProcessStart,
   reportAllInForce,
@@ -30,7 +30,7 @@ async function join(sql: Pool, name: string, id: string = randomUUID(), servesS 
 }
 
 /** What is new since `known`, as text. */
-async function read(sql: Pool, known: ReadonlyMap<string, Edition> = new Map()) {
+async function read(sql: Pool, known: ReadonlyMap<string, ReportPosition> = new Map()) {
   const found = await readReports(sql, known, 5_000)
   return found.map(({ name, last, changes, unreportedMs }) => {
     const told = [...changes].map(([model, each]) => `${model}=${each?.server}`).sort()
