@@ -5,6 +5,7 @@ import type { KubeClient, KubeRequest } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
 import { type Reflector, startReflector } from '../../kubernetes/reflector.ts'
 import {
+  apiVersion,
   managedAnnotation,
   managedBy,
   modelOfPolicy,
@@ -37,8 +38,7 @@ const plurals: Readonly<Record<PolicyKind, string>> = {
   ModelAuthPolicy: 'modelauthpolicies',
   TokenRateLimitPolicy: 'tokenratelimitpolicies',
 }
-const apiVersion = 'tollgate.dev/v1alpha1'
-const group = '/apis/tollgate.dev/v1alpha1'
+const group = `/apis/${apiVersion}`
 
 export type PolicyObjects = ReturnType<typeof followPolicyObjects>
 

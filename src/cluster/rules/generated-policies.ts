@@ -10,7 +10,7 @@ import type { AllModelPolicies, ModelPolicies } from './policies.ts'
 export const policyKinds = ['ModelAuthPolicy', 'TokenRateLimitPolicy'] as const
 export type PolicyKind = (typeof policyKinds)[number]
 
-const apiVersion = 'tollgate.dev/v1alpha1'
+export const apiVersion = 'tollgate.dev/v1alpha1'
 /** The label of a generated policy. A policy without it was not generated, and is left alone. */
 export const managedBy = { name: 'app.kubernetes.io/managed-by', value: 'tollgate-controller' }
 /** A policy with this annotation set to `false` is no longer changed. */
