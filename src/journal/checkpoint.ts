@@ -5,6 +5,7 @@
  */
 
 import { type ExactInt, exactFromJson, maxExact } from '../formats/exact.ts'
+import { appendTo } from '../formats/lists.ts'
 import { parseJson } from '../formats/parse-json.ts'
 import type { OwnSum } from '../ratelimit/rules/sums.ts'
 import type { CounterReset, Resets } from '../ratelimit/rules/windows.ts'
@@ -168,7 +169,7 @@ function* stateIn(text: string): Generator<undefined, KeptState> {
     else if (entry?.[0] === 'gateway') gateway = entry[1]
     else if (entry?.[0] === 'reset') {
       const [, key, at, used] = entry
-      resets.set(key, [...(resets.get(key) ?? []), { at, used: exactFromJson(used) ?? 0 }])
+      appendTo(resets, key, { at, used: exactFromJson(used) ?? 0 })
     } else if (entry?.[0] === 'sum') {
       const [, id, since, end, ms, sum, base] = entry
       const known = own.get(id)

@@ -9,9 +9,9 @@ const losing = ['unreadable', 'unwritable', 'silent', 'envoy'] as const
 type Harmless = 'script' | 'flush' | 'rotation' | 'kept' | 'mismatch'
 
 /**
- * Those, and others that lose no lines. `script`: the script could not write lines at once: it freed the ballast of a full disk, or they are in Envoy's log. `flush`:
- * Envoy flushes its log late. `rotation`: a file cannot be renamed, so that it grows. `kept`: the disk below DATA_DIR fails or hangs. `mismatch`: a file has the wrong owner or
- * mode.
+ * Those, and others that lose no lines. `script`: the script could not write lines at once: it freed the ballast of a
+ * full disk, or they are in Envoy's log. `flush`: Envoy flushes its log late. `rotation`: a file cannot be renamed, so
+ * that it grows. `kept`: the disk below DATA_DIR fails or hangs. `mismatch`: a file has the wrong owner or mode.
  */
 export type JournalProblem = (typeof losing)[number] | Harmless
 

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { getOrAdd } from '../formats/lists.ts'
 
 /**
  * A map of at most `max` entries: those set or read last, at least half as many. It has two generations, of which the
@@ -56,11 +57,7 @@ export function createInternPools(maxLists = maxShared) {
   const texts = new BoundedMap<string, string>(maxShared)
   const lists = new BoundedMap<string, readonly string[]>(maxLists)
 
-  function shareText(text: string): string {
-    const known = texts.get(text)
-    if (known === undefined) texts.set(text, text)
-    return known ?? text
-  }
+  const shareText = (text: string): string => getOrAdd(texts, text, () => text)
 
   return {
     text: shareText,
@@ -68,12 +65,8 @@ export function createInternPools(maxLists = maxShared) {
       const json = JSON.stringify(list)
       // The text itself would take more memory than the list.
       const key = hash('sha256', json, 'base64')
-      const known = lists.get(key)
-      if (known !== undefined) return known
       // Parsed again: a substring of a longer text, such as a driver's, would keep all of that text alive.
-      const shared = (JSON.parse(json) as string[]).map(shareText)
-      lists.set(key, shared)
-      return shared
+      return getOrAdd(lists, key, () => (JSON.parse(json) as string[]).map(shareText))
     },
   }
 }

@@ -1,3 +1,5 @@
+import { getOrAdd } from '../formats/lists.ts'
+
 /**
  * Concurrent calls with the same first argument share one run of `work`. It has the arguments of the first call, so
  * these must not depend on one caller, as its signal would. Results are not cached.
@@ -8,10 +10,6 @@ export function createSingleFlight<Args extends readonly unknown[], Result>(
   const flights = new Map<unknown, Promise<Result>>()
   return (...args) => {
     const [key] = args
-    const known = flights.get(key)
-    if (known !== undefined) return known
-    const flight = work(...args).finally(() => flights.delete(key))
-    flights.set(key, flight)
-    return flight
+    return getOrAdd(flights, key, () => work(...args).finally(() => flights.delete(key)))
   }
 }

@@ -27,7 +27,7 @@ export const allMutants: readonly Mutant[] = [
     'runtime/single-flight.ts',
     ['runtime/single-flight.test.ts'],
     [
-      ['if (known !== undefined) return known', ''],
+      ['getOrAdd(flights, key,', 'getOrAdd(new Map(), key,'],
       ['.finally(() => flights.delete(key))', ''],
     ],
   ),

@@ -3,6 +3,7 @@
  * Subscription, which is not being deleted, covers it. Their phases do not matter.
  */
 
+import { getOrAdd } from '../../formats/lists.ts'
 import type { Model, Snapshot } from '../../models/rules/snapshot.ts'
 import type { Condition } from './condition.ts'
 
@@ -12,12 +13,10 @@ const known = new WeakMap<Subscriptions, ReadonlySet<string>>()
 
 /** The models that Subscriptions cover; computed once for a map, which is never changed. */
 function coveredBy(subscriptions: Subscriptions): ReadonlySet<string> {
-  const before = known.get(subscriptions)
-  if (before !== undefined) return before
-  const active = [...subscriptions.values()].filter(({ resource }) => !resource.metadata.deleting)
-  const covered = new Set(active.flatMap(({ modelKeys }) => modelKeys))
-  known.set(subscriptions, covered)
-  return covered
+  return getOrAdd(known, subscriptions, () => {
+    const active = [...subscriptions.values()].filter(({ resource }) => !resource.metadata.deleting)
+    return new Set(active.flatMap(({ modelKeys }) => modelKeys))
+  })
 }
 
 /** The kinds of which no resource names the model. */

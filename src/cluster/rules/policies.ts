@@ -4,7 +4,7 @@
  */
 
 import { hash } from 'node:crypto'
-import { insertSorted } from '../../formats/lists.ts'
+import { getOrAdd, insertSorted } from '../../formats/lists.ts'
 import { keyOfModel, type ModelRef } from '../../kinds/resources.ts'
 import { changedEntries } from '../../models/rules/compile.ts'
 import type { RefusedResource } from '../../models/rules/refused-resources.ts'
@@ -178,11 +178,14 @@ interface Gathering {
 }
 
 function of(all: Map<string, Gathering>, key: string): Gathering {
-  const known = all.get(key)
-  if (known !== undefined) return known
-  const fresh = { names: [], sum: new Uint32Array(4), refusals: [], count: 0, limits: 0 }
-  all.set(key, fresh)
-  return fresh
+  const none = (): Gathering => ({
+    names: [],
+    sum: new Uint32Array(4),
+    refusals: [],
+    count: 0,
+    limits: 0,
+  })
+  return getOrAdd(all, key, none)
 }
 
 function add(
@@ -228,9 +231,6 @@ function serverDigest(ref: ModelRef): string {
 }
 
 function remembered(resource: object, content: () => unknown): string {
-  const known = digests.get(resource)
-  if (known !== undefined) return known
-  const digest = hash('sha256', JSON.stringify(content()), 'hex').slice(0, 32)
-  digests.set(resource, digest)
-  return digest
+  const digest = () => hash('sha256', JSON.stringify(content()), 'hex').slice(0, 32)
+  return getOrAdd(digests, resource, digest)
 }

@@ -116,10 +116,7 @@ export function createServedNames(onChange: () => void = () => {}) {
     },
     /** The snapshot with these names, which it follows. `serverOf` identifies a server. */
     onto(snapshot: Snapshot, serverOf: (model: Model) => string): Snapshot {
-      const models = new Map<string, Model[]>()
-      for (const model of snapshot.models.values()) {
-        if (hasServedNames(model)) appendTo(models, serverOf(model), model)
-      }
+      const models = Map.groupBy([...snapshot.models.values()].filter(hasServedNames), serverOf)
       const found = new Map<string, Found>()
       const takers = memoizeLast<CompiledSubscription, Takers>()
 

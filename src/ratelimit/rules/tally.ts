@@ -21,7 +21,7 @@ export interface Tally extends CounterWindow {
   field: ExactInt
   /** A lower bound of the use that other gateways have counted. */
   others: ExactInt
-  /** By gateway, as of the last full read; see fields.ts. */
+  /** By gateway, as of the last full read; see other-sums.ts. */
   fields: string
   /** The sum of `fields`. */
   fieldsSum: ExactInt

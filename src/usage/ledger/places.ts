@@ -65,12 +65,10 @@ export function createFilePlaces(stored: readonly LedgerPlace[], clock: () => nu
     position,
     /** `rotatedAt`: returns when its file was rotated, in milliseconds since the epoch, if it is not current. */
     of(head: string, rotatedAt: () => number | undefined): FilePlace {
-      const known = all.get(head)
-      if (known !== undefined) return known
-      const isReadBefore = (rotatedAt() ?? Number.POSITIVE_INFINITY) < forgottenBefore()
-      const place = { endedAt: null, done: false, gapFrom: undefined, isReadBefore }
-      all.set(head, place)
-      return place
+      return getOrAdd(all, head, () => {
+        const isReadBefore = (rotatedAt() ?? Number.POSITIVE_INFINITY) < forgottenBefore()
+        return { endedAt: null, done: false, gapFrom: undefined, isReadBefore }
+      })
     },
     /** Notes which of the present files are complete; returns whether that has changed. */
     noteComplete(present: readonly Readonly<FollowedFile>[]): boolean {

@@ -2,7 +2,6 @@
 
 import { cutName } from '../../formats/bounded-text.ts'
 import { addExact, type ExactInt, subtractExact } from '../../formats/exact.ts'
-import { appendTo } from '../../formats/lists.ts'
 import { hourMs } from '../../formats/time.ts'
 import type { TimeRange } from '../../formats/time-range.ts'
 import { parseJournalLine } from '../../journal/journal-line.ts'
@@ -244,19 +243,16 @@ function withoutForgotten<One extends { readonly ledger: ExactInt; readonly jour
     JSON.stringify([...placeOf(one), `${value}`])
   const isLacking = ({ ledger, journals }: One): boolean => ledger < journals
   const isForgotten = (one: One) => one.journals === 0 && userOf(one).startsWith('forgotten-')
-  const lacking = new Map<string, One[]>()
-  for (const one of differences.filter(isLacking)) {
-    appendTo(lacking, sameAs(one, subtractExact(one.journals, one.ledger)), one)
-  }
+  const lacking = Map.groupBy(differences.filter(isLacking), (one) =>
+    sameAs(one, subtractExact(one.journals, one.ledger)),
+  )
   for (const one of differences.filter(isForgotten)) {
     const earlier = lacking.get(sameAs(one, one.ledger))?.pop()
     if (earlier !== undefined && left.delete(earlier)) left.delete(one)
   }
   // A user who was forgotten several times in a window has several names for one sum.
-  const places = new Map<string, One[]>()
-  for (const one of left) {
-    if (isLacking(one) || isForgotten(one)) appendTo(places, JSON.stringify(placeOf(one)), one)
-  }
+  const suspects = [...left].filter((one) => isLacking(one) || isForgotten(one))
+  const places = Map.groupBy(suspects, (one) => JSON.stringify(placeOf(one)))
   for (const all of places.values()) {
     const sumOf = (side: 'ledger' | 'journals') =>
       all.reduce((sum, one) => sum + BigInt(one[side]), 0n)

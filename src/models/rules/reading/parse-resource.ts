@@ -401,10 +401,8 @@ function toBilledModels(
   unknown: readonly UnknownField[],
   problems: readonly FieldProblem[],
 ): Pick<Subscription, 'modelRefs' | 'outOfForce' | 'repeated'> {
-  const ofRates = new Map<number, FieldProblem[]>()
-  for (const problem of problems) {
-    if (problem.path[3] === 'billingRate') appendTo(ofRates, Number(problem.path[2]), problem)
-  }
+  const problemsOfRates = problems.filter(({ path }) => path[3] === 'billingRate')
+  const ofRates = Map.groupBy(problemsOfRates, ({ path }) => Number(path[2]))
   const inLimits = byEntry(unknown, 'limits')
   const inModels = byEntry(unknown, 'modelRefs')
   const problemsOf = (index: number, key: string): readonly FieldProblem[] => [
