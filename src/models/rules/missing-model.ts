@@ -29,18 +29,21 @@ export function addMissingHints(
   })
 }
 
-/** For missing models: whether their ModelRef is written but not in force, else which one was probably meant. */
+/**
+ * For missing models: whether their ModelRef is written but not in force, else which one was probably meant. While a
+ * document is illegible, it may be their ModelRef.
+ */
 export function missingModelHints(
   { models, problems }: Pick<Snapshot, 'models' | 'problems'>,
   unread: InvalidDocumentLocations,
+  isAllLegible = true,
 ): Snapshot['saidOfMissing'] {
-  const known = [...models.keys()]
   const said = new Map<string, string>()
-  let left = maxCompared
+  let left = isAllLegible ? maxCompared : 0
   for (const key of new Set(problems.flatMap(({ missing }) => missing ?? []))) {
     const isUnread = unread.has(`ModelRef/${key}`)
     if (isUnread) said.set(key, 'is not in force')
-    const near = isUnread || left-- <= 0 ? undefined : nearestModel(key, known)
+    const near = isUnread || left-- <= 0 ? undefined : nearestModel(key, [...models.keys()])
     if (near !== undefined) said.set(key, `does not exist (did you mean ${near}?)`)
   }
   return said

@@ -73,7 +73,8 @@ function read(
   const [broken] = document.errors
   if (broken !== undefined) {
     const [sentence = ''] = broken.message.split('\n')
-    return fail(lineAt(broken.pos[0]), sentence)
+    const isNested = broken.code === 'BLOCK_AS_IMPLICIT_KEY'
+    return fail(lineAt(broken.pos[0]), isNested ? `${sentence}${mendOfNested}` : sentence)
   }
   const start = lineAt(document.contents?.range?.[0] ?? document.range?.[0] ?? 0)
   try {
@@ -92,6 +93,8 @@ function read(
     return fail(start, errorMessage(error))
   }
 }
+
+const mendOfNested = '; check the indentation, and quote a text that contains a colon and a blank'
 
 function mendOfRepeated(name: string): string {
   // In braces YAML reads 2,000,000 as the number 2 and two fields named 000.

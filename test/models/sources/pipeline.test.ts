@@ -82,6 +82,18 @@ test('conditions say of a missing model what problems say', async (t) => {
   t.match(JSON.stringify(entries), /"name":"broken",[^}]*"message":"the ModelRef is not in force"/)
 })
 
+test('no other model is suggested while a document is illegible', async (t) => {
+  const folder = temporaryFolder(t)
+  save(folder, 'a.yaml', modelRef('small'), subscription('near', team, { 'llm/smal': [[5, '1m']] }))
+  const said = async () => (await loadSnapshot(folder)).problems.map(({ message }) => message)
+  const missing =
+    'Subscription near: spec.modelRefs[0] names the model llm/smal, which does not exist'
+  t.strictSame(await said(), [`${missing} (did you mean llm/small?)`])
+  writeFileSync(join(folder, 'b.yaml'), 'kind: ModelRef\nmetadata: { name: smal\n')
+  const [first, ...others] = await said()
+  t.strictSame([first, others.length], [missing, 1])
+})
+
 /** A controller of a folder, with its snapshots and reports. */
 async function start(t: Test, folder: string, deps: Partial<PipelineDeps> = {}) {
   const published: Snapshot[] = []
