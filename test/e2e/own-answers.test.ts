@@ -92,6 +92,8 @@ test('a nearly right path says what is right', async (t, gateway) => {
     ['/v2/rerank', /^Write this path as \/v1\/rerank\.$/],
     ['/v1beta/models/sim:generateContent', /^Gemini's API is not served/],
     ['/upload/v1beta/files', /^Gemini's API is not served/],
+    ['/v1/interactions', /^Gemini's API is not served/],
+    ['/models/sim:generateContent', /^Gemini's API is not served/],
     ['/api/chat', /^Ollama's API is not served/],
     ['/api/tags', /^Ollama's API is not served/],
     ['/openai/deployments/sim/chat/completions', /^Azure's paths are not served/],
