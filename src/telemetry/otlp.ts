@@ -11,6 +11,7 @@ import {
   type PushMetricExporter,
 } from '@opentelemetry/sdk-metrics'
 import { NodeSDK, type NodeSDKConfiguration } from '@opentelemetry/sdk-node'
+import { createOutage } from '../runtime/outage.ts'
 
 type Protocol = 'http/protobuf' | 'grpc'
 type Signal = 'traces' | 'metrics'
@@ -105,13 +106,10 @@ function watch<Items, Exporter extends { export(items: Items, done: (r: Result) 
   onChange: OtlpOptions['onChange'],
 ): Exporter {
   const send = exporter.export.bind(exporter)
-  let isUnavailable = false
+  const outage = createOutage<string>((problem) => onChange(signal, problem))
   exporter.export = (items, done) =>
     send(items, (result) => {
-      const fails = result.code !== 0
-      if (fails !== isUnavailable)
-        onChange(signal, fails ? (result.error?.message ?? 'fails') : undefined)
-      isUnavailable = fails
+      outage.note(result.code === 0 ? undefined : (result.error?.message ?? 'fails'))
       done(result)
     })
   return exporter
