@@ -320,42 +320,34 @@ export function url(...schemes: readonly string[]): Reader<string> {
 const anyHttpUrl = url('http:', 'https:')
 
 /** The public base of URLs, to which paths are appended. */
-export const baseUrl: Reader<string> = {
-  ...anyHttpUrl,
-  form: 'a URL that begins with `http://` or `https://`, without a user, a query and a fragment',
-  read(raw) {
-    const read = anyHttpUrl.read(raw)
-    return read !== invalid && !/[?#]/.test(raw) && !URL.parse(raw)?.username ? read : invalid
-  },
-}
+export const baseUrl = narrowed(
+  anyHttpUrl,
+  'a URL that begins with `http://` or `https://`, without a user, a query and a fragment',
+  (raw) => !/[?#]/.test(raw) && !URL.parse(raw)?.username,
+)
 
 /** Where requests are sent: `fetch` refuses URLs with a user or a password. */
-export const receiverUrl: Reader<string> = {
-  ...anyHttpUrl,
-  form: 'a URL that begins with `http://` or `https://`, without a user and a password',
-  read(raw) {
-    const { username, password } = URL.parse(raw) ?? {}
-    return username || password ? invalid : anyHttpUrl.read(raw)
-  },
-}
+export const receiverUrl = narrowed(
+  anyHttpUrl,
+  'a URL that begins with `http://` or `https://`, without a user and a password',
+  (raw) => !URL.parse(raw)?.username && !URL.parse(raw)?.password,
+)
 
 const anyPostgresUrl = url('postgres:', 'postgresql:')
 const sslModes = ['disable', 'prefer', 'require', 'verify-ca', 'verify-full']
 
 /** Validates `sslmode`, because the driver treats an unknown mode as another one. */
-export const postgresUrl: Reader<string> = {
-  ...anyPostgresUrl,
-  form:
-    'a URL that begins with `postgres://` or `postgresql://`, whose `sslmode`, if it has one, is one of ' +
+export const postgresUrl = narrowed(
+  anyPostgresUrl,
+  'a URL that begins with `postgres://` or `postgresql://`, whose `sslmode`, if it has one, is one of ' +
     `${sslModes.map((mode) => `\`${mode}\``).join(', ')}, and \`verify-ca\` only with \`sslrootcert\``,
-  read(raw) {
-    const read = anyPostgresUrl.read(raw)
+  (raw) => {
     const query = URL.parse(raw)?.searchParams
     const modes = query?.getAll('sslmode') ?? []
     const isKnown = modes.every((mode) => sslModes.includes(mode))
-    return isKnown && (!modes.includes('verify-ca') || query?.get('sslrootcert')) ? read : invalid
+    return isKnown && (!modes.includes('verify-ca') || Boolean(query?.get('sslrootcert')))
   },
-}
+)
 
 /** An OIDC issuer: exactly the text in its documents and tokens. */
 export const issuerUrl: Reader<string> = {
@@ -377,6 +369,15 @@ export function orOff<T>(reader: Reader<T>): Reader<T | undefined> {
     form: `${reader.form}, or \`off\``,
     read: (raw) => (raw === 'off' ? undefined : reader.read(raw)),
   }
+}
+
+/** A reader that accepts fewer texts: those for which this holds. */
+function narrowed(
+  reader: Reader<string>,
+  form: string,
+  holds: (raw: string) => boolean,
+): Reader<string> {
+  return { ...reader, form, read: (raw) => (holds(raw) ? reader.read(raw) : invalid) }
 }
 
 /** A text of this form. */
