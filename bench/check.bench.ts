@@ -21,6 +21,7 @@ import type { CounterStore } from '../src/ratelimit/counters.ts'
 import { createEstimators } from '../src/ratelimit/rules/estimates/estimators.ts'
 import { createTracing, noTracing, type Tracing } from '../src/telemetry/tracing.ts'
 import { createTestCounters } from '../test/support/counters.ts'
+import { alwaysFresh } from '../test/support/key-table.ts'
 import { createBenchTelemetry, createKeys, createSnapshot } from './fixture.ts'
 import { bytesPerCall, cpuMicros, type Figure, microsInTurn, microsPerCall } from './measure.ts'
 
@@ -59,7 +60,11 @@ export async function createWarmCheck(
   const { keys, table } = createKeys(keyCount, teams, caps)
   const snapshot = createSnapshot(models, teams)
   // No key becomes old: to read it again needs turns of the event loop, which a measurement does not have.
-  const cached = createCachedApiKeys(table, { entries: 10_000, monotonic: () => 0 })
+  const cached = createCachedApiKeys(table, {
+    freshness: alwaysFresh,
+    entries: 10_000,
+    monotonic: () => 0,
+  })
   const verifyKey = createKeyVerifier(cached, { own: 'tg', accepted: new Set() })
   const check = createCheck({
     authenticate: createAuthenticator({

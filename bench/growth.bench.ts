@@ -20,6 +20,7 @@ import { createWindowSums } from '../src/ratelimit/rules/sums.ts'
 import { knownUse } from '../src/ratelimit/rules/tally.ts'
 import { lineUses } from '../src/usage/rules/line-charges.ts'
 import { createTestCounters } from '../test/support/counters.ts'
+import { alwaysFresh } from '../test/support/key-table.ts'
 import { createWarmCheck, type ServedLoad, serveCheck, toCheckRequest } from './check.bench.ts'
 import { createBenchTelemetry, createSnapshot } from './fixture.ts'
 import { type Figure, median, microsInTurn } from './measure.ts'
@@ -69,7 +70,11 @@ async function createWorld({ keys, models, subscriptions, owned, headers }: Shap
   })
   const table = { findLastUsed: async () => records } as Partial<ApiKeyTable> as ApiKeyTable
   // No key is read again meanwhile.
-  const cache = createCachedApiKeys(table, { entries: keys, monotonic: () => 0 })
+  const cache = createCachedApiKeys(table, {
+    freshness: alwaysFresh,
+    entries: keys,
+    monotonic: () => 0,
+  })
   await cache.warm(keys, Date.now())
   const check = createBenchCheck(snapshot, cache, createTestCounters())
   const more = Object.fromEntries(
@@ -206,7 +211,7 @@ export async function benchChurn(count = requests): Promise<readonly Figure[]> {
       }),
   }
   const telemetry = createBenchTelemetry()
-  const cache = createCachedApiKeys(table, { entries: remembered })
+  const cache = createCachedApiKeys(table, { freshness: alwaysFresh, entries: remembered })
   const check = createBenchCheck(() => snapshot, cache, counters, {
     clock: () => now,
     onDecided: telemetry.onDecided,

@@ -10,6 +10,7 @@ import { runInNewContext } from 'node:vm'
 import { createCachedApiKeys } from '../src/keys/cached-api-keys.ts'
 import type { ApiKeyTable, FoundKey } from '../src/keys/store.ts'
 import { startUseRecorder } from '../src/keys/use-recorder.ts'
+import { alwaysFresh } from '../test/support/key-table.ts'
 import { cpuMicros } from './measure.ts'
 
 const keys = Number(process.argv[2] ?? 1_000_000)
@@ -45,7 +46,7 @@ function rowOf(found: string): FoundKey {
 }
 
 const table = { findByHashes: async (hashes) => hashes.map(rowOf) } as Partial<ApiKeyTable>
-const cache = createCachedApiKeys(table as ApiKeyTable, { entries: keys })
+const cache = createCachedApiKeys(table as ApiKeyTable, { freshness: alwaysFresh, entries: keys })
 const lastUsed = startUseRecorder({ write: async () => {}, onFault: console.error, everyMs: 50 })
 
 async function use(i: number): Promise<void> {

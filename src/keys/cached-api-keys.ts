@@ -32,8 +32,8 @@ export interface Freshness {
 export interface KeyCacheOptions {
   /** Maximum number of cached keys. */
   readonly entries: number
-  /** Whether the cache is valid; always, if absent. */
-  readonly freshness?: Freshness
+  /** Whether the cache is valid. */
+  readonly freshness: Freshness
   /**
    * How long a cached key is trusted while the table is unavailable (milliseconds since the cache
    * was last confirmed). At least a minute; 15 minutes by default.
@@ -74,15 +74,9 @@ const maxTurns = 4
 /** One shared instance: capturing a stack would cost more than the rest of a refusal. */
 const unavailable = new ServiceError('store_unavailable')
 
-const alwaysFresh: Freshness = {
-  state: () => 'confirmed',
-  ageMs: () => 0,
-  confirm: () => Promise.resolve(),
-}
-
 /** The keys of the table behind a cache. */
 export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions) {
-  const { entries, freshness = alwaysFresh, monotonic = () => performance.now() } = options
+  const { entries, freshness, monotonic = () => performance.now() } = options
   const { onForgotten = () => {} } = options
   const graceMs = Math.max(minGraceMs, options.outageGraceMs ?? defaultGraceMs)
   const known = createKeyCache(entries)

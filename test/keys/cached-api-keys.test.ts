@@ -10,7 +10,7 @@ import { createPostgresApiKeys } from '../../src/keys/postgres-api-keys.ts'
 import type { ApiKeyRecord } from '../../src/keys/rules/api-key.ts'
 import type { ApiKeyTable, FoundKey } from '../../src/keys/store.ts'
 import { createMigrated, createRecord, knownOf, now } from '../support/key-store.ts'
-import { createFakeFreshness, createFakeTable } from '../support/key-table.ts'
+import { alwaysFresh, createFakeFreshness, createFakeTable } from '../support/key-table.ts'
 import { poll } from '../support/poll.ts'
 
 const minute = 60_000
@@ -31,7 +31,7 @@ async function createStored(
       },
       ...around(table),
     },
-    { entries: 10_000 },
+    { entries: 10_000, freshness: alwaysFresh },
   )
   return { keys, table, queries }
 }
@@ -518,6 +518,7 @@ test('an ended key is revoked, whatever the table says', async (t) => {
   let revived = 0
   const keys = createCachedApiKeys(table, {
     entries: 10,
+    freshness: alwaysFresh,
     endOf: (hash) => (ended.has(hash) ? 0 : undefined),
     onRevived() {
       revived += 1
@@ -532,6 +533,7 @@ test('an ended key is revoked, whatever the table says', async (t) => {
   t.equal(revived, 1)
   const cold = createCachedApiKeys(table, {
     entries: 10,
+    freshness: alwaysFresh,
     endOf: (each) => (each === hash ? 0 : undefined),
   })
   await cold.warm(10, now)

@@ -42,6 +42,7 @@ import { createLimitRequests } from '../../src/usage/limit-requests/postgres-lim
 import { createTestCounters } from './counters.ts'
 import { createMigratedDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
+import { alwaysFresh } from './key-table.ts'
 import { noOtherProcess } from './no-other-process.ts'
 import { wholeState } from './service-state.ts'
 
@@ -172,6 +173,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
   const store = createPostgresApiKeys(sql)
   const keys = createCachedApiKeys(options.around?.(store) ?? store, {
     entries: 1_000,
+    freshness: alwaysFresh,
   })
   const lines: string[] = []
   const uses: string[] = []

@@ -68,6 +68,13 @@ export function createFakeTable(): FakeTable {
   }
 }
 
+/** A cache that always is confirmed. */
+export const alwaysFresh: Freshness = {
+  state: () => 'confirmed',
+  ageMs: () => 0,
+  confirm: () => Promise.resolve(),
+}
+
 /** A Freshness whose state the test sets. */
 export interface FakeFreshness extends Freshness {
   is: ReturnType<Freshness['state']>

@@ -22,6 +22,7 @@ import {
 import type { FoundKey } from '../../../src/keys/store.ts'
 import { createKeyDatabase, fillKeys, startFollower } from '../../support/followers.ts'
 import { now } from '../../support/key-store.ts'
+import { alwaysFresh } from '../../support/key-table.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -161,7 +162,11 @@ test('a replaced secret is kept with its end, and ends after a restore too', asy
     await restore`alter table api_keys enable always trigger tollgate_keys_truncated`
   })
   await poll(() => two.endOf('alice-1') === endsAt, "the other one's file is read")
-  const cache = createCachedApiKeys(store, { entries: 10, endOf: two.endOf })
+  const cache = createCachedApiKeys(store, {
+    entries: 10,
+    freshness: alwaysFresh,
+    endOf: two.endOf,
+  })
   t.match(await cache.findByHash('alice-1'), { status: 'active', expiresAt: endsAt })
   time.now = endsAt
   const three = await open('three')
