@@ -7,7 +7,7 @@ import { isOption } from './parse-command.ts'
 const follows = /^(?=:|[.[]\d| (?:must|may|is|has|names|stands|cannot|and)\b)/
 
 /** Rewrites the message for users of this command. */
-export function rewordFor(command: Command, message: string): string {
+export function rewordApiMessage(command: Command, message: string): string {
   let said = message
   for (const [field, word] of wordsOf(command)) {
     // Names without these characters are English words too, and are fields only at the beginning of a message.

@@ -2,7 +2,7 @@
 
 import type { Command, Flags, Operand } from './command.ts'
 import { connectionFlags } from './commands/flags.ts'
-import { namesIn } from './parse-command.ts'
+import { subcommandNames } from './parse-command.ts'
 
 /** The list of all commands. */
 export function allCommandsHelp(all: readonly Command[]): string {
@@ -22,7 +22,7 @@ export async function commandHelp(
   all: readonly Command[],
 ): Promise<string> {
   const own = all.find(({ name }) => name === words.join(' '))
-  const names = namesIn(words, all)
+  const names = subcommandNames(words, all)
   if (own === undefined && names.length === 0) return allCommandsHelp(all)
   const others = all.filter(({ name }) => names.includes(name))
   return [

@@ -88,7 +88,7 @@ function knownWords(words: readonly string[], commands: Commands): readonly stri
 
 function unknownCommand(argv: readonly string[], group: readonly string[], { all }: Commands) {
   const [raw = ''] = argv.slice(group.length)
-  const inGroup = group.length > 0 ? namesIn(group, all).map(lastWord) : undefined
+  const inGroup = group.length > 0 ? subcommandNames(group, all).map(lastWord) : undefined
   if (inGroup !== undefined && (raw === '' || raw.startsWith('-'))) {
     return new WrongCommand(`${group.join(' ')} needs one of ${inGroup.join(', ')}.`, group)
   }
@@ -109,7 +109,10 @@ function lastWord(name: string): string {
 }
 
 /** The names of the subcommands of these words. */
-export function namesIn(words: readonly string[], all: readonly Command[]): readonly string[] {
+export function subcommandNames(
+  words: readonly string[],
+  all: readonly Command[],
+): readonly string[] {
   const start = `${words.join(' ')} `
   return all.map(({ name }) => name).filter((name) => name.startsWith(start))
 }

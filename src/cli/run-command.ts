@@ -4,7 +4,7 @@ import { errorMessage } from '../runtime/error-message.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { ApiRefusal } from './api-client.ts'
 import { type Command, type Run, Unreachable, WrongCall } from './command.ts'
-import { rewordFor } from './command-words.ts'
+import { rewordApiMessage } from './command-words.ts'
 import { commands, runners } from './commands.ts'
 import { allCommandsHelp, commandHelp } from './help.ts'
 import { printableLines } from './output.ts'
@@ -45,7 +45,7 @@ function sentenceOf(error: unknown, command: Command | undefined): string {
     const words = error instanceof WrongCommand ? error.words : [command?.name ?? '']
     return `${error.message} See ${['tollgate', ...words, '--help'].join(' ')}.`
   }
-  if (error instanceof ApiRefusal && command) return rewordFor(command, error.message)
+  if (error instanceof ApiRefusal && command) return rewordApiMessage(command, error.message)
   const { cause } = error as Error
   const text = errorMessage(error)
   const isNew = cause instanceof Error && !text.includes(cause.message)

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
 import { renderCommands } from '../../docs/write-commands.ts'
-import { rewordFor } from '../../src/cli/command-words.ts'
+import { rewordApiMessage } from '../../src/cli/command-words.ts'
 import { commands, runners } from '../../src/cli/commands.ts'
 import { isOption, parseCommand } from '../../src/cli/parse-command.ts'
 import { errorMessage } from '../../src/runtime/error-message.ts'
@@ -162,7 +162,7 @@ test('what nothing answers is 3', async (t) => {
 test('messages of the API are in the words of the command', async (t) => {
   const said = (name: string, message: string) => {
     const command = all.find((each) => each.name === name)
-    return command && rewordFor(command, message)
+    return command && rewordApiMessage(command, message)
   }
   for (const [name, message, expected] of [
     ['key new', 'expiresIn must be at most 90 days.', '--expires must be at most 90 days.'],
