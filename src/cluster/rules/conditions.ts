@@ -90,7 +90,7 @@ function maybe<Value>(
 function createStatusOf(snapshot: Snapshot, view: StatusView) {
   const { backendOf, policyConditions, programmedCondition } = view
   const peers = byPriority(snapshot)
-  const told = <Of extends Compiled>(compiled: Of): Of => ({
+  const withHints = <Of extends Compiled>(compiled: Of): Of => ({
     ...compiled,
     problems: addMissingHints(compiled.problems, snapshot.saidOfMissing),
   })
@@ -107,10 +107,10 @@ function createStatusOf(snapshot: Snapshot, view: StatusView) {
         runtimeCondition(model),
       ]),
     ofPolicy: (policy: CompiledPolicy) =>
-      toStatus(told(policy), [], weaknessOf(policy, 'ModelAuthPolicy', policyConditions)),
+      toStatus(withHints(policy), [], weaknessOf(policy, 'ModelAuthPolicy', policyConditions)),
     ofSubscription: (subscription: CompiledSubscription) =>
       toStatus(
-        subscription.resource.metadata.deleting ? deleted(subscription) : told(subscription),
+        subscription.resource.metadata.deleting ? deleted(subscription) : withHints(subscription),
         [priorityCondition(subscription, peers)],
         weaknessOf(subscription, 'TokenRateLimitPolicy', policyConditions),
       ),

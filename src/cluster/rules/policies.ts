@@ -89,7 +89,7 @@ export function* policiesInSteps(
     }
     for (const key of subscription.resource.outOfForce?.map(keyOfModel) ?? []) {
       const refusal = `Subscription ${subscription.name} has an unknown field for it and is not in force here`
-      if (stale.has(key)) of(limits, key).refusals.push(refusal)
+      if (stale.has(key)) gatheringOf(limits, key).refusals.push(refusal)
     }
     yield
   }
@@ -97,7 +97,7 @@ export function* policiesInSteps(
     const gathered = kind === 'AccessPolicy' ? access : limits
     for (const key of modelKeys) {
       if (stale.has(key))
-        of(gathered, key).refusals.push(`${kind} ${name} is not in force: ${message}`)
+        gatheringOf(gathered, key).refusals.push(`${kind} ${name} is not in force: ${message}`)
     }
     yield
   }
@@ -177,7 +177,8 @@ interface Gathering {
   limits: number
 }
 
-function of(all: Map<string, Gathering>, key: string): Gathering {
+/** Begins to collect if there is nothing yet. */
+function gatheringOf(all: Map<string, Gathering>, key: string): Gathering {
   const none = (): Gathering => ({
     names: [],
     sum: new Uint32Array(4),
@@ -195,7 +196,7 @@ function add(
   digest: string,
   limits = 0,
 ): void {
-  const gathering = of(all, key)
+  const gathering = gatheringOf(all, key)
   gathering.count += 1
   gathering.limits += limits
   // A sum does not depend on the order, so thousands need no sorting.
