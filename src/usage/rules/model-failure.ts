@@ -40,11 +40,14 @@ export interface RequestOutcome {
 }
 
 /** Envoy's words about a request, as in its line. */
-interface EndedStream {
-  /** Response flags by their short names, such as `UF,URX`. */
+export interface EndedStream {
+  /** Response flags by their short names, such as `UF,URX`; empty if there are none. */
   readonly flags: string
+  /** Of the response; empty if there are none. */
   readonly details: string
+  /** Why the connection to the model failed; empty if it did not. */
   readonly transport: string
+  /** The failure that a script of the gateway detected, or undefined if there was none. */
   readonly failure: string | undefined
 }
 

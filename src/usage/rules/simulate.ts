@@ -30,17 +30,10 @@ import {
 } from '../../ratelimit/rules/limit.ts'
 import { boundsAt } from '../../ratelimit/rules/windows.ts'
 import { amountOfParts, type ChargeParts, type PricesAndWeights } from './amounts.ts'
+import type { Usage } from './usage.ts'
 
 /** A user, model and subscription; one object for all their usage, which is grouped by it. */
-export interface Spender {
-  readonly user: string
-  /** Bare name. */
-  readonly subscription: string
-  /** `<namespace>/<name>`. */
-  readonly model: string
-  /** The group whose counter they used, if lines name it. */
-  readonly pool?: string
-}
+export type Spender = Pick<Usage, 'user' | 'subscription' | 'model' | 'pool'>
 
 /** Times in milliseconds since the epoch. */
 export interface PastUsage {
