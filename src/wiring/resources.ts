@@ -10,6 +10,12 @@ import { readLoadedClusters } from '../gateway/admin-page.ts'
 import { createClusterFile } from '../gateway/cluster-file.ts'
 import { createOverdueLog } from '../gateway/overdue-log.ts'
 import { createSecretFiles } from '../gateway/secret-files.ts'
+import { createSecretReader } from '../gateway/secret-source.ts'
+import { accessOf } from '../kubernetes/access.ts'
+import { createClient } from '../kubernetes/client.ts'
+import { createReadSecretEntry } from '../kubernetes/secrets.ts'
+import { createClusterSource } from '../models/sources/cluster-source.ts'
+import { createFolderSource } from '../models/sources/folder-source.ts'
 import { checkNamedAddresses } from '../models/sources/named-addresses.ts'
 import { startPipeline } from '../models/sources/pipeline.ts'
 import { createResourceLogger } from '../models/sources/resource-report.ts'
@@ -17,7 +23,6 @@ import { untilAvailable } from '../store/postgres/until-available.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { Keys } from './keys.ts'
-import { openResourceSource } from './resource-source.ts'
 
 export type Resources = Awaited<ReturnType<typeof openResources>>
 
@@ -133,5 +138,42 @@ export async function openResources(
       compileS: published.compileS,
       ageS: (performance.now() - published.at) / 1_000,
     }),
+  }
+}
+
+/**
+ * The source, the reader of secrets, the source's name in `/readyz` while it cannot be read, and a description for the log.
+ * Throws an error that names the setting to check.
+ */
+function openResourceSource({ config, log }: Context) {
+  const { resourceFolder, secretsDir, watchGroups } = config
+  if (resourceFolder !== undefined) {
+    const source = createFolderSource(resourceFolder)
+    return {
+      source,
+      readSecret: createSecretReader(secretsDir),
+      degraded: (): readonly string[] => (source.isUnavailable ? ['resources'] : []),
+      shown: resourceFolder,
+    }
+  }
+  const client = createClient(accessOf(config), { timeoutMs: 30_000 })
+  const source = createClusterSource({
+    client,
+    groups: watchGroups,
+    onProblem(collection, problem) {
+      if (problem === undefined)
+        log.info({ code: 'cluster_readable', collection }, 'resumed reading the cluster')
+      else
+        log.warn(
+          { code: 'cluster_unreadable', collection, problem },
+          'cannot read the cluster: the last known state stays in force',
+        )
+    },
+  })
+  return {
+    source,
+    readSecret: createSecretReader(secretsDir, createReadSecretEntry(client)),
+    degraded: (): readonly string[] => (source.isUnavailable ? ['kubernetes'] : []),
+    shown: 'the cluster',
   }
 }
