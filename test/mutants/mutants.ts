@@ -494,7 +494,7 @@ export const allMutants: readonly Mutant[] = [
     [['userInLines(user) === userInLines(createdBy)', 'false']],
   ),
   ...mutants(
-    'admin/increases/limit-decisions.ts',
+    'admin/increases/limit-requests.ts',
     ['admin/increases/limit-requests.test.ts'],
     [
       ['userInLines(asked.user) === userInLines(by)', 'false'],

@@ -5,11 +5,19 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import type { ExactInt } from '../../formats/exact.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { statusAt } from '../../keys/rules/api-key.ts'
+import type { ApiKeyStore } from '../../keys/store.ts'
 import { sharerOfCounter } from '../../models/rules/shared-limits.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { maxIncreases, type StoredIncrease } from '../../ratelimit/increases/active-increases.ts'
-import { userInLines } from '../../ratelimit/rules/counter-key.ts'
+import {
+  counterKeyPrefix,
+  parseCounterKey,
+  userInLines,
+} from '../../ratelimit/rules/counter-key.ts'
+import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, noteForeignRead, recordForeignRead, recordIntent } from '../http/audit.ts'
@@ -34,7 +42,6 @@ import {
   type OwnLimit,
 } from '../usage/limit-state.ts'
 import { unknownLimitError } from '../usage/unknown-limit.ts'
-import { effectiveIncreases } from './effective-increases.ts'
 import {
   limitAuditTarget,
   limitIdentityFields,
@@ -266,4 +273,34 @@ function toJson({ id, until, reason, createdBy, createdAt, ...meant }: StoredInc
     createdBy,
     createdAt: toTimestamp(createdAt),
   }
+}
+
+/** The figures of enforced limits, by counter key without its user or group. */
+type Figures = Map<string, ExactInt>
+
+/** `now`: milliseconds since the epoch. Rejects if the database is unavailable. */
+async function effectiveIncreases(
+  increases: readonly StoredIncrease[],
+  snapshot: Snapshot,
+  keys: Pick<ApiKeyStore, 'findById'>,
+  now: number,
+): Promise<(increase: StoredIncrease) => boolean> {
+  const figures = await inSlices(figuresIn(snapshot))
+  for (const id of new Set(increases.flatMap((each) => toLimitIdentityJson(each).keyId ?? []))) {
+    const key = await keys.findById(id)
+    if (key === undefined || statusAt(key, now) !== 'active') continue
+    for (const { limit, isEnforced } of limitsOfKeyRecord(key, snapshot))
+      if (isEnforced) figures.set(limit.keyPrefix, limit.limit)
+  }
+  return ({ counter, limit }) =>
+    limit > (figures.get(counterKeyPrefix(parseCounterKey(counter))) ?? limit)
+}
+
+function* figuresIn({ subscriptions }: Snapshot): Generator<undefined, Figures> {
+  const figures: Figures = new Map()
+  for (const { limits } of subscriptions.values()) {
+    for (const { keyPrefix, limit } of [...limits.values()].flat()) figures.set(keyPrefix, limit)
+    yield
+  }
+  return figures
 }
