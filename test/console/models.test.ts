@@ -125,6 +125,22 @@ test('limits of requests stand beside those of tokens, with what is used', async
   await page.getByText('500 tokens per hour, 60 requests per hour, 2 requests at a time').waitFor()
 })
 
+test('nothing is said to be left of a limit until its use is read', async (t, world) => {
+  const { page, gateway, expected, signIn } = world
+  expected.add(503)
+  const user = gateway.newUser()
+  const { key } = await gateway.mint({ user, subscription: 'small' })
+  await gateway.chat(key, { totalTokens: 40 })
+  const error = { message: 'The gateway is away.', type: 'server_error', code: 'unavailable' }
+  await page.route('**/v1/limits', (route) => route.fulfill({ status: 503, json: { error } }))
+  await signIn(user, 'models')
+  const row = page.getByRole('row', { name: 'llm/sim' }).first()
+  await row.getByText('30 tokens per hour', { exact: true }).waitFor()
+  await page.getByRole('alert').getByText('The gateway is away.').waitFor()
+  t.notMatch(await row.innerText(), /left/)
+  await isAccessible(t, page, 'limits that could not be read')
+})
+
 test('limits by name stand beside those of a model, budgets once they refuse', async (t, world) => {
   const { page, gateway, signIn } = world
   const user = gateway.newUser()

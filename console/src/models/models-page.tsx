@@ -2,7 +2,7 @@ import type { LimitList, Model, Subscription } from '../api.ts'
 import { isBudget } from '../budgets/budget.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Filter } from '../parts/filter.tsx'
-import { isSpent, LimitBars } from '../parts/limits.tsx'
+import { isSpent, LimitBars, UnreadBars } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
@@ -88,7 +88,7 @@ const columnsOf = (limits: LimitList | undefined): readonly Column<Offer>[] => [
 interface SubscribedProps {
   readonly model: Model
   readonly subscription: Subscription
-  /** Undefined while they are loading. */
+  /** Undefined until they are read. */
   readonly limits: LimitList | undefined
 }
 
@@ -96,13 +96,21 @@ function Subscribed({ model, subscription, limits }: SubscribedProps) {
   const { subscription_id_header: name, display_name } = subscription
   const { data = [], currency } = limits ?? {}
   const states = new Map(data.map((each) => [keyOf(each), each]))
+  if (limits === undefined) {
+    return (
+      <div className="group">
+        <b className="breaks">{display_name ?? name}</b>
+        <UnreadBars limits={limitsOf(subscription, model)} />
+      </div>
+    )
+  }
   return (
     <div className="group">
       <b className="breaks">{display_name ?? name}</b>
       <LimitBars
         limits={[
           ...limitsOf(subscription, model).map((limit) => ({
-            // Until its counter is read, or if nothing has been counted.
+            // If nothing has been counted.
             ...{ used: 0, remaining: limit.limit, percentLeft: 100, resetsAt: null },
             ...states.get(
               keyOf({ ...limit, name: null, subscription: name, model: model.owned_by }),

@@ -144,6 +144,20 @@ export function LeftBar({ state, label }: { readonly state: LimitState; readonly
   )
 }
 
+/** Limits, in the same places as `LimitBars`, while it is not known what is left of them. */
+export function UnreadBars({ limits }: { readonly limits: readonly Limit[] }) {
+  return (
+    <div className="limits">
+      {limits.map((limit) => (
+        <div key={whole(limit)}>
+          <p>{whole(limit)}</p>
+          <div className="bar" />
+        </div>
+      ))}
+    </div>
+  )
+}
+
 /** The remaining share of each limit, and when it resets. */
 export function LimitBars<State extends LimitState>({
   limits,
