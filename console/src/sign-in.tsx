@@ -23,6 +23,7 @@ import {
   type Ways,
 } from './code-flow.ts'
 import { allowKeeping, forgetToken, keptToken } from './kept-token.ts'
+import { Pending } from './parts/pending.tsx'
 import { Problem } from './parts/problem.tsx'
 import { hasSampleCode, sampleRoles, signInToSample } from './sample.ts'
 import { openSession, type Session } from './session.tsx'
@@ -146,6 +147,7 @@ export function SignIn({ keepsForm, ...props }: SignInProps) {
         <Text c="dimmed" role="status">
           {isElsewhere ? error.message : `Signing in at ${location.host} …`}
         </Text>
+        {isRestoring && <Pending shape="row" />}
       </Container>
     )
   }

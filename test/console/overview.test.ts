@@ -248,6 +248,25 @@ test('what is slow has an outline, then a sentence', async (t, { page, gateway, 
   t.equal(await page.locator('.outline').count(), 0)
 })
 
+test('a reload of a page whose gateway does not answer says so', async (t, world) => {
+  const { page, gateway, signIn } = world
+  await signIn(gateway.newUser())
+  let answer = (): void => {}
+  const isTime = new Promise<void>((resolve) => {
+    answer = resolve
+  })
+  await page.route('**/v1/me', async (route) => {
+    await isTime
+    await route.continue()
+  })
+  await page.reload()
+  await page.getByText('Signing in at').waitFor()
+  await page.getByText('The gateway has not answered yet').waitFor()
+  await isAccessible(t, page, 'signing in')
+  answer()
+  await page.getByRole('button', { name: 'Sign out' }).waitFor()
+})
+
 test('a state that is not of now says of when it is', async (t, world) => {
   const { page, expected, signIn } = world
   expected.add(503)
