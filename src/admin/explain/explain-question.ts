@@ -10,7 +10,7 @@ import { meterable } from '../../operations/operations.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { timestamp } from '../http/schema.ts'
 
-const text = { type: ['string', 'null'], minLength: 1, maxLength: 1_024 } as const
+const text = { type: ['string', 'null'], minLength: 1, maxLength: 2_048 } as const
 
 export const questionSchema = {
   title: 'ExplainRequest',

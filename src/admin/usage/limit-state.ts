@@ -32,7 +32,8 @@ import {
   timestamp,
 } from '../http/schema.ts'
 
-export const nameSchema = { type: 'string', minLength: 1, maxLength: 1_024 } as const
+/** A name to look for, as long as those of users who can have keys. */
+export const nameSchema = { type: 'string', minLength: 1, maxLength: 2_048 } as const
 export const countSchema = { type: 'integer', minimum: 0 } as const
 
 export const limitFilters = {

@@ -425,11 +425,15 @@ test('an administrator sees anybody, all policies, with file, line and reason', 
     subscriptions: [{ name: 'b-only', pays: true, file: /b-only/ }],
   })
   t.match(await explain('admin', { model: 'llm/nothing' }), { reason: 'no such model' })
+  const user = 'u'.repeat(2_048)
+  const longest = await explain('admin', { user, groups: ['team-b'], model: 'llm/secret' })
+  t.match(longest, { allowed: true, user }, 'a name as long as that of an owner of keys')
   t.match(api.audited, [
     { action: 'key.create' },
     { action: 'key.create' },
     { action: 'key.explain', target: { keyId: id, user: 'alice' } },
     { action: 'key.explain', target: { user: 'bob' } },
+    { action: 'key.explain', target: { user } },
   ])
 })
 

@@ -62,6 +62,11 @@ test('an administrator sees the counters of a user (200)', async (t) => {
   t.strictSame((await read('user=alice&window=24h&model=llm/small')).data, [daily])
   t.strictSame((await read('user=alice&model=llm/big')).data, [])
   t.strictSame((await read('user=nobody&subscription=none')).data, [])
+  t.equal(
+    (await read(`user=${'u'.repeat(2_048)}`)).user?.length,
+    2_048,
+    'as long as an owner of keys',
+  )
   t.match(api.audited[0], { action: 'counter.read', target: { user: 'alice' }, count: 3 })
 })
 
