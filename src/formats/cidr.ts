@@ -112,6 +112,7 @@ export function mappedIpv4([a, b, c, d]: Words): string | undefined {
   return a === 0 && b === 0 && c === mappedPrefix ? toIpv4(d) : undefined
 }
 
+/** The address of these 32 bits, such as `192.0.2.1`. */
 export function toIpv4(word: number): string {
   return [24, 16, 8, 0].map((shift) => (word >>> shift) & 255).join('.')
 }

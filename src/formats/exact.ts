@@ -17,6 +17,7 @@ export function addExact(one: ExactInt, other: ExactInt): ExactInt {
   return sum < maxExactInt ? toExact(sum) : maxExactInt
 }
 
+/** The difference, which may be negative. */
 export function subtractExact(one: ExactInt, other: ExactInt): ExactInt {
   if (typeof one === 'number' && typeof other === 'number') {
     const difference = one - other
@@ -25,6 +26,7 @@ export function subtractExact(one: ExactInt, other: ExactInt): ExactInt {
   return toExact(BigInt(one) - BigInt(other))
 }
 
+/** The higher of the two. */
 export function maxExact(one: ExactInt, other: ExactInt): ExactInt {
   return one >= other ? one : other
 }

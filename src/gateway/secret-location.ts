@@ -37,6 +37,7 @@ export function locationOf(secret: Secret, directory: string): SecretLocation {
   return { name, path: join(secretFolder(directory), `${name}.json`) }
 }
 
+/** The folder of the files of secrets, in the folder of Envoy's clusters. */
 export function secretFolder(directory: string): string {
   return join(directory, 'secrets')
 }

@@ -134,6 +134,7 @@ function toFollowed(file: OpenFile, { name, growing, isCurrent }: LineFile) {
   }
 }
 
+/** Reads the head of the file again: one that was emptied has another head, or none yet. */
 export function refreshHead(one: FollowedFile): void {
   const head = fileHeadOf(beginning.subarray(0, one.file.read(beginning, 0)))
   if (head !== one.head) one.isSkipping = false

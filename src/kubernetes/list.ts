@@ -78,6 +78,7 @@ export async function isServed(client: KubeClient, path: string): Promise<boolea
   }
 }
 
+/** Whether it has what every object of a cluster has: metadata with a name. */
 export function isKubeObject(value: unknown): value is KubeObject {
   return isObject(value) && isObject(value.metadata) && typeof value.metadata.name === 'string'
 }

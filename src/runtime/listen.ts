@@ -7,7 +7,10 @@ import { type AddressInfo, connect } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { type Address, formatAddress } from '../formats/address.ts'
 
-/** Returns the address with the actual port if it was 0, as do the other functions. */
+/**
+ * Listens at an address. `setting`: the name that errors give; `socketMode`: the file mode of a Unix socket. Returns the
+ * address with the actual port if it was 0, as do the other functions.
+ */
 export async function listenHttp<At extends Address>(
   setting: string,
   app: FastifyInstance,
@@ -24,6 +27,7 @@ export async function listenHttp<At extends Address>(
   return 'path' in at ? at : { ...at, port: (app.server.address() as AddressInfo).port }
 }
 
+/** The same for a server of Node. */
 export async function listenServer<At extends Address>(
   setting: string,
   server: Server,
@@ -37,6 +41,7 @@ export async function listenServer<At extends Address>(
   return 'path' in at ? at : { ...at, port: (server.address() as AddressInfo).port }
 }
 
+/** The same for the gRPC server, at GRPC_ADDRESS. */
 export async function listenGrpc(
   server: { listen(address: string): Promise<number> },
   at: Address,

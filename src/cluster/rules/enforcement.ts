@@ -75,6 +75,7 @@ const silentMs = 30_000
 /** The number of processes that one message names. */
 const namesShown = 10
 
+/** Whether the process has not reported for so long that what it has in force is unknown. */
 export function isSilent({ unreportedMs }: ProcessReport): boolean {
   return unreportedMs === undefined || unreportedMs > silentMs
 }

@@ -47,6 +47,7 @@ interface PolicySpec {
   readonly [field: string]: unknown
 }
 
+/** What the policy of this kind contains; undefined if the model has none. */
 export function policyContent(
   policies: ModelPolicies | undefined,
   kind: PolicyKind,

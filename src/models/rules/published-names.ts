@@ -20,6 +20,7 @@ export function parsePublishedName(id: string): PublishedName | undefined {
   return namespace === undefined || name === undefined ? undefined : { id, namespace, name }
 }
 
+/** The id of the ModelRef `<namespace>/<name>`. */
 export function publishedId({ namespace, name }: Omit<PublishedName, 'id'>): string {
   return `publishers/${namespace}/models/${name}`
 }

@@ -31,10 +31,12 @@ export function oldWindowKey(key: string): string {
   return `tollgate:{${tagOf(key)}}:old:${key}`
 }
 
+/** The key of the hash with the sums of a window, by gateway. */
 export function windowKey(tag: string, { id }: Pick<CounterWindow, 'id'>): string {
   return `tollgate:{${tag}}:w:${id}`
 }
 
+/** The key of the last mark of a gateway's writer (sums/writer-mark.ts) for this hash tag. */
 export function writerMarkKey(tag: string, gateway: string): string {
   return `tollgate:{${tag}}:mark:${gateway}`
 }

@@ -23,12 +23,14 @@ export function unitText(kind: LimitKind, windowMs: number): string {
   return [kind === 'tokens' ? '' : kind, windowMs || ''].filter(Boolean).join('-')
 }
 
+/** The kind of the limits that the counter is of. */
 export function limitKindOfKey({ counted }: Pick<CounterKey, 'counted'>): LimitKind {
   return kinds.find((kind) => counted.startsWith(kind)) ?? 'tokens'
 }
 
 const kinds = ['input', 'output', 'requests', 'concurrency', 'cost'] as const
 
+/** The key of the counter with these parts. */
 export function counterKey(parts: CounterKey): string {
   return counterKeyPrefix(parts) + parts.user
 }
@@ -38,6 +40,7 @@ export function counterKeyPrefix({ subscription, model, counted }: Omit<CounterK
   return `${subscription}\n${model}\n${counted}\n`
 }
 
+/** The parts of a key of `counterKey`. */
 export function parseCounterKey(key: string): CounterKey {
   const subscriptionEnd = key.indexOf('\n')
   const modelEnd = key.indexOf('\n', subscriptionEnd + 1)

@@ -14,6 +14,7 @@ export function formatSums(fields: OtherSums): string {
   return text
 }
 
+/** Reads a text of `formatSums`; a new map. Never throws. */
 export function parseSums(text: string): Map<string, ExactInt> {
   const fields = new Map<string, ExactInt>()
   if (text === '') return fields
@@ -39,6 +40,7 @@ export function highestSums(...all: readonly OtherSums[]): Map<string, ExactInt>
   return most
 }
 
+/** The sum of all names, at most `maxExactInt`. */
 export function totalOf(fields: OtherSums): ExactInt {
   let sum: ExactInt = 0
   for (const each of fields.values()) sum = addExact(sum, each)

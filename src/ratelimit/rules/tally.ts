@@ -115,6 +115,7 @@ export function isWithin(ms: number, earlier: number, later: number): boolean {
   return between >= 0 && between < ms
 }
 
+/** Milliseconds from one tick to a later one; negative if the second is the earlier. */
 export function ticksBetween(earlier: number, later: number): number {
   return (later - earlier) | 0
 }

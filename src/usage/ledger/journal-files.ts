@@ -22,6 +22,7 @@ export type LineSource = (typeof lineSources)[number]
 /** Names of the current files. */
 export type SourceNames = Readonly<Record<LineSource, string>>
 
+/** The names of the current files of the journal at this path. */
 export function sourceNames(path: string): SourceNames {
   const { script, envoy } = journalFilesOf(path)
   return { script: basename(script), envoy: basename(envoy) }
