@@ -62,6 +62,7 @@ export async function requireResponse(sql: Pool, setting: string): Promise<void>
 /** Longer than the deadlines of the connection itself, in milliseconds. */
 const responseWithinMs = 10_000
 
+/** Does the work with a pool, which is closed at the end. */
 export async function withPool<Result>(
   options: PoolOptions,
   work: (sql: Pool) => Promise<Result>,

@@ -24,6 +24,7 @@ export interface FoundRow {
   readonly is_replaceable?: boolean
 }
 
+/** A whole row. */
 export interface KeyRow extends FoundRow {
   readonly name: string
   readonly description: string | null
@@ -39,6 +40,7 @@ export interface KeyRow extends FoundRow {
 
 export type RevokedRecordRow = KeyRow & { readonly transaction: string }
 
+/** The columns of a `FoundRow`, except the two that a look-up by hash computes. */
 export function foundColumns(sql: Sql): Fragment {
   return sql`id, username, key_hash, status, user_groups, subscription, created_at, expires_at, revoked_at,
     caps`

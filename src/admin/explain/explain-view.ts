@@ -66,6 +66,7 @@ export interface OtherKey {
 
 type Json = Readonly<Record<string, unknown>>
 
+/** The response, with reasons and places of resources only if the view has `locate`. */
 export function toExplanationJson(explanation: Explanation, view: View): Json {
   const { decision, model, policies, subscriptions, unlisted } = explanation
   const { caller, path, at, changesAt, locate, askedAs, otherwise, backendOf, broken } = view

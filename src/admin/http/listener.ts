@@ -32,7 +32,7 @@ export interface ListenerDeps {
   readonly log: FastifyBaseLogger
   /** The gateway's mark; requests that carry it are refused. */
   readonly hopMark?: string
-  /** Records changes of keys. */
+  /** Records what audited routes do. */
   readonly audit: AuditTrail
   /** Opens spans; none by default. */
   readonly openSpan?: OpenRequestSpan

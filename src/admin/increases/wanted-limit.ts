@@ -112,12 +112,14 @@ export async function limitsByName(
   return (await limitsOfSelection(named, snapshot)).filter(({ limit }) => limit.origin === origin)
 }
 
+/** The refusal of one increase more than may be in force. */
 export function tooManyIncreases(): ServiceError {
   return invalidRequest(
     `${maxIncreases.toLocaleString('en')} increases are in force, which is the maximum; end one first.`,
   )
 }
 
+/** Throws `invalid_request` if the limit is only counted. */
 export function requireEnforcedLimit({ isEnforced }: OwnLimit): void {
   if (!isEnforced)
     throw invalidRequest(
@@ -125,7 +127,7 @@ export function requireEnforcedLimit({ isEnforced }: OwnLimit): void {
     )
 }
 
-/** A request may be older than the limit. */
+/** Throws `invalid_request` unless the limit is below the requested figure: a request may be older than the limit. */
 export function requireLowerLimit({ limit, kind }: CountedLimit, asked: ExactInt): void {
   if (asked > limit) return
   const figure = toAmount({ kind }, limit)
@@ -134,6 +136,7 @@ export function requireLowerLimit({ limit, kind }: CountedLimit, asked: ExactInt
   )
 }
 
+/** Throws `invalid_request` unless the figure is above the limit. */
 export function requireHigherLimit(asked: ExactInt, limit: CountedLimit): void {
   if (asked > limit.limit) return
   throw invalidRequest(`limit must be above that of the resource, ${toAmount(limit, limit.limit)}.`)

@@ -14,6 +14,7 @@ import type { Api } from '../http/api.ts'
 import { hasMoreField, pageOf, pageQuery, readPage } from '../http/page.ts'
 import { integer, objects, optional, responses, strings } from '../http/schema.ts'
 
+/** `GET /internal/v1/resources`. */
 export function listResources(app: Api, deps: SharedDeps): void {
   app.get('/internal/v1/resources', async () => ({
     object: 'list',

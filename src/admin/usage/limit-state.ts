@@ -226,6 +226,7 @@ export function limitsOfKeyRecord(
   return limitsOfKey(compileCaps(key), { name, calendar }, { user, mayUse: () => true })
 }
 
+/** Whether the limit has the selected window and name; without one of them, any. */
 export function isSelectedLimit(
   { window, limitName }: CountedLimit,
   { window: ofWindow = window, name: ofName = limitName }: LimitSelection,

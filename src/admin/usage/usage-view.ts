@@ -73,6 +73,7 @@ export const usagePageSchema = object('UsagePage', {
   next_cursor: optional(string('The cursor of that page.')),
 })
 
+/** A row of the response, in JSON and CSV alike. */
 export function toUsageRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
   const { start, group, answers, refusals, cost } = total
   return {

@@ -24,26 +24,18 @@ import {
   type LogState,
   maxLogRows,
   type ReplicaPod,
+  type ReplicaReport,
   removeReplica,
   revocationChannel,
   revocationTriggers,
 } from './revocation-log.ts'
 
-export interface RevocationFollowerOptions {
+export interface RevocationFollowerOptions extends Omit<ReplicaReport, 'id' | 'unseenMs'> {
   readonly pool: Sql
   /** The URL for the listening connection: the pool's own database. */
   readonly url: string | (() => string)
-  /** This process's name in the table of replicas; unique among living processes. */
-  readonly name: string
-  /** Where it runs: an earlier process in the same place must have ended. */
-  readonly place: string
-  readonly pod?: ReplicaPod | undefined
-  /** Its version of the time zone rules. */
-  readonly zones?: string | undefined
   /** Milliseconds between two polls; a lease is one second. */
   readonly everyMs: number
-  /** How long this process may serve after the last successful poll, in milliseconds. */
-  readonly servesMs: number
   /** Evicts these keys, synchronously; `ended`: which of them have ended. */
   readonly evict: (hashes: readonly string[], ended: readonly EndedKey[]) => void
   /**

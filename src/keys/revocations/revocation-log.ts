@@ -55,13 +55,14 @@ export interface ReplicaPod {
 /** A process's data about itself, sent with every poll. */
 export interface ReplicaReport {
   readonly id: string
+  /** Unique among living processes. */
   readonly name: string
-  /** Where it runs; unique among living processes. */
+  /** Where it runs: an earlier process in the same place must have ended. */
   readonly place: string
   readonly pod?: ReplicaPod | undefined
   /** Its version of the time zone rules, or undefined if it has no calendars. */
   readonly zones?: string | undefined
-  /** How long it may serve after this, in milliseconds. */
+  /** How long it may serve after a successful poll, in milliseconds. */
   readonly servesMs: number
   /** Rows with its place that are this old belong to ended processes. */
   readonly unseenMs: number
