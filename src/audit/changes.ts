@@ -12,12 +12,11 @@ export function resourcesByName(resources: readonly Resource[]): Known {
   return new Map(resources.map((resource) => [resourceKey(resource), resource]))
 }
 
-/** The differences; unchanged resources are usually the same object. */
+/** The differences: added and changed resources as in `after`, then removed ones. */
 export function changesOf(before: Known, after: Known): readonly ResourceChange[] {
   const changes: ResourceChange[] = []
   for (const [resource, now] of after) {
     const was = before.get(resource)
-    if (was === now) continue
     if (was === undefined) changes.push({ change: 'added', resource })
     else if (!isDeepStrictEqual(was, now)) changes.push({ change: 'changed', resource })
   }
