@@ -28,7 +28,7 @@ interface State<Value> {
 
 /** How long the value of another key is shown: long enough that most changes of a filter do not flicker. */
 const shownMs = 300
-/** Interval between further attempts if the gateway does not respond and the data is otherwise read once. */
+/** Interval between further attempts if the gateway does not respond and the data is otherwise read less often. */
 const retryMs = 10_000
 
 /**
@@ -76,14 +76,13 @@ export function useLoaded<Value>(
     const again = () => {
       if (!document.hidden && inProgress.current === 0) reload()
     }
-    const timer = setInterval(
-      () => (everyMs !== undefined || isDown.current) && again(),
-      everyMs ?? retryMs,
-    )
+    const timer = everyMs === undefined ? undefined : setInterval(again, everyMs)
+    const retry = setInterval(() => isDown.current && again(), retryMs)
     document.addEventListener('visibilitychange', again)
     return () => {
       clearTimeout(forget)
       clearInterval(timer)
+      clearInterval(retry)
       document.removeEventListener('visibilitychange', again)
     }
   }, [key, reload, everyMs, session])

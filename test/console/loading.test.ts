@@ -59,6 +59,24 @@ test('a page recovers by itself', async (t, { page, gateway, signIn, expected })
   t.equal(await page.getByRole('alert').count(), 0)
 })
 
+test('one that is read every minute recovers as soon', async (t, world) => {
+  const { page, gateway, signIn, expected } = world
+  expected.add(503)
+  await page.clock.install()
+  await signIn(gateway.newUser(), 'keys')
+  const error = { message: 'The ledger is unavailable.', code: 'store_unavailable' }
+  const usage = /\/v1\/usage\?/
+  await page.route(usage, (route) => route.fulfill({ status: 503, json: { error } }))
+  await page.getByRole('link', { name: 'Usage' }).click()
+  const alert = page.getByRole('alert').getByText(error.message)
+  await alert.first().waitFor()
+  await page.unroute(usage)
+  const again = page.waitForRequest(usage, { timeout: 5_000 }).catch(() => undefined)
+  await page.clock.runFor(10_000)
+  t.ok(await again)
+  await poll(async () => (await alert.count()) === 0, 'nothing is reported')
+})
+
 test('a page says what to do about a refusal', async (t, world) => {
   const { page, gateway, expected, signIn } = world
   expected.add(404).add(429).add(503)
