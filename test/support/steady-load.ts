@@ -9,6 +9,8 @@ export interface Shot {
   readonly endedAt: number
   /** The HTTP status; 0 if the connection broke. */
   readonly status: number
+  /** The body of an answer whose status is 500 or above. */
+  readonly text?: string
 }
 
 export interface SteadyLoad {
@@ -102,10 +104,15 @@ function sendShot(
 ): Promise<Shot> {
   const sentAt = performance.now()
   return new Promise((settle) => {
-    const done = (status: number): void => settle({ sentAt, endedAt: performance.now(), status })
+    const done = (status: number, more: Pick<Shot, 'text'> = {}): void =>
+      settle({ sentAt, endedAt: performance.now(), status, ...more })
     const outgoing = request(url, { agent, method, headers }, (answer: IncomingMessage) => {
-      answer.resume()
-      answer.on('end', () => done(answer.statusCode ?? 0))
+      const { statusCode = 0 } = answer
+      const pieces: Buffer[] = []
+      answer.on('data', (piece: Buffer) => statusCode >= 500 && pieces.push(piece))
+      answer.on('end', () =>
+        done(statusCode, statusCode >= 500 ? { text: `${Buffer.concat(pieces)}` } : {}),
+      )
       answer.on('error', () => done(0))
     })
     outgoing.setTimeout(20_000, () => outgoing.destroy())
