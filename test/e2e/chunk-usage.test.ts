@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
-import { type Gateway, gatewayTests, meter } from '../support/gateway.ts'
+import { endAtOnce, type Gateway, gatewayTests, meter } from '../support/gateway.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
 
 const scripted = await startScriptedModel()
@@ -29,6 +29,7 @@ const test = gatewayTests({
     meter,
   ],
   env: { METER_PATHS: 'chat,completions' },
+  adjustEnvoy: endAtOnce,
 })
 
 const [atEnd, inEach] = ['"include_usage":true', '"continuous_usage_stats":true']

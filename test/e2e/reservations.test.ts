@@ -6,7 +6,14 @@ import type { Test } from 'tap'
 import { chargeOf } from '../../src/usage/rules/usage.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { highestResidentMiB } from '../support/envoy-load.ts'
-import { type Answer, type Gateway, gatewayTests, meter, models } from '../support/gateway.ts'
+import {
+  type Answer,
+  endAtOnce,
+  type Gateway,
+  gatewayTests,
+  meter,
+  models,
+} from '../support/gateway.ts'
 import { startGreedyModel } from '../support/greedy-model.ts'
 import { poll } from '../support/poll.ts'
 import { createRandom } from '../support/random.ts'
@@ -66,7 +73,7 @@ const test = gatewayTests({
     USAGE_JOURNAL: journal,
   },
   adjustEnvoy: (bootstrap) =>
-    bootstrap.replace(/("access_log_flush_interval":\s*)"10s"/, '$1"0.2s"'),
+    endAtOnce(bootstrap).replace(/("access_log_flush_interval":\s*)"10s"/, '$1"0.2s"'),
 })
 
 const path = '/llm/sim/v1/chat/completions'

@@ -98,6 +98,16 @@ export interface Gateway {
 
 export const chatPath = '/llm/sim/v1/chat/completions'
 
+/**
+ * For `adjustEnvoy`: the connection of a client whose response breaks off ends at once. By default Envoy waits a second
+ * for the client to end it.
+ */
+export const endAtOnce = (bootstrap: string): string =>
+  bootstrap.replaceAll(
+    '"stream_idle_timeout"',
+    '"delayed_close_timeout": "0.02s", "stream_idle_timeout"',
+  )
+
 /** Number of users that exist from the start, for `newUser`. */
 const userCount = 600
 
