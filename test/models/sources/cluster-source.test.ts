@@ -395,7 +395,7 @@ test('lists again after an event that cannot be read', async (t) => {
   const path = '/apis/tollgate.dev/v1alpha1/modelrefs?'
   const asked = () => faults.requests.filter((each) => each.startsWith(`GET ${path}`))
   faults.cut(`{"type":"MODIFIED","object":"${'x'.repeat(16 * 1_048_576)}"}\n`)
-  await poll(() => asked().length > 1, 'it continues')
+  await poll(() => asked().length > 1, 'it continues', 30_000)
   t.match(asked(), [`GET ${path}limit`, `GET ${path}watch`])
   await world.apply(modelRef('fresh'))
   await poll(() => snapshot().models.has('llm/fresh'), 'a later change')
