@@ -20,7 +20,8 @@ that \`tollgate login\` has stored for this address; it is sent nowhere else. Ov
 \`--insecure-http\` is given.
 
 **Exit status.** 0: done. 1: refused, or failed. 2: invalid arguments; standard error has one sentence, with the nearest name and the
-help command. 3: the gateway, or the service, does not respond. What a command adds is below.
+help command. 3: the gateway, or the service, does not respond. What a command adds is below. If the response to a change is lost or incomplete, standard
+error says that it may or may not have been carried out.
 
 **JSON.** With \`--json\` standard output is one JSON document, and everything else goes to standard error.
 `

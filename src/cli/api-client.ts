@@ -45,6 +45,10 @@ const timeoutMs = 30_000
  * Pauses between attempts. Their sum exceeds the time for which an attempt whose process has died blocks the next one.
  */
 const pausesMs = [250, 500, 1_000, 2_000, 4_000, 8_000]
+/** Posts that only read. */
+const readOnlyPath = /\/(search|explain|simulate)$/
+/** Codes of the gateway's own responses while the service does not respond; the service's say what was done. */
+const ownCodes: readonly unknown[] = [undefined, 'unavailable', 'timeout']
 /** How often in a row a refused page of a list is requested again, and after at most how many seconds. */
 const maxRefused = 3
 const maxRetryAfterS = 120
@@ -75,10 +79,14 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
 
   return async (method, path, body, once) => {
     const key = once && randomUUID()
+    const isRead = method === 'GET' || readOnlyPath.test(path)
+    const unsure = isRead ? '' : ' The request may or may not have been carried out.'
     for (const pauseMs of [...(once ? pausesMs : []), undefined]) {
       const asked = await ask(method, path, body, key).catch((error: unknown) => {
         if (pauseMs !== undefined && !isUnreached(error)) return undefined
-        throw new Unreachable(`${url} cannot be reached (${reasonOf(error)}).`)
+        const reason = reasonOf(error)
+        if (isUnreached(error)) throw new Unreachable(`${url} cannot be reached (${reason}).`)
+        throw new Unreachable(`${url} did not respond (${reason}).${unsure}`)
       })
       if (asked?.isOk) {
         const content = asked.content as { readonly key?: unknown }
@@ -89,14 +97,18 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
         throw new Error(`${url} does not answer like a Tollgate.`)
       }
       if (asked !== undefined && (pauseMs === undefined || !isUnsure(asked))) {
-        const message = refusalOf(asked.content)
+        const { status, content } = asked
+        const message = refusalOf(content)
+        const code = codeOf(content)
+        const outcome = /^[25]/.test(`${status}`) && ownCodes.includes(code) ? unsure : ''
         if (message === undefined) {
-          throw new Error(`${url} answered ${asked.status} without a reason.`)
+          const what = status < 300 ? 'without a complete JSON document' : 'without a reason'
+          throw new Error(`${url} answered ${status} ${what}.${outcome}`)
         }
         const of =
-          asked.status === 401 && source !== undefined ? ` The credential is from ${source}.` : ''
-        const isLate = codeOf(asked.content) === 'too_many_requests' && asked.retryAfterS >= 0
-        throw new ApiRefusal(message + of, isLate ? asked.retryAfterS : undefined)
+          status === 401 && source !== undefined ? ` The credential is from ${source}.` : ''
+        const isLate = code === 'too_many_requests' && asked.retryAfterS >= 0
+        throw new ApiRefusal(message + outcome + of, isLate ? asked.retryAfterS : undefined)
       }
       await delay(pauseMs)
     }
@@ -138,7 +150,9 @@ async function readCsv(response: Response): Promise<CsvPage> {
 
 /** Whether nothing was sent. */
 function isUnreached(error: unknown): boolean {
-  return /^(ECONNREFUSED|ENOTFOUND|EAI_|CERT_|ERR_TLS)/.test(reasonOf(error))
+  const code =
+    /^(ECONNREFUSED|ENOTFOUND|EAI_|EHOST|ENET|EPROTO|UND_ERR_CONNECT|bad port|ERR_(TLS|SSL)|CERT_|UNABLE_|DEPTH_ZERO_|SELF_SIGNED_)/
+  return code.test(reasonOf(error))
 }
 
 /** Whether the request may have been done, or is in progress. */

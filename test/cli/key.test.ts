@@ -178,6 +178,40 @@ test('a lost answer to new and rotate makes one key, and its secret works', asyn
   t.equal(refused.asked.length, 1, 'a refusal is not repeated')
 })
 
+test('a change whose response is lost says that it may have been made', async (t) => {
+  const unsure = /The request may or may not have been carried out\.$/
+  const { api, env } = await start(t)
+  const { id } = await api.createKey('alice')
+  let end: (response: http.ServerResponse) => void = () => {}
+  const server = await startScripted(t, (_request, response) => end(response))
+  const through = { ...env, TOLLGATE_URL: server.url }
+  const head = { 'content-type': 'application/json', 'content-length': '500' }
+  for (const [how, ends, status] of [
+    ['no response', (response) => response.destroy(), 3],
+    ['half of one', (response) => response.writeHead(200, head).end('{"id":'), 1],
+    ['a page', (response) => response.writeHead(200).end('<html>'), 1],
+    ['a proxy', (response) => response.writeHead(504).end('<html>'), 1],
+    ['Envoy', (response) => response.writeHead(503).end(JSON.stringify({ error: away })), 1],
+  ] as const satisfies [string, (response: http.ServerResponse) => unknown, number][]) {
+    end = ends
+    for (const args of [
+      ['edit', id, '--name', 'x'],
+      ['revoke', id],
+      ['revoke', '--all', '--yes'],
+    ])
+      t.match(await run(through, ...args), { status, out: '', err: unsure }, `${how}: ${args[0]}`)
+    const list = await run(through, 'list')
+    t.match(list, { status }, how)
+    t.notMatch(list.err, unsure, 'a list changes nothing')
+  }
+  const locked = { message: 'Locked.', code: 'store_locked' }
+  end = (response) => response.writeHead(503).end(JSON.stringify({ error: locked }))
+  t.match(await run(through, 'edit', id, '--name', 'x'), { status: 1, err: 'Locked.' })
+})
+
+/** As Envoy responds if no process does. */
+const away = { message: 'The server behind this path is not available.', code: 'unavailable' }
+
 test('rotates a key, with and without an overlap', async (t) => {
   const { api, env } = await start(t)
   const { id, key } = await api.createKey('alice')
