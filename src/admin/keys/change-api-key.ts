@@ -53,8 +53,10 @@ type Body = BodyOf<typeof schema.body>
 const unsure =
   'The key store did not respond: the change may or may not have been made. Repeat it until there is a response.'
 
-/** Maximum number of attempts if other requests change the caps meanwhile. */
-const maxTurns = 3
+/** How long a change of caps is repeated while other requests change them, as long as it waits for a locked row. */
+const turnsMs = 1_000
+const busy =
+  'Other requests are changing the caps of this API key, so nothing was changed; try again in a few seconds.'
 
 /** Adds the route. An ended key, another user's and an unknown one get the same response. */
 export function changeApiKey(app: Api, deps: ExternalDeps): void {
@@ -71,7 +73,8 @@ export function changeApiKey(app: Api, deps: ExternalDeps): void {
   /** Checks and changes the caps; begins again if they have changed meanwhile. */
   async function changeCaps(id: string, caller: Caller, body: Body, now: number) {
     const changes = readChanges(body)
-    for (let turn = 0; turn < maxTurns; turn += 1) {
+    const giveUpAt = performance.now() + turnsMs
+    while (performance.now() < giveUpAt) {
       const { user, subscription, caps: from } = await find(id, caller, now)
       const caps = readCaps(body, from, subscription, snapshot())
       const widening = describeWidening(from, caps)
@@ -86,7 +89,7 @@ export function changeApiKey(app: Api, deps: ExternalDeps): void {
       const others = isDeepStrictEqual(from, caps) ? [] : [changed]
       return { changed, propagation: await propagation(others, 'capped') }
     }
-    throw new ServiceError('store_locked')
+    throw new ServiceError('store_locked', { message: busy })
   }
 
   app.patch('/v1/api-keys/:id', { schema, config }, async (request) => {

@@ -211,6 +211,30 @@ test('of concurrent changes none widens what another one has narrowed', async (t
   })
 })
 
+test('a change waits for its turn while others change the caps, for a second', async (t) => {
+  let others = 0
+  const around = (store: ApiKeyTable): ApiKeyTable => ({
+    ...store,
+    async change(...args) {
+      others -= 1
+      const changed = { tokenRateLimits: [{ limit: 1_000 + others, window: '1m' }] }
+      if (others >= 0)
+        await api.sql`update api_keys set caps = ${JSON.stringify(changed)}::text::jsonb`
+      return await store.change(...args)
+    },
+  })
+  const api = await createKeyApi(t, { around })
+  const { id } = await api.createKey('alice')
+  others = 12
+  const changed = await patch(api, id, { models: [small] })
+  t.equal(changed.statusCode, 200)
+  t.match(changed.json(), { models: [small], tokenRateLimits: [{ limit: 1_000 }] })
+  others = 1_000_000
+  const refusal = await patch(api, id, { models: [small] })
+  refused(t, refusal, 503, 'store_locked')
+  t.match(refusal.json(), { error: { message: /^Other requests .* nothing was changed/ } })
+})
+
 test('a model that the subscription has lost stays until it is left out', async (t) => {
   const api = await createKeyApi(t)
   const { id } = await api.createKey('alice', { models: [small] })
