@@ -74,6 +74,7 @@ export async function openCounters(
   const kept = createResetStore(pool)
   const logged = createSumsLog(log, path, () => redis?.connection.problem?.message)
   let noteCanRead = (_canRead: boolean): void => {}
+  let isUnreadable = false
   const resets = createResetFeed(kept, (error) =>
     log.debug({ cause: errorMessage(error) }, 'cannot read counter resets'),
   )
@@ -107,10 +108,16 @@ export async function openCounters(
     onProblem(problem, isThere, cause) {
       logged.onProblem(problem, isThere, cause)
       if (problem === 'unreadable') noteCanRead(!isThere)
+      if (problem === 'unreadable') isUnreadable = isThere
     },
     // On a full disk the gateway's scripts and Envoy cannot write lines either, which is reported. Without free descriptors
     // the journal is unreadable.
-    onFault: unreportedFaults(path, onFault, ['ENOENT', 'ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE']),
+    onFault: unreportedFaults(
+      path,
+      onFault,
+      ['ENOENT', 'ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE'],
+      () => isUnreadable,
+    ),
   }).catch((cause: unknown) => {
     throw new Error(`USAGE_JOURNAL: ${path} cannot be used: ${errorMessage(cause)}`, { cause })
   })

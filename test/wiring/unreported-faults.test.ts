@@ -17,3 +17,22 @@ test('an error of the folder that is reported elsewhere is no fault', async (t) 
   unreportedFaults('/run/j/usage.jsonl', (error) => faults.push(error))(full)
   t.strictSame(faults, [elsewhere, full])
 })
+
+test('while the folder cannot be read, no error of its files is one', async (t) => {
+  const faults: unknown[] = []
+  let isUnreadable = true
+  const pass = unreportedFaults(
+    '/run/j/usage.jsonl',
+    (error) => faults.push(error),
+    [],
+    () => isUnreadable,
+  )
+  const refused = { code: 'EACCES', path: '/run/j/usage.writers' }
+  const error = Object.assign(new Error('permission denied'), refused)
+  pass(error)
+  t.strictSame(faults, [])
+  isUnreadable = false
+  pass(error)
+  pass(Object.assign(new Error('beside it'), { ...refused, path: '/data/usage.sums' }))
+  t.equal(faults.length, 2)
+})
