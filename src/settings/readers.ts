@@ -336,13 +336,14 @@ export const receiverUrl = narrowed(
 const anyPostgresUrl = url('postgres:', 'postgresql:')
 const sslModes = ['disable', 'prefer', 'require', 'verify-ca', 'verify-full']
 
-/** Validates `sslmode`, because the driver treats an unknown mode as another one. */
+/** Validates what the driver takes for something else: several hosts for one name, and an unknown `sslmode` for another. */
 export const postgresUrl = narrowed(
   anyPostgresUrl,
-  'a URL that begins with `postgres://` or `postgresql://`, whose `sslmode`, if it has one, is one of ' +
+  'a URL with one host that begins with `postgres://` or `postgresql://`, whose `sslmode`, if it has one, is one of ' +
     `${sslModes.map((mode) => `\`${mode}\``).join(', ')}, and \`verify-ca\` only with \`sslrootcert\``,
   (raw) => {
-    const query = URL.parse(raw)?.searchParams
+    const { host = '', searchParams: query } = URL.parse(raw) ?? {}
+    if (/,/.test(host) || /,/.test(query?.getAll('host').join() ?? '')) return false
     const modes = query?.getAll('sslmode') ?? []
     const isKnown = modes.every((mode) => sslModes.includes(mode))
     return isKnown && (!modes.includes('verify-ca') || Boolean(query?.get('sslrootcert')))

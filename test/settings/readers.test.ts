@@ -76,10 +76,15 @@ test('a URL has its slashes, and a database a known sslmode', async (t) => {
     'postgres:///d?host=/run/postgresql',
     'postgres://h/d?sslmode=verify-full&application_name=x',
     'postgres://h/d?sslrootcert=/ca&sslmode=verify-ca',
+    'postgres://h/d?host=/run/postgresql&target_session_attrs=read-write',
   ]
   const refused = [
     'postgres:h',
     'postgres://h:99999/d',
+    'postgres://h1,h2/d',
+    'postgres://h1:1,h2:2/d',
+    'postgres:///d?host=h1,h2',
+    'postgres:///d?host=h1&host=h2',
     'http://h',
     'postgres://h/d?sslmode=bogus',
     'postgres://h/d?sslmode=',
