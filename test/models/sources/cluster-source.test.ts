@@ -691,7 +691,7 @@ test('a 404 from something before the API server removes nothing, and is no miss
     [true, 401],
     [false, 404],
   ] as const
-  for (const [isThere, status] of cases) {
+  const check = async ([isThere, status]: (typeof cases)[number]) => {
     const world = await startDouble(t)
     const apiVersion = 'tollgate.dev/v1alpha1'
     await world.apply(model)
@@ -714,6 +714,8 @@ test('a 404 from something before the API server removes nothing, and is no miss
     t.equal(snapshot().tenant?.maxExpirationDays, 5)
     await poll(() => !source.isUnavailable, 'the end is reported')
   }
+  // They wait for their retries.
+  await Promise.all(cases.map(check))
 })
 
 test('reads a large cluster in pages', async (t) => {
