@@ -55,6 +55,25 @@ test('a person sees what was used, by model and by key', async (t, world) => {
   t.match(text, /^start,key_id,answers,.*\r\n.*,2,0,.*,1300,0,0,1300,\r\n$/)
 })
 
+test('keys have their names, also those beyond the first page', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  await use(gateway, user)
+  // As if a hundred other keys had been used later.
+  const others = Array.from({ length: 100 }, (_, at) => ({ id: `other-${at}`, name: 'other' }))
+  await page.route('**/v1/api-keys/search', async (route) => {
+    const body = route.request().postDataJSON()
+    const { offset = 0 } = body.pagination
+    if (offset === 0) return route.fulfill({ json: { data: others, has_more: true } })
+    const pagination = { ...body.pagination, offset: offset - 100 }
+    await route.continue({ postData: JSON.stringify({ ...body, pagination }) })
+  })
+  await signIn(user, 'usage?by=key')
+  const row = page.getByRole('row', { name: 'test' })
+  await row.getByRole('cell', { name: '1,300' }).waitFor()
+  t.equal(await row.count(), 1)
+})
+
 test('usage stands beside what is left, and one limit beside its bars', async (t, world) => {
   const { page, gateway, signIn } = world
   const user = gateway.newUser()

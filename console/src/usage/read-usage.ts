@@ -52,6 +52,8 @@ export interface FoundUsage extends Pick<UsagePage, 'gaps'> {
 }
 
 const maxPages = 5
+/** Maximum number of keys whose names are read. */
+const maxNamed = 1_000
 /** Maximum number of rows that are read of a result; the API has 1,000 in a page. */
 export const maxRows = count(maxPages * 1_000)
 const hourMs = 3_600_000
@@ -136,11 +138,22 @@ export async function readPages(address: string, call: Session['call']): Promise
   return { ...page, data }
 }
 
+interface KeyList {
+  readonly data: readonly ApiKey[]
+  readonly has_more: boolean
+}
+
+/** The names of the keys that were used last. */
 async function namesOfKeys({ user }: Asked, call: Session['call']) {
-  const { data } = await call<{ readonly data: readonly ApiKey[] }>('POST', '/v1/api-keys/search', {
-    filters: { includeEphemeral: true, ...(user !== undefined && { username: user }) },
-    sort: { by: 'last_used_at', order: 'desc' },
-    pagination: { limit: 100 },
-  })
-  return new Map(data.map(({ id, name }) => [id, name]))
+  const names = new Map<string, string>()
+  for (let offset = 0; offset < maxNamed; offset += 100) {
+    const { data, has_more } = await call<KeyList>('POST', '/v1/api-keys/search', {
+      filters: { includeEphemeral: true, ...(user !== undefined && { username: user }) },
+      sort: { by: 'last_used_at', order: 'desc' },
+      pagination: { limit: 100, offset },
+    })
+    for (const { id, name } of data) names.set(id, name)
+    if (!has_more) break
+  }
+  return names
 }
