@@ -171,6 +171,25 @@ const tooWide = `[document.documentElement, ...document.querySelectorAll('header
   })
   .map((each) => each.outerHTML.slice(0, 200))`
 
+test('text of twice its size on a phone leaves everything within reach', async (t, world) => {
+  const { page, signIn } = world
+  await signIn('admin')
+  const session = await page.context().newCDPSession(page)
+  await session.send('Page.setFontSizes', { fontSizes: { standard: 32, fixed: 26 } })
+  await page.setViewportSize(narrowest)
+  for (const [path, heading] of pages) {
+    await go(page, path, heading)
+    t.strictSame(await page.evaluate(outOfReach), [], heading)
+  }
+})
+
+/** What a person can do something with, and is beyond the screen. */
+const outOfReach = `[...document.querySelectorAll('header *, main *')]
+  .filter((each) => each.matches('a, button, label, input, select, summary') && !each.matches('.skip'))
+  .filter((each) => each.checkVisibility({ visibilityProperty: true }))
+  .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
+  .map((each) => each.outerHTML.slice(0, 200))`
+
 test('a long name without a break fits', async (t, { page, gateway, signIn }) => {
   const user = gateway.newUser()
   const body = JSON.stringify({ name: 'n'.repeat(128), subscription: longest })
