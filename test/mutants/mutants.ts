@@ -117,7 +117,7 @@ export const allMutants: readonly Mutant[] = [
     'models/sources/resource-folder.ts',
     ['models/sources/resource-folder.test.ts', 'models/sources/last-good.test.ts'],
     [
-      ['if (!before.resources.some(({ resource }) => isLimitedTenant(resource)))', 'if (true)'],
+      ['const isTenant = before.resources.some(', 'const isTenant = [].some('],
       ['isUnknown: isFirst', 'isUnknown: true'],
     ],
   ),

@@ -30,16 +30,16 @@ export function addMissingHints(
 }
 
 /**
- * For missing models: whether their ModelRef is written but not in force, else which one was probably meant. While a
- * document is illegible, it may be their ModelRef.
+ * For missing models: whether their ModelRef is written but not in force, else which one was probably meant, unless
+ * a document is illegible, which may be their ModelRef.
  */
 export function missingModelHints(
   { models, problems }: Pick<Snapshot, 'models' | 'problems'>,
   unread: InvalidDocumentLocations,
-  isAllLegible = true,
+  hasIllegible = false,
 ): Snapshot['saidOfMissing'] {
   const said = new Map<string, string>()
-  let left = isAllLegible ? maxCompared : 0
+  let left = hasIllegible ? 0 : maxCompared
   for (const key of new Set(problems.flatMap(({ missing }) => missing ?? []))) {
     const isUnread = unread.has(`ModelRef/${key}`)
     if (isUnread) said.set(key, 'is not in force')

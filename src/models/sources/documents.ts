@@ -67,6 +67,8 @@ export interface DocumentContent {
   readonly found: { readonly key: string; readonly resource: Resource } | undefined
   readonly problems: readonly Omit<FileProblem, 'file'>[]
   readonly refused?: RefusedResource | undefined
+  /** Whether it is not known which resource it is. */
+  readonly isIllegible?: boolean
   readonly lines: Lines
 }
 
@@ -188,7 +190,7 @@ export function unreadableDocument(
     ? { key: resourceKey(unreadableTenant), resource: unreadableTenant }
     : undefined
   const problems = [{ line, severity: 'error', message }] as const
-  return { found, problems, lines: { line, inside: undefined } }
+  return { found, problems, isIllegible: true, lines: { line, inside: undefined } }
 }
 
 const limitedTenant = [

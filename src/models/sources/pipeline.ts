@@ -85,8 +85,8 @@ async function load(
   const joined = await inSlices(joinRoutes(external, routing))
   const resources = await inSlices(refuseAddresses(joined, checkAddress))
   const compiled = await inSlices(compileInSteps(resources, previous, admissionMode))
-  const isAllLegible = !gathered.problems.some((each) => each.severity === 'error' && !each.unread)
-  const snapshot = { ...compiled, saidOfMissing: missingModelHints(compiled, unread, isAllLegible) }
+  const saidOfMissing = missingModelHints(compiled, unread, gathered.hasIllegible)
+  const snapshot = { ...compiled, saidOfMissing }
   const found = addMissingHints([...unserved, ...snapshot.problems], snapshot.saidOfMissing, unread)
   const problems = await inSlices(problemsOf(closed, found))
   // `resources`: those that it was compiled from.

@@ -182,11 +182,9 @@ function toText(bytes: Buffer): FileText {
 
 /** A file that had limits of the Tenant counts as one whose limits cannot be read. */
 function unreadable(file: string, before: FileContent): FileContent {
-  const message = 'cannot be read, or is too large'
-  if (!before.resources.some(({ resource }) => isLimitedTenant(resource)))
-    return { ...nothing, problems: [{ file, line: 1, severity: 'error', message }] }
-  const effect = 'it had the limits of the Tenant, so nobody may use any model'
-  const content = unreadableDocument(1, `${message}: ${effect}`, true)
+  const isTenant = before.resources.some(({ resource }) => isLimitedTenant(resource))
+  const effect = isTenant ? ': it had the limits of the Tenant, so nobody may use any model' : ''
+  const content = unreadableDocument(1, `cannot be read, or is too large${effect}`, isTenant)
   return toFileContent(file, [{ content, linesBefore: 0 }], new Map())
 }
 
@@ -201,7 +199,9 @@ export function* gatherContents(contents: Iterable<FileContent>): Generator<void
   }, 1)
   const problems: FileProblem[] = []
   const refused: RefusedResource[] = []
+  let hasIllegible = false
   for (const inForce of contents) {
+    hasIllegible ||= inForce.documents.some(({ content }) => content.isIllegible)
     for (const problem of inForce.problems) problems.push(problem)
     for (const each of inForce.refused) refused.push(each)
     for (const fresh of inForce.resources) {
@@ -210,7 +210,7 @@ export function* gatherContents(contents: Iterable<FileContent>): Generator<void
     }
     yield
   }
-  return gathering.end(problems, refused)
+  return { ...gathering.end(problems, refused), hasIllegible }
 }
 
 /** `file:line: error: message`, in the format of compilers. */

@@ -89,9 +89,11 @@ test('no other model is suggested while a document is illegible', async (t) => {
   const missing =
     'Subscription near: spec.modelRefs[0] names the model llm/smal, which does not exist'
   t.strictSame(await said(), [`${missing} (did you mean llm/small?)`])
+  save(folder, 'c.yaml', modelRef('small'))
+  t.strictSame((await said())[0], `${missing} (did you mean llm/small?)`, 'one that is there twice')
   writeFileSync(join(folder, 'b.yaml'), 'kind: ModelRef\nmetadata: { name: smal\n')
   const [first, ...others] = await said()
-  t.strictSame([first, others.length], [missing, 1])
+  t.strictSame([first, others.length], [missing, 2])
 })
 
 /** A controller of a folder, with its snapshots and reports. */
