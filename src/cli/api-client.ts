@@ -81,12 +81,15 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
     const key = once && randomUUID()
     const isRead = method === 'GET' || readOnlyPath.test(path)
     const unsure = isRead ? '' : ' The request may or may not have been carried out.'
+    /** `unsure` once an attempt may have been carried out. */
+    let outcome = ''
     for (const pauseMs of [...(once ? pausesMs : []), undefined]) {
       const asked = await ask(method, path, body, key).catch((error: unknown) => {
-        if (pauseMs !== undefined && !isUnreached(error)) return undefined
-        const reason = reasonOf(error)
-        if (isUnreached(error)) throw new Unreachable(`${url} cannot be reached (${reason}).`)
-        throw new Unreachable(`${url} did not respond (${reason}).${unsure}`)
+        const isSent = !isUnreached(error)
+        if (isSent) outcome = unsure
+        if (isSent && pauseMs !== undefined) return undefined
+        const what = isSent ? 'did not respond' : 'cannot be reached'
+        throw new Unreachable(`${url} ${what} (${reasonOf(error)}).${outcome}`)
       })
       if (asked?.isOk) {
         const content = asked.content as { readonly key?: unknown }
@@ -96,11 +99,11 @@ export function createApiClient({ url, token, source }: ApiTarget): ApiClient {
         if (responseMarks.some((mark) => mark in content)) return content
         throw new Error(`${url} does not answer like a Tollgate.`)
       }
+      const code = codeOf(asked?.content)
+      if (asked && /^[25]/.test(`${asked.status}`) && ownCodes.includes(code)) outcome = unsure
       if (asked !== undefined && (pauseMs === undefined || !isUnsure(asked))) {
         const { status, content } = asked
         const message = refusalOf(content)
-        const code = codeOf(content)
-        const outcome = /^[25]/.test(`${status}`) && ownCodes.includes(code) ? unsure : ''
         if (message === undefined) {
           const what = status < 300 ? 'without a complete JSON document' : 'without a reason'
           throw new Error(`${url} answered ${status} ${what}.${outcome}`)

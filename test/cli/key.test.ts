@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import http, { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { runAt, type Terminal } from '../support/command.ts'
@@ -207,6 +207,21 @@ test('a change whose response is lost says that it may have been made', async (t
   const locked = { message: 'Locked.', code: 'store_locked' }
   end = (response) => response.writeHead(503).end(JSON.stringify({ error: locked }))
   t.match(await run(through, 'edit', id, '--name', 'x'), { status: 1, err: 'Locked.' })
+  const late = JSON.stringify({ error: { message: 'Too many.', code: 'too_many_requests' } })
+  end = (response) => {
+    end = (again) => again.writeHead(429).end(late)
+    response.destroy()
+  }
+  t.match(await run(through, 'new', 'x'), { status: 1, err: unsure }, 'an earlier attempt')
+  end = ({ socket }) => {
+    ;(socket as Socket & { server: http.Server }).server.close()
+    socket?.destroy()
+  }
+  const ended = {
+    status: 3,
+    err: /cannot be reached \(ECONNREFUSED\)\. The request may or may not/,
+  }
+  t.match(await run(through, 'new', 'x'), ended, 'an earlier attempt before the end')
 })
 
 /** As Envoy responds if no process does. */
