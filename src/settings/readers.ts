@@ -339,11 +339,11 @@ const sslModes = ['disable', 'prefer', 'require', 'verify-ca', 'verify-full']
 /** Validates what the driver takes for something else: several hosts for one name, and an unknown `sslmode` for another. */
 export const postgresUrl = narrowed(
   anyPostgresUrl,
-  'a URL with one host that begins with `postgres://` or `postgresql://`, whose `sslmode`, if it has one, is one of ' +
+  'a URL that begins with `postgres://` or `postgresql://` and names one host, and whose `sslmode`, if it has one, is one of ' +
     `${sslModes.map((mode) => `\`${mode}\``).join(', ')}, and \`verify-ca\` only with \`sslrootcert\``,
   (raw) => {
     const { host = '', searchParams: query } = URL.parse(raw) ?? {}
-    if (/,/.test(host) || /,/.test(query?.getAll('host').join() ?? '')) return false
+    if (/,|%2c/i.test(host) || /,/.test(query?.getAll('host').join() ?? '')) return false
     const modes = query?.getAll('sslmode') ?? []
     const isKnown = modes.every((mode) => sslModes.includes(mode))
     return isKnown && (!modes.includes('verify-ca') || Boolean(query?.get('sslrootcert')))

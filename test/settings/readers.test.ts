@@ -83,6 +83,7 @@ test('a URL has its slashes, and a database a known sslmode', async (t) => {
     'postgres://h:99999/d',
     'postgres://h1,h2/d',
     'postgres://h1:1,h2:2/d',
+    'postgres://h1%2Ch2/d',
     'postgres:///d?host=h1,h2',
     'postgres:///d?host=h1&host=h2',
     'http://h',
