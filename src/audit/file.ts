@@ -10,8 +10,8 @@ import { withTimeout } from '../runtime/with-timeout.ts'
 
 export interface AuditSink {
   /**
-   * Whether the line was passed to the system within two seconds; calls `onLost` if it never is,
-   * on standard output also if it is later. Never rejects.
+   * Whether the line was passed to the system within two seconds. Calls `onLost` once it is known that it never will be;
+   * on standard output, where that is not known, as soon as the two seconds are over. Never rejects.
    */
   write(line: string, onLost?: () => void): Promise<boolean>
   /** Resolves when all pending lines are written, or after this time. */

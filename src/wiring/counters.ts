@@ -107,8 +107,9 @@ export async function openCounters(
     ...logged,
     onProblem(problem, isThere, cause) {
       logged.onProblem(problem, isThere, cause)
-      if (problem === 'unreadable') noteCanRead(!isThere)
-      if (problem === 'unreadable') isUnreadable = isThere
+      if (problem !== 'unreadable') return
+      isUnreadable = isThere
+      noteCanRead(!isThere)
     },
     // On a full disk the gateway's scripts and Envoy cannot write lines either, which is reported. Without free descriptors
     // the journal is unreadable.

@@ -44,7 +44,6 @@ export const usageParameters = {
     cost_center: { ...nameSchema, description: 'Only of this cost center.' },
     label: {
       ...nameSchema,
-      maxLength: 2_048,
       description: 'Only of keys that have this label now.',
       examples: ['team=search'],
     },
