@@ -117,7 +117,8 @@ export function* parseFileInSteps(
         broken(part, 1, `cannot be read: ${errorMessage(error)}`),
       ])) as typeof contents
     }
-    contents ??= parsePart(part)
+    // A copy: the contents have slices of it, and of a document that stays each would retain its file's whole text.
+    contents ??= parsePart(`${Buffer.from(part)}`)
     parts.set(part, contents)
     for (const content of contents) documents.push({ content, linesBefore })
     yield

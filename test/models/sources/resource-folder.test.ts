@@ -10,6 +10,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { queryObjects } from 'node:v8'
 import { type Test, test } from 'tap'
 import { stringify } from 'yaml'
 import { resourceKey } from '../../../src/models/rules/snapshot.ts'
@@ -405,4 +406,36 @@ test('reading many files does not block the event loop', async (t) => {
   t.equal(snapshot.models.size, 3_000)
   t.equal(snapshot.models.get('llm/m-0')?.users.size, 10_000)
   t.ok(longest < 100, `${longest} ms of CPU time between two turns of the event loop`)
+})
+
+test('a document that stays does not retain earlier texts of its file', async (t) => {
+  const versions = Array.from({ length: 40 }, () => 0)
+  const filler = '# '.padEnd(1_100_000, 'and so on ')
+  const textOf = () =>
+    versions
+      .map(
+        (version, i) => `---\n${stringify(modelRef(`a-model-with-a-long-name-${i}-${version}`))}`,
+      )
+      .join('')
+  const folder = folderOf(t, { 'a.yaml': textOf() + filler })
+  const reader = createResourceFolder(folder)
+  await reader.poll(0)
+  const retained = () => {
+    // It collects garbage first.
+    queryObjects(Map, { format: 'count' })
+    const { heapUsed, external } = process.memoryUsage()
+    return heapUsed + external
+  }
+  const before = retained()
+  let last: Contents | undefined
+  for (const i of versions.keys()) {
+    versions[i] = 1
+    write(join(folder, 'fresh'), textOf() + filler)
+    renameSync(join(folder, 'fresh'), join(folder, 'a.yaml'))
+    await reader.poll(2 * i + 1)
+    last = await reader.poll(2 * i + 2)
+  }
+  const bytes = retained() - before
+  t.equal(last?.resources.filter(({ metadata }) => metadata.name.endsWith('-1')).length, 40)
+  t.ok(bytes < 10_000_000, `${bytes} bytes`)
 })
