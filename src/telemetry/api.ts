@@ -7,7 +7,7 @@ import { callBounds } from './durations.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations } from './model-figures.ts'
 
-/** More than there are. */
+/** More routes than there are. */
 const maxRoutes = 100
 
 /** Starts without counts. */

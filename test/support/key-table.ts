@@ -68,7 +68,7 @@ export function createFakeTable(): FakeTable {
   }
 }
 
-/** A cache that always is confirmed. */
+/** A cache that is always confirmed. */
 export const alwaysFresh: Freshness = {
   state: () => 'confirmed',
   ageMs: () => 0,

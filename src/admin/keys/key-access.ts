@@ -4,7 +4,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import type { IsAdmin } from '../http/administrators.ts'
 
-/** Whether an id has the form that all ids of the database have; others are not worth a query. */
+/** Whether it has the form of all ids in the database; others are not worth a query. */
 export function isUuid(id: string): boolean {
   return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)
 }

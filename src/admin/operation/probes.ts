@@ -31,7 +31,7 @@ export function healthRoute(app: Api): void {
   })
 }
 
-/** `/livez`, `/readyz` with what is unavailable, and the address of the metrics; of the internal listener. */
+/** `/livez`, `/readyz`, which names what is unavailable, and the address of the metrics, for the internal listener. */
 export function probeRoutes(app: Api, deps: OperatorDeps): void {
   const { ready, degraded, metricsAddress } = deps
   const metrics = metricsAddress === undefined ? null : formatAddress(metricsAddress)

@@ -32,7 +32,7 @@ import {
   timestamp,
 } from '../http/schema.ts'
 
-/** A name to look for, as long as those of users who can have keys. */
+/** A name to look for; at most as long as that of a user who can have keys. */
 export const nameSchema = { type: 'string', minLength: 1, maxLength: 2_048 } as const
 export const countSchema = { type: 'integer', minimum: 0 } as const
 

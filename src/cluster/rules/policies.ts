@@ -53,7 +53,7 @@ export interface AllModelPolicies {
   readonly compared: Compared
 }
 
-/** What they were made of, to be compared with those of the next one. */
+/** What they were made from, to be compared with what the next ones are made from. */
 interface Compared extends Pick<Snapshot, 'models' | 'policies' | 'subscriptions'> {
   readonly refused: readonly RefusedResource[]
 }

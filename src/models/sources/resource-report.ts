@@ -17,9 +17,9 @@ export function createResourceLogger(
     for (const sentence of sentences.slice(0, maxLinesShown)) log.warn({ code }, sentence)
   }
 
-  const newProblems = createNewOf()
-  const newShared = createNewOf()
-  const newBypassed = createNewOf()
+  const newProblems = createNewTextFilter()
+  const newShared = createNewTextFilter()
+  const newBypassed = createNewTextFilter()
   let models: Snapshot['models'] | undefined
   let subscriptions: Snapshot['subscriptions'] | undefined
   return (fresh, problems) => {
@@ -54,7 +54,7 @@ export function createResourceLogger(
 }
 
 /** Selects the texts that were not among those of the last call. */
-function createNewOf(): (texts: readonly string[]) => readonly string[] {
+function createNewTextFilter(): (texts: readonly string[]) => readonly string[] {
   let known: ReadonlySet<string> = new Set()
   return (texts) => {
     const added = texts.filter((text) => !known.has(text))

@@ -14,7 +14,7 @@ export interface Contents {
   readonly refused: readonly RefusedResource[]
   /** Files that were there when this process started and could never be read: what was in force of them is not known. */
   readonly unknown?: readonly string[]
-  /** Whether it is not known of a document or file which resources it has. */
+  /** Whether a document or a file is illegible, so that it may have any resource. */
   readonly hasIllegible?: boolean
   /** The problem of a resource's field, with its place in the source. */
   locate(resource: string, path: FieldPath, message: string): FileProblem
