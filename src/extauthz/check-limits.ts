@@ -193,7 +193,7 @@ function createReserve(
     function conclude(result: HoldResult): Decision {
       const own = asker
       if (result.outcome === 'held' && id !== undefined && own !== undefined) {
-        call?.whenReset(() => holds.undo([...tokens, ...requestCounters], id, own))
+        call?.whenReset(undoOf(holds, hold, id, own))
       }
       return enforceHold(grant, hold, result, estimator.defaultMs)
     }
@@ -242,6 +242,19 @@ function createReserve(
     if (isReserving) return ask(holds.hold, hold, conclude)
     return thenOrNow(counters.read(tokens, now), (used) => decideByUse(holds.hold, used))
   }
+}
+
+/**
+ * Not in `createReserve`, because connections keep thousands of these functions: one made there would retain its call,
+ * with the message and the buffer that it was read into.
+ */
+function undoOf(
+  holds: HoldStore,
+  { counters, requestCounters = [] }: Hold,
+  id: string,
+  asker: string,
+): () => void {
+  return () => holds.undo([...counters, ...requestCounters], id, asker)
 }
 
 interface HoldOutage {

@@ -1,3 +1,5 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { queryObjects } from 'node:v8'
 import { test } from 'tap'
 import { type CheckDeps, createCheck } from '../../src/extauthz/check.ts'
 import { briefOutageMs, createLimitEnforcer } from '../../src/extauthz/check-limits.ts'
@@ -836,6 +838,24 @@ test('a connection that is back soon refuses nobody', async (t) => {
   failures = 9
   t.equal(readDenial(await ask('c')).http, 503)
   t.equal(failures, 8, 'later ones do not wait')
+})
+
+test('what undoes a grant does not retain its call', async (t) => {
+  const world = createWorld()
+  const check = createCheck(world.deps)
+  const undo: (() => void)[] = []
+  const ask = async (): Promise<WeakRef<object>> => {
+    const call = { whenReset: (each: () => void) => void undo.push(each) }
+    readAllow(await check(checkOf(chat, { 'x-request-id': 'a' }), undefined, call))
+    return new WeakRef(call)
+  }
+  const call = await ask()
+  await delay(0)
+  // It collects garbage first.
+  queryObjects(Map, { format: 'count' })
+  t.equal(call.deref(), undefined)
+  undo[0]?.()
+  t.equal(world.holds.size, 0)
 })
 
 test('a client of one request at a time is refused as without holds', async (t) => {
