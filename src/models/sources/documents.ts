@@ -117,7 +117,7 @@ export function* parseFileInSteps(
         broken(part, 1, `cannot be read: ${errorMessage(error)}`),
       ])) as typeof contents
     }
-    // A copy: the contents have slices of it, and of a document that stays each would retain its file's whole text.
+    // A copy, because the contents have slices of it: one of a document that stays would retain the text of a whole file.
     contents ??= parsePart(`${Buffer.from(part)}`)
     parts.set(part, contents)
     for (const content of contents) documents.push({ content, linesBefore })
