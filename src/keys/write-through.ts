@@ -30,8 +30,10 @@ export function createWriteThroughTable(
     }
   }
 
+  // By name, so that another change of keys is not left without an eviction.
+  const { findById, search, countActive, countEndingSoon, deleteExpiredEphemeral } = table
   return {
-    ...table,
+    ...{ findById, search, countActive, countEndingSoon, deleteExpiredEphemeral },
     async insert(record, attempt, most) {
       try {
         await table.insert(record, attempt, most)
