@@ -3,6 +3,7 @@
  * `token,user,uid,"group1,group2"`, the last column optional. Reloaded when the file changes.
  */
 
+import { intern } from '../formats/memoize.ts'
 import { followFile } from './followed-file.ts'
 import type { TokenCaller } from './rules/caller.ts'
 import { hashOfToken } from './verdict-cache.ts'
@@ -74,7 +75,9 @@ function addLine(line: string, callers: Map<string, TokenCaller>): string | unde
   if (!sendable.test(token)) return 'a token has to be visible ASCII without blanks and commas'
   const key = hashOfToken(token)
   if (callers.has(key)) return 'this token is already in an earlier line'
-  callers.set(key, { by: 'token', proof: { by: 'file' }, user, groups })
+  // Interned: a slice would retain the text of the file, with all tokens, in each cache that has the name.
+  const names = { user: intern(user), groups: groups.map(intern) }
+  callers.set(key, { by: 'token', proof: { by: 'file' }, ...names })
   // Further columns are valid, as for kube-apiserver; without a quote they are rather groups.
   return others.some((column) => column !== '') && !line.includes('"')
     ? 'only the first group counts: several groups need quotes around all of them'

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { queryObjects } from 'node:v8'
 import { type Test, test } from 'tap'
 import { noTokenFile, openTokenFile, parseTokenFile } from '../../src/identity/token-file.ts'
 import { poll } from '../support/poll.ts'
@@ -265,4 +266,24 @@ test('a mounted Secret is followed through its link', async (t) => {
 
 test('without a file no token is accepted', async (t) => {
   for (const token of ['', 'a', 'alice-token']) t.equal(noTokenFile(token), null)
+})
+
+test('the names of a caller do not retain the text of the file', (t) => {
+  const retained = () => {
+    // It collects garbage first.
+    queryObjects(Map, { format: 'count' })
+    const { heapUsed, external } = process.memoryUsage()
+    return heapUsed + external
+  }
+  const before = retained()
+  const names: string[] = []
+  for (let i = 0; i < 30; i += 1) {
+    const line = `token-${i},${i}-a-user-with-a-long-name,1,"${i}-a-group-with-a-long-name"`
+    const { callers } = parseTokenFile(`${'# comment\n'.repeat(50_000)}${line}`)
+    for (const { user, groups } of callers.values()) names.push(user, ...groups)
+  }
+  const bytes = retained() - before
+  t.strictSame(names.slice(0, 2), ['0-a-user-with-a-long-name', '0-a-group-with-a-long-name'])
+  t.ok(bytes < 5_000_000, `${bytes} bytes`)
+  t.end()
 })
