@@ -110,11 +110,15 @@ function toKeep(refused: RefusedCheck): PastRefusal | undefined {
     method,
     path,
     bodyModel,
-    requestedSubscription,
+    requestedSubscription: requestedSubscription && copyOf(requestedSubscription),
     address: refused.source(),
     states: denial.states ?? [],
     pool: denial.grant?.pool,
-    // A part of a longer text would keep all of it in memory.
-    message: Buffer.from(message.slice(0, maxMessageLength)).toString(),
+    message: copyOf(message.slice(0, maxMessageLength)),
   }
+}
+
+/** A part of a longer text, such as a header, would keep all of it in memory. */
+function copyOf(part: string): string {
+  return Buffer.from(part).toString()
 }

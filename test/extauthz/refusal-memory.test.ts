@@ -1,3 +1,4 @@
+import { queryObjects } from 'node:v8'
 import { test } from 'tap'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import type { RefusedCheck } from '../../src/extauthz/refused-check.ts'
@@ -96,4 +97,23 @@ test('requests without an id or with much text are not remembered', async (t) =>
   memory.note(refusalOf('model', { bodyModel: 'x'.repeat(257) }))
   memory.note(refusalOf('subscription', { subscription: 'x'.repeat(257) }))
   t.strictSame(memory.recent(10, start), [])
+})
+
+test('a refusal does not retain its headers', (t) => {
+  const memory = createRefusalMemory()
+  const retained = () => {
+    // It collects garbage first.
+    queryObjects(Map, { format: 'count' })
+    return process.memoryUsage().heapUsed
+  }
+  const before = retained()
+  for (let i = 0; i < 1_000; i += 1) {
+    const header = `${'x'.repeat(30_000)}, ${i}-a-subscription-with-a-long-name`
+    const subscription = Buffer.from(header).toString()
+    memory.note(refusalOf(`${i}`, { caller: callerOf(`user-${i}`), subscription }))
+  }
+  const bytes = retained() - before
+  t.match(memory.find('7', 'user-7', start)?.requestedSubscription, /^7-a-subscription/)
+  t.ok(bytes < 5_000_000, `${bytes} bytes`)
+  t.end()
 })
