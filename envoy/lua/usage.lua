@@ -1568,8 +1568,8 @@ local function higher(one, other)
   return one and other and math.max(one, other) or one or other
 end
 
--- The tokens that a response counts, if its model has reported them; nil if unknown. The same rule as `countedTokens`
--- in src/usage/rules/usage.ts.
+-- The tokens that a response counts, if its model has reported them, nil if unknown; and whether a message has only one
+-- of its parts. The same rules as `countedTokens` and `isHalf` in src/usage/rules/usage.ts.
 local function reported_tokens(stream)
   local total = figure(stream, "total_tokens")
   if total and total > 0 then return total end
@@ -1582,7 +1582,7 @@ local function reported_tokens(stream)
     input = with_cached(stream, prompt, "")
   end
   if total and not (input and input > 0 or output and output > 0) then return total end
-  if is_message then return usable(with_more(input, output)) end
+  if is_message then return usable(with_more(input, output)), not (input and output) end
   return input and output and usable(input + output) or nil
 end
 
@@ -1602,10 +1602,11 @@ end
 -- The tokens that the response adds to its lane, or nil. A message of which only the start was reported is estimated,
 -- too.
 local function used_tokens(stream, check)
-  local told, labels, tokens = stream.told, stream.dialect.labels, reported_tokens(stream)
+  local told, labels, tokens, is_half = stream.told, stream.dialect.labels, reported_tokens(stream)
   local is_cut_short = told[labels.start_input_tokens] and not told[labels.output_tokens]
   if stream.has_failed and stream.text_bytes == 0 and not tokens and not is_cut_short then return nil end
-  if check.estimate and (is_cut_short or not tokens) or CHARGES_UNUSABLE and not tokens then return most_tokens(stream, check.line) end
+  local is_unusable = not tokens or is_half and not is_cut_short
+  if check.estimate and (is_cut_short or is_unusable) or CHARGES_UNUSABLE and is_unusable then return most_tokens(stream, check.line) end
   return tokens
 end
 

@@ -158,7 +158,7 @@ export interface Charge {
  */
 export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   const reported = countedTokens(usage)
-  const unusable = reported === undefined && isSuccessfulResponse(usage)
+  const unusable = isUnusable(usage, reported)
   const { estimate, hasLeft } = usage
   if (estimate !== undefined && hasLeft) {
     return { tokens: estimate.input, unusable: false, estimated: estimate.input }
@@ -173,6 +173,18 @@ export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   const { input = 0, output = 0 } = partsOf(usage.reported)
   const estimated = Math.ceil(usage.bytes / bytesOfToken)
   return { tokens: bounded(input + output + estimated), unusable, estimated }
+}
+
+/** Whether a success reported nothing usable. Half of a message's usage is not usable, but counts: the other half was not free. */
+function isUnusable(usage: Usage, counted: number | undefined): boolean {
+  return isSuccessfulResponse(usage) && (counted === undefined || isHalf(usage))
+}
+
+/** Whether a message that was not cut short has only one of its parts, and no total. */
+function isHalf(usage: Usage): boolean {
+  const { input, output, isMessage } = partsOf(usage.reported)
+  if (!isMessage || (input === undefined) === (output === undefined)) return false
+  return usableTotal(usage.reported) === undefined && !isCutShort(usage)
 }
 
 /** Models may report any figure, and doubles are exact only up to here. */
@@ -193,7 +205,7 @@ function chargeWith(estimate: Estimate, usage: Usage): Charge {
   // Of a stream that was cut short, the output reported at its start is incomplete.
   const output = isCutShort(usage) ? Math.max(known.output ?? 0, rest) : known.output || rest
   const tokens = bounded((known.input || estimate.input) + output)
-  const unusable = countedTokens(usage) === undefined
+  const unusable = isUnusable(usage, countedTokens(usage))
   const reported = (known.input ?? 0) + (known.output ?? 0)
   return { tokens, unusable, estimated: Math.max(0, tokens - reported) }
 }

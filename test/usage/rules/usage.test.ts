@@ -87,6 +87,21 @@ test('only the part that is missing is estimated', async (t) => {
     t.strictSame(charged(half, 'allow'), { tokens: undefined, unusable: true, estimated: 0 })
     t.strictSame(charged(half, 'estimate'), { tokens: 35, unusable: true, estimated: 25 })
   }
+  const cached = { cache_read_input_tokens: 10 }
+  for (const half of [
+    { input_tokens: 10 },
+    { output_tokens: 10 },
+    { start_output_tokens: 10 },
+    cached,
+  ]) {
+    t.strictSame(charged(half, 'allow'), { tokens: 10, unusable: true, estimated: 0 }, 'a message')
+    t.strictSame(charged(half, 'estimate'), { tokens: 35, unusable: true, estimated: 25 })
+    const budgeted = { ...reporting(half), hasCostLimit: true }
+    const estimate = { input: 40, bytesPerToken: 4 }
+    const missing = 'output_tokens' in half || 'start_output_tokens' in half ? 40 : 25
+    const told = { tokens: 10 + missing, unusable: true, estimated: missing }
+    t.strictSame(chargeOf({ ...budgeted, estimate }, 'allow'), told, 'nothing is free')
+  }
   const whole = { prompt_tokens: 10, completion_tokens: 1 }
   t.strictSame(charged(whole, 'estimate'), { tokens: 11, unusable: false, estimated: 0 })
 })
