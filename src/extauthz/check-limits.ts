@@ -108,6 +108,7 @@ export function createLimitEnforcer({
   charging,
 }: LimitsDeps): LimitEnforcer {
   const reserve = holding && createReserve(holding, counters)
+  const reserveDry = holding && createReserve({ ...holding, isDry: true }, counters)
   const statesOf = (limits: readonly CountedLimit[], { caller, pool }: Grant, now: number) =>
     counters.read(countersOf(limits, caller.user, pool), now)
 
@@ -116,7 +117,15 @@ export function createLimitEnforcer({
     if (grant.isUnread || (isReserving && request.isUnread && isSizeReadFromBody(request))) {
       const limits = grant.limits.filter((limit) => !isRequestLimit(limit))
       const states = statesOf(limits, grant, now)
-      return thenOrNow(states, (read) => enforceBeforeBody(grant, limits, read, now))
+      return thenOrNow(states, (read) => {
+        const decision = enforceBeforeBody(grant, limits, read, now)
+        if (decision.allowed || !grant.countsRequests || reserveDry === undefined) return decision
+        // A limit on requests may end later, and the refusal shows all limits. Nothing is admitted here.
+        const complete = reserveDry(grant, request, now)
+        return thenOrNow(complete, (all) =>
+          all.allowed || all.states === undefined ? decision : all,
+        )
+      })
     }
     if (isReserving || (reserve !== undefined && grant.countsRequests)) {
       return reserve(grant, request, now, call)

@@ -256,6 +256,24 @@ test('the gateway is asked for the size of a body that it has not read', async (
   readAllow(await counting.check(sizedAs('a', '', 'unread')))
 })
 
+test('a refusal before the body is read is by all limits, and shows all', async (t) => {
+  for (const [window, code, after] of [
+    ['1h', 'request_limit_exceeded', '3600'],
+    ['1s', 'rate_limit_exceeded', '60'],
+  ] as const) {
+    const ofModels = { requestRateLimits: [{ limit: 1, window }] }
+    const { check, end, holds } = createWorld({ ofModels })
+    const admitted = await check(sizedAs('a', '400;50;1;1;'))
+    end(admitted, usageOf(9_000, 2_000))
+    const { http, headers, body } = readDenial(await check(sizedAs('b', '', 'unread')))
+    t.match({ http, ...body.error }, { http: 429, code })
+    t.equal(headers['retry-after'], after)
+    t.match(headers['ratelimit-policy'], `"requests-${window}"`)
+    t.equal(headers['x-ratelimit-remaining-requests'], '0')
+    t.equal(holds.size, 0)
+  }
+})
+
 test('several answers that no ceiling bounds are refused if they do not fit', async (t) => {
   const output = { honoursMaxTokens: false, maxTokens: 1_000 }
   const { check, end, holds } = createWorld({ output })
