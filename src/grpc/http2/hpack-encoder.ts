@@ -72,7 +72,9 @@ export class HpackEncoder {
         if (!field.agreed) lasts = false
       }
     }
-    const block = Buffer.from(bytes)
+    // Not from Buffer's pool, of which a block of a few bytes would retain 64 KiB for each connection.
+    const block = Buffer.allocUnsafeSlow(bytes.length)
+    block.set(bytes)
     if (repeats && lasts) this.#blocks.set(fields, block)
     return block
   }

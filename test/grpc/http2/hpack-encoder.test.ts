@@ -1,3 +1,4 @@
+import { queryObjects } from 'node:v8'
 import { test } from 'tap'
 import { HpackDecoder } from '../../../src/grpc/http2/hpack-decoder.ts'
 import { HpackEncoder } from '../../../src/grpc/http2/hpack-encoder.ts'
@@ -63,4 +64,24 @@ test("adds nothing to the table if the peer's is smaller", async (t) => {
   for (const fields of [head, end, error, head, end]) t.strictSame(pass(fields).said, plain(fields))
   encoder.limitTable(4_096)
   t.ok(pass(head).bytes > 10)
+})
+
+test('an encoder retains no buffers of others', (t) => {
+  const retained = () => {
+    // It collects garbage first.
+    queryObjects(Map, { format: 'count' })
+    return process.memoryUsage().arrayBuffers
+  }
+  const before = retained()
+  const encoders = Array.from({ length: 100 }, () => {
+    const encoder = new HpackEncoder()
+    for (let i = 0; i < 3; i += 1) for (const fields of [head, end]) encoder.encode(fields)
+    // What others do meanwhile uses up the pool from which small buffers are.
+    for (let other = 0; other < 3; other += 1) Buffer.allocUnsafe(30_000)
+    return encoder
+  })
+  const bytes = retained() - before
+  t.equal(encoders.length, 100)
+  t.ok(bytes < 2 ** 20, `${bytes} bytes`)
+  t.end()
 })
