@@ -122,9 +122,11 @@ export function createLimitEnforcer({
         if (decision.allowed || !grant.countsRequests || reserveDry === undefined) return decision
         // A limit on requests may end later, and the refusal shows all limits. Nothing is admitted here.
         const complete = reserveDry(grant, request, now)
-        return thenOrNow(complete, (all) =>
+        const chosen = thenOrNow(complete, (all) =>
           all.allowed || all.states === undefined ? decision : all,
         )
+        // A store that is away does not take this refusal back.
+        return chosen instanceof Promise ? chosen.catch(() => decision) : chosen
       })
     }
     if (isReserving || (reserve !== undefined && grant.countsRequests)) {

@@ -272,6 +272,15 @@ test('a refusal before the body is read is by all limits, and shows all', async 
     t.equal(headers['x-ratelimit-remaining-requests'], '0')
     t.equal(holds.size, 0)
   }
+  const away = {
+    hold: () => Promise.reject(new Error('Redis is away')),
+    ...{ release: () => {}, undo: () => {}, renew: () => {} },
+  }
+  const ofModels = { requestRateLimits: [{ limit: 1, window: '1h' }] }
+  const { check, counters } = createWorld({ ofModels, holds: away })
+  const key = 'pool\nllm/small\n60000\nada'
+  counters.add([{ key, owner: 'ada', window: { ms: minute }, limit: 10_000 }], 10_000, start)
+  t.match(readDenial(await check(sizedAs('b', '', 'unread'))), { http: 429 }, 'without the store')
 })
 
 test('several answers that no ceiling bounds are refused if they do not fit', async (t) => {
