@@ -213,6 +213,7 @@ for i = 4, #KEYS do
     -- then its place becomes free.
     local stays = kind == 'requests' and
       (each.used >= limit or now >= tonumber(redis.call('HGET', KEYS[1], '!') or '0'))
+    if not stays then most_open = math.max(most_open, each.sums.count) end
     refuse(stays and 'spent' or 'busy')
   end
   if kind ~= 'requests' then most_open = math.max(most_open, each.sums.count) end

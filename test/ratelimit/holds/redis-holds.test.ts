@@ -364,6 +364,24 @@ root.test('the first hold in a window knows what a version before has counted', 
   t.match(await holds.hold(own, Date.now()), { outcome: 'spent', windows: [{ used: 1_000 }] })
 })
 
+root.test('an open request that another subject may refuse is awaited', skip, async (t) => {
+  const { holds, flushed } = await gatewayOf(t, valkey.url)
+  const pools = ['awaited', 'awaited, too'].map((pool) => shared(`requests-${longMs}`, 1, pool))
+  const each = (id: string): Hold => {
+    return { ...asked(id, 1, 'awaited'), counters: [], requestCounters: pools, asker: id }
+  }
+  t.match(await holds.hold(each('a'), Date.now()), { outcome: 'held' })
+  // The call for one of them was the first, after which the other could have refused.
+  const results = await Promise.all(
+    pools.map((pool, i) => holds.hold({ ...each(`b${i}`), requestCounters: [pool] }, Date.now())),
+  )
+  t.match(
+    results.find(({ outcome }) => outcome === 'busy'),
+    { open: 1 },
+  )
+  await flushed()
+})
+
 root.test('a process alone keeps limits itself', skip, async (t) => {
   const paused = await startValkey(t)
   const { holds, flushed } = await gatewayOf(t, paused.url, { timeoutMs: shortTimeoutMs })
