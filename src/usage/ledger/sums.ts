@@ -57,7 +57,7 @@ export function createUsageSums() {
     /** Adds a response, unless it failed and is charged nothing. `endedAt` in milliseconds since the epoch. */
     add(usage: Usage, charge: Charge, endedAt: number): void {
       if (!isCharged(usage, charge)) return
-      const { tokens, unusable, estimated } = charge
+      const { tokens, estimated } = charge
       const row = rowOf(usage, endedAt)
       const parts = chargeParts(usage, charge)
       row.answers += 1
@@ -69,7 +69,6 @@ export function createUsageSums() {
       row.pricedCached = addFigure(row.pricedCached, parts.cached)
       row.cacheWrite = addFigure(row.cacheWrite, parts.cacheWrite)
       row.weight = addFigure(row.weight, weightedTokens(parts, usage.weights) - tokens)
-      if (unusable) return
       const { input, output, cached, reasoning } = tokensByType(usage.reported)
       row.input = addFigure(row.input, input)
       row.output = addFigure(row.output, output)

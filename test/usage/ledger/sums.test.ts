@@ -28,6 +28,13 @@ test('what is charged is summed, whether or not there was a response', async (t)
   t.match(sums.drain(), [{ answers: 2, total: 57, estimated: 50, input: 0, output: 0 }])
 })
 
+test('the reported part of unusable usage is summed as such', async (t) => {
+  const sums = createSums()
+  sums.add({ ...usage, reported: new Map([['output_tokens', 7]]) }, 0)
+  sums.add({ ...usage, reported: new Map([['prompt_tokens', 5]]), bytes: 4 }, 0)
+  t.match(sums.drain(), [{ answers: 2, total: 63, estimated: 51, input: 5, output: 7 }])
+})
+
 test('what is charged is summed by its prices, each response rounded up', async (t) => {
   const sums = createSums()
   const reported = new Map(
