@@ -185,10 +185,9 @@ test('a change whose response is lost says that it may have been made', async (t
   let end: (response: http.ServerResponse) => void = () => {}
   const server = await startScripted(t, (_request, response) => end(response))
   const through = { ...env, TOLLGATE_URL: server.url }
-  const head = { 'content-type': 'application/json', 'content-length': '500' }
   for (const [how, ends, status] of [
     ['no response', (response) => response.destroy(), 3],
-    ['half of one', (response) => response.writeHead(200, head).end('{"id":'), 1],
+    ['half of one', endHalf, 1],
     ['a page', (response) => response.writeHead(200).end('<html>'), 1],
     ['a proxy', (response) => response.writeHead(504).end('<html>'), 1],
     ['Envoy', (response) => response.writeHead(503).end(JSON.stringify({ error: away })), 1],
@@ -223,6 +222,12 @@ test('a change whose response is lost says that it may have been made', async (t
   }
   t.match(await run(through, 'new', 'x'), ended, 'an earlier attempt before the end')
 })
+
+/** Destroys the connection, which Node would otherwise keep for its keep-alive timeout of five seconds. */
+function endHalf(response: http.ServerResponse): void {
+  const head = { 'content-type': 'application/json', 'content-length': '500' }
+  response.writeHead(200, head).write('{"id":', () => response.destroy())
+}
 
 /** As Envoy responds if no process does. */
 const away = { message: 'The server behind this path is not available.', code: 'unavailable' }
