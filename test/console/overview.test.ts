@@ -17,6 +17,16 @@ const test = consoleTests({
   ],
 })
 
+/** Holds the page's requests to this address; the result lets them through. */
+async function holdRequests(page: Page, address: string): Promise<() => void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  await page.route(address, async (route) => {
+    await promise
+    await route.continue()
+  })
+  return resolve
+}
+
 /** Makes a key, uses 1,200 tokens with it, and is refused once; its secret. */
 async function use(gateway: Gateway, user: string): Promise<string> {
   const { key } = await gateway.mint({ user, expiresIn: '3d' })
@@ -230,14 +240,7 @@ test('keys that the page has made are folded, and spend is beside each', async (
 
 test('what is slow has an outline, then a sentence', async (t, { page, gateway, signIn }) => {
   await signIn(gateway.newUser(), 'usage')
-  let answer = (): void => {}
-  const isTime = new Promise<void>((resolve) => {
-    answer = resolve
-  })
-  await page.route('**/v1/models', async (route) => {
-    await isTime
-    await route.continue()
-  })
+  const answer = await holdRequests(page, '**/v1/models')
   await page.getByRole('link', { name: 'Models' }).click()
   await page.locator('.outline').waitFor()
   t.equal(await page.getByText('has not answered yet').count(), 0)
@@ -251,14 +254,7 @@ test('what is slow has an outline, then a sentence', async (t, { page, gateway, 
 test('a reload of a page whose gateway does not answer says so', async (t, world) => {
   const { page, gateway, signIn } = world
   await signIn(gateway.newUser())
-  let answer = (): void => {}
-  const isTime = new Promise<void>((resolve) => {
-    answer = resolve
-  })
-  await page.route('**/v1/me', async (route) => {
-    await isTime
-    await route.continue()
-  })
+  const answer = await holdRequests(page, '**/v1/me')
   await page.reload()
   await page.getByText('Signing in at').waitFor()
   await page.getByText('The gateway has not answered yet').waitFor()

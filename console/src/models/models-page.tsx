@@ -94,36 +94,35 @@ interface SubscribedProps {
 
 function Subscribed({ model, subscription, limits }: SubscribedProps) {
   const { subscription_id_header: name, display_name } = subscription
-  const { data = [], currency } = limits ?? {}
-  const states = new Map(data.map((each) => [keyOf(each), each]))
-  if (limits === undefined) {
-    return (
-      <div className="group">
-        <b className="breaks">{display_name ?? name}</b>
-        <UnreadBars limits={limitsOf(subscription, model)} />
-      </div>
-    )
-  }
   return (
     <div className="group">
       <b className="breaks">{display_name ?? name}</b>
-      <LimitBars
-        limits={[
-          ...limitsOf(subscription, model).map((limit) => ({
-            // If nothing has been counted.
-            ...{ used: 0, remaining: limit.limit, percentLeft: 100, resetsAt: null },
-            ...states.get(
-              keyOf({ ...limit, name: null, subscription: name, model: model.owned_by }),
-            ),
-            ...limit,
-          })),
-          ...data.filter((limit) => isBeside(limit, name, model)),
-        ]}
-        currency={currency}
-        of={`${model.id}, ${name}`}
-      />
+      {limits === undefined ? (
+        <UnreadBars limits={limitsOf(subscription, model)} />
+      ) : (
+        <LimitBars
+          limits={statesOf(model, subscription, limits)}
+          currency={limits.currency}
+          of={`${model.id}, ${name}`}
+        />
+      )}
     </div>
   )
+}
+
+/** What is left of the model's limits in this subscription, and the limits by name that belong beside them. */
+function statesOf(model: Model, subscription: Subscription, { data }: LimitList) {
+  const { subscription_id_header: name } = subscription
+  const states = new Map(data.map((each) => [keyOf(each), each]))
+  return [
+    ...limitsOf(subscription, model).map((limit) => ({
+      // If nothing has been counted.
+      ...{ used: 0, remaining: limit.limit, percentLeft: 100, resetsAt: null },
+      ...states.get(keyOf({ ...limit, name: null, subscription: name, model: model.owned_by })),
+      ...limit,
+    })),
+    ...data.filter((limit) => isBeside(limit, name, model)),
+  ]
 }
 
 type CallerLimit = LimitList['data'][number]
