@@ -6,6 +6,7 @@
 import { clientErrorCode } from '../decide/limit-message.ts'
 import { isRefusalOf, type PastRefusal, type PastRefusals } from '../decide/past-refusal.ts'
 import { denialMessage } from '../decide/refusal-message.ts'
+import { copyText } from '../formats/bounded-text.ts'
 import { errorEntry } from '../formats/errors.ts'
 import { lastHeaderValue } from '../formats/headers.ts'
 import { appendTo } from '../formats/lists.ts'
@@ -110,15 +111,10 @@ function toKeep(refused: RefusedCheck): PastRefusal | undefined {
     method,
     path,
     bodyModel,
-    requestedSubscription: requestedSubscription && copyOf(requestedSubscription),
+    requestedSubscription: requestedSubscription && copyText(requestedSubscription),
     address: refused.source(),
     states: denial.states ?? [],
     pool: denial.grant?.pool,
-    message: copyOf(message.slice(0, maxMessageLength)),
+    message: copyText(message.slice(0, maxMessageLength)),
   }
-}
-
-/** A part of a longer text, such as a header, would keep all of it in memory. */
-function copyOf(part: string): string {
-  return Buffer.from(part).toString()
 }

@@ -26,6 +26,11 @@ export function cutText(value: string, bytes: number, write: (char: string) => s
   return kept + digest
 }
 
+/** A copy of a part of a longer text, such as a header, all of which the part would retain in memory. Well-formed. */
+export function copyText(part: string): string {
+  return Buffer.from(part).toString()
+}
+
 /** The longest name, in UTF-16 code units. */
 export const maxNameLength = 300
 

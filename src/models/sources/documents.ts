@@ -1,5 +1,6 @@
 /** YAML text → resources and problems, each problem with its line. */
 
+import { copyText } from '../../formats/bounded-text.ts'
 import {
   type FieldPath,
   formatPath,
@@ -118,7 +119,7 @@ export function* parseFileInSteps(
       ])) as typeof contents
     }
     // A copy, because the contents have slices of it: one of a document that stays would retain the text of a whole file.
-    contents ??= parsePart(`${Buffer.from(part)}`)
+    contents ??= parsePart(copyText(part))
     parts.set(part, contents)
     for (const content of contents) documents.push({ content, linesBefore })
     yield
